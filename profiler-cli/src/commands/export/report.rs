@@ -9,8 +9,8 @@ use tprof_export::{Options, Written};
 use tprof_facts::labels::base_name;
 use tprof_facts::units::{bytes, count, duration, percent};
 use tprof_trace::RunDir;
-use tprof_trace::live::collector_lives;
-use tprof_trace::run::blind_alike;
+use tprof_trace::live::is_collector_alive;
+use tprof_trace::run::group_blind_spots;
 
 use super::args::ExportArgs;
 use super::charts;
@@ -50,7 +50,7 @@ pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow:
     });
     let lines = LineTables::Too;
     let steps_from = options.slice.steps_from;
-    let is_running = Some(collector_lives as _);
+    let is_running = Some(is_collector_alive as _);
     let asked = Analyze { rank, lines, steps_from, is_running, ..Analyze::default() };
     let wanted = ReportRequest { reports: &[Kind::Memory], kinds: &kinds };
     let made = read_together(run.path(), &wanted, &asked, options.symbols)
@@ -200,7 +200,7 @@ fn complete(report: &Report) -> Completeness {
             lost => format!("lost: {} {} ({})", count(lost), loss.what, loss.why),
         })
         .collect();
-    let blind = blind_alike(&seen.blind).into_iter();
+    let blind = group_blind_spots(&seen.blind).into_iter();
     gaps.extend(blind.map(|(what, whom, why)| format!("{whom}: {what} not recorded: {why}")));
     gaps.extend(report.problems.iter().cloned());
     gaps.extend(report.notes.iter().cloned());

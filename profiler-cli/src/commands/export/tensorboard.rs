@@ -10,7 +10,7 @@ use tprof_export::tensorboard::{
 };
 use tprof_export::{Options, Slice, Written};
 use tprof_trace::RunDir;
-use tprof_trace::live::collector_lives;
+use tprof_trace::live::is_collector_alive;
 
 use super::args::ExportArgs;
 use super::failure;
@@ -56,7 +56,7 @@ fn analysed(
     let Slice { from_ns, to_ns, steps_from, cycle, .. } = options.slice;
     let steps = options.slice.steps.as_ref().map(|steps| steps.ranges().to_vec());
     let cut = TimeSelection { from_ns, to_ns, steps };
-    let is_running = Some(collector_lives as _);
+    let is_running = Some(is_collector_alive as _);
     let asked = Analyze { steps_from, cycle, cut, data: true, is_running, ..Analyze::default() };
     let mut made = read_together(run.path(), &wanted, &asked, options.symbols)?;
     for report in &mut made.reports {

@@ -8,7 +8,7 @@ use tprof_analyze::processes::{ImageEnd, ProcessRow, REPLACED};
 use tprof_analyze::summary::Rank;
 use tprof_analyze::{Document, Reading, Report};
 use tprof_facts::units::{self, bytes, count, duration, percent, signal};
-use tprof_trace::run::{LossInfo, blind_alike};
+use tprof_trace::run::{LossInfo, group_blind_spots};
 
 use crate::terminal::columns::width;
 use crate::terminal::commands;
@@ -106,7 +106,7 @@ pub fn completeness(page: &mut Page, head: &Head<'_>, kind: &str) {
 /// Describes what was not recorded of processes.
 fn blind(sum: &Completeness) -> Vec<String> {
     let words = |(what, whom, why)| format!("{whom}: {what} not recorded ({why})");
-    blind_alike(&sum.blind).into_iter().map(words).collect()
+    group_blind_spots(&sum.blind).into_iter().map(words).collect()
 }
 
 /// Describes each kind of loss.

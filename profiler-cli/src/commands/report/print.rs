@@ -16,7 +16,7 @@ use tprof_analyze::document::{
 };
 use tprof_analyze::{KINDS, Kind, Report, ReportRequest, Reports, read_together};
 use tprof_collect::control::Request;
-use tprof_trace::live::collector_lives;
+use tprof_trace::live::is_collector_alive;
 
 use crate::commands::live::ask;
 use crate::runs::failure;
@@ -96,7 +96,7 @@ fn make(args: &ReportArgs) -> anyhow::Result<Reports> {
         mine: args.mine,
         peaks: args.peaks,
         data: args.json || args.csv,
-        is_running: Some(collector_lives),
+        is_running: Some(is_collector_alive),
     };
     let unwritten = match args.window {
         Some(Window::OfProgram { to_ns, device_until_ns, .. }) => {

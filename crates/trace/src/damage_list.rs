@@ -1,4 +1,4 @@
-//! What of a file could not be read, whoever asked for it.
+//! The list of blocks of a file that could not be read, by any reader.
 
 use crate::error::Problem;
 use std::collections::BTreeSet;
@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A file full of damage is described by its first problems.
 const MAX_PROBLEMS: usize = 1000;
 
-/// The damage that readers of one file have met so far, each block's once. Readings of large tables
-/// are many, and each passes over what it cannot decode: this list has it whether or not they ask.
+/// The damage that readers of one file have met so far, each block once. Large tables are read many
+/// times, and each reader skips what it cannot decode: this list has the damage whether or not the
+/// reader asks.
 #[derive(Clone, Debug, Default)]
-pub struct Unread(Arc<Mutex<BTreeSet<(u64, String)>>>);
+pub struct DamageList(Arc<Mutex<BTreeSet<(u64, String)>>>);
 
-impl Unread {
-    /// Adds what could not be read.
+impl DamageList {
+    /// Adds a part that could not be read.
     pub(crate) fn add(&self, problem: &Problem) {
         let mut met = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if met.len() < MAX_PROBLEMS {
@@ -21,7 +22,7 @@ impl Unread {
         }
     }
 
-    /// What could not be read so far, in the order of the file.
+    /// Returns what could not be read so far, in the order of the file.
     pub fn problems(&self) -> Vec<Problem> {
         let met = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let problem =

@@ -1,8 +1,8 @@
-//! What code lies where in the processes that are sampled, from the kernel's
-//! records of mappings, forks and execs: also of processes that are long gone.
+//! The code that is mapped in each sampled process, from the kernel's records of mappings, forks
+//! and execs, even for processes that are long gone.
 //!
-//! Files are read when a sample first lies in them: most processes of a
-//! build map ten files and are sampled once.
+//! Files are read when a sample first lies in them: most processes of a build map ten files and are
+//! sampled once.
 
 use super::cache::{LoadedModule, ModuleCache};
 use super::rows::ModuleRows;
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tprof_wire::unwind::Row;
 
-/// Memoised rows; past this they are thrown away and met anew.
+/// Memoised rows; beyond this number they are dropped and computed again.
 const MAX_MEMO: usize = 1 << 17;
 /// The same of one process.
 const MAX_KNOWN: usize = 1 << 14;
@@ -25,7 +25,7 @@ struct CodeRegion {
     start: u64,
     end: u64,
     mapping: Arc<Mapping>,
-    /// Not read yet, or what was found.
+    /// The result of reading its file, if that was done.
     state: RegionState,
 }
 
@@ -42,9 +42,9 @@ enum RegionState {
 
 /// The code of one process.
 #[derive(Clone, Debug, Default)]
-struct Space {
-    /// Sorted by address, without overlaps. Shared with forked children until
-    /// one of them changes.
+struct AddressSpace {
+    /// Regions sorted by address, without overlaps. They are shared with forked children until one
+    /// of them changes.
     regions: Arc<Vec<CodeRegion>>,
     /// First addresses of modules that were reported.
     reported: HashSet<u64>,
@@ -53,47 +53,47 @@ struct Space {
     known: FxHashMap<u64, Row>,
 }
 
-/// A module that a sample lay in, for the writer of the trace.
+/// A module that contains a sample, for the writer of the trace.
 #[derive(Clone, Debug)]
-pub struct MetModule {
-    /// Its process.
+pub struct ModuleLoad {
+    /// Pid of its process.
     pub pid: u32,
-    /// When it was mapped.
+    /// Time when it was mapped.
     pub time_ns: u64,
-    /// What.
+    /// The mapped module.
     pub module: LoadedModule,
 }
 
-/// All processes.
+/// Address spaces of all processes.
 #[derive(Default)]
-pub struct Spaces {
-    of: FxHashMap<u32, Space>,
+pub struct AddressSpaces {
+    by_pid: FxHashMap<u32, AddressSpace>,
     cache: ModuleCache,
     rows: Vec<Option<ModuleRows>>,
     by_file: HashMap<FileId, usize>,
     memo: FxHashMap<(usize, u64), Row>,
-    /// Modules met since they were last asked for.
-    pub met: Vec<MetModule>,
+    /// Modules that samples lay in since they were last asked for.
+    pub loaded: Vec<ModuleLoad>,
 }
 
-impl Spaces {
+impl AddressSpaces {
     /// Whether a process is known.
     pub fn knows(&self, pid: u32) -> bool {
-        self.of.contains_key(&pid)
+        self.by_pid.contains_key(&pid)
     }
 
     /// Reads the mappings of a process that was running before.
     pub fn read(&mut self, pid: u32, time_ns: u64) {
-        let mut space = Space::default();
+        let mut space = AddressSpace::default();
         for mapping in read_code_maps(pid).unwrap_or_default() {
             insert(&mut space, mapping, time_ns);
         }
-        self.of.insert(pid, space);
+        self.by_pid.insert(pid, space);
     }
 
     /// Takes in mappings that are new; whether there are any.
     pub fn refresh(&mut self, pid: u32, mappings: Vec<Mapping>, time_ns: u64) -> bool {
-        let space = self.of.entry(pid).or_default();
+        let space = self.by_pid.entry(pid).or_default();
         let mut any = false;
         for mapping in mappings {
             let at = space.regions.partition_point(|r| r.start < mapping.start);
@@ -111,29 +111,30 @@ impl Spaces {
 
     /// A process forked.
     pub fn forked(&mut self, pid: u32, parent: u32) {
-        let regions = self.of.get(&parent).map(|space| Arc::clone(&space.regions));
-        let space = Space { regions: regions.unwrap_or_default(), ..Space::default() };
-        self.of.insert(pid, space);
+        let regions = self.by_pid.get(&parent).map(|space| Arc::clone(&space.regions));
+        let space =
+            AddressSpace { regions: regions.unwrap_or_default(), ..AddressSpace::default() };
+        self.by_pid.insert(pid, space);
     }
 
     /// A process runs another program.
     pub fn replaced(&mut self, pid: u32) {
-        self.of.insert(pid, Space::default());
+        self.by_pid.insert(pid, AddressSpace::default());
     }
 
     /// A process is gone.
     pub fn gone(&mut self, pid: u32) {
-        self.of.remove(&pid);
+        self.by_pid.remove(&pid);
     }
 
     /// Code was mapped.
     pub fn mapped(&mut self, pid: u32, mapping: Mapping, time_ns: u64) {
-        insert(self.of.entry(pid).or_default(), mapping, time_ns);
+        insert(self.by_pid.entry(pid).or_default(), mapping, time_ns);
     }
 
-    /// The row for an address, and whether it lies in any mapping at all.
+    /// Returns the row for an address; `None` if the address is in no mapping.
     pub fn row_at(&mut self, pid: u32, pc: u64) -> Option<Row> {
-        let space = self.of.get_mut(&pid)?;
+        let space = self.by_pid.get_mut(&pid)?;
         if let Some(row) = space.known.get(&pc) {
             return Some(*row);
         }
@@ -145,18 +146,18 @@ impl Spaces {
             RegionState::Seen { module, rows } => (Arc::clone(module), *rows),
             RegionState::Unseen(time_ns) => {
                 let (mapping, time_ns) = (Arc::clone(&space.regions[at].mapping), *time_ns);
-                let (module, rows) = self.look_at(pid, &mapping);
+                let (module, rows) = self.find_file(pid, &mapping);
                 let module = Arc::new((time_ns, module));
-                let space = self.of.get_mut(&pid)?;
+                let space = self.by_pid.get_mut(&pid)?;
                 Arc::make_mut(&mut space.regions)[at].state =
                     RegionState::Seen { module: Arc::clone(&module), rows };
                 (module, rows)
             }
         };
         let (time_ns, module) = &*module;
-        let space = self.of.get_mut(&pid)?;
+        let space = self.by_pid.get_mut(&pid)?;
         if rows.is_some() && space.reported.insert(module.start) {
-            self.met.push(MetModule { pid, time_ns: *time_ns, module: module.clone() });
+            self.loaded.push(ModuleLoad { pid, time_ns: *time_ns, module: module.clone() });
         }
         let bias = module.bias;
         let rows = rows?;
@@ -176,29 +177,30 @@ impl Spaces {
         Some(*row)
     }
 
-    /// The file whose code is at an address.
+    /// Returns the file whose code is at an address.
     pub fn file_at(&self, pid: u32, pc: u64) -> Option<&Path> {
-        let regions = &self.of.get(&pid)?.regions;
+        let regions = &self.by_pid.get(&pid)?.regions;
         let after = regions.partition_point(|r| r.start <= pc);
         let region = &regions[after.checked_sub(1)?];
         (pc < region.end).then_some(&*region.mapping.path)
     }
 
-    /// Whether an address lies in code of a process. Registers of a thread in the
-    /// middle of an exec lie nowhere.
+    /// Whether an address is in code of a process. The registers of a thread in the middle of an
+    /// exec are in none.
     pub fn holds(&self, pid: u32, pc: u64) -> bool {
         self.file_at(pid, pc).is_some()
     }
 
     /// The mappings of code of a process.
     pub fn mappings(&self, pid: u32) -> Vec<Arc<Mapping>> {
-        let regions = self.of.get(&pid).map(|space| Arc::clone(&space.regions)).unwrap_or_default();
+        let regions =
+            self.by_pid.get(&pid).map(|space| Arc::clone(&space.regions)).unwrap_or_default();
         regions.iter().map(|region| Arc::clone(&region.mapping)).collect()
     }
 
-    /// How many mappings of code a process has.
+    /// Returns the number of mappings of code that a process has.
     pub fn count(&self, pid: u32) -> usize {
-        self.of.get(&pid).map_or(0, |space| space.regions.len())
+        self.by_pid.get(&pid).map_or(0, |space| space.regions.len())
     }
 
     /// The module behind a mapping.
@@ -207,7 +209,7 @@ impl Spaces {
     }
 
     /// Finds the file behind a mapping, and where its rows are.
-    fn look_at(&mut self, pid: u32, mapping: &Mapping) -> (LoadedModule, Option<usize>) {
+    fn find_file(&mut self, pid: u32, mapping: &Mapping) -> (LoadedModule, Option<usize>) {
         let vdso = mapping.path == Path::new(VDSO);
         let module = self.cache.identify(pid, mapping.clone());
         let Some(identity) = module.identity.filter(|_| mapping.inode != 0 || vdso) else {
@@ -223,7 +225,7 @@ impl Spaces {
         let found = elf.is_some();
         self.rows.push(elf.map(ModuleRows::new));
         let rows = self.rows.len() - 1;
-        // What one process took along may be reached through the next.
+        // A file that one process took along may be reached through the next.
         if found {
             self.by_file.insert(identity, rows);
         }
@@ -231,13 +233,13 @@ impl Spaces {
     }
 }
 
-/// Puts a mapping in force; what lay there before is gone.
-fn insert(space: &mut Space, mapping: Mapping, time_ns: u64) {
+/// Inserts a mapping, in place of any that were there before.
+fn insert(space: &mut AddressSpace, mapping: Mapping, time_ns: u64) {
     let (start, end) = (mapping.start, mapping.end);
     space.reported.remove(&start);
     space.known.clear();
     let regions = Arc::make_mut(&mut space.regions);
-    // Parts of an older mapping beside the new one stay.
+    // Parts of an older mapping next to the new one stay.
     let mut kept = Vec::new();
     regions.retain(|r| {
         if r.end <= start || end <= r.start {

@@ -1,4 +1,4 @@
-//! What a kept file was made of, and by what.
+//! Identifies what a cached file was made from, and by which program.
 
 use crate::elf::{Elf, FileId, build_id_in};
 use nix::unistd::geteuid;
@@ -8,10 +8,10 @@ use std::os::unix::fs::MetadataExt;
 /// Longest build id, in hex, that is taken; linkers write 16 to 40.
 const BUILD_ID: std::ops::RangeInclusive<usize> = 16..=128;
 
-/// What a kept file holds.
+/// The content of a cached file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
-    /// Unwind tables.
+    /// Unwind tables of a library.
     Rows,
     /// Functions of `.symtab`.
     Symbols,
@@ -45,7 +45,7 @@ pub struct LibraryKey {
 }
 
 impl LibraryKey {
-    /// That of an open file; `None` of one without a build id, of no file, and of one that others
+    /// Returns the key of an open file; `None` for one without a build id, and for one that others
     /// than root and this user may change.
     pub fn of(elf: &Elf) -> Option<LibraryKey> {
         let build_id = elf.build_id();
@@ -58,7 +58,7 @@ impl LibraryKey {
         Some(LibraryKey { build_id, size, mtime_ns })
     }
 
-    /// That of the running kernel; `None` of one without a build id.
+    /// Returns the key of the running kernel; `None` for one without a build id.
     pub fn of_kernel() -> Option<LibraryKey> {
         let build_id = build_id_in(&std::fs::read("/sys/kernel/notes").ok()?)?;
         Some(LibraryKey { build_id, size: 0, mtime_ns: 0 })
@@ -71,7 +71,7 @@ impl LibraryKey {
         format!("{} {build_id} {size} {mtime_ns} by {program} wire {wire}", kind.suffix())
     }
 
-    /// Its build id, in hex.
+    /// Returns its build id, in hex.
     pub(super) fn build_id(&self) -> &str {
         &self.build_id
     }
@@ -82,7 +82,7 @@ fn is_safe(meta: &Metadata) -> bool {
     meta.is_file() && (owner == 0 || owner == geteuid().as_raw()) && meta.mode() & 0o022 == 0
 }
 
-/// What this program is known by: a later one may compile other rows.
+/// Returns what identifies this program: a later one may compile other rows.
 pub(super) fn this_program() -> Option<String> {
     let meta = std::fs::metadata("/proc/self/exe").ok()?;
     let FileId { size, mtime_ns, .. } = FileId::of(&meta);

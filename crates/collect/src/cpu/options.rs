@@ -1,4 +1,4 @@
-//! What a run wants sampled, and the attributes of the counters that sample it.
+//! The options of sampling, and the attributes of the counters that do it.
 
 use crate::config::{PerfEvent, StackMode};
 use crate::perf::record::{FIELDS, REGISTERS, WITH_STACK};
@@ -8,30 +8,30 @@ use perf_event_open_sys::bindings::{
     PERF_TYPE_SOFTWARE,
 };
 
-/// Up to so many samples a second, each wakes the sampler, so that Python's frames are
-/// read at once. At 999 Hz that cost the job's threads one percent of their time
-/// (3.4 % in all, 2.4 % without; virtual processors wake each other dearly).
+/// Up to so many samples a second, each one wakes the sampler, so that Python's frames are read at
+/// once. At 999 Hz that cost the job's threads one percent of their time (3.4 % in all, 2.4 %
+/// without; it is expensive for virtual processors to wake each other).
 const WAKE_UPS: u32 = 250;
 
-/// What is asked for.
+/// The options of sampling.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct SamplingOptions {
     /// Samples a second.
     pub rate: u32,
     /// How stacks are taken.
     pub stacks: StackMode,
-    /// What is counted beside time.
+    /// Events that are counted in addition to time.
     pub events: Vec<PerfEvent>,
 }
 
-impl Wanted {
+impl SamplingOptions {
     /// Nanoseconds between two samples.
     pub fn period_ns(&self) -> u64 {
         1_000_000_000 / u64::from(self.rate.max(1))
     }
 
-    /// Whether samples wake the sampler. Else it polls; a ring that is half
-    /// full wakes it always.
+    /// Whether each sample wakes the sampler. Otherwise it polls; a ring that is half full always
+    /// wakes it.
     pub fn wakes(&self) -> bool {
         self.rate <= WAKE_UPS
     }
@@ -86,7 +86,8 @@ impl Wanted {
     }
 }
 
-/// What all counters that sample have: a whole tree of threads, on the run's clock.
+/// Returns the attributes that all sampling counters share: they follow a whole tree of threads, on
+/// the run's clock.
 pub(super) fn sampling(kind: u32, config: u32, kernel: bool, on_exec: bool) -> Attr {
     let mut attr = attr_of(kind, config);
     attr.read_format = PERF_FORMAT_TOTAL_TIME_RUNNING.into();

@@ -1,8 +1,8 @@
-//! What samples and switches cost a thread on this machine, measured on the calling thread with
-//! counters like the run's: fixed work, with and without being sampled.
+//! Measures what samples and switches cost a thread on this machine: the calling thread does fixed
+//! work, with and without being sampled by counters like the run's.
 
 use super::counters::processors;
-use super::wanted::Wanted;
+use super::options::SamplingOptions;
 use crate::config::StackMode;
 use crate::os::sys;
 use crate::perf::{Attr, Counter, Ring};
@@ -24,11 +24,11 @@ const NAPS: u32 = 10;
 const RING_BYTES: [usize; 4] = [1 << 20, 256 << 10, 128 << 10, 32 << 10];
 /// Stack below which the work is sampled: as much as a sample can hold, as in a deep program.
 const DEPTH_BYTES: usize = 32 << 10;
-/// Memory that the work goes through: what an interrupt displaces of it is read again.
+/// Memory that the work goes through: it reads again what an interrupt displaced from the cache.
 const WORK_BYTES: usize = 32 << 10;
 /// The same of work that leaves nothing of the kernel's in the near caches between two samples.
 const LARGE_BYTES: usize = 2 << 20;
-/// Nanoseconds between samples of it: long enough to go through its memory.
+/// Nanoseconds between samples of this work: long enough to go through its memory.
 const LARGE_PERIOD_NS: u64 = 250_000;
 
 /// Least and most CPU time, ns.
@@ -43,14 +43,14 @@ pub struct CostSpread {
 /// See the module.
 #[derive(Clone, Copy, Debug)]
 pub struct SamplingCosts {
-    /// One sample.
+    /// Cost of one sample.
     pub sample: CostSpread,
-    /// One leave of a processor, with the return to one.
+    /// Cost of leaving a processor once, with the return to one.
     pub switch: CostSpread,
 }
 
 /// Measures; takes some 15 ms. An error where counters are refused.
-pub fn measure(wanted: &Wanted) -> io::Result<SamplingCosts> {
+pub fn measure(wanted: &SamplingOptions) -> io::Result<SamplingCosts> {
     let mut clock = wanted.clock(true, false);
     let kernel = Counter::open(&clock, 0, -1).is_ok();
     clock = wanted.clock(kernel, false);
@@ -90,13 +90,13 @@ fn below(bytes: usize, memory: &[u8], rounds: u64) {
     black_box(&frame);
 }
 
-/// What is done while samples are taken.
+/// The work that is done while samples are taken.
 struct Work<'a> {
     /// Nanoseconds between them.
     period_ns: u64,
     /// Rounds that take some microseconds at least.
     few: u64,
-    /// Does so many rounds.
+    /// Does a number of rounds.
     run: &'a dyn Fn(u64),
 }
 
@@ -106,7 +106,7 @@ fn sample_cost(clock: &Attr, work: &Work<'_>) -> io::Result<CostSpread> {
     attr.sample_period = period_ns;
     let counter = Counter::open(&attr, 0, -1)?;
     let mut ring = ring_of(&counter)?;
-    // As many rounds as take the time, from the fastest of some.
+    // Do as many rounds as take the time, by the fastest of some.
     let timed = |rounds| {
         let began = sys::thread_cpu_ns();
         run(rounds);
@@ -150,12 +150,12 @@ fn sample_cost(clock: &Attr, work: &Work<'_>) -> io::Result<CostSpread> {
     )
 }
 
-fn switch_cost(wanted: &Wanted, kernel: bool) -> io::Result<CostSpread> {
+fn switch_cost(wanted: &SamplingOptions, kernel: bool) -> io::Result<CostSpread> {
     let mut counters = Vec::new();
     let mut rings = Vec::new();
     for cpu in processors() {
         let counter = Counter::open(&wanted.clock(kernel, false), 0, cpu as i32)?;
-        // Where no more memory may be locked, its records are dropped as soon as they begin.
+        // Where no more memory may be locked, the ring's records are dropped from the start.
         rings.extend(ring_of(&counter));
         counters.push(counter);
     }
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_sample_and_a_switch_cost_something() {
-        let wanted = Wanted { rate: 99, stacks: StackMode::Auto, events: Vec::new() };
+        let wanted = SamplingOptions { rate: 99, stacks: StackMode::Auto, events: Vec::new() };
         match measure(&wanted) {
             Ok(costs) => {
                 assert!(costs.sample.high_ns > 0.0 && costs.switch.high_ns > 0.0, "{costs:?}");

@@ -8,11 +8,11 @@ use crate::symbols::KERNEL;
 use crate::targets::code::Unresolved;
 use crate::targets::target::Target;
 use std::path::Path;
-use tprof_trace::run::Blind;
+use tprof_trace::run::BlindSpot;
 
-/// How long the end of a process waits to learn how it ended.
+/// Longest time that the end of a process waits to learn how it ended.
 pub(super) const STATUS_NS: u64 = 1_000_000_000;
-/// How long it waits for its mappings to be read.
+/// Longest time that it waits for its mappings to be read.
 const MODULES_NS: u64 = 10_000_000_000;
 
 impl Engine {
@@ -22,7 +22,7 @@ impl Engine {
     }
 
     /// Finishes images of ended processes.
-    pub(super) fn write_off(&mut self, now: u64) {
+    pub(super) fn finish_ended_images(&mut self, now: u64) {
         let gone: Vec<u64> = self
             .targets
             .iter()
@@ -41,8 +41,8 @@ impl Engine {
     }
 
     pub(super) fn finish_image(&mut self, number: u64, now: u64) {
-        // Symbols need the mappings, which must be read while the process lives;
-        // what is missing then is noted in the report.
+        // Symbols need the mappings, which must be read while the process lives; the report states
+        // what is missing then.
         let Some(mut target) = self.targets.remove(&number) else { return };
         target.drain_all(&mut self.out, now);
         target.learn_modules(&mut self.out, u64::MAX);
@@ -60,7 +60,7 @@ impl Engine {
             let command = self.out.processes.process(target.number).map(|row| row.command.as_str());
             let program = proc::program_of(command.unwrap_or_default());
             let library = module.path.file_name().unwrap_or_default().to_string_lossy();
-            self.out.processes.losses.add_blind(Blind {
+            self.out.processes.losses.add_blind(BlindSpot {
                 process: format!("{} {program}", target.pid),
                 what: "allocations".to_owned(),
                 why: elf::own_allocator(&library, &allocator),
@@ -71,10 +71,10 @@ impl Engine {
     /// Sends addresses that are new to the symbol worker.
     pub(super) fn ask_symbols(&mut self, target: &mut Target) {
         let (target, places) = (target.symbol_target(), target.code.drain_unnamed());
-        self.have_named(Unresolved { target, places });
+        self.request_names(Unresolved { target, places });
     }
 
-    pub(super) fn have_named(&mut self, Unresolved { target, places }: Unresolved) {
+    pub(super) fn request_names(&mut self, Unresolved { target, places }: Unresolved) {
         let (kernel, user): (Vec<_>, Vec<_>) =
             places.into_iter().partition(|(_, module, _)| module.path == Path::new(KERNEL));
         let user = SymbolsWanted::User(Unresolved { target, places: user });

@@ -1,4 +1,5 @@
-//! The directory of kept files: opened with care, read whole, written beside and renamed, bounded.
+//! The directory of cached files: opened with care, read whole, written under another name and
+//! renamed, bounded.
 
 use super::file;
 use super::key::{FileKind, LibraryKey, this_program};
@@ -18,78 +19,79 @@ use tprof_wire::hash;
 
 /// Bytes and files that are kept at most. The oldest go first: a file counts as used on the day
 /// that it was read.
-const MOST_BYTES: u64 = 256 << 20;
-const MOST_FILES: usize = 512;
+const MAX_BYTES: u64 = 256 << 20;
+const MAX_FILES: usize = 512;
 /// Bytes of one file at most.
-const MOST_OF_ONE: u64 = 64 << 20;
-/// How long a file that was begun may take; what is older was left by a process that was killed.
+const MAX_FILE_BYTES: u64 = 64 << 20;
+/// Longest time that writing a file may take; an older one was left by a process that was killed.
 const BEGUN_FOR: Duration = Duration::from_secs(3600);
 const A_DAY: Duration = Duration::from_secs(24 * 3600);
-/// How names of files begin that are being written.
+/// Prefix of the names of files that are being written.
 const BEGUN: &str = ".new-";
 
-/// What was read of a kept file.
+/// The content of a cached file.
 #[derive(Debug)]
-pub struct KeptContent {
+pub struct CachedContent {
     file: Vec<u8>,
     content: Range<usize>,
 }
 
-impl Deref for KeptContent {
+impl Deref for CachedContent {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         &self.file[self.content.clone()]
     }
 }
 
-/// Where tables and symbols are kept between runs.
+/// The cache of tables and symbols between runs.
 #[derive(Debug)]
-pub struct Kept {
+pub struct DiskCache {
     path: PathBuf,
     most_bytes: u64,
     program: Option<String>,
-    /// Opened when first needed; `None` inside where it is not to be used.
+    /// The directory, opened when first needed; the inner `None` means that it is not used.
     opened: OnceLock<Option<OwnedFd>>,
     written: AtomicU64,
 }
 
-impl Kept {
+impl DiskCache {
     /// A directory, which need not exist: it is made when something is written.
-    pub fn new(path: PathBuf) -> Kept {
-        Kept::bounded(path, MOST_BYTES)
+    pub fn new(path: PathBuf) -> DiskCache {
+        DiskCache::bounded(path, MAX_BYTES)
     }
 
-    fn bounded(path: PathBuf, most_bytes: u64) -> Kept {
+    fn bounded(path: PathBuf, most_bytes: u64) -> DiskCache {
         let (opened, written) = (OnceLock::new(), AtomicU64::new(0));
-        Kept { path, most_bytes, program: this_program(), opened, written }
+        DiskCache { path, most_bytes, program: this_program(), opened, written }
     }
 
-    /// What is kept of a library; `None` if nothing is, or nothing that is to be trusted.
-    pub(crate) fn read(&self, key: &LibraryKey, kind: FileKind) -> Option<KeptContent> {
+    /// Returns what is cached of a library; `None` if nothing is, or nothing that can be trusted.
+    pub(crate) fn read(&self, key: &LibraryKey, kind: FileKind) -> Option<CachedContent> {
         let directory = self.directory(false)?;
         let text = key.text(kind, self.program.as_ref()?);
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
         let name = name_of(key, kind, &text);
         let file = File::from(openat(directory, name.as_str(), flags, Mode::empty()).ok()?);
         let meta = file.metadata().ok().filter(is_own)?;
-        if !meta.is_file() || meta.len() > MOST_OF_ONE {
+        if !meta.is_file() || meta.len() > MAX_FILE_BYTES {
             return None;
         }
         let mut bytes = Vec::with_capacity(meta.len() as usize + 1);
-        (&file).take(MOST_OF_ONE).read_to_end(&mut bytes).ok()?;
+        (&file).take(MAX_FILE_BYTES).read_to_end(&mut bytes).ok()?;
         let content = file::content(&bytes, &text)?;
         if meta.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age > A_DAY)) {
             let _ = file.set_modified(SystemTime::now());
         }
-        Some(KeptContent { file: bytes, content })
+        Some(CachedContent { file: bytes, content })
     }
 
-    /// Keeps something of a library in place of what was kept. Failures leave things as they were.
+    /// Stores something of a library in place of what was cached. Failures leave things as they
+    /// were.
     pub(crate) fn write(&self, key: &LibraryKey, kind: FileKind, content: &[&[u8]]) {
         let Some(program) = &self.program else { return };
         let text = key.text(kind, program);
         let bytes: usize = content.iter().map(|part| part.len()).sum();
-        if bytes as u64 + 4096 > MOST_OF_ONE.min(self.most_bytes) {
+        if bytes as u64 + 4096 > MAX_FILE_BYTES.min(self.most_bytes) {
             return;
         }
         let Some(directory) = self.directory(true) else { return };
@@ -132,7 +134,7 @@ impl Kept {
             let begun = name.as_encoded_bytes().starts_with(BEGUN.as_bytes());
             let is_left = begun && modified.elapsed().is_ok_and(|age| age > BEGUN_FOR);
             (bytes, count) = (bytes + len, count + 1);
-            let has_room = bytes <= self.most_bytes && count <= MOST_FILES;
+            let has_room = bytes <= self.most_bytes && count <= MAX_FILES;
             if is_left || !has_room && !begun {
                 let _ = unlinkat(directory, name.as_os_str(), UnlinkatFlags::NoRemoveDir);
                 (bytes, count) = (bytes - len, count - 1);
@@ -163,7 +165,7 @@ fn open(path: &Path) -> Option<OwnedFd> {
     is_own(&meta).then(|| directory.into())
 }
 
-/// Makes what is missing of a path, in the user's own directory only: `sudo` may leave the
+/// Creates missing directories of a path, only in the user's own directory: `sudo` may leave the
 /// variable that names another user's.
 fn make_parents(parent: &Path) -> Option<()> {
     let there = parent.ancestors().find(|above| above.exists())?;
@@ -203,7 +205,7 @@ mod tests {
     fn the_oldest_files_go_and_what_is_read_stays() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("tables");
-        let kept = Kept::bounded(path.clone(), 3 * 8192);
+        let kept = DiskCache::bounded(path.clone(), 3 * 8192);
         let key = own_key();
         let content = vec![7; 8000];
         kept.write(&key, FileKind::Rows, &[&content]);
@@ -226,7 +228,7 @@ mod tests {
     #[test]
     fn what_is_larger_than_the_bound_is_not_kept() {
         let scratch = tempfile::tempdir().unwrap();
-        let kept = Kept::bounded(scratch.path().join("tables"), 8192);
+        let kept = DiskCache::bounded(scratch.path().join("tables"), 8192);
         kept.write(&own_key(), FileKind::Rows, &[&[1; 8192]]);
         assert!(kept.read(&own_key(), FileKind::Rows).is_none());
         assert!(!scratch.path().join("tables").exists());
@@ -236,11 +238,11 @@ mod tests {
     fn a_directory_of_another_user_is_refused() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("tables");
-        let kept = Kept::new(path.clone());
+        let kept = DiskCache::new(path.clone());
         kept.write(&own_key(), FileKind::Rows, &[b"content"]);
         // Only root gives a directory away; for others root's own is another user's.
         let is_given = std::os::unix::fs::chown(&path, Some(12345), None).is_ok();
-        let kept = Kept::new(if is_given { path } else { "/usr".into() });
+        let kept = DiskCache::new(if is_given { path } else { "/usr".into() });
         assert!(kept.read(&own_key(), FileKind::Rows).is_none());
     }
 }

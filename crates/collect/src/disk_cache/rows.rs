@@ -1,7 +1,7 @@
-//! Unwind tables of one file, as they are kept: of all of it, or of the parts that stacks met.
+//! The cached unwind tables of one file: of the whole file, or of the parts that stacks met.
 
-use super::directory::KeptContent;
-use super::{FileKind, Kept, LibraryKey};
+use super::directory::CachedContent;
+use super::{DiskCache, FileKind, LibraryKey};
 use crate::elf::{u32_at, u64_at};
 use std::ops::Range;
 use tprof_wire::unwind::{TableHeader, table_bytes};
@@ -9,8 +9,8 @@ use tprof_wire::unwind::{TableHeader, table_bytes};
 /// Words that describe one table.
 const WORDS: usize = 6;
 
-/// Which part of a file a table is of: its ELF addresses, and its entries in the search table.
-/// All of it from 0 to `u64::MAX`.
+/// The part of a file that a table covers: its ELF addresses, and its entries in the search table.
+/// The whole file is from 0 to `u64::MAX`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RowSpan {
     /// First and one past the last ELF address.
@@ -29,17 +29,17 @@ pub type SpanRows = (RowSpan, Vec<u8>);
 
 /// The tables of one file.
 #[derive(Debug, Default)]
-pub struct KeptRows {
-    content: Option<KeptContent>,
+pub struct CachedRows {
+    content: Option<CachedContent>,
     tables: Vec<(RowSpan, Range<usize>)>,
 }
 
-impl KeptRows {
-    /// Those that are kept of a file; none if there are none.
-    pub fn read(kept: &Kept, key: &LibraryKey) -> KeptRows {
+impl CachedRows {
+    /// Reads the cached tables of a file; empty if there are none.
+    pub fn read(kept: &DiskCache, key: &LibraryKey) -> CachedRows {
         let content = kept.read(key, FileKind::Rows);
         let tables = content.as_deref().and_then(tables_in);
-        KeptRows { content, tables: tables.unwrap_or_default() }
+        CachedRows { content, tables: tables.unwrap_or_default() }
     }
 
     /// The tables, each with the part that it is of.
@@ -48,9 +48,9 @@ impl KeptRows {
         self.tables.iter().map(|(span, range)| (*span, &content[range.clone()]))
     }
 
-    /// Keeps tables of a file beside those that are kept already.
-    pub fn add(kept: &Kept, key: &LibraryKey, fresh: &[SpanRows]) {
-        let before = KeptRows::read(kept, key);
+    /// Adds tables of a file to those that are cached already.
+    pub fn add(kept: &DiskCache, key: &LibraryKey, fresh: &[SpanRows]) {
+        let before = CachedRows::read(kept, key);
         let is_fresh = |span: &RowSpan| fresh.iter().any(|(other, _)| other == span);
         let old = before.tables().filter(|(span, _)| !is_fresh(span));
         let new = fresh.iter().map(|(span, bytes)| (*span, bytes.as_slice()));
@@ -71,7 +71,8 @@ impl KeptRows {
     }
 }
 
-/// Where the tables lie in the content of a kept file; `None` if any would mislead a target.
+/// Returns the ranges of the tables in the content of a cached file; `None` if any would mislead a
+/// target.
 fn tables_in(bytes: &[u8]) -> Option<Vec<(RowSpan, Range<usize>)>> {
     let count = usize::try_from(u64_at(bytes.get(..8)?, 0)).ok()?;
     let index = bytes.get(8..count.checked_mul(WORDS * 8)?.checked_add(8)?)?;
@@ -80,7 +81,7 @@ fn tables_in(bytes: &[u8]) -> Option<Vec<(RowSpan, Range<usize>)>> {
         let from = usize::try_from(word(4)).ok()?;
         let range = from..from.checked_add(usize::try_from(word(5)).ok()?)?;
         let table = bytes.get(range.clone())?;
-        // What targets go by without a further check.
+        // Targets rely on these without a further check.
         let is_table = table.len() >= size_of::<TableHeader>()
             && table.len() == table_bytes(u32_at(table, 0) as usize)
             && u32_at(table, 4) == tprof_wire::WIRE_VERSION;

@@ -1,14 +1,14 @@
-//! Unwind tables that are handed out ahead: a program that asked for them in one process is
-//! given them in the next before it begins.
+//! Unwind tables that are ready before a process begins: a program that asked for them in one
+//! process is given them at the start of the next.
 //!
-//! A process that takes its first stack asks which code lies where and waits for the answer:
-//! three threads wake one after the other, which on a busy machine takes milliseconds, and the
-//! compilers of a build last no longer than some ten. What a process of the same program had
-//! mapped when it attached is read anyhow; where the tables of all of it are ready, they are
-//! published with its region. Programs that never asked are not examined: to find the files
-//! behind the mappings costs a system call each.
+//! A process that takes its first stack asks for the code at its addresses and waits for the answer:
+//! three threads wake one after the other, which on a busy machine takes milliseconds, while the
+//! compilers of a build last no longer than some ten. The mappings of a process of the same program
+//! are read anyway when it attaches; if the tables of all of them are ready, they are published with
+//! its region. Programs that never asked are not examined: finding the files behind the mappings
+//! costs a system call for each.
 
-use crate::kept::Kept;
+use crate::disk_cache::DiskCache;
 use crate::modules::{LoadedModule, Mapping, ModuleCache, TableState};
 use crate::shared::{Region, publish};
 use std::collections::HashMap;
@@ -16,20 +16,23 @@ use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Programs that are remembered, at most.
-const MOST: usize = 4096;
+const MAX_PROGRAMS: usize = 4096;
 
 /// See the module.
 #[derive(Default)]
-pub struct Ahead {
-    /// Paths of programs that asked, each with whether it finds rows without a table by itself.
+pub struct PrebuiltTables {
+    /// Paths of programs that asked, each with whether it finds rows by itself, without a table.
     asked: Mutex<HashMap<String, bool>>,
     cache: Mutex<ModuleCache>,
 }
 
-impl Ahead {
-    /// With the tables that are kept between runs.
-    pub fn new(kept: Option<Arc<Kept>>) -> Ahead {
-        Ahead { cache: Mutex::new(ModuleCache::with_kept(kept)), ..Ahead::default() }
+impl PrebuiltTables {
+    /// Starts with the tables that are cached between runs.
+    pub fn new(kept: Option<Arc<DiskCache>>) -> PrebuiltTables {
+        PrebuiltTables {
+            cache: Mutex::new(ModuleCache::with_kept(kept)),
+            ..PrebuiltTables::default()
+        }
     }
 
     /// The files and tables, for the thread that answers questions about them.
@@ -37,12 +40,13 @@ impl Ahead {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A program asked for its tables; `finds_rows`: it finds rows without a table by itself.
-    pub fn asks(&self, program: &str, finds_rows: bool) {
+    /// Records that a program asked for its tables; `finds_rows`: it finds rows by itself, without
+    /// a table.
+    pub fn request_tables(&self, program: &str, finds_rows: bool) {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = asked.get_mut(program) {
             *known = finds_rows;
-        } else if asked.len() < MOST {
+        } else if asked.len() < MAX_PROGRAMS {
             asked.insert(program.to_owned(), finds_rows);
         }
     }
@@ -52,9 +56,9 @@ impl Ahead {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).get(program).copied()
     }
 
-    /// Publishes the tables of what a process has mapped in its region, which it has not been
-    /// given yet, and passes the modules on; nothing if a table is missing, or the cache is at work
-    /// on one: the process asks then. One that finds rows by itself is in want of no table.
+    /// Publishes the tables of a process's mappings in its region, which it has not been given yet,
+    /// and returns the modules. Returns `None` if a table is missing, or if the cache is in use to
+    /// compile one: the process then asks. A process that finds rows by itself needs no table.
     pub fn publish(
         &self,
         pid: u32,
@@ -100,8 +104,8 @@ mod tests {
         }
     }
 
-    fn compile_all(ahead: &Ahead, maps: &[Mapping]) {
-        let mut cache = ahead.cache();
+    fn compile_all(prebuilt: &PrebuiltTables, maps: &[Mapping]) {
+        let mut cache = prebuilt.cache();
         let mut nowhere = Nowhere(8);
         for file in
             cache.identified(std::process::id(), maps.to_vec()).iter().filter_map(|m| m.file)
@@ -117,14 +121,14 @@ mod tests {
 
     #[test]
     fn a_process_finds_the_tables_that_an_earlier_one_asked_for() {
-        let (pid, ahead) = (std::process::id(), Ahead::default());
+        let (pid, prebuilt) = (std::process::id(), PrebuiltTables::default());
         let maps = read_code_maps(pid).unwrap();
-        compile_all(&ahead, &maps);
+        compile_all(&prebuilt, &maps);
         let (region, _file) = Region::new().unwrap();
-        let modules = ahead.publish(pid, &maps, &region, false).unwrap();
+        let modules = prebuilt.publish(pid, &maps, &region, false).unwrap();
         let code = compile_all as *const () as u64;
         let module = modules.iter().find(|m| (m.start..m.end).contains(&code)).unwrap();
-        let cache = ahead.cache();
+        let cache = prebuilt.cache();
         let (address, file) = (code - module.bias, module.file.unwrap());
         let part = cache.parts(file).iter().rfind(|(from, _)| *from <= address);
         let table = cache.state(part.map_or(file, |(_, part)| *part));
@@ -138,33 +142,33 @@ mod tests {
 
     #[test]
     fn nothing_is_published_while_a_table_is_missing_or_made() {
-        let (pid, ahead) = (std::process::id(), Ahead::default());
+        let (pid, prebuilt) = (std::process::id(), PrebuiltTables::default());
         let maps = read_code_maps(pid).unwrap();
         let (region, _file) = Region::new().unwrap();
-        assert!(ahead.publish(pid, &maps, &region, false).is_none());
-        compile_all(&ahead, &maps);
-        let at_work = ahead.cache();
-        assert!(ahead.publish(pid, &maps, &region, false).is_none());
+        assert!(prebuilt.publish(pid, &maps, &region, false).is_none());
+        compile_all(&prebuilt, &maps);
+        let at_work = prebuilt.cache();
+        assert!(prebuilt.publish(pid, &maps, &region, false).is_none());
         drop(at_work);
-        assert!(ahead.publish(pid, &[], &region, false).is_none());
+        assert!(prebuilt.publish(pid, &[], &region, false).is_none());
         assert_eq!(region.header().modules_seq.load(Relaxed), 0);
-        assert!(ahead.publish(pid, &maps, &region, false).is_some());
+        assert!(prebuilt.publish(pid, &maps, &region, false).is_some());
     }
 
     #[test]
     fn only_programs_that_asked_are_awaited() {
-        let ahead = Ahead::default();
-        assert_eq!(ahead.awaited("/usr/bin/cc1"), None);
-        ahead.asks("/usr/bin/cc1", true);
-        assert_eq!(ahead.awaited("/usr/bin/cc1"), Some(true));
-        assert_eq!(ahead.awaited("/usr/bin/as"), None);
+        let prebuilt = PrebuiltTables::default();
+        assert_eq!(prebuilt.awaited("/usr/bin/cc1"), None);
+        prebuilt.request_tables("/usr/bin/cc1", true);
+        assert_eq!(prebuilt.awaited("/usr/bin/cc1"), Some(true));
+        assert_eq!(prebuilt.awaited("/usr/bin/as"), None);
     }
     #[test]
     fn a_process_that_finds_rows_by_itself_waits_for_no_table() {
-        let (pid, ahead) = (std::process::id(), Ahead::default());
+        let (pid, prebuilt) = (std::process::id(), PrebuiltTables::default());
         let maps = read_code_maps(pid).unwrap();
         let (region, _file) = Region::new().unwrap();
-        assert!(ahead.publish(pid, &maps, &region, true).is_some());
+        assert!(prebuilt.publish(pid, &maps, &region, true).is_some());
         assert!(region.finds_rows());
         let len = region.header().modules_len.load(Relaxed) as usize;
         let deferred = (0..len)

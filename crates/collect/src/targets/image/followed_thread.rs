@@ -6,12 +6,12 @@ use tprof_wire::record::SLOT_BYTES;
 use tprof_wire::region::ChunkRef;
 
 /// A thread of the image, as the collector follows it.
-pub struct Follow {
+pub struct FollowedThread {
     /// Slot in the region.
     pub slot: usize,
     /// Row in the trace.
     pub index: ThreadIndex,
-    /// Thread id.
+    /// Id of the thread.
     pub tid: u32,
     pub(super) chunk: ChunkRef,
     pub(super) base: usize,
@@ -30,13 +30,13 @@ pub struct Follow {
     pub(super) whole: bool,
     /// Its recorded allocations so far, once [`Self::counts`], and the bytes asked for.
     pub allocated: (u64, u64),
-    /// It has spans, whose records need the count: a ring holds them in their order, where clocks of
-    /// records that follow each other may be the same (an EPYC's counter moves in steps of 26 ticks,
-    /// 10 ns, and reads within a step are a tick apart, 0.4 ns).
+    /// Whether it has spans, whose records need the count: a ring holds them in their order, while
+    /// clocks of records that follow each other may be the same (an EPYC's counter moves in steps
+    /// of 26 ticks, 10 ns, and reads within a step are a tick apart, 0.4 ns).
     pub counts: bool,
 }
 
-impl Follow {
+impl FollowedThread {
     /// Begins to read a chunk.
     pub(super) fn enter(&mut self, chunk: ChunkRef) {
         self.chunk = chunk;
@@ -53,7 +53,7 @@ impl Follow {
         }
     }
 
-    /// Adds allocations.
+    /// Adds allocations and their bytes.
     pub(super) fn add(&mut self, allocations: u64, bytes: u64) {
         let (count, all) = self.allocated;
         self.allocated = (count.wrapping_add(allocations), all.wrapping_add(bytes));

@@ -1,5 +1,5 @@
-//! Tables and symbols that are kept between runs are those that would be made again, and what
-//! cannot be trusted is made again.
+//! Tables and symbols that are kept between runs equal those that would be computed again; what
+//! cannot be trusted is computed again.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::{Kept, KeptRows, LibraryKey};
+use super::{CachedRows, DiskCache, LibraryKey};
 use crate::elf::Elf;
 use crate::modules::{
     FileKey, LoadedModule, ModuleCache, TableId, TableState, TableStore, parse_maps, read_maps,
@@ -42,7 +42,7 @@ impl Store {
     }
 }
 
-/// What came of a directory: the table of each file or part, and how many of them were there
+/// The result for a directory: the table of each file or part, and how many of them were there
 /// before anything was compiled.
 #[derive(PartialEq, Debug)]
 struct Tables {
@@ -50,9 +50,9 @@ struct Tables {
     taken: usize,
 }
 
-/// Finds the tables of the files that this process runs code from, and keeps what was compiled.
+/// Finds the tables of the files that this process runs code from, and stores what was compiled.
 fn tables_by(directory: &Path) -> Tables {
-    let mut cache = ModuleCache::with_kept(Some(Arc::new(Kept::new(directory.to_owned()))));
+    let mut cache = ModuleCache::with_kept(Some(Arc::new(DiskCache::new(directory.to_owned()))));
     let modules = cache.loaded(std::process::id()).unwrap();
     tables_of(&mut cache, &modules)
 }
@@ -111,7 +111,7 @@ fn parts_that_are_met_in_several_runs_are_kept_together() {
     let own = std::env::current_exe().unwrap();
     let key = LibraryKey::of(&Elf::open(&own).unwrap()).unwrap();
     for part in 0..3 {
-        let kept = Some(Arc::new(Kept::new(directory.clone())));
+        let kept = Some(Arc::new(DiskCache::new(directory.clone())));
         let mut cache = ModuleCache::with_kept(kept);
         let modules = cache.loaded(std::process::id()).unwrap();
         let own = modules.iter().find(|module| module.path == own).unwrap();
@@ -122,8 +122,8 @@ fn parts_that_are_met_in_several_runs_are_kept_together() {
         cache.publish(compiled, &mut store);
         cache.take_fresh().keep();
     }
-    let kept = Kept::new(directory);
-    assert_eq!(KeptRows::read(&kept, &key).tables().count(), 3);
+    let kept = DiskCache::new(directory);
+    assert_eq!(CachedRows::read(&kept, &key).tables().count(), 3);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn what_is_cut_or_changed_is_compiled_again() {
 }
 
 /// A module that this process does not run: the file behind a mapping that it might have.
-fn tables_of_copy(copy: &Path, kept: &Arc<Kept>) -> Tables {
+fn tables_of_copy(copy: &Path, kept: &Arc<DiskCache>) -> Tables {
     use std::os::unix::fs::MetadataExt;
     let elf = Elf::open(copy).unwrap();
     let code = elf.segments().iter().find(|segment| segment.is_code()).unwrap();
@@ -168,7 +168,7 @@ fn tables_of_copy(copy: &Path, kept: &Arc<Kept>) -> Tables {
 #[test]
 fn a_library_that_changed_or_that_others_may_change_is_compiled_again() {
     let scratch = tempfile::tempdir().unwrap();
-    let kept = Arc::new(Kept::new(scratch.path().join("tables")));
+    let kept = Arc::new(DiskCache::new(scratch.path().join("tables")));
     let copy = scratch.path().join("library.so");
     fs::copy("/proc/self/exe", &copy).unwrap();
     assert_eq!(tables_of_copy(&copy, &kept).taken, 0);
@@ -229,7 +229,7 @@ fn a_kept_file_that_is_a_link_or_open_to_others_is_not_read() {
 #[test]
 fn names_from_kept_symbols_are_those_of_the_file() {
     let scratch = tempfile::tempdir().unwrap();
-    let kept = Arc::new(Kept::new(scratch.path().join("tables")));
+    let kept = Arc::new(DiskCache::new(scratch.path().join("tables")));
     let maps = read_maps(std::process::id()).unwrap();
     let own = maps.iter().find(|map| map.path == std::env::current_exe().unwrap()).unwrap();
     let elf = Elf::open(&own.path).unwrap();
@@ -241,7 +241,8 @@ fn names_from_kept_symbols_are_those_of_the_file() {
         let places = (code.address..code.address + code.memory_bytes).step_by(step);
         places.map(|pc| symbolizer.resolve(&module, pc)).collect()
     };
-    let names = |kept: Option<&Arc<Kept>>| names_of(&mut Symbolizer::sparing(kept.cloned(), true));
+    let names =
+        |kept: Option<&Arc<DiskCache>>| names_of(&mut Symbolizer::sparing(kept.cloned(), true));
     let without = names(None);
     assert!(without.iter().filter(|frames| !frames.is_empty()).count() > 100);
     assert!(names(Some(&kept)) == without, "the first run's names differ");
@@ -251,13 +252,13 @@ fn names_from_kept_symbols_are_those_of_the_file() {
     names_of(&mut symbolizer);
     symbolizer.keep();
     assert!(names(Some(&kept)) == without, "names of kept places differ");
-    // Of one place more, beside those that are kept.
+    // One more place, in addition to those that are cached.
     let of_one = |pc| Symbolizer::sparing(Some(Arc::clone(&kept)), true).resolve(&module, pc);
     let other = of_one(code.address + 1);
     let mut symbolizer = Symbolizer::sparing(Some(Arc::clone(&kept)), true);
     symbolizer.resolve(&module, code.address + 1);
     symbolizer.keep();
-    // All are there without the symbols, which are not sorted anew.
+    // All are there without the symbols, which are not sorted again.
     let symbols = kept_files(&scratch.path().join("tables"));
     let symbols = symbols.iter().find(|path| path.extension().unwrap() == "symtab").unwrap();
     std::fs::remove_file(symbols).unwrap();

@@ -9,19 +9,19 @@ use crate::python::PyStack;
 use rustc_hash::FxHashSet;
 
 /// A record that waits for its turn.
-pub struct Waiting {
+pub struct QueuedRecord {
     pub origin: Origin,
-    pub what: What,
+    pub what: QueuedEvent,
 }
 
 /// Threads that came back to a processor by these records.
-pub fn come(waiting: &[Waiting]) -> FxHashSet<u32> {
-    let came = |what: &What| matches!(what, What::Switch { out: false, .. });
+pub fn resumed_threads(waiting: &[QueuedRecord]) -> FxHashSet<u32> {
+    let came = |what: &QueuedEvent| matches!(what, QueuedEvent::Switch { out: false, .. });
     waiting.iter().filter(|one| came(&one.what)).map(|one| one.origin.tid).collect()
 }
 
-/// What it holds.
-pub enum What {
+/// The content of a record.
+pub enum QueuedEvent {
     Sample {
         purpose: Purpose,
         chain: Vec<u8>,
@@ -47,7 +47,7 @@ pub enum What {
         pid: u32,
         parent: u32,
     },
-    /// A thread of a process that goes on.
+    /// A thread began in a process that goes on.
     Started {
         tid: u32,
     },

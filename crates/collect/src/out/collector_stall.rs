@@ -1,20 +1,20 @@
-//! What the engine does when it was kept from its work for long: stopped by a signal, on a
-//! suspended machine, in a frozen cgroup, or held up by a disk.
+//! Detects that the collector was kept from its work for long: stopped by a signal, on a suspended
+//! machine, in a frozen cgroup, or held up by a disk.
 
-/// Longer than a pass and its sleep take on any machine that gets on.
+/// Longer than a pass and its sleep take on any machine that makes progress.
 const STANDSTILL_NS: u64 = 1_000_000_000;
 /// Rings are full for a moment longer.
 const CATCHING_UP_NS: u64 = 300_000_000;
 
-/// Whether the engine gets on, by the times of its passes.
+/// Detects by the times of its passes whether the engine makes progress.
 #[derive(Default)]
-pub struct Standstill {
+pub struct CollectorStall {
     looked_at: u64,
     catching_up_until: u64,
 }
 
-impl Standstill {
-    /// Whether what is found lost at this moment was lost while the engine stood still: it may
+impl CollectorStall {
+    /// Whether losses that are found at this moment happened while the engine stood still: it may
     /// have been stopped in the middle of anything, without a pass since.
     pub fn explains(&self, now: u64) -> bool {
         now < self.catching_up_until
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn a_standstill_explains_what_is_found_before_and_just_after_it_is_noticed() {
-        let mut standstill = Standstill::default();
+        let mut standstill = CollectorStall::default();
         let second = 1_000_000_000;
         assert_eq!((standstill.look(second), standstill.explains(second)), (None, false));
         assert_eq!(standstill.look(second + 10_000_000), None);

@@ -27,7 +27,7 @@ pub(super) fn encode(key: &str, content: &[&[u8]]) -> Vec<u8> {
     file
 }
 
-/// Where the content of a file lies; `None` if it is not whole, or of another key.
+/// Returns the range of a file's content; `None` if it is incomplete, or belongs to another key.
 pub(super) fn content(file: &[u8], key: &str) -> Option<Range<usize>> {
     let (magic, rest) = file.split_first_chunk::<8>()?;
     let (sum, rest) = rest.split_first_chunk::<8>()?;

@@ -1,13 +1,13 @@
-//! Which code maps memory for itself: the caller of `mmap`, found by the stack.
+//! Finds the code that maps memory for itself: the caller of `mmap`, by the stack.
 
 use std::collections::HashMap;
 
-/// Where a stack's innermost frame returns to, and when the stack was taken.
+/// Return address of a stack's innermost frame, and the time when the stack was taken.
 type Top = (u64, u64);
 
 /// Anonymous memory by the code that mapped it.
 #[derive(Debug, Default)]
-pub struct Mappers {
+pub struct MmapCallers {
     /// Stacks of this pass and of the last: a stack is defined just before the first event
     /// that has it.
     tops: HashMap<u32, Top>,
@@ -15,14 +15,14 @@ pub struct Mappers {
     mapped: HashMap<u32, (Top, u64)>,
 }
 
-impl Mappers {
+impl MmapCallers {
     /// A stack was defined.
-    pub fn met(&mut self, stack: u32, innermost: u64, time_ns: u64) {
+    pub fn stack_defined(&mut self, stack: u32, innermost: u64, time_ns: u64) {
         self.tops.insert(stack, (innermost, time_ns));
     }
 
     /// A pass is over.
-    pub fn passed(&mut self) {
+    pub fn pass_ended(&mut self) {
         if !(self.tops.is_empty() && self.last.is_empty()) {
             self.last = std::mem::take(&mut self.tops);
         }
@@ -37,7 +37,8 @@ impl Mappers {
         }
     }
 
-    /// What each mapped: where the call returns to, when it was first made, bytes.
+    /// Returns each caller: its return address, the time of its first call, and the bytes that it
+    /// mapped.
     pub fn all(&self) -> impl Iterator<Item = (u64, u64, u64)> {
         self.mapped.values().map(|((address, time_ns), bytes)| (*address, *time_ns, *bytes))
     }
@@ -49,14 +50,14 @@ mod tests {
 
     #[test]
     fn bytes_are_summed_by_the_call_that_mapped_them() {
-        let mut mappers = Mappers::default();
-        mappers.met(1, 0x10, 5);
-        mappers.met(2, 0x20, 6);
+        let mut mappers = MmapCallers::default();
+        mappers.stack_defined(1, 0x10, 5);
+        mappers.stack_defined(2, 0x20, 6);
         mappers.mapped(1, 100);
-        mappers.passed();
+        mappers.pass_ended();
         mappers.mapped(2, 30);
-        mappers.passed();
-        mappers.passed();
+        mappers.pass_ended();
+        mappers.pass_ended();
         mappers.mapped(1, 1);
         // Reported too long ago, or never.
         mappers.mapped(3, 7);
