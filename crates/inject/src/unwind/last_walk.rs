@@ -11,13 +11,13 @@
 
 use super::frames::Walk;
 use crate::block::Thread;
-use crate::own::Own;
+use crate::signal_cell::SignalCell;
 use crate::{state, sys};
 use core::sync::atomic::{Ordering::*, compiler_fence};
 use tprof_wire::record::MAX_FRAMES;
 
 /// Frames that are remembered, the outermost of a stack, and its end.
-pub const KEPT: usize = 96;
+pub const MAX_KEPT: usize = 96;
 /// Stacks that a thread takes before it remembers any: two pages are not worth it before.
 const STACKS_BEFORE: u32 = 64;
 /// Stacks for which a thread whose stacks have little in common does not remember.
@@ -25,37 +25,37 @@ pub const PAUSE: u32 = 1024;
 /// Frames that may be walked beyond half of all, before such a pause.
 pub const PATIENCE: u32 = 256;
 
-/// What a thread remembers: states of its last walk from the outermost, the first of which is the
-/// stack's end. Places on the stack are bytes below its top, multiples of 8.
+/// The states that a thread remembers of its last walk, from the outermost: the first of them is
+/// the stack's end. Places on the stack are bytes below its top, multiples of 8.
 #[repr(C)]
 pub struct LastWalk {
     /// The number of the walk that began last.
-    pub number: Own<usize>,
+    pub number: SignalCell<usize>,
     /// `number << 16 | len`: how many states that walk left.
-    pub valid: Own<usize>,
+    pub valid: SignalCell<usize>,
     /// The top of the stack, and the code generation, that they belong to.
-    pub top: Own<usize>,
-    pub code: Own<u64>,
+    pub top: SignalCell<usize>,
+    pub code: SignalCell<u64>,
     /// See [`PAUSE`] and [`PATIENCE`].
-    pub pause: Own<u32>,
-    pub patience: Own<u32>,
-    /// Which states have a frame pointer that was read and matters.
-    pub links: [Own<u64>; KEPT.div_ceil(64)],
+    pub pause: SignalCell<u32>,
+    pub patience: SignalCell<u32>,
+    /// Bit set of the states with a frame pointer that was read and matters.
+    pub links: [SignalCell<u64>; MAX_KEPT.div_ceil(64)],
     /// Stack pointers; the return address lies just below. With [`MARK`] where what lies outwards
     /// depends on the frame pointer.
-    pub sp: [Own<u32>; KEPT],
-    pub ra: [Own<u64>; KEPT],
+    pub sp: [SignalCell<u32>; MAX_KEPT],
+    pub ra: [SignalCell<u64>; MAX_KEPT],
     /// Hash over a state's frame and all outside of it.
-    pub hash: [Own<u64>; KEPT],
-    pub fp: [Own<usize>; KEPT],
-    /// Where frame pointers were read, of those in `links`.
-    pub fp_at: [Own<u32>; KEPT],
-    /// Of the walk in progress, from the innermost.
+    pub hash: [SignalCell<u64>; MAX_KEPT],
+    pub fp: [SignalCell<usize>; MAX_KEPT],
+    /// Places where the frame pointers in `links` were read.
+    pub fp_at: [SignalCell<u32>; MAX_KEPT],
+    /// States of the walk in progress, from the innermost.
     pub steps: [Step; MAX_FRAMES],
 }
 
 impl LastWalk {
-    /// Of this thread, if it has any.
+    /// The last walk of this thread, if it has any.
     #[inline(always)]
     pub fn of(thread: &Thread) -> Option<&LastWalk> {
         // SAFETY: null, or mapped by `map` for this thread, until it ends.
@@ -63,13 +63,13 @@ impl LastWalk {
     }
 }
 
-/// What a walk found of a frame.
+/// The state of a frame in a walk.
 #[repr(C)]
 pub struct Step {
-    pub fp: Own<usize>,
+    pub fp: SignalCell<usize>,
     /// The stack pointer, with [`MARK`] where the caller's frame is found by `fp`; in the upper
     /// half where the caller's frame pointer is saved, 0 if it is still in its register.
-    pub places: Own<u64>,
+    pub places: SignalCell<u64>,
 }
 
 impl Step {
@@ -80,7 +80,7 @@ impl Step {
     }
 
     #[inline(always)]
-    /// Where the caller's frame pointer is saved.
+    /// Place where the caller's frame pointer is saved.
     pub fn saved(&self) -> u32 {
         (self.places.get() >> 32) as u32
     }
@@ -89,7 +89,7 @@ impl Step {
 /// Set in a place on the stack, which is a multiple of 8.
 pub const MARK: u32 = 1;
 
-/// What places on the stack are counted from: its top, which need not be aligned.
+/// The address that places on the stack are counted from: its top, which need not be aligned.
 #[inline(always)]
 pub fn top(thread: &Thread) -> usize {
     thread.stack_high.get().wrapping_add(7) & !7

@@ -3,7 +3,7 @@
 
 use crate::state::HOT;
 use crate::sys;
-use crate::tables::{self, KEPT_BYTES};
+use crate::tables::{self, SAMPLED_BLOCKS_BYTES};
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::*};
 use tprof_wire::hash::spread;
 
@@ -17,12 +17,12 @@ const FIRST: usize = 4096 / 64;
 
 /// Filter and table, in memory that a forked child finds empty.
 #[repr(C, align(64))]
-struct Kept {
+struct SampledBlocks {
     filter: [AtomicU8; FILTER],
     table: [[AtomicUsize; 8]; FIRST + BUCKETS],
 }
 
-const _: () = assert!(size_of::<Kept>() == KEPT_BYTES);
+const _: () = assert!(size_of::<SampledBlocks>() == SAMPLED_BLOCKS_BYTES);
 
 /// The highest bits are those that depend on all of the address.
 #[inline(always)]
@@ -31,9 +31,9 @@ fn hash(address: usize) -> u64 {
 }
 
 #[inline(always)]
-fn kept() -> Option<&'static Kept> {
+fn table() -> Option<&'static SampledBlocks> {
     // SAFETY: null, or mapped as one, zeroed, for good.
-    unsafe { HOT.kept.load(Acquire).cast::<Kept>().as_ref() }
+    unsafe { HOT.sampled_blocks.load(Acquire).cast::<SampledBlocks>().as_ref() }
 }
 
 /// The two filter bytes of a hash, in one cache line. Of 16,384 bytes and 2,000 kept blocks one alone
@@ -49,9 +49,9 @@ fn filters(hash: u64) -> [usize; 2] {
 /// Whether a block may be among them: one load for most that are not.
 #[inline(always)]
 pub fn is_candidate(address: usize) -> bool {
-    kept().is_some_and(|kept| {
+    table().is_some_and(|table| {
         let [first, second] = filters(hash(address));
-        kept.filter[first].load(Relaxed) != 0 && kept.filter[second].load(Relaxed) != 0
+        table.filter[first].load(Relaxed) != 0 && table.filter[second].load(Relaxed) != 0
     })
 }
 
@@ -60,17 +60,17 @@ fn map() {
     tables::map();
     // Before Linux 4.14, which empties nothing in a child: that records frees of its parent's blocks,
     // which the collector does not know and ignores.
-    if HOT.kept.load(Acquire).is_null()
-        && let Some(new) = sys::map_anonymous(size_of::<Kept>())
-        && HOT.kept.compare_exchange(core::ptr::null_mut(), new, AcqRel, Acquire).is_err()
+    if HOT.sampled_blocks.load(Acquire).is_null()
+        && let Some(new) = sys::map_anonymous(size_of::<SampledBlocks>())
+        && HOT.sampled_blocks.compare_exchange(core::ptr::null_mut(), new, AcqRel, Acquire).is_err()
     {
         // SAFETY: lost the race; no thread has this mapping.
-        unsafe { sys::unmap(new, size_of::<Kept>()) };
+        unsafe { sys::unmap(new, size_of::<SampledBlocks>()) };
     }
 }
 
-impl Kept {
-    /// Where an address may be.
+impl SampledBlocks {
+    /// The places where an address may be.
     fn places(&self, hash: u64) -> impl Iterator<Item = &AtomicUsize> {
         let hash = (hash >> 40) as usize;
         let buckets = [hash & (FIRST - 1), FIRST + (hash & (BUCKETS - 1))];
@@ -79,15 +79,15 @@ impl Kept {
 }
 
 /// Keeps a block's address; false if there is no place for it.
-pub fn remember(address: usize) -> bool {
-    if HOT.kept.load(Relaxed).is_null() {
+pub fn insert(address: usize) -> bool {
+    if HOT.sampled_blocks.load(Relaxed).is_null() {
         map();
     }
-    let Some(kept) = kept() else { return false };
+    let Some(table) = table() else { return false };
     let h = hash(address);
-    for place in kept.places(h) {
+    for place in table.places(h) {
         if place.load(Relaxed) == 0 && place.compare_exchange(0, address, AcqRel, Relaxed).is_ok() {
-            for count in filters(h).map(|at| &kept.filter[at]) {
+            for count in filters(h).map(|at| &table.filter[at]) {
                 let _ = count.fetch_update(AcqRel, Relaxed, |n| (n < 255).then_some(n + 1));
             }
             return true;
@@ -97,14 +97,14 @@ pub fn remember(address: usize) -> bool {
 }
 
 /// Whether the block was kept, which it then is no more.
-pub fn forget(address: usize) -> bool {
-    let Some(kept) = kept() else { return false };
+pub fn remove(address: usize) -> bool {
+    let Some(table) = table() else { return false };
     let h = hash(address);
-    for place in kept.places(h) {
+    for place in table.places(h) {
         if place.load(Relaxed) == address
             && place.compare_exchange(address, 0, AcqRel, Relaxed).is_ok()
         {
-            for count in filters(h).map(|at| &kept.filter[at]) {
+            for count in filters(h).map(|at| &table.filter[at]) {
                 // A count that reached 255 is no longer known: it stays.
                 let less = |n: u8| (n < 255).then(|| n.saturating_sub(1));
                 let _ = count.fetch_update(AcqRel, Relaxed, less);
@@ -122,12 +122,12 @@ mod tests {
     #[test]
     fn kept_addresses_are_found_once() {
         for i in 1..=5000usize {
-            assert!(remember(i * 64));
+            assert!(insert(i * 64));
         }
         for i in 1..=5000usize {
             assert!(is_candidate(i * 64));
-            assert!(forget(i * 64));
-            assert!(!forget(i * 64));
+            assert!(remove(i * 64));
+            assert!(!remove(i * 64));
         }
     }
 }

@@ -6,7 +6,7 @@
 //! is given up for good.
 
 use crate::block::Thread;
-use crate::closed::{Class, closed};
+use crate::seccomp::{CallClass, is_forbidden};
 use crate::state::{self, off};
 use crate::sys;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -14,17 +14,17 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 /// Process id of the collector in this process's namespace; 0 if in another.
 pub static COLLECTOR: AtomicU32 = AtomicU32::new(0);
 /// Clock from which on the collector is checked again.
-static LOOK_AT: AtomicU64 = AtomicU64::new(0);
+static NEXT_CHECK_AT: AtomicU64 = AtomicU64::new(0);
 /// The collector's clock when a thread without a clock of its own waited in vain.
-static IN_VAIN_AT: AtomicU64 = AtomicU64::new(0);
+static TIMED_OUT_AT: AtomicU64 = AtomicU64::new(0);
 
 /// Whether the collector's last pass was longer ago than anybody waits for it.
 #[cold]
-pub fn stands_still(thread: &Thread) -> bool {
+pub fn is_stalled(thread: &Thread) -> bool {
     let (Some(header), Some(session)) = (state::header(), state::session()) else { return true };
     let last = session.coarse_clock.load(Relaxed);
     if thread.strict.get() {
-        return IN_VAIN_AT.load(Relaxed) == last;
+        return TIMED_OUT_AT.load(Relaxed) == last;
     }
     let now = thread.clock();
     // A clock that was set back proves nothing.
@@ -32,27 +32,27 @@ pub fn stands_still(thread: &Thread) -> bool {
     if since <= header.wait_ticks.load(Relaxed) as i64 {
         return false;
     }
-    look(now, since as u64);
+    check_process(now, since as u64);
     true
 }
 
 /// A thread that may read no clock has waited for as long as threads do.
-pub fn waited_in_vain() {
+pub fn wait_timed_out() {
     if let Some(session) = state::session() {
-        IN_VAIN_AT.store(session.coarse_clock.load(Relaxed), Relaxed);
+        TIMED_OUT_AT.store(session.coarse_clock.load(Relaxed), Relaxed);
     }
 }
 
 /// Turns recording off for good if the collector is dead; checks whenever it has stood still
 /// for twice as long as at the last look.
-fn look(now: u64, since: u64) {
-    let due = LOOK_AT.load(Relaxed);
+fn check_process(now: u64, since: u64) {
+    let due = NEXT_CHECK_AT.load(Relaxed);
     // A time that lies further ahead belongs to an earlier standstill, or to another clock.
     let is_early = due.wrapping_sub(now).wrapping_sub(1) < since;
-    if is_early || closed(Class::Processes) {
+    if is_early || is_forbidden(CallClass::Processes) {
         return;
     }
-    if LOOK_AT.compare_exchange(due, now.wrapping_add(since), Relaxed, Relaxed).is_err() {
+    if NEXT_CHECK_AT.compare_exchange(due, now.wrapping_add(since), Relaxed, Relaxed).is_err() {
         return;
     }
     let pid = COLLECTOR.load(Relaxed);

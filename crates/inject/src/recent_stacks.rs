@@ -5,12 +5,14 @@
 use crate::tables::{RECENT, RECENT_BYTES};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
-/// Of 40 further bits of the hash beside the id, in one word: two writers cannot mix them.
+/// An entry has 40 further bits of the hash beside the id, in one word: two writers cannot mix
+/// them.
 type Entry = AtomicU64;
 
 /// Sets by the top bits of the hash, each of half a cache line.
 type Set = [Entry; 4];
-/// Of the page for few stacks, and of all. cc1 uses 12,000 stacks.
+/// Bits of the hash that choose a set: in the page for few stacks, and in the table for all. cc1
+/// uses 12,000 stacks.
 const FEW: usize = 7;
 const MANY: usize = 13;
 const PAGE: usize = size_of::<Set>() << FEW;
@@ -33,7 +35,7 @@ fn sets(offset: usize, bits: usize) -> usize {
     if memory == 0 { 0 } else { (memory + offset) | (64 - bits) }
 }
 
-/// Before the first stack, and in a forked child, where all sets are empty.
+/// Called before the first stack, and in a forked child, where all sets are empty.
 pub fn prepare() {
     KEPT.store(0, Relaxed);
     SETS.store(sets(0, FEW), Release);

@@ -1,10 +1,10 @@
 //! What the hooks of process and thread life, and of mappings, report.
 
 use crate::block::Thread;
-use crate::calls_made::{self, Closing};
-use crate::closed::{Class, closed};
-use crate::unrecorded::{lose_child, lose_if_not_own, lose_one};
-use crate::{gate, noticed, pointers, ring, stacks, state, sys, thread_notes};
+use crate::loss::{lose_child, lose_event, lose_event_if_not_own};
+use crate::required_syscalls::{self, ForbiddenClasses};
+use crate::seccomp::{CallClass, is_forbidden};
+use crate::{agent_link, gate, ring, stacks, state, sys, thread_notes, tls_owner};
 use core::sync::atomic::Ordering::*;
 use tprof_wire::record::{ExecVerdict, ExtKind};
 use tprof_wire::region::mem_mode;
@@ -44,7 +44,7 @@ pub fn process_exit(status: i32, how: u64) {
 
 /// `fork` returned `child` here; `clock` was read before it.
 pub fn forked(child: u32, clock: u64) {
-    if state::is_attached() && closed(Class::Threads) {
+    if state::is_attached() && is_forbidden(CallClass::Threads) {
         // The child may not even ask for its own pid.
         lose_child(child);
     }
@@ -56,7 +56,7 @@ pub fn forked(child: u32, clock: u64) {
 /// In a forked child: where its parent has reported that nothing of it will be recorded,
 /// it need not report that itself.
 pub fn born_under_filter() {
-    if closed(Class::Threads) && !state::REGION.load(Relaxed).is_null() {
+    if is_forbidden(CallClass::Threads) && !state::REGION.load(Relaxed).is_null() {
         state::PHASE.store(state::phase::OFF, Release);
     }
 }
@@ -71,7 +71,7 @@ pub fn executing(path: &[u8], verdict: ExecVerdict, spawn: bool) {
     const MOST: usize = 512;
     let mut payload = [0u64; 2 + MOST / 8];
     // Under a filter nothing may be asked; a vfork child is not detected then.
-    let quiet = closed(Class::Threads);
+    let quiet = is_forbidden(CallClass::Threads);
     let pid = if quiet { state::PID.load(Relaxed) } else { sys::pid() };
     let parent = if quiet { 0 } else { sys::parent_pid() };
     payload[0] = if spawn { 0 } else { u64::from(pid) };
@@ -91,12 +91,12 @@ pub fn executing(path: &[u8], verdict: ExecVerdict, spawn: bool) {
 
 /// The exec that [`executing`] announced failed.
 pub fn exec_failed(error: i32) {
-    let quiet = closed(Class::Threads);
+    let quiet = is_forbidden(CallClass::Threads);
     let pid = if quiet { state::PID.load(Relaxed) } else { sys::pid() };
     record(ExtKind::ExecFailed, 0, &[u64::from(pid), error as u32 as u64]);
 }
 
-/// `posix_spawn` returned.
+/// Records that `posix_spawn` returned.
 pub fn spawned(child: u32, error: i32) {
     record(ExtKind::Spawned, 0, &[u64::from(child), error as u32 as u64]);
 }
@@ -105,16 +105,16 @@ pub fn spawned(child: u32, error: i32) {
 /// Returns the block in which that is noted now, and was not before.
 pub fn entering_strict_seccomp() -> Option<&'static Thread> {
     let is_recording = gate::recording_if_own().is_some();
-    let thread = pointers::own_block()?;
+    let thread = tls_owner::own_block()?;
     if thread.strict.get() {
         return None;
     }
     if is_recording {
-        calls_made::make_room_of_own();
+        required_syscalls::make_room_of_own();
     }
     // Also one that has no place to record must be known: it may not be examined later.
-    pointers::remember();
-    pointers::STRICT.fetch_add(1, SeqCst);
+    tls_owner::register_thread();
+    tls_owner::STRICT.fetch_add(1, SeqCst);
     thread.strict.set(true);
     Some(thread)
 }
@@ -123,17 +123,17 @@ pub fn entering_strict_seccomp() -> Option<&'static Thread> {
 pub fn strict_seccomp_refused(noted: Option<&Thread>) {
     if let Some(thread) = noted {
         thread.strict.set(false);
-        pointers::STRICT.fetch_sub(1, SeqCst);
+        tls_owner::STRICT.fetch_sub(1, SeqCst);
     }
 }
 
 /// A seccomp filter is about to be installed, the `struct sock_fprog` at `program`:
 /// what it does not permit is not done from here on, in any thread. The clock may
 /// still be read.
-pub fn entering_seccomp_filter(program: usize) -> Closing {
-    let closing = Closing::by(program);
-    if closing.closes(Class::Threads) {
-        calls_made::make_room();
+pub fn entering_seccomp_filter(program: usize) -> ForbiddenClasses {
+    let closing = ForbiddenClasses::by(program);
+    if closing.forbids(CallClass::Threads) {
+        required_syscalls::make_room();
     }
     closing.begin();
     closing
@@ -145,13 +145,13 @@ fn recording_maps() -> Option<&'static Thread> {
         return None;
     }
     let Some(thread) = gate::recording_if_own() else {
-        lose_if_not_own();
+        lose_event_if_not_own();
         return None;
     };
     thread.is_on().then_some(thread)
 }
 
-/// `mmap` succeeded.
+/// Records that `mmap` succeeded.
 pub fn mapped(
     address: usize,
     bytes: usize,
@@ -185,7 +185,7 @@ pub fn clock_before() -> u64 {
     gate::recording_if_own().map_or(0, |t| t.clock())
 }
 
-/// `mremap` succeeded.
+/// Records that `mremap` succeeded.
 pub fn remapped(old: usize, old_bytes: usize, new: usize, bytes: usize) {
     if let Some(thread) = recording_maps() {
         let clock = thread.clock();
@@ -197,9 +197,9 @@ pub fn remapped(old: usize, old_bytes: usize, new: usize, bytes: usize) {
 /// `shmat` attached the System V segment of this id.
 pub fn attached(address: usize, id: i32, sp: usize, fp: usize) {
     let Some(thread) = recording_maps() else { return };
-    let is_askable = !thread.is_quiet() && !closed(Class::Segments);
+    let is_askable = !thread.is_quiet() && !is_forbidden(CallClass::Segments);
     let Some(bytes) = is_askable.then(|| sys::segment_bytes(id)).flatten() else {
-        lose_one();
+        lose_event();
         return;
     };
     let stack = stacks::stack(thread, sp, fp);
@@ -218,8 +218,8 @@ pub fn detached(address: usize, clock: u64) {
 /// filter the two cannot be separated: nothing is recorded, and the process's end
 /// is known from outside. The agent keeps what CUPTI has, for which it may take two seconds.
 pub fn leaving_at_once(status: i32) {
-    if !closed(Class::Threads) && sys::pid() == state::PID.load(Relaxed) {
+    if !is_forbidden(CallClass::Threads) && sys::pid() == state::PID.load(Relaxed) {
         process_exit(status, how::IMMEDIATE);
-        noticed::ends_at_once();
+        agent_link::ends_at_once();
     }
 }

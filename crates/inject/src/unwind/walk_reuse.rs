@@ -1,15 +1,15 @@
 //! A walk that is compared with the last one as it goes.
 
 use super::frames::HashSoFar;
-use super::last::{self, LastWalk, MARK, top};
+use super::last_walk::{self, LastWalk, MARK, top};
 use super::stack_bounds::own_top;
 use crate::arch;
 use crate::block::Thread;
-use crate::own::Own;
+use crate::signal_cell::SignalCell;
 use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
-/// What a walk does at each frame, beside walking.
-pub trait Memory {
+/// Observes each frame of a walk.
+pub trait FrameObserver {
     /// How many frames are left, this one among them, where the rest is known to be as it was.
     fn rest(&mut self, sp: usize, fp: usize) -> Option<usize>;
     /// The frame of this number has this state; its caller's is found by `fp`, or not; its
@@ -17,10 +17,10 @@ pub trait Memory {
     fn step(&mut self, index: usize, sp: usize, fp: usize, by_fp: bool, saved: usize);
 }
 
-/// For threads that remember nothing.
-pub struct Nothing;
+/// The observer of threads that remember nothing.
+pub struct NoReuse;
 
-impl Memory for Nothing {
+impl FrameObserver for NoReuse {
     #[inline(always)]
     fn rest(&mut self, _: usize, _: usize) -> Option<usize> {
         None
@@ -29,14 +29,14 @@ impl Memory for Nothing {
     fn step(&mut self, _: usize, _: usize, _: usize, _: bool, _: usize) {}
 }
 
-/// A walk that remembers.
-pub struct Remembering<'t> {
+/// A walk that compares itself with the last one, and leaves its states to the next.
+pub struct WalkReuse<'t> {
     pub last: &'t LastWalk,
-    /// Its number.
+    /// This walk's number.
     pub number: usize,
-    /// See [`LastWalk`].
+    /// The same as [`LastWalk::top`].
     pub top: usize,
-    /// See [`LastWalk`].
+    /// The same as [`LastWalk::code`].
     pub code: u64,
     /// The innermost state that holds, and is not passed yet; its stack pointer, the highest
     /// number if there is none.
@@ -44,7 +44,7 @@ pub struct Remembering<'t> {
     next_sp: usize,
 }
 
-impl Memory for Remembering<'_> {
+impl FrameObserver for WalkReuse<'_> {
     #[inline(always)]
     fn rest(&mut self, sp: usize, fp: usize) -> Option<usize> {
         if sp < self.next_sp { None } else { self.meet(sp, fp) }
@@ -60,7 +60,7 @@ impl Memory for Remembering<'_> {
     }
 }
 
-impl<'t> Remembering<'t> {
+impl<'t> WalkReuse<'t> {
     /// Begins a walk whose first return address lies at `sp`, which is readable. `None` where this
     /// thread remembers nothing; what a walk that is learnt from finds is remembered at least.
     #[inline(always)]
@@ -69,9 +69,9 @@ impl<'t> Remembering<'t> {
         sp: usize,
         code: u64,
         is_learnt_from: bool,
-    ) -> Option<Remembering<'t>> {
+    ) -> Option<WalkReuse<'t>> {
         let Some(last) = LastWalk::of(thread) else {
-            last::map(thread);
+            last_walk::map(thread);
             return None;
         };
         let pause = last.pause.get();
@@ -86,12 +86,12 @@ impl<'t> Remembering<'t> {
         if own_top(thread) == 0 || top.wrapping_sub(sp) > u32::MAX as usize {
             return None;
         }
-        // In this order: a handler may walk between any two of these.
+        // The order matters: a handler may walk between any two of these.
         let before = arch::advance(last.number.memory(), 1);
         compiler_fence(SeqCst);
         let valid = last.valid.get();
         let number = before + 1;
-        let mut this = Remembering { last, number, top, code, at: 0, next_sp: usize::MAX };
+        let mut this = WalkReuse { last, number, top, code, at: 0, next_sp: usize::MAX };
         if pause == 0 && valid >> 16 == before && last.top.get() == top && last.code.get() == code {
             let held = this.held(valid & 0xffff, sp);
             this.pass_to(held);
@@ -138,7 +138,7 @@ impl<'t> Remembering<'t> {
     fn same_addresses(&self, len: usize) -> usize {
         let last = self.last;
         let (sps, ras) = (last.sp.get(..len).unwrap_or(&[]), last.ra.get(..len).unwrap_or(&[]));
-        let change = |sp: &Own<u32>, ra: &Own<u64>| {
+        let change = |sp: &SignalCell<u32>, ra: &SignalCell<u64>| {
             let at = self.top - (sp.get() & !MARK) as usize - 8;
             // SAFETY: aligned, and not below the first return address; from there to the top of
             // the stack all is readable.
@@ -192,6 +192,6 @@ impl<'t> Remembering<'t> {
     /// The hash of a walk that met the outermost `rest` frames.
     #[inline(always)]
     pub fn hash(&self, rest: usize, so_far: &HashSoFar) -> u64 {
-        so_far.within(self.last.hash.get(rest).map_or(0, Own::get))
+        so_far.within(self.last.hash.get(rest).map_or(0, SignalCell::get))
     }
 }

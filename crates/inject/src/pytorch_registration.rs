@@ -1,7 +1,7 @@
 //! How far this process has come with the registration of callbacks with PyTorch, which
 //! [`crate::operators`] does: what a forked child must know of it when it begins. And whether
 //! PyTorch calls those of operators: only while recording is on, and of the steps whose operators
-//! are recorded ([`rest`]).
+//! are recorded ([`set_paused`]).
 //!
 //! For each operator with a callback PyTorch makes an object, and copies inputs into it: a third
 //! of the time of small operators, also where the callback does nothing. So the callback of
@@ -9,25 +9,25 @@
 //! the steps that a schedule follows.
 //!
 //! PyTorch's functions for it take a lock, under which its list of callbacks may grow. So
-//! [`follow`] is called only where this thread cannot hold that lock: in a callback, in a hook of
+//! [`sync_callback`] is called only where this thread cannot hold that lock: in a callback, in a hook of
 //! CUDA's, by a function of the program's interface, or where memory is allocated with an
 //! alignment, as tensors are and lists aren't. It does nothing once the process ends: PyTorch's list
 //! is destroyed then.
 
-use crate::closed::{Class, closed};
+use crate::seccomp::{CallClass, is_forbidden};
 use crate::{loaded, state};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
-/// Where a process stands.
+/// How far a process has come.
 pub mod phase {
     /// PyTorch is not loaded, as far as is known.
     pub const NONE: u32 = 0;
     /// A thread finds out how to register the callbacks.
     pub const BUSY: u32 = 1;
-    /// It registers them: PyTorch's lock may be taken.
+    /// A thread registers the callbacks: PyTorch's lock may be taken.
     pub const REGISTERS: u32 = 2;
-    /// They are registered, or cannot be.
+    /// The callbacks are registered, or cannot be.
     pub const DONE: u32 = 3;
 }
 
@@ -36,13 +36,13 @@ static PHASE: AtomicU32 = AtomicU32::new(phase::NONE);
 /// nothing goes on.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
-/// Its [`phase`].
-pub fn now() -> u32 {
+/// The current [`phase`] of this process.
+pub fn current_phase() -> u32 {
     PHASE.load(Acquire)
 }
 
 /// Goes on to another.
-pub fn set(phase: u32) {
+pub fn set_phase(phase: u32) {
     PHASE.store(phase, Release);
 }
 
@@ -53,8 +53,8 @@ pub fn begin() -> bool {
 }
 
 /// How far a thread of the parent had come when this process was forked, if it was not done.
-pub fn cut_off() -> Option<u32> {
-    let phase = now();
+pub fn interrupted_by_fork() -> Option<u32> {
+    let phase = current_phase();
     let is_cut = matches!(phase, phase::BUSY | phase::REGISTERS)
         && PROCESS.load(Relaxed) != state::PID.load(Relaxed);
     is_cut.then_some(phase)
@@ -66,16 +66,16 @@ static HANDLE: AtomicU64 = AtomicU64::new(0);
 static DISABLE: AtomicUsize = AtomicUsize::new(0);
 static ENABLE: AtomicUsize = AtomicUsize::new(0);
 /// 1 while the callback of operators is disabled.
-static MUTED: AtomicU32 = AtomicU32::new(0);
-/// 1 while operators are not to be recorded though recording is on, see [`rest`].
-static RESTS: AtomicU32 = AtomicU32::new(0);
+static DISABLED: AtomicU32 = AtomicU32::new(0);
+/// 1 while operators are not to be recorded though recording is on, see [`set_paused`].
+static PAUSED: AtomicU32 = AtomicU32::new(0);
 
 /// Operators are recorded by the callback of this handle, which was just registered; the functions
 /// disable a callback, and enable it again.
 pub fn registered(handle: u64, disable: Option<usize>, enable: Option<usize>) {
     DISABLE.store(disable.unwrap_or(0), Relaxed);
     ENABLE.store(enable.unwrap_or(0), Relaxed);
-    MUTED.store(0, Relaxed);
+    DISABLED.store(0, Relaxed);
     // PyTorch's list was made before, and what is registered later is called earlier. Where the program
     // is linked with PyTorch, this library's own destructor comes first.
     if forget_at_exit() {
@@ -84,17 +84,17 @@ pub fn registered(handle: u64, disable: Option<usize>, enable: Option<usize>) {
 }
 
 /// PyTorch is unloaded, or the process ends.
-pub fn gone() {
+pub fn drop_callback() {
     HANDLE.store(0, Relaxed);
-    MUTED.store(0, Relaxed);
+    DISABLED.store(0, Relaxed);
 }
 
-/// Has the C library call [`gone`] as the process ends; false if it can't.
+/// Makes the C library call [`drop_callback`] as the process ends; false if it can't.
 fn forget_at_exit() -> bool {
     static IS_DONE: AtomicU32 = AtomicU32::new(0);
     type AtExit = unsafe extern "C" fn(extern "C" fn(*mut c_void), *mut c_void, usize) -> c_int;
     extern "C" fn at_exit(_: *mut c_void) {
-        gone();
+        drop_callback();
     }
     if IS_DONE.load(Relaxed) == 0
         && let Some(register) = loaded::libc_function(c"__cxa_atexit")
@@ -110,45 +110,46 @@ fn forget_at_exit() -> bool {
 
 /// Whether operators have to be recorded now, and PyTorch does not call their callback.
 #[inline(always)]
-pub fn is_behind() -> bool {
-    MUTED.load(Relaxed) != 0 && is_wanted()
+pub fn must_reenable() -> bool {
+    DISABLED.load(Relaxed) != 0 && is_wanted()
 }
 
 #[inline(always)]
 fn is_wanted() -> bool {
-    RESTS.load(Relaxed) == 0
+    PAUSED.load(Relaxed) == 0
         && state::PHASE.load(Relaxed) != state::phase::OFF
         && state::header().is_some_and(|header| header.off.load(Relaxed) == 0)
 }
 
-/// Has PyTorch call the callback of operators from here on if recording is on, and not if it is
-/// off. This thread holds no lock of PyTorch's. What has begun ends as it would have.
+/// Makes PyTorch call the callback of operators from here on if recording is on, and stop calling
+/// it if recording is off. This thread holds no lock of PyTorch's. Operators that have begun end
+/// normally.
 #[cold]
 #[inline(never)]
-pub fn follow() {
-    let differs = || is_wanted() != (MUTED.load(Acquire) == 0);
+pub fn sync_callback() {
+    let differs = || is_wanted() != (DISABLED.load(Acquire) == 0);
     // Recording may be switched once more meanwhile.
-    while can_rest() && !closed(Class::Threads) && differs() {
+    while can_pause() && !is_forbidden(CallClass::Threads) && differs() {
         let Some(switch) = Switch::take() else { return };
         // Another thread may have switched it since.
         let wanted = is_wanted();
-        if wanted != (MUTED.load(Acquire) == 0) {
+        if wanted != (DISABLED.load(Acquire) == 0) {
             switch.call(if wanted { &ENABLE } else { &DISABLE });
-            MUTED.store(u32::from(!wanted), Release);
+            DISABLED.store(u32::from(!wanted), Release);
         }
     }
 }
 
-/// Whether [`rest`] can have an effect.
-pub fn can_rest() -> bool {
+/// Whether [`set_paused`] can have an effect.
+pub fn can_pause() -> bool {
     DISABLE.load(Relaxed) != 0 && ENABLE.load(Relaxed) != 0
 }
 
-/// Has PyTorch call the callback of operators no more until it is to rest no longer, though recording
-/// may be on. This thread holds no lock of PyTorch's.
-pub fn rest(rests: bool) {
-    RESTS.store(u32::from(rests), Relaxed);
-    follow();
+/// Pauses the callback of operators, though recording may be on, or ends the pause. This thread
+/// holds no lock of PyTorch's.
+pub fn set_paused(paused: bool) {
+    PAUSED.store(u32::from(paused), Relaxed);
+    sync_callback();
 }
 
 /// The one thread that switches the callback: while it does, PyTorch's lock may be taken, which a
@@ -179,7 +180,7 @@ impl Switch {
 
 impl Drop for Switch {
     fn drop(&mut self) {
-        set(phase::DONE);
+        set_phase(phase::DONE);
     }
 }
 
@@ -211,7 +212,7 @@ mod tests {
         let address = |function: unsafe extern "C" fn(u64)| Some(function as *const () as usize);
         assert!(begin());
         registered(7, address(disable), address(enable));
-        set(phase::DONE);
+        set_phase(phase::DONE);
         for round in 0..2_000 {
             off.store(round % 2, SeqCst);
             let start = std::sync::Barrier::new(4);
@@ -219,15 +220,15 @@ mod tests {
                 for _ in 0..4 {
                     scope.spawn(|| {
                         start.wait();
-                        follow();
+                        sync_callback();
                     });
                 }
             });
-            follow();
+            sync_callback();
             assert_eq!(IS_ENABLED.load(SeqCst), round % 2 == 0, "round {round}");
         }
         assert_eq!(REPEATED.load(SeqCst), 0);
-        gone();
+        drop_callback();
         state::REGION.store(core::ptr::null_mut(), SeqCst);
     }
 }

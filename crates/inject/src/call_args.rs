@@ -9,24 +9,24 @@ use tprof_wire::calls::ArgumentAt;
 pub struct Frame {
     /// Clock before the real call; 0 if nothing is recorded of it.
     pub(crate) start: u64,
-    /// What the real function returned.
+    /// Result of the real function.
     pub(crate) result: u64,
     /// The six argument registers.
     registers: [u64; 6],
     /// The caller's frame pointer.
     pub(crate) fp: usize,
-    /// Where the call returns to.
+    /// Return address of the call.
     caller: usize,
     // Arguments in memory follow.
 }
 
 impl Frame {
-    /// Where the call returns to.
+    /// Return address of the call.
     pub fn caller(&self) -> usize {
         self.caller
     }
 
-    /// What the call returns where there is no real function.
+    /// Sets the result of the call where there is no real function.
     pub fn set_result(&mut self, result: u64) {
         self.result = result;
     }

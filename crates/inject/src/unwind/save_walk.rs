@@ -1,14 +1,14 @@
 //! Keeps a walk for the next one.
 
 use super::frames::{ByRows, Walk, grown, outermost};
-use super::last::{KEPT, MARK, PATIENCE, PAUSE, Step, top};
-use super::remembering::Remembering;
+use super::last_walk::{MARK, MAX_KEPT, PATIENCE, PAUSE, Step, top};
+use super::walk_reuse::WalkReuse;
 use crate::block::Thread;
-use crate::own::Own;
+use crate::signal_cell::SignalCell;
 use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 use tprof_wire::record::StackEnd;
 
-impl Remembering<'_> {
+impl WalkReuse<'_> {
     /// Remembers a walk that took `new` frames by rows. False if another walk
     /// began meanwhile: what this one found may be mixed with its frames.
     #[inline(always)]
@@ -18,7 +18,7 @@ impl Remembering<'_> {
         if is_whole && top(thread) == self.top {
             self.push(walk, new, found);
             compiler_fence(SeqCst);
-            let kept = (new + found.rest + 1).min(KEPT);
+            let kept = (new + found.rest + 1).min(MAX_KEPT);
             last.valid.set(self.number << 16 | kept);
         }
         self.judge(new as u32, found.rest as u32);
@@ -56,8 +56,8 @@ impl Remembering<'_> {
             depends = self.state(rest).is_some_and(|(is_marked, _)| is_marked);
             self.set_fp(rest, found.fp, if depends { saved(new.checked_sub(1)) } else { 0 });
         }
-        let mut hash = last.hash.get(rest).map_or(0, Own::get);
-        for (inner, at) in (0..new).rev().zip(rest + 1..KEPT) {
+        let mut hash = last.hash.get(rest).map_or(0, SignalCell::get);
+        for (inner, at) in (0..new).rev().zip(rest + 1..MAX_KEPT) {
             let (Some(step), Some(ra)) = (steps.get(inner), walk.frames.get(inner)) else { return };
             let (Some(to_sp), Some(to_ra), Some(to_hash)) =
                 (last.sp.get(at), last.ra.get(at), last.hash.get(at))
@@ -88,7 +88,7 @@ impl Remembering<'_> {
         links.set(if read_at == 0 { links.get() & !bit } else { links.get() | bit });
     }
 
-    /// Where the stack ends: with the zero below `zero`, or by the row of the outermost frame,
+    /// Sets where the stack ends: with the zero below `zero`, or by the row of the outermost frame,
     /// which is then the word to compare.
     fn set_end(&self, walk: &Walk, frames: usize, zero: usize) {
         let last = self.last;

@@ -11,8 +11,8 @@ pub fn map<T>(table: &AtomicPtr<T>, bytes: usize) {
     map_as(table, bytes, |at| unsafe { sys::advise(at, bytes, flags::MADV_WIPEONFORK) } >= 0);
 }
 
-/// The same of several tables, of those that are not mapped yet, one after the other: one mapping for
-/// all is two system calls, instead of two for each. Sizes are multiples of a page.
+/// As [`map`], for several tables at once: maps those that are missing one after the other. One
+/// mapping for all is two system calls, instead of two for each. Sizes are multiples of a page.
 pub fn map_together<const N: usize>(tables: [(&AtomicPtr<u8>, usize); N]) {
     let missing = || tables.iter().filter(|(table, _)| table.load(Relaxed).is_null());
     let whole = AtomicPtr::new(core::ptr::null_mut());

@@ -13,7 +13,7 @@ const MOST_BYTES: usize = 1 << 16;
 /// them: what recorded stacks would wait for otherwise.
 #[cold]
 #[inline(never)]
-pub fn ask_ahead(thread: &Thread) {
+pub fn prefetch_tables(thread: &Thread) {
     let here = 0usize;
     let low = (&raw const here).addr();
     if thread.is_quiet() || !ask(thread) || loaded_rows::can_find() {

@@ -1,11 +1,11 @@
 //! Allocations of an allocator that is not libc's, as the program reports them: Rust's
 //! `#[global_allocator]` of the crate `tprof`, around whatever it wraps.
 //!
-//! What that allocator asks libc for meanwhile is hidden, or `System` would count twice. The size
-//! of a block is what was asked for: another allocator's usable size is not known.
+//! Calls of libc that such an allocator makes meanwhile are hidden, or `System` would count twice.
+//! The size of a block is what was asked for: another allocator's usable size is not known.
 
 use crate::block::Thread;
-use crate::unrecorded::missed;
+use crate::loss::count_missed;
 use crate::{gate, ring, sampling, stacks, state};
 use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::record::Kind;
@@ -17,7 +17,7 @@ const HIDDEN: u64 = 1 << 32;
 /// Recording was on when the call began: it is recorded.
 const IS_ON: u64 = 1 << 33;
 
-/// What the process has allocated: `struct tprof_heap`.
+/// Totals of this process: `struct tprof_heap`.
 #[repr(C)]
 pub struct HeapTotals {
     /// Bytes that are live.
@@ -26,8 +26,7 @@ pub struct HeapTotals {
     pub peak_bytes: u64,
 }
 
-/// What the process has allocated, to within 64 KiB a thread; `None` where it is not counted:
-/// unless `--mem sampled` records it.
+/// Totals of this process, to within 64 KiB a thread; `None` unless `--mem sampled` counts them.
 pub fn totals() -> Option<HeapTotals> {
     let live_bytes = sampling::live_bytes(gate::recording()?)?;
     let peak = state::header()?.peak_bytes.load(Relaxed);
@@ -52,29 +51,29 @@ fn show(hidden: u64) -> Option<(&'static Thread, bool)> {
     Some((thread, hidden & IS_ON != 0))
 }
 
-/// The allocator is about to be called for a block: what [`allocated`] takes.
+/// Called before the allocator allocates a block. Returns what [`allocated`] takes.
 #[inline(always)]
 pub fn allocating() -> u64 {
     match gate::recording() {
         Some(thread) => hide(thread),
         None => {
-            missed();
+            count_missed();
             0
         }
     }
 }
 
-/// It has returned a block of so many bytes, or null.
+/// Called when the allocator has returned a block of so many bytes, or null.
 #[inline(always)]
 pub fn allocated(hidden: u64, block: *mut u8, bytes: usize, sp: usize, fp: usize) {
     let Some((thread, is_on)) = show(hidden) else { return };
     if !block.is_null() {
-        took(thread, is_on, Kind::Alloc, block, bytes, (sp, fp));
+        record_allocation(thread, is_on, Kind::Alloc, block, bytes, (sp, fp));
     }
 }
 
 #[inline(always)]
-fn took(
+fn record_allocation(
     thread: &Thread,
     is_on: bool,
     kind: Kind,
@@ -84,7 +83,7 @@ fn took(
 ) {
     match (thread.mem_mode(), is_on) {
         (mem_mode::SAMPLED, true) => sampling::counted(thread, block, (bytes, bytes), sp, fp),
-        (mem_mode::SAMPLED, false) => sampling::took_unrecorded(thread, bytes),
+        (mem_mode::SAMPLED, false) => sampling::allocated_while_off(thread, bytes),
         (mem_mode::EXACT, true) => {
             let stack = stacks::stack(thread, sp, fp);
             ring::heap(thread, kind, block as u64, bytes as u64, stack, thread.clock());
@@ -93,50 +92,50 @@ fn took(
     }
 }
 
-/// The allocator is about to be given a block of so many bytes back: what [`freed`] takes.
+/// Called before the allocator frees a block of so many bytes. Returns what [`freed`] takes.
 #[inline(always)]
 pub fn freeing(block: *mut u8, bytes: usize) -> u64 {
     let Some(thread) = gate::recording() else {
-        missed();
+        count_missed();
         return 0;
     };
-    gave(thread, Kind::Free, block, bytes);
+    record_free(thread, Kind::Free, block, bytes);
     hide(thread)
 }
 
 /// `kind` is how a block's end is recorded where every one is.
 #[inline(always)]
-fn gave(thread: &Thread, kind: Kind, block: *mut u8, bytes: usize) {
+fn record_free(thread: &Thread, kind: Kind, block: *mut u8, bytes: usize) {
     match (thread.mem_mode(), thread.is_on()) {
         (mem_mode::SAMPLED, true) => sampling::freed(thread, block, bytes),
-        (mem_mode::SAMPLED, false) => sampling::gave_unrecorded(thread, block, bytes),
+        (mem_mode::SAMPLED, false) => sampling::freed_while_off(thread, block, bytes),
         (mem_mode::EXACT, true) => ring::heap(thread, kind, block as u64, 0, 0, thread.clock()),
         _ => {}
     }
 }
 
-/// It has been called.
+/// Called when the allocator has freed the block.
 #[inline(always)]
 pub fn freed(hidden: u64) {
     let _ = show(hidden);
 }
 
-/// The allocator is about to be asked for another size of a block of so many bytes: what
-/// [`reallocated`] takes.
+/// Called before the allocator reallocates a block of so many bytes. Returns what [`reallocated`]
+/// takes.
 #[inline(always)]
 pub fn reallocating(block: *mut u8, bytes: usize) -> u64 {
     let Some(thread) = gate::recording() else {
-        // Its beginning and its result.
-        missed();
-        missed();
+        // Two events are missed: the reallocation's beginning and its result.
+        count_missed();
+        count_missed();
         return 0;
     };
-    gave(thread, Kind::ReallocFree, block, bytes);
+    record_free(thread, Kind::ReallocFree, block, bytes);
     hide(thread)
 }
 
-/// It has returned another block, or null if there was no memory. A block and its bytes, before
-/// and after.
+/// Called when the allocator has returned another block, or null if there was no memory. `from` and
+/// `to` are the block and its bytes before and after.
 #[inline(always)]
 pub fn reallocated(
     hidden: u64,
@@ -150,8 +149,8 @@ pub fn reallocated(
         (true, mem_mode::EXACT) if is_on => {
             ring::heap(thread, Kind::ReallocFailed, from.0 as u64, 0, 0, thread.clock());
         }
-        // It counts as freed already: the old block lives on.
-        (true, _) => took(thread, is_on, Kind::Alloc, from.0, from.1, (sp, fp)),
-        (false, _) => took(thread, is_on, Kind::ReallocAlloc, to.0, to.1, (sp, fp)),
+        // The beginning counted as a free, but the old block lives on.
+        (true, _) => record_allocation(thread, is_on, Kind::Alloc, from.0, from.1, (sp, fp)),
+        (false, _) => record_allocation(thread, is_on, Kind::ReallocAlloc, to.0, to.1, (sp, fp)),
     }
 }

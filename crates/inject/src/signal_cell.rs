@@ -11,9 +11,9 @@ use core::sync::atomic::{
     Ordering::Relaxed,
 };
 
-/// What fits into one register.
+/// A value that fits into one register.
 pub trait Word: Copy {
-    /// Its form in memory.
+    /// Its atomic form in memory.
     type Memory;
     /// Reads it whole.
     fn read(from: &Self::Memory) -> Self;
@@ -23,16 +23,16 @@ pub trait Word: Copy {
 
 /// A variable of one thread.
 #[repr(transparent)]
-pub struct Own<T: Word>(T::Memory);
+pub struct SignalCell<T: Word>(T::Memory);
 
-impl<T: Word> Own<T> {
-    /// Its value.
+impl<T: Word> SignalCell<T> {
+    /// Reads the value.
     #[inline(always)]
     pub fn get(&self) -> T {
         T::read(&self.0)
     }
 
-    /// Changes it.
+    /// Changes the value.
     #[inline(always)]
     pub fn set(&self, value: T) {
         T::write(&self.0, value);

@@ -1,4 +1,4 @@
-//! Whether the task that runs has thread-local storage of ours.
+//! Whether the running task has thread-local storage of ours.
 //!
 //! A task may run with a thread pointer of anyone's choosing: a child of
 //! `clone(CLONE_VM | CLONE_SETTLS)`, as browsers start them, has zeros there, or
@@ -18,7 +18,7 @@
 //! anyway, see [`crate::gate::recording`].
 
 use crate::block::Thread;
-use crate::closed::{Class, closed};
+use crate::seccomp::{CallClass, is_forbidden};
 use crate::{arch, sys};
 use core::ffi::c_ulong;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
@@ -28,7 +28,7 @@ unsafe extern "C" {
     fn getauxval(kind: c_ulong) -> c_ulong;
 }
 
-/// `ARCH_GET_FS`.
+/// Argument `ARCH_GET_FS` of `arch_prctl`.
 pub const GET_FS: usize = 0x1003;
 
 /// Set once the processor is known to give its thread pointer away.
@@ -40,7 +40,7 @@ pub static STRICT: AtomicU32 = AtomicU32::new(0);
 static FIRST: AtomicUsize = AtomicUsize::new(0);
 const PLACES: usize = 8;
 const BUCKETS: usize = 2048;
-/// Those of further threads, by hash; one that finds no place is examined anew each time.
+/// Thread pointers of further threads, by hash; one that finds no place is examined anew each time.
 static OTHERS: [Bucket; BUCKETS] =
     [const { Bucket([const { AtomicUsize::new(0) }; PLACES]) }; BUCKETS];
 
@@ -58,17 +58,17 @@ pub fn prepare() {
 }
 
 /// Whether reading the thread pointer takes a system call here.
-pub fn asks_the_kernel() -> bool {
+pub fn needs_system_call() -> bool {
     BY_INSTRUCTION.load(Relaxed) == 0
 }
 
 /// The thread pointer; 0 where there is none, or it cannot be learnt.
 fn register() -> usize {
-    if !asks_the_kernel() {
+    if !needs_system_call() {
         // SAFETY: the kernel permits user space to read it.
         return unsafe { arch::thread_register() };
     }
-    if closed(Class::Threads) || STRICT.load(Relaxed) != 0 {
+    if is_forbidden(CallClass::Threads) || STRICT.load(Relaxed) != 0 {
         return 0;
     }
     sys::thread_register(GET_FS)
@@ -86,7 +86,7 @@ fn is_known(pointer: usize) -> bool {
 }
 
 /// This thread attached, or must be recognised later on.
-pub fn remember() {
+pub fn register_thread() {
     let pointer = arch::thread_pointer();
     if is_known(pointer) || FIRST.compare_exchange(0, pointer, Relaxed, Relaxed).is_ok() {
         return;
@@ -96,7 +96,7 @@ pub fn remember() {
 }
 
 /// This thread is about to end; its memory may become anything.
-pub fn forget() {
+pub fn unregister_thread() {
     let pointer = arch::thread_pointer();
     for place in bucket(pointer).iter().chain([&FIRST]) {
         let _ = place.compare_exchange(pointer, 0, Relaxed, Relaxed);
@@ -114,7 +114,7 @@ pub fn own_block() -> Option<&'static Thread> {
         // SAFETY: the block of a thread that attached, and is not gone: of the one that runs.
         return Some(unsafe { &*block });
     }
-    if closed(Class::Threads) {
+    if is_forbidden(CallClass::Threads) {
         return None;
     }
     let table = pointer.wrapping_add(8);

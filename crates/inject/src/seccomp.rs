@@ -1,4 +1,4 @@
-//! Which system calls may kill: classes of them that seccomp filters do not permit.
+//! Classes of system calls that may kill, because seccomp filters do not permit them.
 //!
 //! A filter is judged before it takes effect. If it permits what recording needs, recording goes
 //! on. If it doesn't, attached threads go on with the chunks that they hold, events of new
@@ -17,9 +17,9 @@
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 
-/// What system calls are for. `calls_made` lists the calls of each class.
+/// The purpose of a system call. `required_syscalls` lists the calls of each class.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Class {
+pub enum CallClass {
     /// Recording in a process that is attached: of new threads, too.
     Threads = 0,
     /// Attaching, as a forked child or a program that is executed does.
@@ -30,30 +30,31 @@ pub enum Class {
     Segments = 3,
 }
 
-/// All of them.
-pub const CLASSES: [Class; 4] = [Class::Threads, Class::Processes, Class::Reading, Class::Segments];
+/// All the classes.
+pub const CLASSES: [CallClass; 4] =
+    [CallClass::Threads, CallClass::Processes, CallClass::Reading, CallClass::Segments];
 
-/// Filters in force that do not permit all of a class, by class.
+/// For each class, the filters in force that do not permit all of its calls.
 pub type Counts = [AtomicU32; CLASSES.len()];
 
 /// Filters are never taken back, so a count falls only where the kernel refused one.
-static CLOSED: Counts = [const { AtomicU32::new(0) }; CLASSES.len()];
+static FORBIDDEN: Counts = [const { AtomicU32::new(0) }; CLASSES.len()];
 
 /// The counts of the library with the hooks for filters, in the one without.
 static ELSEWHERE: AtomicPtr<Counts> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Whether calls of this class may kill.
 #[inline(always)]
-pub fn closed(class: Class) -> bool {
-    let closes =
+pub fn is_forbidden(class: CallClass) -> bool {
+    let is_counted =
         |counts: &Counts| counts.get(class as usize).is_none_or(|count| count.load(Relaxed) != 0);
     // SAFETY: null, or that library's static, which is never unloaded.
-    closes(&CLOSED) || unsafe { ELSEWHERE.load(Relaxed).as_ref() }.is_some_and(closes)
+    is_counted(&FORBIDDEN) || unsafe { ELSEWHERE.load(Relaxed).as_ref() }.is_some_and(is_counted)
 }
 
 /// This library's counts.
 pub fn counts() -> &'static Counts {
-    &CLOSED
+    &FORBIDDEN
 }
 
 /// Filters are counted by another library, from here on.

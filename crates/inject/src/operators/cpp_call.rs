@@ -8,7 +8,7 @@ use core::arch::naked_asm;
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// What the unwinder and the language's run time must do here.
+/// A function of the unwinder or of the language's run time that is needed here.
 struct RuntimeFunction {
     library: &'static [u8],
     name: &'static CStr,
@@ -36,10 +36,10 @@ pub fn prepare() -> bool {
     })
 }
 
-/// What a call came to.
+/// The outcome of a call.
 #[repr(C)]
 struct CallOutcome {
-    /// What it returned, or the exception.
+    /// The returned value, or the exception.
     value: u64,
     /// 1 if it returned.
     returned: u64,
@@ -68,7 +68,7 @@ pub unsafe fn call(function: usize, arguments: [u64; 3]) -> Option<u64> {
     None
 }
 
-/// Its personality's data is where it goes on after an exception.
+/// Calls the function. Its personality's data is the address to go on at after an exception.
 #[unsafe(naked)]
 unsafe extern "C" fn enter(function: usize, first: u64, second: u64, third: u64) -> CallOutcome {
     naked_asm!(

@@ -1,14 +1,14 @@
 //! Counts what cannot be recorded: events and processes that the run then names as lost.
 
-use crate::closed::{Class, closed};
+use crate::seccomp::{CallClass, is_forbidden};
 use crate::state::{self, phase};
-use crate::{pointers, sys};
+use crate::{sys, tls_owner};
 use core::sync::atomic::Ordering::*;
 
 /// Counts an event of a process that the collector did not answer in time.
 #[cold]
 #[inline(never)]
-pub fn missed() {
+pub fn count_missed() {
     if state::PHASE.load(Acquire) == phase::LATER {
         state::WIPED.missed.fetch_add(1, AcqRel);
     }
@@ -16,16 +16,16 @@ pub fn missed() {
 
 /// An event of a task that cannot record, in a process that is attached.
 #[cold]
-pub fn lose_one() {
+pub fn lose_event() {
     if let Some(header) = state::header().filter(|_| state::is_attached()) {
         header.lost.fetch_add(1, Relaxed);
     }
 }
 
 /// Counts an event of a task for which [`crate::gate::recording_if_own`] touched nothing.
-pub fn lose_if_not_own() {
-    if state::PHASE.load(Relaxed) != phase::OFF && pointers::own_block().is_none() {
-        lose_one();
+pub fn lose_event_if_not_own() {
+    if state::PHASE.load(Relaxed) != phase::OFF && tls_owner::own_block().is_none() {
+        lose_event();
     }
 }
 
@@ -41,14 +41,14 @@ pub fn lose_child(pid: u32) {
     }
 }
 
-/// As [`lose_if_not_own`], for a program that is executed and will not attach.
+/// As [`lose_event_if_not_own`], for a program that is executed and will not attach.
 pub fn lose_child_if_not_own() {
-    if state::is_attached() && pointers::own_block().is_none() {
+    if state::is_attached() && tls_owner::own_block().is_none() {
         lose_child(own_pid());
     }
 }
 
 /// 0 where it may not be asked for.
 pub fn own_pid() -> u32 {
-    if closed(Class::Threads) { 0 } else { sys::pid() }
+    if is_forbidden(CallClass::Threads) { 0 } else { sys::pid() }
 }

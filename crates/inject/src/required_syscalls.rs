@@ -5,10 +5,10 @@
 //! filter that kills for any other (`sandboxed enough`).
 
 use crate::arch::number as n;
-use crate::closed::{self, CLASSES, Class, Counts, closed};
 use crate::filter::{Filter, SystemCall};
+use crate::seccomp::{self, CLASSES, CallClass, Counts, is_forbidden};
 use crate::sys::flags::*;
-use crate::{gate, loaded, pointers, ring, stacks, state};
+use crate::{gate, loaded, ring, stacks, state, tls_owner};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use tprof_wire::env;
 
@@ -19,7 +19,7 @@ static FOLLOWER: AtomicUsize = AtomicUsize::new(0);
 /// This library's counts, for one that has no hooks.
 pub fn followed_by(make_room: MakeRoom) -> *const Counts {
     FOLLOWER.store(make_room as usize, Relaxed);
-    closed::counts()
+    seccomp::counts()
 }
 
 /// Makes room for records before it may no longer be made, also in the library that
@@ -47,7 +47,7 @@ pub fn make_room_of_own() {
     stacks::map_ahead();
 }
 
-/// In a library without hooks: what filters close is known to the preloaded one.
+/// Called in a library without hooks: the preloaded one knows what filters forbid.
 pub fn follow_preloaded() {
     let Some(preloaded) = loaded::named(env::PRELOAD_LIBRARY.as_bytes()) else { return };
     let Some(function) = preloaded.function(c"tprof_closed_calls") else { return };
@@ -58,31 +58,31 @@ pub fn follow_preloaded() {
         )
     };
     // SAFETY: what the function of that name returns; the preloaded library stays.
-    unsafe { closed::follow(counts) };
+    unsafe { seccomp::follow(counts) };
 }
 
 /// The classes that a filter closes.
 #[derive(Clone, Copy, Default)]
-pub struct Closing([bool; CLASSES.len()]);
+pub struct ForbiddenClasses([bool; CLASSES.len()]);
 
-impl Closing {
-    /// What installing the `struct sock_fprog` at this address would close:
+impl ForbiddenClasses {
+    /// The classes that installing the `struct sock_fprog` at this address would forbid:
     /// nothing if the kernel cannot read it.
-    pub fn by(program: usize) -> Closing {
-        if closed(Class::Threads) {
-            // It may not be read, and closes no more than is closed.
-            return Closing::default();
+    pub fn by(program: usize) -> ForbiddenClasses {
+        if is_forbidden(CallClass::Threads) {
+            // The filter may not be read, and forbids no more than is forbidden already.
+            return ForbiddenClasses::default();
         }
-        let Some(filter) = Filter::at(program) else { return Closing::default() };
-        Closing(CLASSES.map(|class| !filter.permits(calls(class))))
+        let Some(filter) = Filter::at(program) else { return ForbiddenClasses::default() };
+        ForbiddenClasses(CLASSES.map(|class| !filter.permits(calls(class))))
     }
 
     /// Whether this class is among them.
-    pub fn closes(self, class: Class) -> bool {
+    pub fn forbids(self, class: CallClass) -> bool {
         self.0.get(class as usize).is_some_and(|closes| *closes)
     }
 
-    /// Before the filter is installed: afterwards it would be too late.
+    /// Called before the filter is installed: afterwards it would be too late.
     pub fn begin(self) {
         self.each(|count| {
             count.fetch_add(1, SeqCst);
@@ -97,7 +97,7 @@ impl Closing {
     }
 
     fn each(self, change: impl Fn(&AtomicU32)) {
-        for (count, closes) in closed::counts().iter().zip(self.0) {
+        for (count, closes) in seccomp::counts().iter().zip(self.0) {
             if closes {
                 change(count);
             }
@@ -125,19 +125,19 @@ const fn plain(number: usize) -> SystemCall {
 
 const PRIVATE: usize = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
-fn calls(class: Class) -> &'static [SystemCall] {
+fn calls(class: CallClass) -> &'static [SystemCall] {
     match class {
-        Class::Threads if pointers::asks_the_kernel() => THREADS,
-        Class::Threads => THREADS.get(1..).unwrap_or(THREADS),
-        Class::Processes => PROCESSES,
-        Class::Reading => READING,
-        Class::Segments => SEGMENTS,
+        CallClass::Threads if tls_owner::needs_system_call() => THREADS,
+        CallClass::Threads => THREADS.get(1..).unwrap_or(THREADS),
+        CallClass::Processes => PROCESSES,
+        CallClass::Reading => READING,
+        CallClass::Segments => SEGMENTS,
     }
 }
 
 static THREADS: &[SystemCall] = &[
-    // Where the processor does not give the thread pointer away.
-    call(n::ARCH_PRCTL, [is(pointers::GET_FS), ANY, ZERO, ZERO, ZERO]),
+    // Needed where the processor does not give the thread pointer away.
+    call(n::ARCH_PRCTL, [is(tls_owner::GET_FS), ANY, ZERO, ZERO, ZERO]),
     call(n::RT_SIGPROCMASK, [is(2), ANY, ANY, is(8), ZERO]),
     call(n::RT_SIGPROCMASK, [is(usize::MAX), ANY, ZERO, is(8), ZERO]),
     plain(n::GETPID),

@@ -1,16 +1,16 @@
 //! Learns the shape of the stack that was walked last.
 
 use super::frames::Walk;
-use super::last::{KEPT, LastWalk, MARK};
+use super::last_walk::{LastWalk, MARK, MAX_KEPT};
 use super::shape::Draft;
 use super::shapes::Guess;
 use crate::block::Thread;
-use crate::own::Own;
+use crate::signal_cell::SignalCell;
 use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
 impl Guess {
-    /// It was wrong, or there was none: the hash by which the walk from `sp` will be found if its
-    /// like is guessed right.
+    /// The guess was wrong, or there was none: returns the hash by which the walk from `sp` will be
+    /// found if its like is guessed right.
     #[cold]
     #[inline(never)]
     pub fn learn_from(&self, thread: &Thread, sp: usize, walk: &Walk) -> Option<u64> {
@@ -18,12 +18,12 @@ impl Guess {
         let last = LastWalk::of(thread)?;
         let (number, len) = (last.valid.get() >> 16, last.valid.get() & 0xffff);
         // All of this walk, and of no other.
-        if number != walk.number || len != walk.len + 1 || len > KEPT || walk.number == 0 {
+        if number != walk.number || len != walk.len + 1 || len > MAX_KEPT || walk.number == 0 {
             return None;
         }
         let (draft, code) = (last.shape(sp, len)?, last.code.get());
         let inwards = last.ra.get(..len)?;
-        let hash = self.learn(thread, &draft, inwards.iter().rev().map(Own::get), code);
+        let hash = self.learn(thread, &draft, inwards.iter().rev().map(SignalCell::get), code);
         compiler_fence(SeqCst);
         hash.filter(|_| last.number.get() == number)
     }

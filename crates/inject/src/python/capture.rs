@@ -3,10 +3,10 @@
 use super::bytes::mix;
 use super::interpreter::interpreter;
 use super::key::Keys;
-use super::memory::{self, Here};
+use super::memory::{self, OwnMemory};
 use super::scratch::{PythonFrames, Scratch};
 use crate::block::Thread;
-use crate::closed::{Class, closed};
+use crate::seccomp::{CallClass, is_forbidden};
 use crate::unwind::Walk;
 use crate::{arch, state, sys};
 use core::sync::atomic::{AtomicU64, Ordering::*};
@@ -34,8 +34,8 @@ impl Drop for Busy<'_> {
 }
 
 /// The frames that a thread took; its handlers do not touch them as long as this lives.
-pub struct Held<'t> {
-    /// The frames.
+pub struct ScratchGuard<'t> {
+    /// The frames that were taken.
     pub scratch: &'t mut Scratch,
     _busy: Busy<'t>,
 }
@@ -43,7 +43,7 @@ pub struct Held<'t> {
 /// Takes the Python frames of this thread, which has walked its native stack. `None` if
 /// it runs no Python; where they cannot be had, that is counted.
 #[inline(never)]
-pub fn take<'t>(thread: &'t Thread, walk: &Walk) -> Option<Held<'t>> {
+pub fn take<'t>(thread: &'t Thread, walk: &Walk) -> Option<ScratchGuard<'t>> {
     let interpreter = interpreter()?;
     if thread.ended.get() || !may_run(walk, &interpreter) {
         return None;
@@ -51,7 +51,7 @@ pub fn take<'t>(thread: &'t Thread, walk: &Walk) -> Option<Held<'t>> {
     let busy = Busy::begin(thread)?;
     let found = state_of(thread, &interpreter)?;
     let scratch = frames(&busy, walk, &interpreter, found)?;
-    Some(Held { scratch, _busy: busy })
+    Some(ScratchGuard { scratch, _busy: busy })
 }
 
 /// This thread is gone: so is what it kept.
@@ -83,7 +83,7 @@ fn state_of(thread: &Thread, interpreter: &Interpreter) -> Option<(u64, bool)> {
         ((*list).load(Relaxed), (*list.add(1)).load(Relaxed))
     };
     if first == 0 {
-        // Not begun yet, or finished.
+        // Python has not begun yet, or is finished.
         return None;
     }
     // SAFETY: found by the collector under these names; they take nothing, read one
@@ -98,7 +98,7 @@ fn state_of(thread: &Thread, interpreter: &Interpreter) -> Option<(u64, bool)> {
             ),
         )
     };
-    // In this order: what a thread that is unknown to Python would be the first to ask
+    // The order matters: what a thread that is unknown to Python would be the first to ask
     // for, the loader may have to allocate.
     // SAFETY: one of the two, see above: takes nothing and reads one variable.
     let own = unsafe { thread_of() };
@@ -114,7 +114,7 @@ fn state_of(thread: &Thread, interpreter: &Interpreter) -> Option<(u64, bool)> {
         return Some((own, true));
     }
     // Another thread's, or this one's in another interpreter.
-    if current != 0 && first != main && !thread.is_quiet() && !closed(Class::Reading) {
+    if current != 0 && first != main && !thread.is_quiet() && !is_forbidden(CallClass::Reading) {
         let mut pthread = [0];
         let at = current.wrapping_add(interpreter.layout.pthread);
         if memory::read(at, &mut pthread) && pthread == [arch::thread_pointer() as u64] {
@@ -124,7 +124,7 @@ fn state_of(thread: &Thread, interpreter: &Interpreter) -> Option<(u64, bool)> {
     Some((own, false))
 }
 
-/// What a thread takes frames with, mapped when it first does.
+/// The memory in which a thread takes frames, mapped when it first does.
 fn scratch<'t>(busy: &Busy<'t>) -> Option<&'t mut Scratch> {
     let thread = busy.0;
     if thread.python.get().is_null() {
@@ -147,7 +147,7 @@ fn frames<'t>(
 ) -> Option<&'t mut Scratch> {
     let thread = busy.0;
     let direct = attached && walk.end == StackEnd::Whole && !walk.interrupted;
-    if !direct && (thread.is_quiet() || closed(Class::Reading)) {
+    if !direct && (thread.is_quiet() || is_forbidden(CallClass::Reading)) {
         unread();
         return None;
     }
@@ -161,14 +161,14 @@ fn frames<'t>(
     taken.hash = 0;
     if direct {
         // SAFETY: held by the interpreter while this thread is in its call: see the module.
-        collect(&mut unsafe { Here::vouched() }, interpreter, state, taken);
+        collect(&mut unsafe { OwnMemory::vouched() }, interpreter, state, taken);
     } else {
         kernel.begin();
         match kernel.u64(state.wrapping_add(interpreter.layout.pthread)) {
             Some(pthread) if pthread == arch::thread_pointer() as u64 => {
                 collect(kernel, interpreter, state, taken);
             }
-            // What the thread's variable holds is no state of its own.
+            // The thread's variable holds a state that is not its own.
             Some(_) => return None,
             None => taken.ends = WalkEnd::Unreadable,
         }

@@ -1,15 +1,15 @@
 //! Registers the callbacks, once PyTorch is loaded.
 //!
-//! When that is so is asked where the thread that runs holds no lock of PyTorch's, and what it
-//! needs is loaded whole: as this library begins (its constructor runs after those of the
+//! Whether PyTorch is loaded is checked where the thread that runs holds no lock of PyTorch's, and
+//! what it needs is loaded whole: as this library begins (its constructor runs after those of the
 //! libraries that a program is linked with), and as Python looks up the entry of a module that it
 //! has loaded. A thread that begins would be no such place: another one may be in `dlopen`.
 
 use super::callbacks::{self, EndCallback, StartCallback};
 use super::layout;
-use crate::arming::{self, phase};
 use crate::block::Thread;
 use crate::loaded::{self, Loaded};
+use crate::pytorch_registration::{self, phase};
 use crate::{gate, interned, ring, state};
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 use tprof_wire::operators::{SCOPES, USER_SCOPE, mode, note};
@@ -36,17 +36,17 @@ static LIBRARY_AT: AtomicUsize = AtomicUsize::new(0);
 static LOADED: AtomicUsize = AtomicUsize::new(0);
 
 /// Registers the callbacks if PyTorch is loaded, they are wanted and not registered yet.
-pub fn arm() {
-    if arming::now() == phase::DONE {
+pub fn register_callbacks() {
+    if pytorch_registration::current_phase() == phase::DONE {
         return;
     }
     let Some(thread) = gate::recording() else { return };
-    // In a forked child PyTorch's lock may be taken for good, once it was called.
-    if arming::cut_off() == Some(phase::BUSY) {
+    // PyTorch's lock may be taken for good in a forked child, once PyTorch was called.
+    if pytorch_registration::interrupted_by_fork() == Some(phase::BUSY) {
         LOADED.store(0, Relaxed);
-        arming::set(phase::NONE);
+        pytorch_registration::set_phase(phase::NONE);
     }
-    if arming::now() != phase::NONE {
+    if pytorch_registration::current_phase() != phase::NONE {
         return;
     }
     let wanted = state::OPERATORS.load(Relaxed);
@@ -58,10 +58,10 @@ pub fn arm() {
         return;
     }
     let Some(torch) = loaded::named(LIBRARY) else { return };
-    if arming::begin() {
+    if pytorch_registration::begin() {
         register(thread, &torch, wanted);
-        arming::set(phase::DONE);
-        arming::follow();
+        pytorch_registration::set_phase(phase::DONE);
+        pytorch_registration::sync_callback();
     }
 }
 
@@ -88,13 +88,13 @@ fn register(thread: &Thread, torch: &Loaded, wanted: u32) {
     let operators = RecordFunctionCallback { needs_inputs: with_sizes, ..operators };
     let ranges = callback(callbacks::range, callbacks::range_end, |scope| scope == USER_SCOPE);
     let ranges = RecordFunctionCallback { needs_inputs: layout.is_ok(), ..ranges };
-    arming::set(phase::REGISTERS);
+    pytorch_registration::set_phase(phase::REGISTERS);
     // SAFETY: `at::addGlobalCallback`, which takes such a structure by value.
     unsafe {
         let add: unsafe extern "C" fn(RecordFunctionCallback) -> u64 = core::mem::transmute(add);
         let handle = add(operators);
         add(ranges);
-        arming::registered(handle, disable, enable);
+        pytorch_registration::registered(handle, disable, enable);
     }
     let recorded = if wanted == mode::SHAPES && !with_sizes { mode::NAMES } else { wanted };
     say(note::ARMED, u64::from(recorded));
@@ -123,8 +123,10 @@ fn callback(
 /// Code was unloaded: if PyTorch was, it may come again.
 pub fn unloaded() {
     LOADED.store(0, Relaxed);
-    if arming::now() == phase::DONE && !loaded::is_loaded(LIBRARY_AT.load(Relaxed)) {
-        arming::gone();
-        arming::set(phase::NONE);
+    if pytorch_registration::current_phase() == phase::DONE
+        && !loaded::is_loaded(LIBRARY_AT.load(Relaxed))
+    {
+        pytorch_registration::drop_callback();
+        pytorch_registration::set_phase(phase::NONE);
     }
 }

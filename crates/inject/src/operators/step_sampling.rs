@@ -1,4 +1,4 @@
-//! Whose operators are recorded where those of all steps would take too much: one step in so many.
+//! Records the operators of one step in so many, where those of all steps would take too much time.
 //!
 //! Under `--operators auto` the [budget](super::budget) decides how many. A step lasts from one
 //! boundary to the next: the end of an optimizer's update, or the beginning of a range by
@@ -6,7 +6,7 @@
 //! of one kind the first. From the budget's decision to the first boundary no operator is recorded, so
 //! a recorded step is whole.
 
-use crate::arming;
+use crate::pytorch_registration;
 use crate::schedule::Source;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
@@ -21,19 +21,19 @@ static TURN: AtomicU32 = AtomicU32::new(0);
 
 /// Whether operators of some steps are not recorded.
 #[inline(always)]
-pub fn are_taken() -> bool {
+pub fn is_active() -> bool {
     EVERY.load(Relaxed) > 1
 }
 
 /// The number of the recorded step.
 #[inline(always)]
-pub fn number() -> u32 {
+pub fn recorded_step() -> u32 {
     TURN.load(Relaxed)
 }
 
-/// Has one step in so many recorded from here on; whether that is a change. A few steps differ from
-/// each other: only a fourth of what is taken now leads to more.
-pub fn take(every: u32) -> bool {
+/// Records the operators of one step in so many from here on; returns whether that is a change. A
+/// few steps differ from each other: only a fourth of what is taken now leads to more.
+pub fn set_every(every: u32) -> bool {
     let now = EVERY.load(Relaxed);
     if every <= now && every.saturating_mul(4) > now || every == now {
         return false;
@@ -41,9 +41,9 @@ pub fn take(every: u32) -> bool {
     EVERY.store(every, Relaxed);
     if now == 1 {
         PASSED.store(0, Relaxed);
-        arming::rest(true);
+        pytorch_registration::set_paused(true);
     } else if every == 1 {
-        arming::rest(false);
+        pytorch_registration::set_paused(false);
     }
     true
 }
@@ -65,8 +65,8 @@ pub fn boundary(source: Source, of: u32) {
     if PASSED.fetch_add(1, Relaxed) + 1 >= every {
         PASSED.store(0, Relaxed);
         TURN.fetch_add(1, Relaxed);
-        arming::rest(false);
+        pytorch_registration::set_paused(false);
     } else {
-        arming::rest(true);
+        pytorch_registration::set_paused(true);
     }
 }

@@ -12,23 +12,23 @@ use tprof_wire::env;
 use tprof_wire::region::{RegionHeader, off};
 use tprof_wire::schedule::{is_epoch, is_step};
 
-/// What the preloaded library offers the agent.
+/// The table that the preloaded library offers the agent.
 #[repr(C)]
-pub struct Noticing {
-    /// Where the address of its region is, null before it has one.
+pub struct AgentLink {
+    /// Holds the address of the library's region, null before it has one.
     region: &'static AtomicPtr<u8>,
     /// A range begins: its name and number.
     begins: unsafe extern "C" fn(*const u8, usize, u64),
     /// The range of this number ends.
     ends: extern "C" fn(u64),
-    /// Where the agent leaves what `_exit` has to call first; 0 without it.
+    /// Holds the function of the agent that `_exit` has to call first; 0 without one.
     at_once: &'static AtomicUsize,
-    /// Where the agent leaves what hooks have to call before work of a device that has to be
+    /// Holds the function of the agent that hooks have to call before device work that has to be
     /// recorded; 0 while CUPTI records.
     before_work: &'static AtomicUsize,
 }
 
-impl Noticing {
+impl AgentLink {
     /// The region's header: read in place, since most ranges need no more.
     #[inline(always)]
     fn header(&self) -> Option<&'static RegionHeader> {
@@ -53,14 +53,19 @@ impl Noticing {
     }
 }
 
-/// The preloaded library's.
-static TABLE: Noticing =
-    Noticing { region: &state::REGION, begins, ends, at_once: &AT_ONCE, before_work: &BEFORE_WORK };
+/// The table of this library, where it is the preloaded one.
+static TABLE: AgentLink = AgentLink {
+    region: &state::REGION,
+    begins,
+    ends,
+    at_once: &AT_ONCE,
+    before_work: &BEFORE_WORK,
+};
 static AT_ONCE: AtomicUsize = AtomicUsize::new(0);
 static BEFORE_WORK: AtomicUsize = AtomicUsize::new(0);
 
 /// The process ends at once, without what `exit` runs: so that the agent can keep what CUPTI has.
-/// In the preloaded library, also in a signal's handler: nothing is looked up.
+/// Only called in the preloaded library, also in a signal's handler: nothing is looked up.
 pub fn ends_at_once() {
     let call = AT_ONCE.load(Acquire);
     if call != 0 {
@@ -69,8 +74,8 @@ pub fn ends_at_once() {
     }
 }
 
-/// This thread makes a call of CUDA's that has to be recorded: CUPTI records it, too. In the
-/// preloaded library.
+/// Called by the preloaded library when this thread makes a CUDA call that has to be recorded, so
+/// that CUPTI records it, too.
 #[inline(always)]
 pub fn before_work() {
     let call = BEFORE_WORK.load(Acquire);
@@ -80,15 +85,15 @@ pub fn before_work() {
     }
 }
 
-/// Has hooks call this, or nothing, before work that has to be recorded. In the agent, if its
-/// preloaded library is there.
+/// Makes hooks call this, or nothing, before work that has to be recorded. Called by the agent;
+/// does nothing without the preloaded library.
 pub fn call_before_work(call: Option<extern "C" fn()>) {
     if let Some(table) = found() {
         table.before_work.store(call.map_or(0, |call| call as *const () as usize), Release);
     }
 }
 
-/// Has `_exit` call this first. In the agent, if its preloaded library is there.
+/// Makes `_exit` call this first. Called by the agent; does nothing without the preloaded library.
 pub fn call_at_once(call: extern "C" fn()) {
     if let Some(table) = found() {
         table.at_once.store(call as *const () as usize, Release);
@@ -96,7 +101,7 @@ pub fn call_at_once(call: extern "C" fn()) {
 }
 
 /// The table of this library, for the agent.
-pub fn table() -> *const Noticing {
+pub fn table() -> *const AgentLink {
     &raw const TABLE
 }
 
@@ -121,7 +126,7 @@ extern "C" fn ends(number: u64) {
 }
 
 /// The preloaded library's table, in the agent; null without one.
-static FOUND: AtomicPtr<Noticing> = AtomicPtr::new(core::ptr::null_mut());
+static FOUND: AtomicPtr<AgentLink> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Finds the preloaded library's table. In the agent.
 pub fn find() {
@@ -129,12 +134,12 @@ pub fn find() {
     let Some(function) = preloaded.function(c"tprof_noticing") else { return };
     // SAFETY: the function of this name and type, of a library of this version's.
     let table =
-        unsafe { core::mem::transmute::<usize, extern "C" fn() -> *const Noticing>(function)() };
+        unsafe { core::mem::transmute::<usize, extern "C" fn() -> *const AgentLink>(function)() };
     FOUND.store(table.cast_mut(), Release);
 }
 
 #[inline(always)]
-fn found() -> Option<&'static Noticing> {
+fn found() -> Option<&'static AgentLink> {
     // SAFETY: null or the table of a library that stays.
     unsafe { FOUND.load(Acquire).as_ref() }
 }
@@ -175,6 +180,6 @@ pub fn is_on(thread: &Thread) -> bool {
 }
 
 #[inline(always)]
-fn is_on_in_both(thread: &Thread, table: &Noticing) -> bool {
+fn is_on_in_both(thread: &Thread, table: &AgentLink) -> bool {
     thread.off() & off::SESSION | table.off() == 0
 }
