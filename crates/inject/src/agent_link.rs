@@ -10,7 +10,7 @@ use crate::capture;
 use crate::schedule::{self, Source};
 use crate::{gate, loaded, state};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
-use tprof_wire::capture::{Opens, opens};
+use tprof_wire::capture::{CaptureTrigger, opens};
 use tprof_wire::env;
 use tprof_wire::region::{RegionHeader, off};
 use tprof_wire::schedule::{is_epoch, is_step};
@@ -51,7 +51,7 @@ impl AgentLink {
     fn has_use_of_names(&self) -> bool {
         self.header().is_some_and(|header| {
             header.schedule[2].load(Relaxed) != 0
-                || opens(header.capture[0].load(Relaxed)) == Opens::Nvtx as u64
+                || opens(header.capture[0].load(Relaxed)) == CaptureTrigger::Nvtx as u64
         })
     }
 }
@@ -120,7 +120,7 @@ unsafe extern "C" fn begins(text: *const u8, bytes: usize, number: u64) {
             schedule::step_begins(thread, Source::Epoch, 0);
         }
     }
-    capture::begins(thread, Opens::Nvtx, name, number);
+    capture::begins(thread, CaptureTrigger::Nvtx, name, number);
 }
 
 extern "C" fn ends(number: u64) {

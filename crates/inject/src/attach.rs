@@ -11,7 +11,7 @@ use crate::{
 use core::ffi::c_ulong;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use tprof_wire::env;
-use tprof_wire::handshake::{BeganWith, Hello, Role, Welcome, hello_flags};
+use tprof_wire::handshake::{ExecArguments, Hello, Role, Welcome, hello_flags};
 use tprof_wire::region::{
     REGION_BYTES, REGION_MAGIC, RegionHeader, SESSION_BYTES, SMALL_BYTES, SMALL_OFFSET,
     SPARING_REGION_BYTES, SPARING_TABLES_BYTES, TABLES_BYTES, stack_mode,
@@ -247,7 +247,7 @@ fn shake_hands(fd: i32, forked: bool, late: bool, is_plain: bool) -> Answer {
     let began = if is_plain { None } else { environment::beginning() };
     let with_beginning = began.is_some_and(|began| {
         let hello = Hello { flags: hello.flags | hello_flags::BEGAN_WITH, ..hello };
-        let BeganWith { arguments, environment } = began;
+        let ExecArguments { arguments, environment } = began;
         let parts = [&hello.to_bytes()[..], &began.head(), arguments, environment];
         sys::socket::send(fd, parts)
     });

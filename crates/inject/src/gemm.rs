@@ -141,7 +141,7 @@ pub fn of_matmul(frame: &Frame) -> Option<Shape> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tprof_wire::calls::{Does, Number};
+    use tprof_wire::calls::{Effect, Number};
 
     /// A frame with arguments in memory behind it.
     #[repr(C)]
@@ -157,7 +157,9 @@ mod tests {
     }
 
     fn shape(number: Number, call: &LaidOutCall) -> Shape {
-        let Does::Multiplies(gemm) = FUNCTIONS[number as usize].does else { panic!("{number:?}") };
+        let Effect::Multiplies(gemm) = FUNCTIONS[number as usize].does else {
+            panic!("{number:?}")
+        };
         // The stack's words are read behind the frame.
         let frame: *const Frame = (&raw const *call).cast();
         // SAFETY: the frame is the call's first field.

@@ -8,11 +8,11 @@ use crate::loss::count_missed;
 use crate::schedule::{self, Source};
 use crate::{capture, gate, interned, ring, state};
 use core::sync::atomic::{AtomicU64, Ordering::*};
-use tprof_wire::capture::Opens;
+use tprof_wire::capture::CaptureTrigger;
 use tprof_wire::record::ExtKind;
 use tprof_wire::region::off;
 use tprof_wire::schedule::is_epoch;
-use tprof_wire::spans::{ARGUMENTS, ARGUMENTS_MOST, Arguments, BY_DEPTH, OnStack, Place, value};
+use tprof_wire::spans::{ARGUMENTS, Arguments, BY_DEPTH, MAX_ARGUMENTS, OnStack, Place, value};
 
 /// Depths below which is known whether a span was recorded; deeper ones count as recorded.
 const KNOWN_DEPTHS: u16 = 64;
@@ -127,7 +127,7 @@ pub unsafe fn push(name: *const SpanName) {
 unsafe fn push_on(thread: &Thread, name: *const SpanName) -> u16 {
     let depth = thread.spans.get();
     thread.spans.set(depth.saturating_add(1));
-    if schedule::follows_epochs() || capture::is_opened_by(Opens::Range) {
+    if schedule::follows_epochs() || capture::is_opened_by(CaptureTrigger::Range) {
         // SAFETY: the caller's premise.
         unsafe { followed(thread, name, on_stack(thread, depth)) };
     }
@@ -179,7 +179,7 @@ fn ends(thread: &Thread, depth: u16, argument: u32) {
         let counted = counted(thread, depth).pack();
         ring::quick(thread, ExtKind::SpanPop, argument, thread.clock(), &counted);
     }
-    if capture::is_opened_by(Opens::Range) {
+    if capture::is_opened_by(CaptureTrigger::Range) {
         capture::ends(thread, on_stack(thread, depth));
     }
 }
@@ -204,7 +204,10 @@ fn settle(thread: &Thread) {
 #[inline(always)]
 pub unsafe fn open(name: *const SpanName) -> u64 {
     let Some(thread) = thread() else { return 0 };
-    if !thread.is_on() && !schedule::follows_epochs() && !capture::is_opened_by(Opens::Range) {
+    if !thread.is_on()
+        && !schedule::follows_epochs()
+        && !capture::is_opened_by(CaptureTrigger::Range)
+    {
         return 0;
     }
     if thread.spans.get() >= KNOWN_DEPTHS {
@@ -268,7 +271,7 @@ pub unsafe fn describe(span: u64, keys: *const SpanName, values: *const SpanValu
     if span & BY_DEPTH != 0 && !(is_recorded && depth < thread.spans.get()) {
         return;
     }
-    let count = count.min(ARGUMENTS_MOST);
+    let count = count.min(MAX_ARGUMENTS);
     let mut all = Arguments { span, count: count as u8, ..Arguments::default() };
     // SAFETY: the caller's premise.
     let values = unsafe { core::slice::from_raw_parts(values, count) };
@@ -352,7 +355,7 @@ unsafe fn followed(thread: &Thread, name: *const SpanName, number: u64) {
     if is_epoch(text) {
         schedule::step_begins(thread, Source::Epoch, 0);
     }
-    capture::begins(thread, Opens::Range, text, number);
+    capture::begins(thread, CaptureTrigger::Range, text, number);
 }
 
 /// A span begins that any thread of the process may end: its number, 0 where it is not recorded.
@@ -361,7 +364,7 @@ unsafe fn followed(thread: &Thread, name: *const SpanName, number: u64) {
 /// The same premises as [`push`].
 pub unsafe fn start(name: *const SpanName) -> u64 {
     let Some(thread) = thread() else { return 0 };
-    let captured = capture::is_opened_by(Opens::Range) || schedule::follows_epochs();
+    let captured = capture::is_opened_by(CaptureTrigger::Range) || schedule::follows_epochs();
     if !captured && !thread.is_on() {
         return 0;
     }
@@ -385,7 +388,7 @@ pub fn end(number: u64) {
         && let Some(thread) = thread()
     {
         ring::quick(thread, ExtKind::SpanEnd, 0, thread.clock(), &Place { number }.pack());
-        if capture::is_opened_by(Opens::Range) {
+        if capture::is_opened_by(CaptureTrigger::Range) {
             capture::ends(thread, number | STARTED);
         }
     }

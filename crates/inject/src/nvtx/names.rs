@@ -9,11 +9,11 @@ use crate::state::WIPED;
 use crate::sys;
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
-use tprof_wire::gpu::TEXT_MOST;
+use tprof_wire::gpu::MAX_TEXT_BYTES;
 use tprof_wire::hash::spread;
 
 /// Longest text that is kept, bytes.
-pub const MESSAGE_MOST: usize = TEXT_MOST;
+pub const MESSAGE_MOST: usize = MAX_TEXT_BYTES;
 
 /// All names together: address space, touched as needed.
 const BYTES: usize = 16 << 20;

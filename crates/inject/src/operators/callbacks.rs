@@ -9,7 +9,7 @@ use crate::schedule::{self, Source};
 use crate::{capture, gate, interned, pytorch_registration, ring};
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
-use tprof_wire::capture::Opens;
+use tprof_wire::capture::CaptureTrigger;
 use tprof_wire::operators::{Inputs, RangeEdge};
 use tprof_wire::record::ExtKind;
 use tprof_wire::schedule::is_epoch;
@@ -47,7 +47,7 @@ pub unsafe extern "C" fn end(function: usize, _: *mut c_void) {
 pub unsafe extern "C" fn range(context: *mut usize, function: usize) -> *mut usize {
     // SAFETY: PyTorch's own argument. There is no context to be deleted later.
     unsafe { *context = 0 };
-    if schedule::is_followed() || step_sampling::is_active() || capture::is_opened_by(Opens::Range)
+    if schedule::is_followed() || step_sampling::is_active() || capture::is_opened_by(CaptureTrigger::Range)
     {
         // SAFETY: PyTorch's own argument.
         unsafe { followed_range(function) };
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn range_end(function: usize, _: *mut c_void) {
         // SAFETY: PyTorch's own argument.
         unsafe { optimizer_step(thread, function) };
     }
-    if capture::is_opened_by(Opens::Range) {
+    if capture::is_opened_by(CaptureTrigger::Range) {
         capture::ends(thread, function as u64);
     }
 }
@@ -103,7 +103,7 @@ unsafe fn followed_range(function: usize) {
     } else if is_epoch(name) {
         schedule::step_begins(thread, Source::Epoch, 0);
     }
-    capture::begins(thread, Opens::Range, name, function as u64);
+    capture::begins(thread, CaptureTrigger::Range, name, function as u64);
 }
 
 /// Counts a step of an optimizer's, if a range is one.

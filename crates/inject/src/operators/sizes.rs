@@ -7,7 +7,7 @@
 use super::layout::{LAYOUT, word};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use tprof_wire::operators::{Input, LIST_MOST, NO_TYPE, NUMBERS_MOST, SIZES_WORDS};
+use tprof_wire::operators::{Input, MAX_LISTED, MAX_NUMBERS, NO_TYPE, SIZES_WORDS};
 
 /// An `IValue`: what it holds, and its tag.
 const VALUE_WORDS: usize = 2;
@@ -134,7 +134,7 @@ impl List {
     unsafe fn numbers(&mut self, object: usize, tag: u32, truths: bool) -> bool {
         // SAFETY: the caller's premise.
         let (first, count) = match unsafe { values(object) } {
-            Some((first, count)) if count <= NUMBERS_MOST => (first, count),
+            Some((first, count)) if count <= MAX_NUMBERS => (first, count),
             _ => return self.push(Input::Other { tag }, 0),
         };
         let begin = self.len;
@@ -171,7 +171,7 @@ impl List {
         if !self.push(Input::Tensors { count: u32::try_from(count).unwrap_or(u32::MAX) }, 0) {
             return false;
         }
-        if count > LIST_MOST {
+        if count > MAX_LISTED {
             return true;
         }
         (0..count).all(|value| {

@@ -10,7 +10,7 @@ use crate::seccomp::{CallClass, is_forbidden};
 use crate::unwind::Walk;
 use crate::{arch, state, sys};
 use core::sync::atomic::{AtomicU64, Ordering::*};
-use tprof_wire::python::{Ends, Frames, Interpreter, Memory};
+use tprof_wire::python::{Frames, Interpreter, Memory, WalkEnd};
 use tprof_wire::record::StackEnd;
 
 /// Marks a thread's memory for frames as in use, as long as this lives: a handler that
@@ -170,10 +170,10 @@ fn frames<'t>(
             }
             // The thread's variable holds a state that is not its own.
             Some(_) => return None,
-            None => taken.ends = Ends::Unreadable,
+            None => taken.ends = WalkEnd::Unreadable,
         }
     }
-    if taken.ends == Ends::Unreadable {
+    if taken.ends == WalkEnd::Unreadable {
         unread();
     }
     (taken.len > 0).then_some(scratch)
@@ -187,7 +187,7 @@ fn collect(
     taken: &mut PythonFrames,
 ) {
     let PythonFrames { frames, keys, len, hash, ends, .. } = taken;
-    *ends = Ends::Unreadable;
+    *ends = WalkEnd::Unreadable;
     let most = frames.len();
     let Some(mut walk) = Frames::of(memory, &interpreter.layout, state, most) else { return };
     let Some(mut of_frames) = Keys::begin(interpreter) else { return };

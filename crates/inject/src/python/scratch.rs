@@ -2,7 +2,7 @@
 
 use super::memory::KernelMemory;
 use crate::unwind::Walk;
-use tprof_wire::python::{Ends, FILE_BYTES, MAX_PYTHON_FRAMES, NAME_BYTES, RawFrame};
+use tprof_wire::python::{FILE_BYTES, MAX_PYTHON_FRAMES, NAME_BYTES, RawFrame, WalkEnd};
 use tprof_wire::record::MAX_FRAMES;
 
 /// Words of the longest record: a stack, or a name and a file.
@@ -23,7 +23,7 @@ pub struct PythonFrames {
     /// Hash over `keys`.
     pub hash: u64,
     /// Why they end.
-    pub ends: Ends,
+    pub ends: WalkEnd,
     /// The interpreter vouches for its memory.
     pub direct: bool,
     /// Room in which records are put together.
