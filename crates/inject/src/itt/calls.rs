@@ -1,5 +1,6 @@
 //! ITT's functions, as they are put in the place of those that do nothing. Tasks lie on a thread's
-//! stack of their domain, as NVTX's push and pop do; what overlaps has a number made of its id.
+//! stack of their domain, as NVTX's push and pop do; ranges that may overlap have a number made of
+//! their id.
 
 use super::handles::{self, DomainHandle, TextHandle};
 use crate::nvtx::event::Text;
@@ -39,7 +40,7 @@ pub fn function(name: &CStr) -> Option<usize> {
     })
 }
 
-/// Set in the numbers of what overlaps: none is a number of NVTX's.
+/// Set in the numbers of ranges that may overlap: no number of NVTX's has it.
 const OF_ITT: u64 = 1 << 62;
 
 /// What overlaps: ids of one kind are of no other.
