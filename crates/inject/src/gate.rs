@@ -72,7 +72,7 @@ fn enter() -> Option<&'static Thread> {
     ok.then_some(thread)
 }
 
-/// Does what is left to do under a filter that forbids system calls of attaching.
+/// Counts what is lost because a filter forbids the system calls of attaching.
 #[cold]
 fn stay_out(is_attached: bool) {
     if is_attached {
