@@ -8,12 +8,12 @@ use tprof_wire::region::RegionHeader;
 /// The interpreter, as the collector published it: copied out of the region, so that a forked
 /// child, which gets a region of its own, still has it.
 static WORDS: [AtomicU64; INTERPRETER_WORDS] = [const { AtomicU64::new(0) }; INTERPRETER_WORDS];
-/// The copy is of this epoch: see [`UNLOADS`]. 0: there is none.
+/// Epoch of the copy, see [`UNLOADS`]; 0: there is none.
 static COPIED: AtomicU32 = AtomicU32::new(0);
-/// A thread copies.
+/// Set while a thread makes the copy.
 static COPYING: AtomicU32 = AtomicU32::new(0);
-/// Interpreters that were unloaded. What the collector found before the last of them went
-/// is of an earlier epoch (one more than this), and not used.
+/// Number of interpreters that were unloaded. Interpreters that the collector found before the last
+/// of them was unloaded belong to an earlier epoch (one more than this), and are not used.
 static UNLOADS: AtomicU32 = AtomicU32::new(0);
 
 /// A new region.
