@@ -340,7 +340,7 @@ def storage():
     with open("storage", "wb", buffering=0) as pipe:
         for _ in range(0 if CALM else 2):
             with WATCH:
-                # What is left in the pipe of the first is drained within the second.
+                # The rest in the pipe of the first is drained within the second.
                 save_checkpoint(pipe, bytes(144 << 10))
         victim_spins(0.1)
     os.waitpid(child, 0)
