@@ -43,7 +43,7 @@ pub fn function(name: &CStr) -> Option<usize> {
 /// Set in the numbers of ranges that may overlap: no number of NVTX's has it.
 const OF_ITT: u64 = 1 << 62;
 
-/// What overlaps: ids of one kind are of no other.
+/// The kinds of ranges that may overlap: ids of one kind are not ids of another.
 #[derive(Clone, Copy)]
 enum Kind {
     Task = 1,
@@ -83,7 +83,7 @@ unsafe extern "C" fn task_begin(
     unsafe { ranges::push(domain, RangeText::Kept(domain, name)) };
 }
 
-/// A task that is named by the address of its function.
+/// Begins a task that is named by the address of its function.
 unsafe extern "C" fn task_begin_fn(domain: *const DomainHandle, _: Id, _: Id, function: usize) {
     let mut text = *b"0x0000000000000000";
     let mut rest = function;
