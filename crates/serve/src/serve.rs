@@ -50,7 +50,7 @@ async fn run(options: &Options) -> Result<ExitCode, Failure> {
     let mut ends =
         ShutdownSignals::new().map_err(|error| Failure::new("cannot take signals", error))?;
     let tls = encryption(options)?;
-    let archive = Address::among(&options.paths)?;
+    let archive = Address::find_archive(&options.paths)?;
     if archive.as_ref().is_some_and(|address| address.unarchived_runs() > 0) {
         eprintln!("note: the directory is an archive; runs that lie in it, too, are not shown.");
         eprintln!("note: tprof serve RUN… shows them");
@@ -170,7 +170,7 @@ fn encryption(options: &Options) -> Result<Option<TlsAcceptor>, Failure> {
 fn token(options: &Options) -> Result<Token, Failure> {
     match &options.token_file {
         None => Token::random().map_err(|error| Failure::new("cannot make a token", error)),
-        Some(path) => Token::in_file(path).map_err(|error| {
+        Some(path) => Token::from_file(path).map_err(|error| {
             Failure::new(format!("cannot take the token from `{}`", path.display()), error)
                 .hint("--token-file with a file that is not there: it is made")
         }),

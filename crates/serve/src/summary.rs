@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use crate::runs::{RegisteredRun, Stamp};
-use crate::work::{Job, JobQueue, Output, Priority, only};
+use crate::work::{Job, JobQueue, Output, Priority, read_selected};
 
 /// Longest document that figures are taken from: one of 1,024 ranks has about 12 MB.
 const MAX_BYTES: u64 = 256 << 20;
@@ -128,7 +128,7 @@ fn read(output: &Output) -> Figures {
     if output.len() > MAX_BYTES {
         return Figures::Failed("its reports are too large".to_owned());
     }
-    match only(output.reader(), &READ) {
+    match read_selected(output.reader(), &READ) {
         Ok(all) => Figures::Ready(Arc::new(figures(&all))),
         Err(error) => Figures::Failed(error.to_string()),
     }
@@ -208,7 +208,7 @@ mod tests {
             "breakdown": { "tables": { "breakdown": [], "breakdown_missing": "no device" } },
         } });
         // Read as the server reads it: a key that is left out there would have no figure.
-        let read = only(all.to_string().as_bytes(), &READ).unwrap();
+        let read = read_selected(all.to_string().as_bytes(), &READ).unwrap();
         let figures = figures(&read);
         assert_eq!(figures["peak_bytes"], 7);
         assert_eq!(figures["peak_bytes_uncertain"], "5 events lost");

@@ -55,7 +55,7 @@ impl Job {
     }
 
     /// Creates a job whose result never changes.
-    pub fn unchanging(words: Vec<OsString>, priority: Priority) -> Job {
+    pub fn immutable(words: Vec<OsString>, priority: Priority) -> Job {
         Job { words, stamps: Vec::new(), is_live: false, priority }
     }
 }
@@ -102,7 +102,7 @@ impl JobQueue {
     }
 
     /// Does something, now: it waits for nothing that is made, and is not kept.
-    pub async fn act(&self, words: &[OsString]) -> Result<Output, Failure> {
+    pub async fn run_uncached(&self, words: &[OsString]) -> Result<Output, Failure> {
         self.tprof.run(words, false).await
     }
 

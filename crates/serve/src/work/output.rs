@@ -52,7 +52,7 @@ impl Output {
     }
 
     /// All of it, if it has at most `most` bytes.
-    pub fn whole(&self, most: u64) -> io::Result<Bytes> {
+    pub fn read_all(&self, most: u64) -> io::Result<Bytes> {
         if self.length > most {
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the answer is too large"));
         }
