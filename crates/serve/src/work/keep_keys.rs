@@ -1,4 +1,4 @@
-//! A document as far as it is wanted: of one with 100 MB a summary needs some numbers.
+//! Reads only parts of a document: a summary needs a few numbers of one with 100 MB.
 
 use std::fmt;
 use std::io::Read;
@@ -6,7 +6,7 @@ use std::io::Read;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// Reads JSON, and leaves out all of its objects' values that have other keys than these.
+/// Reads JSON, and leaves out all values of objects under other keys than these.
 pub fn read_selected(reader: impl Read, keys: &[&str]) -> serde_json::Result<Value> {
     let mut from = serde_json::Deserializer::from_reader(reader);
     let value = KeepKeys(keys).deserialize(&mut from)?;
