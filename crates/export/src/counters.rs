@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
-use tprof_trace::model::{HeapWhat, MemoryRecording, ProcessIndex};
+use tprof_trace::model::{HeapChange, MemoryRecording, ProcessIndex};
 
 /// Largest number of points of a curve over a run …
 pub(crate) const POINTS: u64 = 4_000;
@@ -66,11 +66,11 @@ pub(crate) fn heap<E>(
         }
         let process = live.entry(event.process).or_insert_with(|| Live::new(stretch_ns));
         match event.what {
-            HeapWhat::Alloc { ordinal, size, .. } => {
+            HeapChange::Alloc { ordinal, size, .. } => {
                 process.sizes.insert(ordinal, size);
                 process.bytes = process.bytes.saturating_add(size);
             }
-            HeapWhat::Free { ordinal, .. } => {
+            HeapChange::Free { ordinal, .. } => {
                 let size = ordinal.and_then(|ordinal| process.sizes.remove(&ordinal)).unwrap_or(0);
                 process.bytes = process.bytes.saturating_sub(size);
             }

@@ -14,7 +14,7 @@ use tprof_facts::frames::Frames;
 use tprof_facts::labels::{self, Ids};
 use tprof_trace::RunDir;
 use tprof_trace::model::{
-    HeapWhat, MemoryRecording, Process, ProcessIndex, Sample, StackId, ThreadState,
+    HeapChange, MemoryRecording, Process, ProcessIndex, Sample, StackId, ThreadState,
 };
 
 use crate::options::Weight;
@@ -109,7 +109,7 @@ fn fold(
     if weight.is_of_memory() {
         for event in file.heap_events().filter(|event| part.window.holds(event.time_ns)) {
             *events += 1;
-            if let HeapWhat::Alloc { size, stack, .. } = event.what {
+            if let HeapChange::Alloc { size, stack, .. } = event.what {
                 let count = represented_allocations(size, interval(event.process));
                 let value = if weight == Weight::Bytes { count * size as f64 } else { count };
                 *sums.entry((event.process, stack)).or_default() += value;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use tprof_facts::{operators, steps};
-use tprof_trace::{Problem, RankFile, RunDir, SymbolSource, Unread};
+use tprof_trace::{DamageList, Problem, RankFile, RunDir, SymbolSource};
 
 use crate::error::ExportError;
 use crate::slice::{OpenRank, Selection, Slice};
@@ -70,7 +70,7 @@ pub struct Written {
     /// Whether steps were inferred that were written, or that chose what was written.
     pub steps_inferred: bool,
     /// Names of opened files, and what could not be read in each.
-    pub unread: Vec<(String, Unread)>,
+    pub unread: Vec<(String, DamageList)>,
 }
 
 impl Written {

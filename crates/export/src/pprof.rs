@@ -95,7 +95,7 @@ fn rank(part: &OpenRank<'_>, profile: &mut Pprof, written: &mut Written) {
     let intervals = stacks::intervals(trace);
     for event in trace.heap_events().filter(|event| part.window.holds(event.time_ns)) {
         written.events += 1;
-        if let HeapWhat::Alloc { size, stack, .. } = event.what {
+        if let HeapChange::Alloc { size, stack, .. } = event.what {
             let count = represented_allocations(size, intervals.get(&event.process).copied());
             let sums = sums.entry((event.process, None, stack, ThreadState::Running)).or_default();
             sums[3] += count;

@@ -252,7 +252,7 @@ fn heap(part: &OpenRank<'_>, label: &str, document: &mut Speedscope, written: &m
     let mut sums: BTreeMap<(ProcessIndex, StackId), f64> = BTreeMap::new();
     for event in trace.heap_events().filter(|event| part.window.holds(event.time_ns)) {
         written.events += 1;
-        if let HeapWhat::Alloc { size, stack, .. } = event.what {
+        if let HeapChange::Alloc { size, stack, .. } = event.what {
             let count = represented_allocations(size, intervals.get(&event.process).copied());
             *sums.entry((event.process, stack)).or_default() += count * size as f64;
         }

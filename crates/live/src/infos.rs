@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::time::SystemTime;
 
-use tprof_trace::live::{collector_writes, is_here};
+use tprof_trace::live::{is_collector_writing, is_this_machine};
 use tprof_trace::run::RunInfo;
 use tprof_trace::{InfoFile, is_info_name};
 
@@ -32,7 +32,7 @@ struct OwnFile {
     written: SystemTime,
     info: Option<Box<RunInfo>>,
     /// Whether its collector uses this host's clock.
-    is_here: bool,
+    is_this_machine: bool,
 }
 
 impl Infos {
@@ -64,11 +64,11 @@ impl Infos {
             (Some(a), Some(b)) => (a.collector_pid, &a.host) == (b.collector_pid, &b.host),
             _ => false,
         };
-        let is_here = match before.filter(is_same) {
-            Some(before) => before.is_here,
-            None => info.as_deref().is_some_and(is_here),
+        let is_this_machine = match before.filter(is_same) {
+            Some(before) => before.is_this_machine,
+            None => info.as_deref().is_some_and(is_this_machine),
         };
-        self.all.insert(name.to_owned(), OwnFile { stamp, written, info, is_here });
+        self.all.insert(name.to_owned(), OwnFile { stamp, written, info, is_this_machine });
         Ok(())
     }
 
@@ -79,7 +79,7 @@ impl Infos {
 
     /// Returns the files of collectors that use this host's clock.
     pub fn files_of_this_host(&self) -> HashSet<&str> {
-        let here = self.all.values().filter(|own| own.is_here);
+        let here = self.all.values().filter(|own| own.is_this_machine);
         let infos = here.filter_map(|own| own.info.as_deref());
         infos.flat_map(|info| info.files.iter().map(String::as_str)).collect()
     }
@@ -88,7 +88,7 @@ impl Infos {
     /// its files is fresh.
     pub fn state(&self, is_fresh: bool) -> RunState {
         let known = || self.all.values().filter_map(|own| Some((own, own.info.as_deref()?)));
-        let lives = |(own, info): (&OwnFile, &RunInfo)| collector_writes(info, own.written);
+        let lives = |(own, info): (&OwnFile, &RunInfo)| is_collector_writing(info, own.written);
         if known().any(lives) || known().next().is_none() && is_fresh {
             return RunState::Running;
         }

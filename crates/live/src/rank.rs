@@ -10,7 +10,7 @@ use tprof_facts::units::duration;
 use tprof_facts::zero::{Clock, Zero};
 use tprof_facts::{Step, labels};
 use tprof_trace::model::{Counter, Mark, MarkKind, ProcessEnd};
-use tprof_trace::{TailDecoder, TailNews, TailWants, TraceHeader, TraceTail};
+use tprof_trace::{TailDecoder, TailOptions, TailUpdate, TraceHeader, TraceTail};
 
 use crate::history::{MetricCourses, Scale};
 use crate::main_thread::MainThreadActivity;
@@ -81,7 +81,7 @@ pub struct Context<'a> {
 impl Rank {
     /// Creates a rank whose file has not been read yet.
     pub fn new(name: String, inode: u64) -> Rank {
-        let wants = TailWants { spans: Some(shows_step), samples: true };
+        let wants = TailOptions { spans: Some(shows_step), samples: true };
         Rank {
             tail: TraceTail::new(Path::new(&name), wants),
             name,
@@ -184,7 +184,7 @@ impl Rank {
     /// Returns beginnings and ends of processes, in order.
     fn processes(
         &mut self,
-        news: &mut TailNews,
+        news: &mut TailUpdate,
         file: &File,
         decoder: &mut TailDecoder,
     ) -> Vec<RankEvent> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use tprof_analyze::diff::{ManyRuns, Side, SideOptions};
-use tprof_trace::live::collector_lives;
+use tprof_trace::live::is_collector_alive;
 
 use crate::commands::report::document;
 use crate::commands::steps_from::steps_from;
@@ -52,7 +52,7 @@ pub struct CompareArgs {
 pub fn run(args: CompareArgs) -> anyhow::Result<ExitCode> {
     let steps_from = steps_from(args.steps_from.as_deref())?;
     let read = |path: &PathBuf| -> anyhow::Result<Side> {
-        let is_running = Some(collector_lives as _);
+        let is_running = Some(is_collector_alive as _);
         let options = SideOptions { rank: args.rank, steps: None, steps_from, is_running };
         let run = open_run_or_import(path)?;
         let mut side =

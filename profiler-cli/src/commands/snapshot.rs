@@ -9,7 +9,7 @@ use clap::Args;
 use tprof_analyze::document::Options;
 use tprof_analyze::memory::snapshot;
 use tprof_collect::control::Request;
-use tprof_trace::live::collector_lives;
+use tprof_trace::live::is_collector_alive;
 
 use super::live::ask;
 use super::report::held_memory;
@@ -42,7 +42,8 @@ pub(super) fn run(args: SnapshotArgs) -> anyhow::Result<ExitCode> {
     };
     ask(&path, &Request::Snapshot)?;
     let late = LateSymbolizer::default();
-    let options = Options { data: true, is_running: Some(collector_lives), ..Options::default() };
+    let options =
+        Options { data: true, is_running: Some(is_collector_alive), ..Options::default() };
     let mut made = snapshot::KIND
         .make(&path, &options, Some(&late))
         .map_err(|error| failure::analyze_failure(&path, &error))?;

@@ -69,7 +69,7 @@ impl CompileLogs {
     pub fn finish(self, session: &Session) -> SharedOutcome {
         let outcome = Arc::new(Mutex::new(self.outcome()));
         let shared = Arc::clone(&outcome);
-        session.lacks_at_end(move |processes| {
+        session.add_blind_spots_at_end(move |processes| {
             let mut outcome = shared.lock().unwrap_or_else(PoisonError::into_inner);
             outcome.remove_foreign_logs(processes);
             outcome.blind()

@@ -4,7 +4,7 @@ use crate::terminal::quote;
 use std::io;
 use std::path::{Path, PathBuf};
 use tprof_facts::units::{bytes, counted};
-use tprof_trace::run::{Blind, ProcessInfo};
+use tprof_trace::run::{BlindSpot, ProcessInfo};
 
 /// Name of logs in the list of what was not recorded.
 const WHAT: &str = "the log of torch.compile (--compile)";
@@ -64,10 +64,11 @@ impl LogsOutcome {
     }
 
     /// Returns what the run lacks.
-    pub fn blind(&self) -> Vec<Blind> {
-        let lacks = |process: String, why: String| Blind { process, what: WHAT.to_owned(), why };
+    pub fn blind(&self) -> Vec<BlindSpot> {
+        let lacks =
+            |process: String, why: String| BlindSpot { process, what: WHAT.to_owned(), why };
         let of_job = |why| lacks("the job".to_owned(), why);
-        let mut all: Vec<Blind> =
+        let mut all: Vec<BlindSpot> =
             self.failed.iter().map(|(log, why)| lacks(log.clone(), why.clone())).collect();
         if let (1.., Some(own)) = (self.others, &self.own) {
             all.push(of_job(format!(

@@ -8,7 +8,7 @@ use serde_json::json;
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 use tprof_import::{ImportError, Options};
-use tprof_trace::run::{Blind, RunInfo};
+use tprof_trace::run::{BlindSpot, RunInfo};
 
 /// Largest number of files per rank.
 const MOST_FILES: u32 = 10_000;
@@ -73,7 +73,7 @@ fn place(made: &Path, home: &Path, arrived: &ArrivedTrace) -> std::io::Result<()
     info.host.clone_from(&arrived.host);
     let what = "device work";
     let why = "--kineto asks for what the host does only; the run has the device work";
-    info.completeness.blind.push(Blind {
+    info.completeness.blind.push(BlindSpot {
         process: format!("pid {}", arrived.pid),
         what: what.to_owned(),
         why: why.to_owned(),

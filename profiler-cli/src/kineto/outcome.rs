@@ -7,7 +7,7 @@ use crate::terminal::quote;
 use std::collections::BTreeMap;
 use std::path::Path;
 use tprof_collect::Stepping;
-use tprof_trace::run::Blind;
+use tprof_trace::run::BlindSpot;
 
 /// Name of windows in the lists of what was not recorded.
 const WHAT: &str = "the window of PyTorch's profiler (--kineto)";
@@ -20,7 +20,7 @@ pub struct WindowsOutcome {
     /// Number of operators, ranges and Python functions in them.
     rows: u64,
     /// Processes without a window, and why.
-    pub blind: Vec<Blind>,
+    pub blind: Vec<BlindSpot>,
 }
 
 impl WindowsOutcome {
@@ -38,7 +38,7 @@ impl WindowsOutcome {
                 }
                 false => "no process ran operators of PyTorch",
             };
-            outcome.lacks("the job".to_owned(), why.to_owned());
+            outcome.add_blind_spot("the job".to_owned(), why.to_owned());
         }
         for (pid, client) in &clients.all {
             let process = match client.rank {
@@ -64,16 +64,16 @@ impl WindowsOutcome {
                 (WindowState::Waits, _) if far.is_some() => "it made no step".to_owned(),
                 (WindowState::Waits, _) => "it ran no operators".to_owned(),
             };
-            outcome.lacks(process, why);
+            outcome.add_blind_spot(process, why);
         }
         if outcome.windows == 0 && outcome.blind.is_empty() {
-            outcome.lacks("the job".to_owned(), "no process made a step".to_owned());
+            outcome.add_blind_spot("the job".to_owned(), "no process made a step".to_owned());
         }
         outcome
     }
 
-    fn lacks(&mut self, process: String, why: String) {
-        self.blind.push(Blind { process, what: WHAT.to_owned(), why });
+    fn add_blind_spot(&mut self, process: String, why: String) {
+        self.blind.push(BlindSpot { process, what: WHAT.to_owned(), why });
     }
 
     /// Returns a line for the closing message; `None` if no window arrived.

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use tprof_analyze::AnalyzeError;
-use tprof_analyze::document::Named;
+use tprof_analyze::document::OptionMatches;
 use tprof_facts::units::duration;
 use tprof_trace::TraceError;
 
@@ -32,8 +32,8 @@ pub fn analyze_failure(path: &Path, error: &AnalyzeError) -> Failure {
 }
 
 /// An option names something that the run does not have.
-fn nothing_named(named: &Named) -> Failure {
-    let Named { option, what, text, matching, .. } = named;
+fn nothing_named(named: &OptionMatches) -> Failure {
+    let OptionMatches { option, what, text, matching, .. } = named;
     let bare = text.rsplit_once(':').map_or(text.as_str(), |(bare, _)| bare);
     if *matching > 0 {
         let last = matching - 1;

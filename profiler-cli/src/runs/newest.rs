@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tprof_trace::live::collector_lives;
+use tprof_trace::live::is_collector_alive;
 use tprof_trace::run::RunInfo;
 use tprof_trace::{RankFile, RunDir, TraceFile, is_trace_file};
 
@@ -36,7 +36,7 @@ impl FoundRun {
 
     /// Whether a collector still writes it.
     pub fn is_live(&self) -> bool {
-        let lives = |info: &RunInfo| collector_lives(info, self.dir.path());
+        let lives = |info: &RunInfo| is_collector_alive(info, self.dir.path());
         self.dir.infos().iter().any(lives)
     }
 }

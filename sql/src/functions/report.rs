@@ -19,7 +19,7 @@ use datafusion::logical_expr::Expr;
 use datafusion::prelude::SessionContext;
 use tprof_analyze::document::{Cell, Column, Options, Table, Unit, Value};
 use tprof_analyze::{Document, KINDS};
-use tprof_trace::live::collector_lives;
+use tprof_trace::live::is_collector_alive;
 
 use crate::problems::Problems;
 use crate::terminal::errors::nearest;
@@ -176,7 +176,7 @@ impl Reports {
             return Ok(Arc::clone(document));
         }
         let options =
-            Options { data: true, is_running: Some(collector_lives), ..Options::default() };
+            Options { data: true, is_running: Some(is_collector_alive), ..Options::default() };
         let document = kind
             .make(&run.path, &options, None)
             .map_err(|error| DataFusionError::Execution(error.to_string()))?;

@@ -5,7 +5,7 @@
 
 use rustc_hash::FxHashMap;
 use tprof_facts::communication::Communication;
-use tprof_facts::copies::{self, Copied};
+use tprof_facts::copies::{self, CopyNameKey};
 use tprof_trace::model::{Kernel, MemoryCopy, NameId, ProcessIndex};
 
 use super::labels::Labels;
@@ -139,10 +139,10 @@ fn work(part: &OpenRank<'_>, written: &mut Written, table: &mut FrameTable) -> V
             external: row.external,
         });
     }
-    let mut frames: FxHashMap<Copied, u32> = FxHashMap::default();
+    let mut frames: FxHashMap<CopyNameKey, u32> = FxHashMap::default();
     for row in wanted::<MemoryCopy>(part, written) {
         let (start_ns, end_ns) = part.window.clip(row.start_ns, row.duration_ns);
-        let copied = Copied::from(&row);
+        let copied = CopyNameKey::from(&row);
         work.push(Work {
             start_ns,
             end_ns,

@@ -12,7 +12,7 @@ use base64::write::EncoderWriter;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Map, Value, json};
-use tprof_facts::printable::straighten;
+use tprof_facts::printable::replace_direction_marks;
 
 /// Takes half a second per 50 MB; the file is a seventh smaller than at level 1.
 const LEVEL: u32 = 6;
@@ -88,7 +88,7 @@ impl Payload {
 
 fn straighten_all(value: &mut Value) {
     match value {
-        Value::String(text) => straighten(text),
+        Value::String(text) => replace_direction_marks(text),
         Value::Array(all) => all.iter_mut().for_each(straighten_all),
         Value::Object(all) => all.values_mut().for_each(straighten_all),
         _ => {}

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use tprof_trace::live::collector_lives;
+use tprof_trace::live::is_collector_alive;
 use tprof_trace::run::{ProcessInfo, RunInfo};
 use tprof_trace::{RunDir, TraceFile, is_info_name, is_trace_file, open_plain};
 
@@ -83,7 +83,7 @@ impl Entry {
     fn fill(&mut self, run: &RunDir) {
         let infos = run.infos();
         let is_finished = !infos.is_empty() && infos.iter().all(|info| info.finished);
-        let is_live = infos.iter().any(|info| collector_lives(info, run.path()));
+        let is_live = infos.iter().any(|info| is_collector_alive(info, run.path()));
         self.state = match (is_finished, is_live) {
             (true, _) => "finished",
             (false, true) => "running",

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use tprof_analyze::diff::{Comparison, Side, SideOptions};
-use tprof_trace::live::collector_lives;
+use tprof_trace::live::is_collector_alive;
 
 use crate::commands::report::{document, table_without_csv};
 use crate::commands::steps_from::steps_from;
@@ -106,7 +106,7 @@ pub fn run(args: DiffArgs) -> anyhow::Result<ExitCode> {
     let steps_b = args.steps_b.as_deref().map(steps).transpose()?;
     let steps_from = steps_from(args.steps_from.as_deref())?;
     let read = |path: &Path, steps| -> anyhow::Result<Side> {
-        let is_running = Some(collector_lives as _);
+        let is_running = Some(is_collector_alive as _);
         let options = SideOptions { rank: args.rank, steps, steps_from, is_running };
         let run = open_run_or_import(path)?;
         let read = Side::read(run.path(), &options);
@@ -212,7 +212,7 @@ fn side_text(side: &Side) -> String {
         steps => format!("{steps} steps"),
     };
     let ranks = if side.ranks == 1 { "1 rank".to_owned() } else { format!("{} ranks", side.ranks) };
-    let complete = match (side.completeness.complete, side.completeness.but_for()) {
+    let complete = match (side.completeness.complete, side.completeness.minor_gaps()) {
         (true, _) => "complete".to_owned(),
         (false, Some(gaps)) => format!("complete but for {gaps}"),
         (false, None) => "NOT COMPLETE".to_owned(),

@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use tprof_analyze::document::{Cell, Document, LineTables, Options as Analyze, Table, Value, View};
-use tprof_analyze::{KINDS, Kind, Reading, Report, Wanted, read_together};
+use tprof_analyze::{KINDS, Kind, Reading, Report, ReportRequest, read_together};
 use tprof_export::report_page::{self, Completeness, Fact, ReportPage, Section};
 use tprof_export::{Options, Written};
 use tprof_facts::labels::base_name;
 use tprof_facts::units::{bytes, count, duration, percent};
 use tprof_trace::RunDir;
-use tprof_trace::live::collector_lives;
-use tprof_trace::run::blind_alike;
+use tprof_trace::live::is_collector_alive;
+use tprof_trace::run::group_blind_spots;
 
 use super::args::ExportArgs;
 use super::charts;
@@ -50,9 +50,9 @@ pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow:
     });
     let lines = LineTables::Too;
     let steps_from = options.slice.steps_from;
-    let is_running = Some(collector_lives as _);
+    let is_running = Some(is_collector_alive as _);
     let asked = Analyze { rank, lines, steps_from, is_running, ..Analyze::default() };
-    let wanted = Wanted { reports: &[Kind::Memory], kinds: &kinds };
+    let wanted = ReportRequest { reports: &[Kind::Memory], kinds: &kinds };
     let made = read_together(run.path(), &wanted, &asked, options.symbols)
         .map_err(|error| failed(&error))?;
     let report = &made.reports[0];
@@ -200,13 +200,13 @@ fn complete(report: &Report) -> Completeness {
             lost => format!("lost: {} {} ({})", count(lost), loss.what, loss.why),
         })
         .collect();
-    let blind = blind_alike(&seen.blind).into_iter();
+    let blind = group_blind_spots(&seen.blind).into_iter();
     gaps.extend(blind.map(|(what, whom, why)| format!("{whom}: {what} not recorded: {why}")));
     gaps.extend(report.problems.iter().cloned());
     gaps.extend(report.notes.iter().cloned());
-    let but_for = seen.but_for();
-    let whole = seen.complete || but_for.is_some();
-    let sentence = match (seen.complete, but_for) {
+    let minor_gaps = seen.minor_gaps();
+    let whole = seen.complete || minor_gaps.is_some();
+    let sentence = match (seen.complete, minor_gaps) {
         (true, _) => format!("Complete: {recorded}, no event lost, every process recorded."),
         (false, Some(gaps)) => format!("Complete but for {gaps}: {recorded}."),
         (false, None) => format!(

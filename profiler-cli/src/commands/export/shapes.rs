@@ -12,10 +12,10 @@ use std::io::Write;
 
 use serde_json::{Map, Value as Json, json};
 use tprof_analyze::document::{Cell, Options as Analyze, Table, Value};
-use tprof_analyze::{KINDS, Wanted, read_together};
+use tprof_analyze::{KINDS, ReportRequest, read_together};
 use tprof_export::{ExportError, Options, Written, shapes};
 use tprof_trace::RunDir;
-use tprof_trace::live::collector_lives;
+use tprof_trace::live::is_collector_alive;
 
 use super::args::ExportArgs;
 use super::failure;
@@ -46,9 +46,9 @@ pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow:
     let failed = |error: &ExportError| failure::failure(&args.path, error);
     let mut output = shapes::create(run, options).map_err(|error| failed(&error))?;
     let kinds: Vec<_> = KINDS.iter().filter(|kind| kind.name == "flops").collect();
-    let is_running = Some(collector_lives as _);
+    let is_running = Some(is_collector_alive as _);
     let asked = Analyze { rank, is_running, ..Analyze::default() };
-    let wanted = Wanted { reports: &[], kinds: &kinds };
+    let wanted = ReportRequest { reports: &[], kinds: &kinds };
     let made = read_together(run.path(), &wanted, &asked, options.symbols)
         .map_err(|error| analyze_failure(&args.path, &error))?;
     let tables = made.documents.iter().flat_map(|document| &document.tables);

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use tprof_analyze::document::{Cut, Document, Options as Analyze, TableRow};
-use tprof_analyze::{KINDS, Kind, Wanted, read_together};
+use tprof_analyze::document::{Document, Options as Analyze, TableRow, TimeSelection};
+use tprof_analyze::{KINDS, Kind, ReportRequest, read_together};
 use tprof_export::tensorboard::{
     self, CounterKey, Figure, LiveLog, RankFigures, RunAnalysis, StepCounter, StepFigures,
 };
 use tprof_export::{Options, Slice, Written};
 use tprof_trace::RunDir;
-use tprof_trace::live::collector_lives;
+use tprof_trace::live::is_collector_alive;
 
 use super::args::ExportArgs;
 use super::failure;
@@ -52,11 +52,11 @@ fn analysed(
     options: &Options<'_>,
 ) -> Result<RunAnalysis, tprof_analyze::AnalyzeError> {
     let kinds: Vec<_> = KINDS.iter().filter(|kind| READ.contains(&kind.name)).collect();
-    let wanted = Wanted { reports: &[Kind::Summary], kinds: &kinds };
+    let wanted = ReportRequest { reports: &[Kind::Summary], kinds: &kinds };
     let Slice { from_ns, to_ns, steps_from, cycle, .. } = options.slice;
     let steps = options.slice.steps.as_ref().map(|steps| steps.ranges().to_vec());
-    let cut = Cut { from_ns, to_ns, steps };
-    let is_running = Some(collector_lives as _);
+    let cut = TimeSelection { from_ns, to_ns, steps };
+    let is_running = Some(is_collector_alive as _);
     let asked = Analyze { steps_from, cycle, cut, data: true, is_running, ..Analyze::default() };
     let mut made = read_together(run.path(), &wanted, &asked, options.symbols)?;
     for report in &mut made.reports {

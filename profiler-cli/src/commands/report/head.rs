@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use tprof_analyze::Run;
 use tprof_analyze::completeness::Completeness;
 use tprof_analyze::memory::killed::Death;
-use tprof_analyze::processes::{Ended, ProcessRow, REPLACED};
+use tprof_analyze::processes::{ImageEnd, ProcessRow, REPLACED};
 use tprof_analyze::summary::Rank;
 use tprof_analyze::{Document, Reading, Report};
 use tprof_facts::units::{self, bytes, count, duration, percent, signal};
-use tprof_trace::run::{LossInfo, blind_alike};
+use tprof_trace::run::{LossInfo, group_blind_spots};
 
 use crate::terminal::columns::width;
 use crate::terminal::commands;
@@ -52,7 +52,7 @@ pub fn completeness(page: &mut Page, head: &Head<'_>, kind: &str) {
         return;
     }
     let lost = losses(sum);
-    if let Some(gaps) = sum.but_for() {
+    if let Some(gaps) = sum.minor_gaps() {
         let mut words = vec![format!("COMPLETE but for {gaps}: {recorded}")];
         match sum.blind.is_empty() {
             true => words.push("every process recorded".to_owned()),
@@ -106,7 +106,7 @@ pub fn completeness(page: &mut Page, head: &Head<'_>, kind: &str) {
 /// Describes what was not recorded of processes.
 fn blind(sum: &Completeness) -> Vec<String> {
     let words = |(what, whom, why)| format!("{whom}: {what} not recorded ({why})");
-    blind_alike(&sum.blind).into_iter().map(words).collect()
+    group_blind_spots(&sum.blind).into_iter().map(words).collect()
 }
 
 /// Describes each kind of loss.
@@ -204,12 +204,12 @@ fn how_it_ended(report: &Report) -> Option<String> {
 }
 
 /// Orders ends from good to bad: success, unknown, an exit status, a signal.
-fn badness(end: &Ended) -> (u8, i32) {
+fn badness(end: &ImageEnd) -> (u8, i32) {
     match end {
-        Ended::Status(0) => (0, 0),
-        Ended::Replaced | Ended::Otherwise(_) => (1, 0),
-        Ended::Status(status) => (2, *status),
-        Ended::Signal(signal) => (3, *signal),
+        ImageEnd::Status(0) => (0, 0),
+        ImageEnd::Replaced | ImageEnd::Otherwise(_) => (1, 0),
+        ImageEnd::Status(status) => (2, *status),
+        ImageEnd::Signal(signal) => (3, *signal),
     }
 }
 
@@ -314,12 +314,12 @@ pub fn killed(page: &mut Page, report: &Report) {
 }
 
 /// Describes how a process ended.
-pub fn ended(ended: &Ended) -> String {
+pub fn ended(ended: &ImageEnd) -> String {
     match ended {
-        Ended::Status(status) => format!("exit status {status}"),
-        Ended::Signal(number) => format!("killed by {}", signal(*number)),
-        Ended::Replaced => REPLACED.to_owned(),
-        Ended::Otherwise(why) => why.clone(),
+        ImageEnd::Status(status) => format!("exit status {status}"),
+        ImageEnd::Signal(number) => format!("killed by {}", signal(*number)),
+        ImageEnd::Replaced => REPLACED.to_owned(),
+        ImageEnd::Otherwise(why) => why.clone(),
     }
 }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use tprof_analyze::document::Document;
 use tprof_analyze::document::REPORT_VERSION;
-use tprof_analyze::{Kind, Made, Report};
+use tprof_analyze::{Kind, Report, Reports};
 
 use super::head::{self, Head};
 use super::kinds::{kind_name, report_kinds};
@@ -39,7 +39,7 @@ impl SingleReport<'_> {
 }
 
 /// Returns the reports in the requested order.
-fn in_order<'a>(made: &'a Made, kinds: &[String]) -> Vec<SingleReport<'a>> {
+fn in_order<'a>(made: &'a Reports, kinds: &[String]) -> Vec<SingleReport<'a>> {
     let reports = made.reports.iter().map(SingleReport::Report);
     let mut all: Vec<SingleReport> =
         reports.chain(made.documents.iter().map(SingleReport::Document)).collect();
@@ -48,7 +48,7 @@ fn in_order<'a>(made: &'a Made, kinds: &[String]) -> Vec<SingleReport<'a>> {
 }
 
 /// Formats the reports as text: common parts first, then each report under a heading.
-pub fn text(made: &Made, kinds: &[String], top: usize, form: Form) -> String {
+pub fn text(made: &Reports, kinds: &[String], top: usize, form: Form) -> String {
     let all = in_order(made, kinds);
     let mut page = Page::new(form);
     let mut problems: Vec<String> = Vec::new();
@@ -105,7 +105,7 @@ fn heading(kind: &str) -> String {
 }
 
 /// Formats the reports as one object. Each entry of `reports` equals the report printed alone.
-pub fn json(made: &Made, kinds: &[String]) -> serde_json::Result<String> {
+pub fn json(made: &Reports, kinds: &[String]) -> serde_json::Result<String> {
     Ok(serde_json::to_string_pretty(&ReportsJson(&in_order(made, kinds)))? + "\n")
 }
 
@@ -139,7 +139,7 @@ impl Serialize for SingleReport<'_> {
 }
 
 /// Writes every table as a file `KIND.TABLE.csv` into a directory.
-pub fn write_csv(made: &Made, directory: &Path) -> Result<(), Failure> {
+pub fn write_csv(made: &Reports, directory: &Path) -> Result<(), Failure> {
     let failed = |what: &Path, error: &std::io::Error| {
         Failure::new(format!("cannot write `{}`", what.display()))
             .because(error, "-o with a writable directory")

@@ -11,10 +11,12 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 
-use tprof_analyze::document::{Cut, Document, DocumentKind, LineTables, Options, Table, Window};
-use tprof_analyze::{KINDS, Kind, Made, Report, Wanted, read_together};
+use tprof_analyze::document::{
+    Document, DocumentKind, LineTables, Options, Table, TimeSelection, Window,
+};
+use tprof_analyze::{KINDS, Kind, Report, ReportRequest, Reports, read_together};
 use tprof_collect::control::Request;
-use tprof_trace::live::collector_lives;
+use tprof_trace::live::is_collector_alive;
 
 use crate::commands::live::ask;
 use crate::runs::failure;
@@ -46,7 +48,7 @@ pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Makes the requested reports in one pass over the run's files.
-fn make(args: &ReportArgs) -> anyhow::Result<Made> {
+fn make(args: &ReportArgs) -> anyhow::Result<Reports> {
     let is_wanted = |name: &str| args.kinds.iter().any(|kind| kind == name);
     let reports: Vec<Kind> =
         REPORTS.into_iter().filter(|kind| is_wanted(kind_name(*kind))).collect();
@@ -82,7 +84,7 @@ fn make(args: &ReportArgs) -> anyhow::Result<Made> {
         steps_from: args.steps_from,
         cycle: args.cycle,
         window: args.window,
-        cut: Cut::default(),
+        cut: TimeSelection::default(),
         operator: args.operator.clone(),
         within: args.within.clone(),
         thread: args.thread.clone(),
@@ -94,7 +96,7 @@ fn make(args: &ReportArgs) -> anyhow::Result<Made> {
         mine: args.mine,
         peaks: args.peaks,
         data: args.json || args.csv,
-        is_running: Some(collector_lives),
+        is_running: Some(is_collector_alive),
     };
     let unwritten = match args.window {
         Some(Window::OfProgram { to_ns, device_until_ns, .. }) => {
@@ -103,7 +105,7 @@ fn make(args: &ReportArgs) -> anyhow::Result<Made> {
         Some(Window::OfRun(..)) | None => Vec::new(),
     };
     let run = open_run_or_import(&args.path)?;
-    let wanted = Wanted { reports: &reports, kinds: &kinds };
+    let wanted = ReportRequest { reports: &reports, kinds: &kinds };
     let mut made = read_together(run.path(), &wanted, &options, Some(&late))
         .map_err(|error| failure::analyze_failure(&args.path, &error))?;
     let mut notes = late.notes();
@@ -129,7 +131,7 @@ fn written_out(run: &Path, until_ns: u64) -> Result<Vec<String>, Failure> {
     Ok(names.map(|what| format!("not written yet, and not in this report: {what}")).collect())
 }
 
-fn rendered(made: &Made, args: &ReportArgs) -> anyhow::Result<String> {
+fn rendered(made: &Reports, args: &ReportArgs) -> anyhow::Result<String> {
     let (top, json) = (args.top, args.json);
     let form = match args.markdown {
         true => Form::Markdown,

@@ -1,6 +1,6 @@
 //! Formats `tprof report summary` as text.
 
-use tprof_analyze::processes::{Ended, ProcessRow};
+use tprof_analyze::processes::{ImageEnd, ProcessRow};
 use tprof_analyze::summary::{Line, Rank};
 use tprof_analyze::{Reading, Report};
 use tprof_facts::labels::base_name;
@@ -214,11 +214,11 @@ fn process(row: &ProcessRow) -> Vec<String> {
         duration(row.start_ns),
         lasted(row).map_or_else(|| "?".to_owned(), duration),
         match &row.ended {
-            Ended::Status(status) => format!("exit {status}"),
-            Ended::Signal(number) => signal(*number),
-            Ended::Replaced => "exec".to_owned(),
-            Ended::Otherwise(why) if why.contains("running") => "running".to_owned(),
-            Ended::Otherwise(_) => "?".to_owned(),
+            ImageEnd::Status(status) => format!("exit {status}"),
+            ImageEnd::Signal(number) => signal(*number),
+            ImageEnd::Replaced => "exec".to_owned(),
+            ImageEnd::Otherwise(why) if why.contains("running") => "running".to_owned(),
+            ImageEnd::Otherwise(_) => "?".to_owned(),
         },
         row.command.clone(),
     ]

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tprof_analyze::{Kind, Report, report};
 use tprof_trace::model::*;
-use tprof_trace::run::{Blind, Completeness, LossInfo, OVERHEAD_VERSION, Overhead, RunInfo};
+use tprof_trace::run::{BlindSpot, Completeness, LossInfo, OVERHEAD_VERSION, Overhead, RunInfo};
 use tprof_trace::{HeapBlock, TraceHeader, TraceWriter};
 
 use super::csv;
@@ -258,7 +258,7 @@ fn many_ranks_and_gaps_read_well() {
     }
     let losses =
         vec![LossInfo { what: "heap events".into(), why: "ring full".into(), count: 1234 }];
-    let blind = (0..9).map(|pid| Blind {
+    let blind = (0..9).map(|pid| BlindSpot {
         process: format!("{pid} nvidia-smi"),
         what: "everything".into(),
         why: "statically linked".into(),

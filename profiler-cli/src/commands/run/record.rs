@@ -134,7 +134,7 @@ fn record(args: RunArgs) -> anyhow::Result<ExitCode> {
         }
     };
     let windows = daemon.map(Daemon::finish).unwrap_or_default();
-    windows.blind.iter().for_each(|blind| session.lacks(blind.clone()));
+    windows.blind.iter().for_each(|blind| session.add_blind_spot(blind.clone()));
     let compiled = logs.map(|logs| logs.finish(&session));
     let info = finish(session, outcome, &signals);
     let info = info.map_err(|e| not_finished(&output, &e));

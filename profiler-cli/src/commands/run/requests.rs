@@ -32,9 +32,9 @@ struct ExportRequest {
 impl ExportRequest {
     /// Converts it to arguments of `tprof export`. Times of another host's clock do not apply here.
     fn args(&self, run: &Path, info: &RunInfo) -> ExportArgs {
-        let is_here = self.host == info.host;
+        let is_this_machine = self.host == info.host;
         let time = |given: Option<u64>| {
-            let since = given.filter(|_| is_here)?.saturating_sub(info.start_ns);
+            let since = given.filter(|_| is_this_machine)?.saturating_sub(info.start_ns);
             Some(format!("{since}ns"))
         };
         ExportArgs {

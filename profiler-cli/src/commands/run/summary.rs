@@ -10,7 +10,7 @@ use std::time::Duration;
 use tprof_collect::Config;
 use tprof_facts::units::{self, count, duration};
 use tprof_trace::Recorded;
-use tprof_trace::run::{LATER_EVENTS, RunInfo, blind_alike};
+use tprof_trace::run::{LATER_EVENTS, RunInfo, group_blind_spots};
 
 /// Largest number of blind processes to name; the report lists all of them.
 const MOST_BLIND: usize = 3;
@@ -129,7 +129,7 @@ fn unseen(info: &RunInfo, followed: bool) -> Vec<String> {
             lost => format!("lost: {} {} ({})", count(lost), loss.what, loss.why),
         });
     }
-    let groups = blind_alike(&info.completeness.blind);
+    let groups = group_blind_spots(&info.completeness.blind);
     let more = groups.len().saturating_sub(MOST_BLIND);
     for (what, whom, why) in groups.into_iter().take(MOST_BLIND) {
         lines.push(format!("not recorded: {what} of {whom} ({why})"));
