@@ -77,6 +77,6 @@ pub use recorded::Recorded;
 pub use row_blocks::RowBlocks;
 pub use tables::{TracePart, TraceRow};
 pub use tail::{TailDecoder, TailNews, TailWants, TraceTail};
-pub use tprof_wire::hash;
+pub use tprof_wire::{hash, pytorch};
 pub use unread::Unread;
 pub use writer::TraceWriter;
