@@ -23,7 +23,9 @@ use assets::{BASE_CSS, CHROME_JS, FORMAT_JS};
 
 /// Styles and scripts of pages, also for pages that are not exports.
 pub mod assets {
-    /// Colours, and styles that all pages share.
+    use tprof_facts::host_parts::HOST_PARTS;
+
+    /// Colours, and elements that all have.
     pub const BASE_CSS: &str = include_str!("page/base.css");
     /// Headings, tables and figures of a text.
     pub const DOCUMENT_CSS: &str = include_str!("page/document.css");
@@ -31,6 +33,13 @@ pub mod assets {
     pub const FORMAT_JS: &str = include_str!("page/format.js");
     /// Theme, help, and elements created from text.
     pub const CHROME_JS: &str = include_str!("page/chrome.js");
+
+    /// A script that defines `HOST_NAMES`, the displayed names of the parts of host time by key, in
+    /// the order of bars.
+    pub fn host_names_js() -> String {
+        let names = HOST_PARTS.map(|(key, name)| format!("{key}: {name:?}"));
+        format!("const HOST_NAMES = {{ {} }};", names.join(", "))
+    }
 }
 
 const SCRIPTS: [&str; 3] = [include_str!("page/payload.js"), FORMAT_JS, CHROME_JS];

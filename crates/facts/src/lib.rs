@@ -10,7 +10,7 @@
 //! - [`modules`] are calls of PyTorch's modules, [`operators`] is for how long its operators were
 //!   recorded, [`compile`] joins logs of `torch.compile` with ranks;
 //! - [`histograms`] are distributions of a program's own values, [`counters`] its counters and
-//!   their units;
+//!   their units, [`host_parts`] the names of the parts of host time;
 //! - [`copies`], [`labels`], [`frames`] and [`functions`] name copies, processes, frames of stacks
 //!   and functions; [`pass_through`] leaves out frames that nobody needs, [`owner`] decides whose
 //!   code a frame is;
@@ -28,6 +28,7 @@ pub mod flops;
 pub mod frames;
 pub mod functions;
 pub mod histograms;
+pub mod host_parts;
 pub mod labels;
 pub mod modules;
 pub mod operators;

@@ -33,7 +33,8 @@ use std::str::FromStr;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{ProcessIndex, SpanKind, SpanOutline};
 
-pub use explicit::{PROFILER_STEP, annotated_number, number_of, unended};
+pub use explicit::{annotated_number, number_of, unended};
+pub use tprof_trace::pytorch::PROFILER_STEP;
 use windows::Windows;
 
 pub use live::{LiveSteps, shows_step};

@@ -7,6 +7,7 @@
 //! share the categories, so nothing here depends on a vendor.
 
 use tprof_trace::model::{DeviceSpanKind, SpanKind};
+use tprof_trace::pytorch::{LOADER_FETCH, OPTIMIZER_STEP, PROFILER_STEP};
 
 /// Kinds of events, by category.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,10 +87,10 @@ pub(crate) fn category(text: &[u8]) -> Category {
 /// Prefixes of the annotations that PyTorch itself makes. They tell annotations from operators in
 /// versions that used one category for both.
 const ANNOTATIONS: [&[u8]; 8] = [
-    b"ProfilerStep#",
-    b"enumerate(DataLoader)#",
+    PROFILER_STEP.as_bytes(),
+    LOADER_FETCH.as_bytes(),
     b"enumerate(DataPipe)#",
-    b"Optimizer.step#",
+    OPTIMIZER_STEP.as_bytes(),
     b"Optimizer.zero_grad#",
     b"DistributedDataParallel.forward",
     b"DataParallel.forward",

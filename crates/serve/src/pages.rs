@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use bytes::Bytes;
-use tprof_export::assets::{BASE_CSS, CHROME_JS, DOCUMENT_CSS, FORMAT_JS};
+use tprof_export::assets::{BASE_CSS, CHROME_JS, DOCUMENT_CSS, FORMAT_JS, host_names_js};
 
 const SHELL: &str = include_str!("pages/index.html");
 
@@ -57,7 +57,7 @@ pub fn static_shell(nonce: &str, site: &str) -> String {
 }
 
 fn page(nonce: &str, site: &str, policy: &str) -> String {
-    let mut script = String::from("\"use strict\";\n(() => {\n");
+    let mut script = format!("\"use strict\";\n(() => {{\n{}\n", host_names_js());
     for text in [FORMAT_JS, CHROME_JS].iter().chain(&SCRIPTS) {
         let _ = writeln!(script, "{text}");
     }
@@ -119,6 +119,7 @@ mod tests {
         }
         assert!(page.contains("nonce=\"abc\"") && !page.contains("http-equiv"));
         assert!(site.contains("http-equiv=\"Content-Security-Policy\""));
+        assert!(page.contains(r#"native: "running native code""#), "as reports name the part");
         assert!(site.contains(r#"window.TPROF_SITE = {"name": "\u003c/script>"};"#));
     }
 }

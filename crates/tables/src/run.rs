@@ -166,7 +166,11 @@ const RANKS: [ColumnAbout; 15] = [
     WHO[2],
     WHO[3],
     column("file", Type::Text, "name of its file"),
-    column("label", Type::Text, "as reports call it: `rank 3`, `rank 3.1`, `launcher HOST`"),
+    column(
+        "label",
+        Type::Text,
+        "as reports call it: `rank 3`, `rank 3, restart 1`, `launcher on HOST`",
+    ),
     column("world_size", Type::Int, "ranks that its launcher started, if it gave that"),
     column("restarts", Type::Int, "how often an elastic launcher had started it before"),
     column("start_unix_ns", Type::Int, "when its recording began, nanoseconds since 1970"),

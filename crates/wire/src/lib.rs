@@ -21,6 +21,7 @@ pub mod interned;
 pub mod nccl;
 pub mod operators;
 pub mod python;
+pub mod pytorch;
 pub mod record;
 pub mod region;
 pub mod schedule;

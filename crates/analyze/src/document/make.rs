@@ -205,7 +205,7 @@ impl DocumentKind {
 pub struct RankContext {
     /// Rank; `None` for a launcher.
     pub rank: Option<u32>,
-    /// Name of the rank's rows: `rank 3`, `rank 3.1`, `launcher HOST`.
+    /// Name of the rank's rows: `rank 3`, `rank 3, restart 1`, `launcher on HOST`.
     pub label: String,
     /// Name of the rank's file.
     pub file: String,

@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// Prefixes of the ranges that PyTorch opens around a step.
-const STEPS: [&str; 2] = ["Optimizer.step#", "ProfilerStep#"];
+use tprof_wire::pytorch::{OPTIMIZER_STEP, PROFILER_STEP};
+
+/// What names of ranges begin with that PyTorch opens around a step.
+const STEPS: [&str; 2] = [OPTIMIZER_STEP, PROFILER_STEP];
 
 /// Whether a range of this name is a step of PyTorch's.
 pub fn is_step(name: &str) -> bool {

@@ -2,11 +2,10 @@
 
 use tprof_trace::TraceFile;
 use tprof_trace::model::{MarkKind, NameId, ProcessIndex, SpanKind};
+use tprof_trace::pytorch::PROFILER_STEP;
 
 use super::step::{Step, StepRange};
 
-/// Prefix of torch.profiler's annotation around a step; its number follows.
-pub const PROFILER_STEP: &str = "ProfilerStep#";
 /// Names of programs' NVTX ranges around a step, in upper or lower case; its number follows, after
 /// a space or one of `#_:=`.
 const RANGE_NAMES: [&str; 3] = ["step", "iteration", "profilerstep"];

@@ -6,22 +6,19 @@ use std::collections::BTreeMap;
 
 use tprof_trace::TraceFile;
 use tprof_trace::model::{NameId, ProcessIndex, SpanKind};
+use tprof_trace::pytorch::{LOADER_FETCH, OPTIMIZER_STEP};
 
 use super::skipped;
 use super::step::{Batches, Step, StepRange};
 use super::windows::Windows;
-
-/// Prefix of PyTorch's range around an update; the class of the optimizer follows.
-const UPDATE: &str = "Optimizer.step#";
-/// Prefix of PyTorch's range around a fetch; the class of the iterator follows.
-pub(super) const FETCH: &str = "enumerate(DataLoader)#";
 
 /// Whether a range of this kind and name is an update, a fetch or an operator of a gradient scaler.
 pub(super) fn is_sign(kind: SpanKind, name: &str) -> bool {
     sign_of(kind, name).is_some() || skipped::is_sign(kind, name)
 }
 
-/// Ranges whose names begin so, by process, in order of time; those within another are left out.
+/// Ranges whose names begin with a prefix, by process, in order of time; ranges within another one
+/// are left out.
 pub(super) fn named(
     file: &TraceFile,
     ranges: &[StepRange],
@@ -61,8 +58,8 @@ pub(super) enum StepSign {
 /// The event that a range of this kind and name shows, if any.
 pub(super) fn sign_of(kind: SpanKind, name: &str) -> Option<StepSign> {
     match kind {
-        SpanKind::Annotation if name.starts_with(UPDATE) => Some(StepSign::Update),
-        SpanKind::Annotation if name.starts_with(FETCH) => Some(StepSign::Fetch),
+        SpanKind::Annotation if name.starts_with(OPTIMIZER_STEP) => Some(StepSign::Update),
+        SpanKind::Annotation if name.starts_with(LOADER_FETCH) => Some(StepSign::Fetch),
         _ => None,
     }
 }
@@ -77,9 +74,9 @@ pub(super) fn sign_of(kind: SpanKind, name: &str) -> Option<StepSign> {
 /// last ones. So does the first step. If nothing was fetched, there is no first step: its beginning
 /// is unknown.
 pub(super) fn updates(file: &TraceFile, ranges: &[StepRange]) -> Vec<Step> {
-    let fetches = named(file, ranges, FETCH);
+    let fetches = named(file, ranges, LOADER_FETCH);
     let mut steps = Vec::new();
-    for (process, updates) in named(file, ranges, UPDATE) {
+    for (process, updates) in named(file, ranges, OPTIMIZER_STEP) {
         let fetches = fetches.get(&process).map_or(&[][..], Vec::as_slice);
         let ends = last_of_each_batch(ends_of_groups(&updates), fetches);
         let windows = Windows::of(file, process);
@@ -91,8 +88,8 @@ pub(super) fn updates(file: &TraceFile, ranges: &[StepRange]) -> Vec<Step> {
 
 /// Number of updates that could end steps.
 pub(super) fn update_count(file: &TraceFile, ranges: &[StepRange]) -> usize {
-    let fetches = named(file, ranges, FETCH);
-    let ends = named(file, ranges, UPDATE).into_iter().map(|(process, updates)| {
+    let fetches = named(file, ranges, LOADER_FETCH);
+    let ends = named(file, ranges, OPTIMIZER_STEP).into_iter().map(|(process, updates)| {
         let fetches = fetches.get(&process).map_or(&[][..], Vec::as_slice);
         last_of_each_batch(ends_of_groups(&updates), fetches).len()
     });
@@ -107,7 +104,7 @@ pub(super) fn attempted(
     process: ProcessIndex,
     fetches: &[StepRange],
 ) -> Vec<u64> {
-    let updates = named(file, ranges, UPDATE).remove(&process).unwrap_or_default();
+    let updates = named(file, ranges, OPTIMIZER_STEP).remove(&process).unwrap_or_default();
     let mut ends = last_of_each_batch(ends_of_groups(&updates), fetches);
     ends.extend(skipped::of_process(file, ranges, process, &updates).unwrap_or_default());
     ends.sort_unstable();
@@ -119,7 +116,7 @@ fn skipped_updates(file: &TraceFile, ranges: &[StepRange]) -> BTreeMap<ProcessIn
     let of = |(process, updates): (ProcessIndex, Vec<StepRange>)| {
         Some((process, skipped::of_process(file, ranges, process, &updates)?))
     };
-    named(file, ranges, UPDATE).into_iter().filter_map(of).collect()
+    named(file, ranges, OPTIMIZER_STEP).into_iter().filter_map(of).collect()
 }
 
 /// Number of updates that a gradient scaler skipped; `None` if no scaler was recorded.
@@ -207,13 +204,13 @@ pub(super) fn usual(counts: impl Iterator<Item = usize>) -> usize {
 /// Batches of steps, as far as they were recorded. A skipped update has as many of the batches
 /// before it as a step has.
 pub(super) fn batches(file: &TraceFile, ranges: &[StepRange], steps: &[Step]) -> Option<Batches> {
-    let fetches = named(file, ranges, FETCH);
+    let fetches = named(file, ranges, LOADER_FETCH);
     let within = |step: &Step| {
         let fetches = fetches.get(&step.process).map_or(&[][..], Vec::as_slice);
         let from = fetches.partition_point(|fetch| fetch.start_ns < step.start_ns);
         fetches.partition_point(|fetch| fetch.start_ns < step.end_ns) - from
     };
-    let updates: BTreeMap<_, _> = named(file, ranges, UPDATE)
+    let updates: BTreeMap<_, _> = named(file, ranges, OPTIMIZER_STEP)
         .into_iter()
         .map(|(process, updates)| (process, ends_of_groups(&updates)))
         .collect();
@@ -246,7 +243,7 @@ pub(super) fn batches(file: &TraceFile, ranges: &[StepRange], steps: &[Step]) ->
 /// last fetch of all finds no batch, as a rule, and is the end of the last step.
 pub(super) fn fetches(file: &TraceFile, ranges: &[StepRange]) -> Vec<Step> {
     let mut steps = Vec::new();
-    for (process, fetches) in named(file, ranges, FETCH) {
+    for (process, fetches) in named(file, ranges, LOADER_FETCH) {
         for (pair, number) in fetches.windows(2).zip(0..) {
             let [start_ns, end_ns] = [pair[0].start_ns, pair[1].start_ns];
             steps.push(Step { start_ns, end_ns, process, number });

@@ -6,8 +6,9 @@
 
 use tprof_trace::TraceFile;
 use tprof_trace::model::{NameId, ProcessIndex, SpanKind};
+use tprof_trace::pytorch::LOADER_FETCH;
 
-use super::inherent::{self, FETCH};
+use super::inherent;
 use super::step::StepRange;
 use super::windows::Windows;
 
@@ -121,7 +122,7 @@ pub fn phases(file: &TraceFile, ranges: &[StepRange]) -> Vec<Phase> {
 }
 
 fn named(file: &TraceFile, ranges: &[StepRange]) -> Vec<Phase> {
-    let fetches = inherent::named(file, ranges, FETCH);
+    let fetches = inherent::named(file, ranges, LOADER_FETCH);
     let phase = |range: &StepRange| {
         let StepRange { kind, name, process, start_ns, end_ns } = *range;
         let phase = phase_of(kind, file.name(name))?;
@@ -141,7 +142,7 @@ fn begun_before(fetches: &[StepRange], ns: u64) -> usize {
 /// Estimates: an epoch is a run of updates with as many batches each as most have.
 fn estimated(file: &TraceFile, ranges: &[StepRange]) -> Vec<Phase> {
     let mut phases = Vec::new();
-    for (process, fetches) in inherent::named(file, ranges, FETCH) {
+    for (process, fetches) in inherent::named(file, ranges, LOADER_FETCH) {
         let updates = inherent::attempted(file, ranges, process, &fetches);
         let windows = Windows::of(file, process);
         let pauses: Vec<bool> =

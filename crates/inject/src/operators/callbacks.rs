@@ -11,6 +11,7 @@ use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::capture::CaptureTrigger;
 use tprof_wire::operators::{Inputs, RangeEdge};
+use tprof_wire::pytorch::{LOADER_FETCH, OPTIMIZER_STEP, PROFILER_STEP};
 use tprof_wire::record::ExtKind;
 use tprof_wire::schedule::is_epoch;
 
@@ -95,10 +96,10 @@ unsafe fn followed_range(function: usize) {
     let Some(thread) = gate::recording() else { return };
     // SAFETY: the caller's premise.
     let name = unsafe { name_of(function) };
-    if name.starts_with(b"ProfilerStep#") {
+    if name.starts_with(PROFILER_STEP.as_bytes()) {
         schedule::step_begins(thread, Source::Profiler, 0);
         step_sampling::boundary(Source::Profiler, 0);
-    } else if name.starts_with(b"enumerate(DataLoader)#") {
+    } else if name.starts_with(LOADER_FETCH.as_bytes()) {
         let of = interned::hash(name) as u32;
         schedule::step_begins(thread, Source::Loader, of);
         step_sampling::boundary(Source::Loader, of);
@@ -116,7 +117,7 @@ unsafe fn followed_range(function: usize) {
 unsafe fn optimizer_step(thread: &Thread, function: usize) {
     // SAFETY: the caller's premise.
     let name = unsafe { name_of(function) };
-    if name.starts_with(b"Optimizer.step#") {
+    if name.starts_with(OPTIMIZER_STEP.as_bytes()) {
         let of = interned::hash(name) as u32;
         schedule::step_ends(thread, Source::Optimizer, of);
         step_sampling::boundary(Source::Optimizer, of);

@@ -2,10 +2,8 @@
 
 const MOST_BARS = 64;
 const MOST_STEP_COLUMNS = 120;
-// Parts of wall time in the order of the bars: on a core first, then waits.
-const HOST_PARTS = ["running", "python", "native", "allocator", "page_fault", "gc", "data", "gil", "lock", "file_io", "socket", "collective", "device", "no_core", "tprof", "other", "waiting", "unknown"];
-const HOST_NAMES = { running: "on a core", python: "running Python", native: "native code", allocator: "malloc and free", page_fault: "page faults", gc: "garbage collection", data: "waiting for data", gil: "waiting for the GIL", lock: "waiting for a lock",
-  file_io: "file or pipe I/O", socket: "socket", collective: "collective", device: "waiting for a device", no_core: "ready, no free core", tprof: "waiting for tprof", other: "other waits", waiting: "waiting", unknown: "unknown" };
+// Parts of wall time in the order of the bars: the server defines `HOST_NAMES` (`tprof_facts::host_parts`).
+const HOST_PARTS = Object.keys(HOST_NAMES);
 
 // Parts of a device's time: work first, then what it waited for; with the classes of their colours.
 const GPU_PARTS = { compute: ["compute", "part0"], communication: ["communication", "of-collective"], copies: ["copies", "of-file_io"], launch: ["idle: launches", "of-no_core"], sync: ["idle: waits for the device", "of-device"], allocation: ["idle: device memory", "of-allocator"],

@@ -3,31 +3,11 @@
 
 use tprof_analyze::document::Document;
 use tprof_export::report_page::Chart;
+use tprof_facts::host_parts::HOST_PARTS;
 use tprof_facts::units::duration;
 use tprof_tables::{HostTime, host_times};
 
-/// Names of parts in the order of bars: time on a core first, then waits.
-const PARTS: [(&str, &str); 18] = [
-    ("running", "on a core"),
-    ("python", "running Python"),
-    ("native", "running native code"),
-    ("allocator", "malloc and free"),
-    ("page_fault", "page faults"),
-    ("gc", "garbage collection"),
-    ("data", "waiting for data"),
-    ("gil", "waiting for the GIL"),
-    ("lock", "waiting for a lock"),
-    ("file_io", "file or pipe I/O"),
-    ("socket", "socket"),
-    ("collective", "collective"),
-    ("device", "waiting for a device"),
-    ("no_core", "ready, no free core"),
-    ("tprof", "waiting for tprof"),
-    ("other", "other waits"),
-    ("waiting", "waiting"),
-    ("unknown", "unknown"),
-];
-/// Largest number of bars of steps.
+/// Bars of steps.
 const MOST_STEPS: usize = 24;
 
 /// A bar: its label, and the time it shows.
@@ -84,7 +64,7 @@ fn chart(title: String, bars: Vec<Bar<'_>>) -> Option<Chart> {
         times.iter().filter(|time| time.part == part).map(|time| time.wall_ns).sum()
     };
     let has = |part: &str| bars.iter().any(|(_, times)| ns(times, part) > 0);
-    let parts: Vec<&(&str, &str)> = PARTS.iter().filter(|(key, _)| has(key)).collect();
+    let parts: Vec<&(&str, &str)> = HOST_PARTS.iter().filter(|(key, _)| has(key)).collect();
     let rows: Vec<(String, Vec<f64>)> = (bars.iter())
         .map(|(label, times)| {
             let all: u64 = times.iter().map(|time| time.wall_ns).sum();

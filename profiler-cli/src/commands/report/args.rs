@@ -438,7 +438,7 @@ mod tests {
         assert_eq!(failure.what, "cannot read the peaks `bf16=fast`");
         assert_eq!(
             failure.cause.as_deref(),
-            Some("`fast` is no number above 0 with G, T or P behind it")
+            Some("`fast` is not a number above 0 followed by G, T or P")
         );
     }
 

@@ -58,13 +58,13 @@ impl Rule for Compilation {
         let ns = compiling.length();
         if !is_much(ns, life) {
             return Verdict::clear(format!(
-                "devices wait for compilers for {} outside of what is judged",
+                "devices wait for compilers for {} outside of the judged time",
                 duration(ns)
             ));
         }
         let seen = format!(
             "Devices wait for {} of the job's {} while code for them is compiled, tuned or loaded, \
-             outside of what is judged.",
+             outside of the judged time.",
             duration(ns),
             duration(life.length())
         );

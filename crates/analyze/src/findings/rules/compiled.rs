@@ -25,7 +25,7 @@ pub(super) fn clear(scene: &Scene<'_>, why: impl Into<String>) -> Verdict {
         return Verdict::clear(why);
     }
     Verdict::unchecked(
-        "what was read of the log of torch.compile does not show it, and a part was left out",
+        "the part of the log of torch.compile that was read does not show it, and the rest was left out",
         "a log within its bounds: `tprof report compile` notes what was left out",
     )
 }

@@ -65,7 +65,7 @@ impl Rule for DeviceMemoryGrowth {
         };
         let grown = held.iter().filter_map(|held| DeviceGrowth::of(held, &moments));
         let Some(most) = grown.max_by_key(|growth| growth.bytes()) else {
-            return Verdict::clear("what is held of the devices does not grow");
+            return Verdict::clear("the device memory that is held does not grow");
         };
         if !most.is_found() {
             let how = match most.bytes() >= LEAST_BYTES {
@@ -73,7 +73,7 @@ impl Rule for DeviceMemoryGrowth {
                 false => "",
             };
             return Verdict::clear(format!(
-                "what is held of device {} grows by {}{how}",
+                "memory held of device {} grows by {}{how}",
                 most.held.device,
                 bytes(most.bytes())
             ));

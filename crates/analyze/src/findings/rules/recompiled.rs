@@ -35,7 +35,7 @@ pub(super) fn judge(scene: &Scene<'_>) -> Verdict {
     match functions.is_empty() {
         true if unknown > 0 => Verdict::unchecked(
             "the log lacks the compilations to its recompilations",
-            "a log that is whole: `tprof report compile` has what was not kept",
+            "a complete log: `tprof report compile` states what was not kept",
         ),
         true => clear(scene, "the log of torch.compile has no recompilation"),
         false => Verdict::Found(functions.into_values().map(|all| finding(scene, &all)).collect()),

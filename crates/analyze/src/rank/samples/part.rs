@@ -8,6 +8,7 @@
 mod locks;
 mod names;
 
+use tprof_facts::host_parts;
 use tprof_trace::model::ThreadState;
 
 use super::names::{Func, FuncId, FunctionTable, Layer};
@@ -99,24 +100,7 @@ impl Part {
 
     /// The displayed name.
     pub fn word(self) -> &'static str {
-        match self {
-            Part::Python => "running Python",
-            Part::Native => "running native code",
-            Part::Data => "waiting for data",
-            Part::Gil => "waiting for the GIL",
-            Part::Lock => "waiting for a lock",
-            Part::FileIo => "file or pipe I/O",
-            Part::Socket => "socket",
-            Part::Collective => "collective",
-            Part::Device => "waiting for a device",
-            Part::NoCore => "ready, no free core",
-            Part::Allocator => "malloc and free",
-            Part::PageFault => "page faults",
-            Part::Gc => "garbage collection",
-            Part::Tprof => "waiting for tprof",
-            Part::Other => "other waits",
-            Part::Unknown => "unknown",
-        }
+        host_parts::name(self.key())
     }
 
     /// The part of a thread in a state, with these functions on its stack, innermost first.

@@ -47,7 +47,7 @@ pub enum Kind {
 pub struct Rank {
     /// Rank; `None` for a launcher.
     pub rank: Option<u32>,
-    /// Name of the row: `rank 3`, `rank 3.1`, `launcher HOST`.
+    /// Name of the row: `rank 3`, `rank 3, restart 1`, `launcher on HOST`.
     pub label: String,
     /// Name of the file.
     pub file: String,

@@ -95,7 +95,7 @@ impl Peaks {
                 return Err(format!("there is no `{}`; there are {names}", key.trim()));
             };
             let value = number(value.trim()).ok_or_else(|| {
-                format!("`{}` is no number above 0 with G, T or P behind it", value.trim())
+                format!("`{}` is not a number above 0 followed by G, T or P", value.trim())
             })?;
             *of(&mut peaks) = Some(value);
         }
