@@ -99,7 +99,7 @@ pub struct Processes {
     pub bent: u64,
     /// Whether images had a hook in Python, where one is wanted.
     pub hooked: HookedImages,
-    /// Which of them run operators, and step.
+    /// The processes that run operators, and whether they have made a step.
     pub stepping: Arc<Stepping>,
     /// Losses, and what could not be recorded.
     pub losses: Losses,

@@ -29,8 +29,8 @@ pub fn merge<F>(
     let loops: Vec<bool> = native.iter().map(is_loop).collect();
     let count = loops.iter().filter(|is| **is).count();
     let from_outside = whole && !cut && count > 0;
-    // Which call of the loop the first group belongs to, and how many groups are too many on the
-    // inner side.
+    // The call of the loop that the first group belongs to, and the number of groups that are too
+    // many on the inner side.
     let (skipped_loops, extra) = match from_outside {
         true => (count.saturating_sub(groups.len()), groups.len().saturating_sub(count)),
         false => (0, 0),
