@@ -19,7 +19,7 @@ pub struct HostCpu {
     due_ns: u64,
     /// Time of the last reading, ns, and the CPU time until then.
     last: Option<(u64, u64)>,
-    /// The limit's account at the first reading.
+    /// The time that tasks were throttled before the first reading, ns.
     throttled_before_ns: Option<u64>,
 }
 
@@ -56,7 +56,7 @@ impl HostCpu {
         HostCpu { limited, throttled_before_ns, ..HostCpu::default() }
     }
 
-    /// A reading, if one is due, or at once.
+    /// Takes a reading if one is due, or at once.
     pub fn read(&mut self, now: u64, at_once: bool) -> Option<HostCpuReading> {
         if now < self.due_ns && !at_once {
             return None;

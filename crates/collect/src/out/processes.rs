@@ -49,7 +49,7 @@ pub struct Assignment {
     pub rank: Option<Rank>,
 }
 
-/// See the module.
+/// The processes of a run, and what is known of them.
 #[derive(Default)]
 pub struct Processes {
     /// Process images, in order of appearance; `ProcessInfo` as `run.json` has it.
