@@ -1,10 +1,11 @@
 //! Bytes of CUDA arrays, by what a program asks for: width, height, depth and elements. The
 //! device lays them out as it likes, so that this is the least that an array takes.
 
-use crate::frame::{Frame, word};
+use crate::call_args::{Frame, word};
 use tprof_wire::calls::SizeArgument;
 
-/// Of an array of the runtime's: elements of a `cudaChannelFormatDesc` at argument 1.
+/// SizeArgument of a runtime API array, whose elements the `cudaChannelFormatDesc` at argument 1
+/// describes.
 pub fn of_channels(frame: &Frame, bytes: SizeArgument) -> u64 {
     let desc = frame.register(1);
     // SAFETY: the function has read a `cudaChannelFormatDesc` there: four numbers of bits, a kind.
@@ -28,7 +29,7 @@ fn extent(frame: &Frame, element: u64, level: u32) -> u64 {
     element.wrapping_mul(size(0)).wrapping_mul(size(1)).wrapping_mul(size(2))
 }
 
-/// Of an array of the driver's, by its descriptor; 0 for a format with packed elements.
+/// SizeArgument of a driver API array, by its descriptor; 0 for a format with packed elements.
 pub fn of_descriptor(frame: &Frame, bytes: SizeArgument) -> u64 {
     let at = frame.register(1);
     let depth = matches!(bytes, SizeArgument::Descriptor3D);

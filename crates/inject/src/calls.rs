@@ -11,9 +11,10 @@
 //! `CUBLAS_STATUS_NOT_INITIALIZED`, or MPI's error 16.
 
 use crate::block::{OuterCall, Thread};
-use crate::frame::{Frame, half, word};
+use crate::call_args::{Frame, half, word};
 use crate::{
-    arming, array_bytes, capture, contexts, gate, gemm, kernels, mpi, noticed, ring, stacks,
+    agent_link, array_bytes, capture, contexts, gate, gemm, kernels, mpi, pytorch_registration,
+    ring, stacks,
 };
 use tprof_wire::calls::{
     Effect, FUNCTIONS, Function, Joins, Library, Mapping, NO_BYTES, SizeArgument, memory,
@@ -60,9 +61,9 @@ pub fn enter(number: u32, frame: &mut Frame) {
         return;
     }
     if thread.is_on() {
-        noticed::before_work();
-        if arming::is_behind() {
-            arming::follow();
+        agent_link::before_work();
+        if pytorch_registration::must_reenable() {
+            pytorch_registration::sync_callback();
         }
     }
     if let Effect::Communicates { .. } = function.does

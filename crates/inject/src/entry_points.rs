@@ -3,7 +3,7 @@
 //! Where such a function is hooked and has had one type in all versions, the program gets the
 //! hook's address, and the hook calls what the driver gave.
 
-use crate::frame::{Frame, word};
+use crate::call_args::{Frame, word};
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 use tprof_wire::calls::{Effect, FUNCTIONS, Function};

@@ -53,15 +53,16 @@ pub unsafe fn began_with(
     variables: *const *const c_char,
 ) {
     let Ok(count) = usize::try_from(count) else { return };
-    // What a loader gives that passes no arguments is anything.
+    // A loader that passes no arguments to constructors leaves anything here.
     if count > 0 && variables == array() && arguments.wrapping_add(count + 1) == variables {
         COUNT.store(count, Relaxed);
         ARGUMENTS.store(arguments.cast_mut(), Release);
     }
 }
 
-/// What this image began with, while it is as the kernel placed it: string behind string, and the
-/// name of the executed file last. `None` too where that is more than is sent.
+/// The arguments and environment that this image began with, while they lie as the kernel placed
+/// them: string behind string, and the name of the executed file last. `None` too where they are
+/// more than is sent.
 pub fn beginning() -> Option<ExecArguments<'static>> {
     const AT_EXECFN: c_ulong = 31;
     let arguments = ARGUMENTS.load(Acquire).cast_const();
@@ -87,7 +88,8 @@ pub fn beginning() -> Option<ExecArguments<'static>> {
     }
 }
 
-/// Where the strings of an array end, of which the first begins at `at` and each behind the other.
+/// Address behind the strings of an array, of which the first begins at `at` and each behind the
+/// other.
 ///
 /// # Safety
 /// The array ends with a null pointer, and its strings with a NUL.

@@ -64,14 +64,14 @@ pub fn id(thread: &Thread, kind: ExtKind, bytes: &[u8]) -> u32 {
     id_of(thread, kind, bytes, key(kind, bytes))
 }
 
-/// What stands for some bytes of a kind, never 0.
+/// A hash that stands for some bytes of a kind, never 0.
 #[inline]
 pub fn key(kind: ExtKind, bytes: &[u8]) -> u64 {
     let salt = if kind == ExtKind::Sizes { spread(kind as u64) } else { 0 };
     (hash(bytes) ^ salt).max(1)
 }
 
-/// As [`id`] of bytes with this [`key`], of which there are some.
+/// As [`id`], for bytes with this [`key`]; the bytes are not empty.
 pub fn id_of(thread: &Thread, kind: ExtKind, bytes: &[u8], hash: u64) -> u32 {
     if TABLE.load(Relaxed).is_null() && !thread.is_quiet() {
         prepare();

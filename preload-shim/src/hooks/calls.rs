@@ -6,16 +6,16 @@
 
 use super::cupti;
 use core::arch::naked_asm;
-use tprof_inject::frame::Frame;
+use tprof_inject::call_args::Frame;
 use tprof_inject::{callee, calls, entry_points, mpi};
 use tprof_wire::calls::{Effect, FUNCTIONS, Library, Number};
 
-/// What a call returns where no library has the function: `cudaErrorSharedObjectInitFailed`, which
+/// Result of a call where no library has the function: `cudaErrorSharedObjectInitFailed`, which
 /// is what the runtime itself returns for a library that did not load.
 const NO_RUNTIME: u64 = 303;
-/// `ncclSystemError`.
+/// Value of `ncclSystemError`.
 const NO_NCCL: u64 = 2;
-/// `CUBLAS_STATUS_NOT_INITIALIZED`.
+/// Value of `CUBLAS_STATUS_NOT_INITIALIZED`.
 const NO_CUBLAS: u64 = 1;
 /// An error of no class that programs know: `MPI_ERR_OTHER` of Open MPI, `MPI_ERR_INTERN` of MPICH.
 const NO_MPI: u64 = 16;
@@ -30,7 +30,7 @@ tprof_wire::intercepted_functions!(addresses);
 
 macro_rules! hooks {
     ($($name:ident $words:literal,)*) => {$(
-        /// Hook.
+        /// Interposes the function of this name.
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name() {

@@ -1,4 +1,4 @@
-//! Host allocations by stack: bytes, calls, and what was live at the peak.
+//! Host allocations by stack: bytes, calls, and bytes live at the peak.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{HeapChange, MemoryRecording, ProcessIndex, StackId, ThreadIndex};
@@ -74,7 +74,7 @@ fn heap_events(heaps: &FxHashMap<ProcessIndex, Heap>) -> u64 {
     heaps.values().map(|heap| heap.events as u64).sum()
 }
 
-/// A second pass, up to each process's peak.
+/// Adds what was live at each process's peak, in a second pass up to the peak.
 fn live_at_peak(
     part: &OpenRank<'_>,
     heaps: &FxHashMap<ProcessIndex, Heap>,
@@ -102,14 +102,14 @@ fn live_at_peak(
     }
 }
 
-/// Live bytes of one process, to find when they were most.
+/// Live bytes of one process, to find when they were highest.
 #[derive(Default)]
 struct Heap {
     sizes: FxHashMap<u64, f64>,
     live: f64,
     peak: f64,
     events: usize,
-    /// Events up to the peak.
+    /// Number of events up to the peak.
     peak_at: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What is known of a run before any of its events is read.
+//! What is known about a run before any of its events is read.
 
 use std::fs;
 use std::io::{self, Read};
@@ -23,7 +23,7 @@ const SMALL_INFO_BYTES: u64 = 1 << 20;
 pub struct Entry {
     /// Where it is, as other commands of tprof take it.
     pub path: PathBuf,
-    /// Command line.
+    /// Command line of the job.
     pub command: Vec<String>,
     /// `running`, `finished`, `cut off` or `damaged`.
     pub state: &'static str,
@@ -35,15 +35,15 @@ pub struct Entry {
     pub start_unix_ns: Option<u64>,
     /// How long it took, of one that has ended.
     pub wall_ns: Option<u64>,
-    /// Its hosts.
+    /// Names of its hosts.
     pub hosts: Vec<String>,
-    /// Different ranks.
+    /// Number of different ranks.
     pub ranks: usize,
     /// Processes, if a collector counted them.
     pub processes: Option<usize>,
     /// Bytes of all its files.
     pub bytes: u64,
-    /// Events recorded.
+    /// Number of recorded events.
     pub recorded: u64,
     /// Events known to be lost; unknown of a run that cannot be read whole.
     pub lost: Option<u64>,
