@@ -26,7 +26,7 @@ const RING_BYTES: [usize; 4] = [1 << 20, 256 << 10, 128 << 10, 32 << 10];
 const DEPTH_BYTES: usize = 32 << 10;
 /// Memory that the work goes through: it reads again what an interrupt displaced from the cache.
 const WORK_BYTES: usize = 32 << 10;
-/// The same interval for work that leaves nothing of the kernel's in the near caches.
+/// Memory of other work, which leaves nothing of the kernel's in the near caches between samples.
 const LARGE_BYTES: usize = 2 << 20;
 /// Nanoseconds between samples of this work: long enough to go through its memory.
 const LARGE_PERIOD_NS: u64 = 250_000;

@@ -36,7 +36,7 @@ pub struct HostCpuReading {
 }
 
 impl HostCpu {
-    /// Finds the cgroup's account of CPU, version 2 or 1.
+    /// Finds the cgroup's file of CPU time, version 2 or 1.
     pub fn find() -> HostCpu {
         let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let limited = text.lines().find_map(|line| {
