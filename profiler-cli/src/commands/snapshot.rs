@@ -42,7 +42,8 @@ pub(super) fn run(args: SnapshotArgs) -> anyhow::Result<ExitCode> {
     };
     ask(&path, &Request::Snapshot)?;
     let late = LateSymbolizer::default();
-    let options = Options { data: true, is_running: Some(is_collector_alive), ..Options::default() };
+    let options =
+        Options { data: true, is_running: Some(is_collector_alive), ..Options::default() };
     let mut made = snapshot::KIND
         .make(&path, &options, Some(&late))
         .map_err(|error| failure::analyze_failure(&path, &error))?;

@@ -65,7 +65,8 @@ impl LogsOutcome {
 
     /// Returns what the run lacks.
     pub fn blind(&self) -> Vec<BlindSpot> {
-        let lacks = |process: String, why: String| BlindSpot { process, what: WHAT.to_owned(), why };
+        let lacks =
+            |process: String, why: String| BlindSpot { process, what: WHAT.to_owned(), why };
         let of_job = |why| lacks("the job".to_owned(), why);
         let mut all: Vec<BlindSpot> =
             self.failed.iter().map(|(log, why)| lacks(log.clone(), why.clone())).collect();

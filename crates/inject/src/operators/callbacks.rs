@@ -47,7 +47,9 @@ pub unsafe extern "C" fn end(function: usize, _: *mut c_void) {
 pub unsafe extern "C" fn range(context: *mut usize, function: usize) -> *mut usize {
     // SAFETY: PyTorch's own argument. There is no context to be deleted later.
     unsafe { *context = 0 };
-    if schedule::is_followed() || step_sampling::is_active() || capture::is_opened_by(CaptureTrigger::Range)
+    if schedule::is_followed()
+        || step_sampling::is_active()
+        || capture::is_opened_by(CaptureTrigger::Range)
     {
         // SAFETY: PyTorch's own argument.
         unsafe { followed_range(function) };
