@@ -44,7 +44,7 @@ def wanted(does):
         (rf"takes\(.*, {optional}\)", lambda m: [(0, r"\*"), (1, SIZE), (m[1] and int(m[1]), STREAM)]),
         (rf"copies\((\d), {optional}, {optional}\)", lambda m: [
             (int(m[1]), SIZE), (m[2] and int(m[2]), "cudaMemcpyKind"), (m[3] and int(m[3]), STREAM)]),
-        (rf"Does::Frees {{ stream: {optional}", lambda m: [(m[1] and int(m[1]), STREAM)]),
+        (rf"Effect::Frees {{ stream: {optional}", lambda m: [(m[1] and int(m[1]), STREAM)]),
         (rf"talks\((\d), (\d), {optional}, (.*), (.*)\)", lambda m: [
             (int(m[1]), SIZE), (int(m[2]), "ncclDataType_t"), (m[3] and int(m[3]), r"\bint\b"),
             (place(m[4]), "ncclComm_t"), (place(m[5]), STREAM)]),

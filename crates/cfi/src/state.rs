@@ -28,7 +28,7 @@ enum Rule {
     Other,
 }
 
-/// See the module.
+/// The unwind state of a function at one address.
 #[derive(Clone, Copy, Debug)]
 pub struct CfaState {
     cfa: Cfa,

@@ -66,7 +66,7 @@ pub enum TraceError {
         /// Newest format that this build reads.
         newest: u16,
     },
-    /// The same format, with something in it that is unknown to this build.
+    /// The format is known, but the file uses a feature that is unknown to this build.
     #[error("`{}` needs features {bits:#x}, which this tprof (format {newest}) does not know", path.display())]
     Features {
         /// Path of the file.

@@ -27,7 +27,7 @@ pub struct TraceFile {
     header: TraceHeader,
     source: Source,
     problems: Vec<Problem>,
-    /// The same, and the damage that readers of large tables found.
+    /// The problems above, and the damage that readers of large tables found.
     unread: DamageList,
     heap_blocks: Vec<IndexRow>,
     map_blocks: Vec<IndexRow>,

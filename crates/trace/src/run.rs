@@ -242,9 +242,9 @@ pub struct Overhead {
     pub job_cpu_ns: Option<u64>,
     /// `host_ns / job_cpu_ns`, at most 1; `null` if that is not known or below 50 ms.
     pub fraction: Option<f64>,
-    /// The same of `host_ns_low`.
+    /// Lower bound of `fraction`, from `host_ns_low`.
     pub fraction_low: Option<f64>,
-    /// The same of `host_ns_high`.
+    /// Upper bound of `fraction`, from `host_ns_high`.
     pub fraction_high: Option<f64>,
     /// CPU time of the collector; measured.
     pub collector_cpu_ns: u64,

@@ -232,7 +232,7 @@ impl TraceTail {
         let header = body(source, &prefix).map_err(|source| self.failed(source))?;
         self.at.damaged += u64::from(header.is_err());
         self.at.header = header.unwrap_or_default();
-        // As in `TraceFile::open`: a damaged length is of no use.
+        // A damaged length is of no use, as in `TraceFile::open`.
         self.at.offset = PREFIX_BYTES as u64 + if prefix.sound { prefix.body.into() } else { 0 };
         self.at.prefix = Some(bytes);
         Ok(true)

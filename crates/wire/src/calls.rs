@@ -140,7 +140,7 @@ pub enum SizeArgument {
     /// Elements of a `cudaChannelFormatDesc` at argument 1: argument 2 (the width) times argument 3
     /// (the height, 0 for one).
     Array,
-    /// The same; width, height and depth are words 0 to 2 of the stack.
+    /// Like `Array`; width, height and depth are words 0 to 2 of the stack.
     ArrayExtent,
     /// Like `ArrayExtent`, for as many levels as argument 2, each half as wide, high and deep as
     /// the one before.

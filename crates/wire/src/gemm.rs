@@ -1,5 +1,5 @@
-//! Matrix multiplications of cuBLAS and cuBLASLt: where a call has how large
-//! they are and of which types, and the record of one.
+//! Matrix multiplications of cuBLAS and cuBLASLt: where a call has the sizes and types of the
+//! matrices, and the record of a call.
 
 /// The locations of a multiplication's arguments in a cuBLAS function. All functions begin alike:
 /// handle, two operations, then m, n and k in registers.
@@ -31,7 +31,7 @@ pub enum Batch {
 pub enum Types {
     /// The function's name fixes one type for all matrices.
     All(u8),
-    /// Words of the stack with those of A, B and C, and how it is computed
+    /// The words of the stack that hold the types of A, B and C, and the compute type
     /// (`cublasComputeType_t`).
     At {
         /// Index of the word with A's type.
@@ -121,7 +121,7 @@ pub const GEMM_WORDS: usize = 7;
 const KNOWN: u64 = 1;
 const GROUPS: u64 = 2;
 
-/// A call, as a record's payload.
+/// Packs a call into a record's payload.
 #[inline]
 pub fn pack(end: u64, result: u32, shape: Option<&Shape>) -> [u64; GEMM_WORDS] {
     let Some(s) = shape else { return [end, u64::from(result), 0, 0, 0, 0, 0] };

@@ -34,7 +34,7 @@ pub mod hello_flags {
     pub const AGENT: u32 = 8;
     /// The process sent a hello before, and got no answer in time.
     pub const LATE: u32 = 16;
-    /// [`ExecArguments`](super::BeganWith) follows in the same message.
+    /// [`ExecArguments`](super::ExecArguments) follows in the same message.
     pub const BEGAN_WITH: u32 = 32;
 }
 

@@ -91,17 +91,19 @@ impl RangeEdge {
 /// What an [`crate::record::ExtKind::OperatorNote`] states, by its argument. Each has two words: a
 /// number, and another.
 pub mod note {
-    /// Callbacks are registered: the [`super::mode`] that holds from here on; the id of the path
-    /// of libtorch_cpu.
+    /// Callbacks are registered. Words: the [`super::mode`] from here on; the id of libtorch_cpu's
+    /// path.
     pub const ARMED: u32 = 1;
     /// There is no way to register callbacks. Words: 0, and the path.
     pub const NO_SYMBOLS: u32 = 2;
-    /// Sizes cannot be read: why ([`super::unread`]); that path.
+    /// Sizes cannot be read. Words: the reason ([`super::unread`]), and the path.
     pub const NO_SIZES: u32 = 3;
-    /// Those of one step in so many are recorded from here on, so that they take no more than their
-    /// share of a thread's time: the number; the share that those of all steps took, in millionths.
+    /// One step in so many is recorded from here on, so that operators take no more than their
+    /// share of a thread's time. Words: that number; the share that the operators of all steps
+    /// took, in millionths.
     pub const TURNS: u32 = 4;
-    /// The process was forked while its parent registered the callbacks, and lacks some or all: 0; 0.
+    /// The process was forked while its parent registered the callbacks, and lacks some or all.
+    /// Words: 0; 0.
     pub const FORKED: u32 = 5;
 }
 

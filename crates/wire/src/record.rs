@@ -96,7 +96,7 @@ pub enum ExtKind {
     Wide = 1,
     /// Stack definition: id in the argument's low 24 bits, [`StackEnd`] in its
     /// high 8; payload: number of return addresses | number of Python frames << 16 |
-    /// [`crate::python::Ends`] << 32, then return addresses, then keys of Python frames
+    /// [`crate::python::WalkEnd`] << 32, then return addresses, then keys of Python frames
     /// (see [`ExtKind::PythonFrame`]; bit 0 is set in the outermost that a call of the
     /// interpreter's loop runs); both innermost first.
     Stack = 2,

@@ -281,7 +281,7 @@ pub mod module_table {
     pub const COMING: u64 = u64::MAX;
     /// The table is large, and is compiled once a stack needs it.
     pub const DEFERRED: u64 = u64::MAX - 1;
-    /// The same, and a stack needs it: written by the target, before it asks.
+    /// The table is large, and a stack needs it: written by the target, before it asks.
     pub const ASKED: u64 = u64::MAX - 2;
 }
 const _: () = assert!(size_of::<ModuleRange>() == 32);

@@ -156,7 +156,7 @@ const OLD_IO: [i64; 8] = [
     libc::SYS_readlink,
 ];
 
-/// Those of them whose first argument is not a descriptor.
+/// Calls of the two lists above whose first argument is not a descriptor.
 const WITHOUT_DESCRIPTOR: [i64; 11] = [
     libc::SYS_openat,
     libc::SYS_statx,

@@ -26,7 +26,7 @@ const RING_BYTES: [usize; 4] = [1 << 20, 256 << 10, 128 << 10, 32 << 10];
 const DEPTH_BYTES: usize = 32 << 10;
 /// Memory that the work goes through: it reads again what an interrupt displaced from the cache.
 const WORK_BYTES: usize = 32 << 10;
-/// The same of work that leaves nothing of the kernel's in the near caches between two samples.
+/// Memory of other work, which leaves nothing of the kernel's in the near caches between samples.
 const LARGE_BYTES: usize = 2 << 20;
 /// Nanoseconds between samples of this work: long enough to go through its memory.
 const LARGE_PERIOD_NS: u64 = 250_000;
@@ -40,7 +40,7 @@ pub struct CostSpread {
     pub high_ns: f64,
 }
 
-/// See the module.
+/// The costs of sampling, measured on this machine.
 #[derive(Clone, Copy, Debug)]
 pub struct SamplingCosts {
     /// Cost of one sample.
@@ -78,7 +78,7 @@ fn work(memory: &[u8], rounds: u64) {
     }
 }
 
-/// The same below a deep stack.
+/// Does the work below a deep stack.
 #[inline(never)]
 fn below(bytes: usize, memory: &[u8], rounds: u64) {
     let frame = [0_u8; 1024];

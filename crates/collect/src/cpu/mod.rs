@@ -7,7 +7,7 @@
 //!
 //! - User code needs `kernel.perf_event_paranoid` of 2 or less, kernel frames and stacks of short
 //!   waits 1 or less (or CAP_PERFMON). Without perf events threads are read from `/proc`
-//!   ([`polled`]).
+//!   (`polled`).
 //! - A thread's sampling clock starts with the thread, so that one that runs for less than a
 //!   period has no sample. Its time is known from switches, without a function.
 //! - Python frames are read up to 10 ms after the sample; later ones count as lost. A function

@@ -155,6 +155,7 @@ pub struct Interruptions {
     pub switches: AtomicU64,
     /// Samples of running threads by the clock, each of which covers one period.
     pub clocked: AtomicU64,
-    /// Those of them that found a thread in tprof's library, or in the kernel on its behalf.
+    /// Interruptions by the clock that found a thread in tprof's library, or in the kernel on its
+    /// behalf.
     pub in_library: AtomicU64,
 }

@@ -14,7 +14,7 @@ pub struct SlowCosts {
     pub sampling: Option<SamplingCosts>,
 }
 
-/// See the module.
+/// Measures the costs of recording on this machine.
 pub struct CostEstimator {
     is_tsc: bool,
     wanted: Option<SamplingOptions>,

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 /// Programs that are remembered, at most.
 const MAX_PROGRAMS: usize = 4096;
 
-/// See the module.
+/// The tables of programs that asked for them.
 #[derive(Default)]
 pub struct PrebuiltTables {
     /// Paths of programs that asked, each with whether it finds rows by itself, without a table.

@@ -15,7 +15,7 @@ const BLOCK_BYTES: u64 = 4096;
 /// Blocks that a trace file's losses and the newest part of its index take at its end.
 const BLOCKS_PER_FILE: u64 = 3;
 
-/// See the module.
+/// Disk space that is reserved for the end of a run.
 pub struct Reserve {
     /// The file; `None` where no such file can be had.
     held: Option<OwnedFd>,

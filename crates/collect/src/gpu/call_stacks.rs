@@ -24,7 +24,7 @@ pub struct StackOfCall {
     pub args: NameId,
 }
 
-/// See the module.
+/// Calls of each thread that wait for CUPTI's record.
 #[derive(Debug, Default)]
 pub struct CallStacks {
     of_thread: HashMap<ThreadIndex, VecDeque<StackOfCall>>,

@@ -18,7 +18,7 @@ enum Change {
     Ended(u64, ThreadIndex),
 }
 
-/// See the module.
+/// The memory of contexts that the program made itself.
 #[derive(Debug, Default)]
 pub struct ContextMemory {
     changes: Vec<(u64, Change)>,

@@ -27,7 +27,7 @@ pub struct Gap {
     pub calls: u64,
 }
 
-/// See the module.
+/// Compares counted calls with recorded ones.
 #[derive(Debug, Default)]
 pub struct Coverage {
     counted: BTreeMap<(u64, ThreadIndex), u64>,

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use tprof_trace::model::*;
 use tprof_wire::gpu;
 
-/// See the module.
+/// The devices, contexts and streams that a process uses.
 #[derive(Default)]
 pub struct UsedDevices {
     /// Context → device.

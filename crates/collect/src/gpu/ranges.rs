@@ -92,7 +92,7 @@ impl Stacks {
     }
 }
 
-/// See the module.
+/// The ranges of a process, from their beginning to their row.
 #[derive(Default)]
 pub struct Ranges {
     stacks: Stacks,

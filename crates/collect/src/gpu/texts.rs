@@ -20,7 +20,7 @@ pub struct Texts {
     known: HashMap<u32, Text>,
     /// The last changed names, by the low bits of ids: an id, and its changed name.
     recent: Box<[(u32, NameId); RECENT]>,
-    /// The same of names as they are.
+    /// The last unchanged names, by the low bits of ids.
     recent_plain: Box<[(u32, NameId); RECENT]>,
 }
 

@@ -44,7 +44,7 @@ struct Physical {
     mappings: u32,
 }
 
-/// See the module.
+/// The physical memory of a process, by handle and mapping.
 #[derive(Debug)]
 pub struct VirtualMemory {
     process: ProcessIndex,

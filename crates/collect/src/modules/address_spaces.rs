@@ -16,7 +16,7 @@ use tprof_wire::unwind::Row;
 
 /// Memoised rows; beyond this number they are dropped and computed again.
 const MAX_MEMO: usize = 1 << 17;
-/// The same of one process.
+/// Memoised rows of one process, beyond which they are dropped.
 const MAX_KNOWN: usize = 1 << 14;
 
 /// An executable mapping.

@@ -19,7 +19,7 @@ const MAX_OPEN: usize = 128;
 /// Frame information from which on a file is compiled only once a stack needs its table, and in
 /// parts, bytes: 6 ms.
 const DEFERRED_FROM: u64 = 1 << 20;
-/// The same from which on tables are kept for later runs: 0.4 ms.
+/// Frame information from which on tables are kept for later runs: 0.4 ms.
 const KEPT_FROM: u64 = 64 << 10;
 /// Bytes of tables that wait to be stored, at most; tables that are compiled beyond that are not
 /// stored.

@@ -14,7 +14,7 @@ use tprof_wire::unwind::Row;
 /// Most functions of a search table that is read; libtorch_cuda's has a million.
 const MAX_FUNCTIONS: u64 = 8 << 20;
 
-/// See the module.
+/// The unwind rows of one module.
 pub struct ModuleRows {
     elf: Elf,
     index: Index,

@@ -65,7 +65,7 @@ impl Cgroup {
         Cgroup::within(Path::new("/sys/fs/cgroup"), &text)
     }
 
-    /// The same, of a mounted tree and a process's lines of cgroups.
+    /// Finds it in a mounted tree, by a process's lines of cgroups.
     fn within(root: &Path, lines: &str) -> Cgroup {
         for line in lines.lines() {
             let mut parts = line.splitn(3, ':');

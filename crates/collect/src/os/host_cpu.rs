@@ -19,7 +19,7 @@ pub struct HostCpu {
     due_ns: u64,
     /// Time of the last reading, ns, and the CPU time until then.
     last: Option<(u64, u64)>,
-    /// The limit's account at the first reading.
+    /// The time that tasks were throttled before the first reading, ns.
     throttled_before_ns: Option<u64>,
 }
 
@@ -36,7 +36,7 @@ pub struct HostCpuReading {
 }
 
 impl HostCpu {
-    /// Finds the cgroup's account of CPU, version 2 or 1.
+    /// Finds the cgroup's file of CPU time, version 2 or 1.
     pub fn find() -> HostCpu {
         let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let limited = text.lines().find_map(|line| {
@@ -56,7 +56,7 @@ impl HostCpu {
         HostCpu { limited, throttled_before_ns, ..HostCpu::default() }
     }
 
-    /// A reading, if one is due, or at once.
+    /// Takes a reading if one is due, or at once.
     pub fn read(&mut self, now: u64, at_once: bool) -> Option<HostCpuReading> {
         if now < self.due_ns && !at_once {
             return None;

@@ -49,14 +49,14 @@ pub fn read_code_maps(pid: u32) -> io::Result<Vec<Mapping>> {
     }
 }
 
-/// The same of the text, which has the kernel's page of system calls, too.
+/// Reads them from the text, which also has the kernel's page of system calls.
 fn code_of(text: &[u8]) -> Vec<Mapping> {
     let mut mappings = parse_maps(text, |exec| exec);
     mappings.retain(|mapping| mapping.start >> 63 == 0);
     mappings
 }
 
-/// The same, mapping by mapping.
+/// Asks the kernel for them, mapping by mapping.
 fn query_code_maps(pid: u32) -> io::Result<Vec<Mapping>> {
     let file = File::open(format!("/proc/{pid}/maps"))?;
     let mut name = [0; libc::PATH_MAX as usize];

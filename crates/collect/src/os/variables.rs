@@ -1,7 +1,7 @@
 //! The variables of a process's environment, taken apart once: a process is asked for some twenty
 //! while it waits to begin.
 
-/// See the module.
+/// The variables of an environment.
 pub struct Variables<'e> {
     all: Vec<(&'e [u8], &'e [u8])>,
 }

@@ -146,7 +146,7 @@ impl OpenFile {
         }
     }
 
-    /// The same of a file that a module was compiled from.
+    /// Writes size and time of a file that a module was compiled from.
     pub fn module_source(&mut self, path: &str, module: &ModuleFile) {
         if let Some((key, value)) = self.sources.of_module(path, module) {
             self.write_property(&key, &value);

@@ -8,7 +8,7 @@ use tprof_trace::run::BlindSpot;
 /// fill the collector's memory.
 pub(super) const MAX_BLIND: usize = 10_000;
 
-/// See the module.
+/// The losses of a run, by kind.
 #[derive(Default)]
 pub struct Losses {
     by_kind: BTreeMap<(String, String), u64>,

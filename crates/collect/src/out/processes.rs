@@ -49,7 +49,7 @@ pub struct Assignment {
     pub rank: Option<Rank>,
 }
 
-/// See the module.
+/// The processes of a run, and what is known of them.
 #[derive(Default)]
 pub struct Processes {
     /// Process images, in order of appearance; `ProcessInfo` as `run.json` has it.
@@ -99,7 +99,7 @@ pub struct Processes {
     pub bent: u64,
     /// Whether images had a hook in Python, where one is wanted.
     pub hooked: HookedImages,
-    /// Which of them run operators, and step.
+    /// The processes that run operators, and whether they have made a step.
     pub stepping: Arc<Stepping>,
     /// Losses, and what could not be recorded.
     pub losses: Losses,

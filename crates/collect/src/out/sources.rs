@@ -35,7 +35,7 @@ impl SourceFiles {
         })
     }
 
-    /// The same for a file that a module was compiled from.
+    /// Returns the property for a file that a module was compiled from.
     pub fn of_module(&mut self, path: &str, module: &ModuleFile) -> Option<(String, String)> {
         self.stamp(path, || {
             // A module in another root has its sources there.

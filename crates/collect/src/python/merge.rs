@@ -1,5 +1,5 @@
-//! Puts Python's frames where they belong among the native ones: each call of
-//! the interpreter's loop gives way to the Python functions that it runs.
+//! Merges Python's frames into the native ones: each call of the interpreter's loop is replaced by
+//! the Python functions that it runs.
 
 /// Merges native frames with Python's, which replace the interpreter's loop. Both are innermost
 /// first; Python's come with whether each is the outermost of its call of the loop. `whole`: the
@@ -29,8 +29,8 @@ pub fn merge<F>(
     let loops: Vec<bool> = native.iter().map(is_loop).collect();
     let count = loops.iter().filter(|is| **is).count();
     let from_outside = whole && !cut && count > 0;
-    // Which call of the loop the first group belongs to, and how many groups are too many on the
-    // inner side.
+    // The call of the loop that the first group belongs to, and the number of groups that are too
+    // many on the inner side.
     let (skipped_loops, extra) = match from_outside {
         true => (count.saturating_sub(groups.len()), groups.len().saturating_sub(count)),
         false => (0, 0),
@@ -38,14 +38,14 @@ pub fn merge<F>(
     let mut groups = groups.into_iter();
     let mut inner: Vec<F> = groups.by_ref().take(extra).flatten().collect();
     let mut merged = Vec::with_capacity(native.len());
-    let mut met = 0;
+    let mut seen = 0;
     for (frame, is_loop) in native.into_iter().zip(loops) {
         if !is_loop {
             merged.push(frame);
             continue;
         }
-        met += 1;
-        if met <= skipped_loops {
+        seen += 1;
+        if seen <= skipped_loops {
             merged.push(frame);
             continue;
         }

@@ -145,7 +145,7 @@ impl PythonProcesses {
         }
     }
 
-    /// The same of all processes.
+    /// Forgets all processes, and reports their threads' names once more.
     pub fn forget_all(&mut self) {
         for pid in self.by_pid.keys().copied().collect::<Vec<u32>>() {
             self.forget(pid);

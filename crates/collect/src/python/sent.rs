@@ -54,7 +54,7 @@ impl SentFrame {
     }
 }
 
-/// See the module.
+/// The frames that a target has defined, with their numbers in the trace.
 #[derive(Default)]
 pub struct SentNames {
     numbers: HashMap<u64, u64>,

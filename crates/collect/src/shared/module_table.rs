@@ -5,7 +5,7 @@ use crate::modules::{FileKey, LoadedModule, ModuleCache, TableState};
 use std::sync::atomic::Ordering::*;
 use tprof_wire::region::{MAX_MODULES, module_table};
 
-/// A place of the table: a mapping, or a part of one.
+/// An entry of the table: a mapping, or a part of one.
 struct ModulePlace {
     start: u64,
     end: u64,
@@ -14,8 +14,8 @@ struct ModulePlace {
     file: Option<FileKey>,
 }
 
-/// The places of modules in order of address: those of a file with parts have one for each, while
-/// there are places.
+/// Returns the entries for modules in the order of addresses: a file with parts has one for each
+/// part, as long as there are entries left.
 fn places(modules: &[LoadedModule], cache: &ModuleCache) -> Vec<ModulePlace> {
     let mut places = Vec::with_capacity(modules.len());
     let mut spare = MAX_MODULES.saturating_sub(modules.len());

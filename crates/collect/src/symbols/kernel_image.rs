@@ -22,7 +22,7 @@ const MAX_SKIPPED: usize = 4096;
 /// Most functions of an image: ten times a distribution's.
 const MAX_FUNCTIONS: usize = 2 << 20;
 
-/// See the module.
+/// The cached functions of the running kernel's image.
 pub(super) struct KernelImage {
     begin: u64,
     functions: Functions<CachedContent>,

@@ -21,7 +21,7 @@ const PLACE: usize = 16;
 const FRAME: usize = 12;
 const END: usize = 4;
 
-/// See the module.
+/// Cached and newly found frames of one file's addresses.
 pub(super) struct KnownAddresses {
     key: LibraryKey,
     kept: Option<EncodedAddresses<CachedContent>>,

@@ -78,7 +78,7 @@ struct SampledPid {
     names: HashMap<u32, String>,
 }
 
-/// See the module.
+/// Assigns samples to process images.
 #[derive(Default)]
 pub struct Attribution {
     pids: HashMap<u32, SampledPid>,

@@ -51,7 +51,7 @@ pub struct Calls {
     pub cupti_calls_from_ns: Option<u64>,
     /// Compares the hooks' counts with CUPTI's records.
     pub coverage: Coverage,
-    /// Of the rows that wait, those that started work: thread and time.
+    /// Thread and time of the waiting rows that started work.
     started: Vec<(ThreadIndex, u64)>,
     /// Calls that changed memory, for [`Matching`](crate::gpu::matching::Matching).
     pub memory_calls: Vec<MemoryCall>,

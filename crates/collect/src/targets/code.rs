@@ -61,7 +61,7 @@ struct PythonFrames {
 /// An interpreter, as more than one image may have it.
 pub type SharedPython = Arc<Mutex<FoundPython>>;
 
-/// See the module.
+/// The code and the stacks of an image.
 pub struct Code {
     process: ProcessIndex,
     redact: bool,

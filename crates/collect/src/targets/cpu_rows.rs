@@ -23,7 +23,7 @@ const MAX_STACKS: usize = 1 << 16;
 /// takes away.
 const GRAIN_NS: u64 = 1023;
 
-/// See the module.
+/// The threads, stacks and frames that the samples of one image refer to.
 #[derive(Default)]
 pub struct CpuRows {
     /// Rows of threads, by tid; those that recorded themselves as well.

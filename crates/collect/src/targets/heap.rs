@@ -62,7 +62,7 @@ const REALLOC_FREE: u32 = Kind::ReallocFree as u32;
 /// thread that was preempted between clock and record, comes after.
 const ORPHANS: usize = 256;
 
-/// See the module.
+/// The heap of one image.
 pub struct Heap {
     /// The live blocks.
     pub live: LiveMap,

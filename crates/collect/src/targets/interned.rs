@@ -16,7 +16,7 @@ use tprof_wire::spans::ARGUMENTS;
 /// Later ones count as refused, and records that refer to them have no name.
 const MAX_NAMES: usize = 1 << 20;
 
-/// A definition, as it came.
+/// A definition in the form of its record.
 #[derive(Debug)]
 pub struct Definition {
     kind: ExtKind,
@@ -42,7 +42,7 @@ struct DefinedName {
     name: Option<NameId>,
 }
 
-/// See the module.
+/// The names and sizes that an image has defined, by id.
 #[derive(Debug, Default)]
 pub struct Interned {
     names: HashMap<u32, DefinedName>,

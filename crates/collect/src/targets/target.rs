@@ -76,7 +76,7 @@ pub struct Usage {
     pub(super) cpu_before_ns: u64,
 }
 
-/// See the module.
+/// An attached image of a process.
 pub struct Target {
     /// Number of the image in the run.
     pub number: u64,

@@ -1,7 +1,7 @@
 //! Bounds on how much of a log's text is read, and how much of its content is kept.
 //!
 //! A log's text is bounded where a run keeps it, but a compressed one may be of any length, and any
-//! line may add a row. What is beyond a bound is left out and counted: see [`LeftOut`].
+//! line may add a row. Content beyond a bound is left out and counted: see [`LeftOut`].
 
 use super::code::GeneratedKernel;
 use super::graph::{GraphStage, OperatorCounts};

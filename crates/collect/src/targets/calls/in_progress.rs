@@ -9,7 +9,7 @@ use tprof_trace::model::*;
 /// Latest time at which CUPTI's record of a call may come, ns after the call.
 const LATE_NS: u64 = SETTLED_MS * 1_000_000;
 
-/// See the module.
+/// The hooks' rows of calls that were in progress when CUPTI began.
 #[derive(Debug, Default)]
 pub struct InProgress {
     /// Rows of the hooks that wait.

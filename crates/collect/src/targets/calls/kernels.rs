@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use tprof_trace::TraceWriter;
 use tprof_trace::model::*;
 
-/// See the module.
+/// Kernel names, and the launches that wait for them.
 #[derive(Debug, Default)]
 pub struct Kernels {
     /// Names by stub or handle.

@@ -72,7 +72,7 @@ struct ThreadGroups {
     grouped: Vec<u64>,
 }
 
-/// See the module.
+/// The collectives of a process.
 #[derive(Debug)]
 pub struct Collectives {
     process: ProcessIndex,

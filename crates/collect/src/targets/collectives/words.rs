@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-/// An operation by the name of NCCL's function, without `nccl` before it and `Config` behind.
+/// Returns the operation for the name of NCCL's function, without its prefix `nccl` and its suffix
+/// `Config`.
 pub fn operation(function: &str) -> Cow<'static, str> {
     let function = function.strip_prefix("nccl").unwrap_or(function);
     let function = function.strip_suffix("Config").unwrap_or(function);
@@ -22,12 +23,12 @@ pub fn operation(function: &str) -> Cow<'static, str> {
         "Signal" => "signal",
         "WaitSignal" => "wait_signal",
         "" => "other",
-        newer => return Cow::Owned(in_small_letters(newer)),
+        newer => return Cow::Owned(snake_case(newer)),
     })
 }
 
 /// `AllGatherV` → `all_gather_v`.
-fn in_small_letters(name: &str) -> String {
+fn snake_case(name: &str) -> String {
     let mut small = String::new();
     for letter in name.chars() {
         if letter.is_ascii_uppercase() && !small.is_empty() {
@@ -59,8 +60,8 @@ pub fn elements(operation: &str, count: u64, size: Option<u32>) -> (Option<u64>,
     }
 }
 
-/// A type of elements: as PyTorch's traces write it, as NCCL does, and its bytes; by
-/// `ncclDataType_t`.
+/// The types of elements by `ncclDataType_t`: the name in PyTorch's traces, NCCL's name, and the
+/// bytes.
 const TYPES: [(&str, &str, u64); 12] = [
     ("Char", "ncclInt8", 1),
     ("Byte", "ncclUint8", 1),
@@ -76,12 +77,12 @@ const TYPES: [(&str, &str, u64); 12] = [
     ("Float8_e5m2", "ncclFloat8e5m2", 1),
 ];
 
-/// The name and the bytes of a type by its number.
+/// Returns the name and the bytes of a type by its number.
 pub fn type_of_number(number: u32) -> Option<(&'static str, u64)> {
     TYPES.get(number as usize).map(|(name, _, bytes)| (*name, *bytes))
 }
 
-/// The same by NCCL's name.
+/// Returns the name and the bytes of a type by NCCL's name.
 pub fn type_of_text(text: &str) -> Option<(&'static str, u64)> {
     let found = TYPES.iter().find(|(_, nccls, _)| *nccls == text);
     found.map(|(name, _, bytes)| (*name, *bytes))

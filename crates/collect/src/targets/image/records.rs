@@ -10,7 +10,7 @@ const AHEAD: usize = 32;
 /// Records whose cache lines are fetched from the writer's core before they are read.
 const LINES_AHEAD: usize = AHEAD + 64;
 
-/// See the module.
+/// The heap records of a chunk, read one after the other.
 pub(super) struct HeapRecords<'r> {
     /// Remaining slots of the chunk.
     slots: &'r [[AtomicU64; 2]],

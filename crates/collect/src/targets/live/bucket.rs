@@ -100,7 +100,7 @@ fn zeros(numbers: [u64; WAYS]) -> u32 {
     }
 }
 
-/// The same for other processors.
+/// Does the same on other processors.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
 fn zeros(numbers: [u64; WAYS]) -> u32 {

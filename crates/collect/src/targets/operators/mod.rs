@@ -26,7 +26,7 @@ const LONGEST_WAIT_NS: u64 = 250_000_000;
 /// Rows that wait for their names at most.
 const MAX_WAITING: usize = 1 << 18;
 
-/// A record, as it came.
+/// A record of operators, decoded but without its name.
 #[derive(Debug)]
 pub enum OperatorRecord {
     /// An operator is over: its name's id.

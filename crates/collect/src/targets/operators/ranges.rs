@@ -28,7 +28,7 @@ enum Edge {
     Closes { object: u64, end_ns: u64 },
 }
 
-/// See the module.
+/// The open ranges of a process, and edges that wait.
 #[derive(Debug, Default)]
 pub struct OpenRanges {
     /// The edges, as they were read.

@@ -65,7 +65,7 @@ impl Recorded {
                     1 => "operators of all steps".to_owned(),
                     every => format!("operators of one step in {every}"),
                 };
-                // Those that were left out stay so where all are recorded again.
+                // Operators that were left out stay so where all are recorded again.
                 self.mode = "steps";
                 self.why = Some(format!(
                     "those of all steps take {percent:.1} % of a thread's time, and more than 1 % is \

@@ -17,7 +17,7 @@ pub struct OpenSpan {
     pub counted: OnStack,
 }
 
-/// See the module.
+/// A finished span, mark or value.
 #[derive(Clone, Debug)]
 pub enum Finished {
     /// A span, with the allocations within it and their bytes, as its thread counted them.
@@ -39,7 +39,7 @@ pub enum Finished {
 }
 
 impl Finished {
-    /// The name that it waits for.
+    /// Returns the id of the name that it waits for.
     pub fn name(&self) -> u32 {
         match self {
             Finished::Span { span, .. } => span.name,

@@ -22,19 +22,19 @@ use tprof_wire::region::off;
 use tprof_wire::schedule::Schedule;
 use tprof_wire::spans::{Arguments, HISTOGRAM, OnStack, Place};
 
-/// Rows that are written at the latest together.
+/// Rows that are written together as soon as there are so many.
 const MAX_ROWS: usize = 16_384;
-/// Rows wait this long at most, so that a run that is cut off lacks little.
+/// Longest time that rows wait, so that a run that is cut off lacks little.
 const LONGEST_WAIT_NS: u64 = 250_000_000;
-/// Different arguments that spans of an image have in records of their own at most: each is a name
+/// Most different arguments that the spans of an image may have in separate records: each is a name
 /// in the file.
 const MAX_ARGUMENTS: u32 = 1 << 20;
-/// Rows that wait for their names at most.
+/// Most rows that wait for their names.
 const MAX_WAITING: usize = 1 << 18;
 /// The bits of [`off`] that a process switches itself.
 const OWN: u32 = off::PROGRAM | off::SCHEDULE;
 
-/// A record, as it came.
+/// A record of a span in its encoded form.
 #[derive(Clone, Copy, Debug)]
 pub struct SpanRecord {
     kind: ExtKind,
@@ -114,7 +114,7 @@ impl Spans {
         }
     }
 
-    /// Marks how recording is from the beginning of the process, where it switches it.
+    /// Marks whether recording is on from the beginning of the process, if the process switches it.
     pub fn begin(&mut self, start_ns: u64, writer: &mut TraceWriter) {
         if self.off & OWN != 0 {
             self.mark(self.by, MarkKind::RecordingOff, start_ns, writer);
@@ -134,8 +134,8 @@ impl Spans {
             && paused.is_none_or(|(_, to)| *to <= time_ns)
     }
 
-    /// Takes a record that a thread wrote at this time, after so many recorded allocations and
-    /// bytes.
+    /// Takes a record that a thread wrote at this time, when it had recorded so many allocations
+    /// and bytes.
     pub fn take(
         &mut self,
         record: SpanRecord,
@@ -210,7 +210,7 @@ impl Spans {
         writer.mark(Mark { time_ns, process, name, kind });
     }
 
-    /// Takes a switch of its recording: [`off`] as it is from here on, and as it was.
+    /// Takes a switch of its recording: the new [`off`], and the one before.
     pub fn switched(
         &mut self,
         off: u32,

@@ -11,7 +11,7 @@ const MAX_OPEN: usize = 1 << 16;
 /// Ends that are remembered without a beginning, which may be in a ring that is read later.
 const MAX_EARLY: usize = 1 << 12;
 
-/// See the module.
+/// The open spans of a process.
 #[derive(Debug, Default)]
 pub struct OpenSpans {
     stacks: HashMap<ThreadIndex, Vec<OpenSpan>>,

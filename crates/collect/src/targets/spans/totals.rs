@@ -51,7 +51,7 @@ impl<T> LastValue<T> {
     }
 }
 
-/// See the module.
+/// The sums and pools of a process.
 #[derive(Debug, Default)]
 pub struct Totals {
     waiting: Vec<WaitingChange>,
