@@ -13,8 +13,8 @@ use tprof_analyze::{
 };
 use tprof_trace::model::*;
 use tprof_trace::run::{
-    Blind, Completeness, LossInfo, OVERHEAD_VERSION, Overhead, OverheadPart, ProcessInfo, RankInfo,
-    RunInfo,
+    BlindSpot, Completeness, LossInfo, OVERHEAD_VERSION, Overhead, OverheadPart, ProcessInfo,
+    RankInfo, RunInfo,
 };
 use tprof_trace::{TraceHeader, TraceWriter};
 
@@ -123,7 +123,7 @@ fn losses_and_blind_processes_make_a_run_incomplete() {
         samples: 0,
         lost: 3,
         losses: vec![LossInfo { what: "heap events".into(), why: "ring full".into(), count: 3 }],
-        blind: vec![Blind {
+        blind: vec![BlindSpot {
             process: "7 ls".into(),
             what: "everything".into(),
             why: "static".into(),
@@ -508,7 +508,7 @@ fn everything(dir: &Path) {
         ..Overhead::default()
     };
     info.completeness.losses = vec![LossInfo::default()];
-    info.completeness.blind = vec![Blind::default()];
+    info.completeness.blind = vec![BlindSpot::default()];
     write_run(dir, &info);
 }
 

@@ -1,7 +1,7 @@
 //! The tables of a rank's file, and how each is read.
 
 use tprof_analyze::joined::JoinedCollective;
-use tprof_export::external::{Called, ExternalIds};
+use tprof_export::external::{ExternalIds, HasCallIds};
 use tprof_export::in_order;
 use tprof_export::{OpenRank, Window};
 use tprof_facts::frames::Frames;
@@ -169,7 +169,7 @@ impl<'a> RankTables<'a> {
     }
 
     /// Rows of a large table by time.
-    fn rows<R: Called>(&self, ids: &ExternalIds) -> impl Iterator<Item = R> {
+    fn rows<R: HasCallIds>(&self, ids: &ExternalIds) -> impl Iterator<Item = R> {
         let batches = self.context.trace.in_order(self.window.from_ns, self.window.to_ns);
         batches.flat_map(|mut rows: Vec<R>| {
             ids.fill(&mut rows);

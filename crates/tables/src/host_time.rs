@@ -5,7 +5,7 @@ use std::path::Path;
 use tprof_analyze::document::{Cell, Document, Options as ReportOptions, TableRow, TimeSelection};
 use tprof_analyze::{AnalyzeError, KINDS, ReportRequest, read_together};
 use tprof_export::{Options, Selection, Slice};
-use tprof_trace::live::collector_lives;
+use tprof_trace::live::is_collector_alive;
 use tprof_trace::{RankFile, RunDir, SymbolSource};
 
 /// Wall time of a rank's driving thread in one part.
@@ -44,7 +44,7 @@ pub(crate) fn read(
 ) -> Result<(Vec<HostTime>, Vec<String>), AnalyzeError> {
     let kinds: Vec<_> = KINDS.iter().filter(|kind| kind.name == "host").collect();
     let wanted = ReportRequest { reports: &[], kinds: &kinds };
-    let is_running = Some(collector_lives as _);
+    let is_running = Some(is_collector_alive as _);
     let Slice { from_ns, to_ns, steps_from, cycle, .. } = *slice;
     let steps = slice.steps.as_ref().map(|steps| steps.ranges().to_vec());
     let cut = TimeSelection { from_ns, to_ns, steps };

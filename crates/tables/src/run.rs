@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use tprof_analyze::document::{Cell as Reported, Document, Options, Unit, Value};
 use tprof_analyze::{KINDS, ReportRequest, parallel, read_together};
 use tprof_facts::Zero;
-use tprof_trace::live::collector_lives;
+use tprof_trace::live::is_collector_alive;
 use tprof_trace::run::{RankInfo, RunInfo};
 use tprof_trace::{RankFile, RunDir, SymbolSource, TraceFile};
 
@@ -245,7 +245,7 @@ pub fn read_run(
         return read;
     }
     let options =
-        Options { data: true, is_running: Some(collector_lives as _), ..Options::default() };
+        Options { data: true, is_running: Some(is_collector_alive as _), ..Options::default() };
     match read_together(
         dir.path(),
         &ReportRequest { reports: &[], kinds: &kinds },

@@ -1,4 +1,4 @@
-//! What reports hold of a run.
+//! Reads what reports contain of a run.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ pub type Work = BTreeMap<(String, String), u64>;
 /// several with one number in a file, from the first one's start to the last one's end.
 pub type Steps = BTreeMap<(String, u64), (u64, u64)>;
 
-/// What reports hold.
+/// Figures that reports contain.
 pub struct Reported {
     pub work: Work,
     /// Time in which a device was busy, over devices, ns.

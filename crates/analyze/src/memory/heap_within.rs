@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use tprof_facts::units;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{
-    HeapEvent, HeapTotals, HeapWhat, Mark, MarkKind, MemoryRecording, ProcessIndex, counter, loss,
+    HeapChange, HeapEvent, HeapTotals, Mark, MarkKind, MemoryRecording, ProcessIndex, counter, loss,
 };
 
 use super::blocks::{Block, Blocks};
@@ -138,13 +138,13 @@ impl HeapLevels {
         }
         let since_ns = self.known[self.at].time_ns;
         match event.what {
-            HeapWhat::Alloc { ordinal, size, .. } => {
+            HeapChange::Alloc { ordinal, size, .. } => {
                 let weight = weigh(size, self.interval);
                 self.blocks.insert(ordinal, Block { size, time_ns: event.time_ns, site: 0 });
                 self.live = self.live.saturating_add(weight.bytes);
                 self.variance += weight.variance * (size.max(1) as f64).powi(2);
             }
-            HeapWhat::Free { ordinal, .. } => {
+            HeapChange::Free { ordinal, .. } => {
                 let Some(block) = ordinal.and_then(|ordinal| self.blocks.remove(ordinal)) else {
                     return;
                 };

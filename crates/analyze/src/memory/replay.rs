@@ -11,7 +11,7 @@
 //!   is added once for all marks since the last change.
 
 use rustc_hash::FxHashMap;
-use tprof_trace::model::{HeapEvent, HeapWhat, MemoryRecording, Process, ProcessIndex, StackId};
+use tprof_trace::model::{HeapChange, HeapEvent, MemoryRecording, Process, ProcessIndex, StackId};
 
 use super::blocks::{Block, Blocks};
 use super::curve::{Axis, Curve};
@@ -155,10 +155,10 @@ impl Replay {
             self.advance(event.time_ns);
         }
         match event.what {
-            HeapWhat::Alloc { ordinal, size, stack, .. } => {
+            HeapChange::Alloc { ordinal, size, stack, .. } => {
                 self.alloc(event, ordinal, size, stack);
             }
-            HeapWhat::Free { ordinal, .. } => self.free(event, ordinal),
+            HeapChange::Free { ordinal, .. } => self.free(event, ordinal),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tprof_facts::units;
-use tprof_trace::run::{Blind, LossInfo, RunInfo, blind_alike};
+use tprof_trace::run::{BlindSpot, LossInfo, RunInfo, group_blind_spots};
 use tprof_trace::{Recorded, RunDir, TraceFile};
 
 use crate::base::object::object;
@@ -23,7 +23,7 @@ pub struct Completeness {
     /// The losses, by kind.
     pub losses: Vec<LossInfo>,
     /// Processes that were not recorded, wholly or in part.
-    pub blind: Vec<Blind>,
+    pub blind: Vec<BlindSpot>,
     /// If all gaps are minor, and CPU samples, stacks or names were lost: the largest share of a
     /// loss in the recorded and lost events of its kind, at most 0.01.
     pub minor_loss_share: Option<f64>,
@@ -71,7 +71,7 @@ impl Completeness {
         whole: bool,
         seen: Vec<FileCompleteness>,
     ) -> Completeness {
-        let mut blind: Vec<Blind> =
+        let mut blind: Vec<BlindSpot> =
             infos.iter().flat_map(|info| info.completeness.blind.iter().cloned()).collect();
         blind.extend(missing::ranks(infos));
         let accounts = || infos.iter().map(|info| &info.completeness);
@@ -110,7 +110,8 @@ impl Completeness {
     pub fn minor_gaps(&self) -> Option<String> {
         let lost = self.minor_loss_share.map(units::small_share);
         let blind = self.minor_blind_share.map(|share| {
-            let whom: Vec<String> = blind_alike(&self.blind).into_iter().map(|of| of.1).collect();
+            let whom: Vec<String> =
+                group_blind_spots(&self.blind).into_iter().map(|of| of.1).collect();
             format!("{} ({} of the time)", whom.join(" and "), units::small_share(share))
         });
         let words: Vec<String> = [lost, blind].into_iter().flatten().collect();

@@ -2,7 +2,7 @@
 //! moment that were not recorded.
 
 use tprof_trace::Recorded;
-use tprof_trace::run::{Blind, LossInfo, ProcessInfo, RunInfo};
+use tprof_trace::run::{BlindSpot, LossInfo, ProcessInfo, RunInfo};
 
 /// A gap is minor up to this share.
 const MINOR: f64 = 0.01;
@@ -47,7 +47,7 @@ pub(super) fn loss_share(recorded: Recorded, losses: &[LossInfo]) -> Option<f64>
 
 /// The share of blind processes in the sum of the times that all program images lasted; `None` if
 /// it is unknown how long one of them lasted, or if that was more than a moment.
-pub(super) fn blind_share(infos: &[RunInfo], blind: &[Blind]) -> Option<f64> {
+pub(super) fn blind_share(infos: &[RunInfo], blind: &[BlindSpot]) -> Option<f64> {
     let mut lasted_ns = 0u64;
     for one in blind {
         if !one.what.starts_with("everything") {
@@ -63,7 +63,7 @@ pub(super) fn blind_share(infos: &[RunInfo], blind: &[Blind]) -> Option<f64> {
 }
 
 /// The time that a process lasted which a run names as blind, ns.
-fn of_blind(info: &RunInfo, blind: &Blind) -> Option<u64> {
+fn of_blind(info: &RunInfo, blind: &BlindSpot) -> Option<u64> {
     if !info.completeness.blind.iter().any(|one| one.process == blind.process) {
         return None;
     }
@@ -88,7 +88,7 @@ fn at_most(part: u64, whole: u64) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn run(end_ns: Option<u64>) -> (RunInfo, Vec<Blind>) {
+    fn run(end_ns: Option<u64>) -> (RunInfo, Vec<BlindSpot>) {
         let image = |pid, command: &str, start_ns, end_ns| ProcessInfo {
             pid,
             command: command.into(),
@@ -96,10 +96,10 @@ mod tests {
             end_ns,
             ..ProcessInfo::default()
         };
-        let blind = vec![Blind {
+        let blind = vec![BlindSpot {
             process: "7 ldconfig".into(),
             what: "everything".into(),
-            ..Blind::default()
+            ..BlindSpot::default()
         }];
         let mut info = RunInfo { end_ns: Some(1_000_000_000), ..RunInfo::default() };
         info.processes = vec![
@@ -125,7 +125,8 @@ mod tests {
     fn what_is_no_whole_process_is_not_minor() {
         let (info, named) = run(Some(105_000_000));
         let of = |process: &str, what: &str| {
-            let one = Blind { process: process.into(), what: what.into(), ..Blind::default() };
+            let one =
+                BlindSpot { process: process.into(), what: what.into(), ..BlindSpot::default() };
             let mut info = info.clone();
             info.completeness.blind = vec![one.clone()];
             blind_share(&[info], &[one])

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tprof_trace::run::{Blind, RunInfo};
+use tprof_trace::run::{BlindSpot, RunInfo};
 
 /// Ranks that are named one by one.
 const MOST_NAMED: usize = 8;
@@ -15,7 +15,7 @@ const WHY: &str = "not in this run; its host may not find tprof's library, it wa
 
 /// The ranks that are missing, those of a launch together. A run that is not over has ranks
 /// that may still come.
-pub(crate) fn ranks(infos: &[RunInfo]) -> Vec<Blind> {
+pub(crate) fn ranks(infos: &[RunInfo]) -> Vec<BlindSpot> {
     if infos.iter().any(|info| !info.finished) {
         return Vec::new();
     }
@@ -31,7 +31,7 @@ pub(crate) fn ranks(infos: &[RunInfo]) -> Vec<Blind> {
         let count = size as usize - recorded.len();
         let first: Vec<u32> =
             (0..size).filter(|rank| !recorded.contains(rank)).take(MOST_NAMED).collect();
-        (count > 0).then(|| Blind {
+        (count > 0).then(|| BlindSpot {
             process: format!("{} of {size}", named(&first, count)),
             what: "everything".to_owned(),
             why: WHY.to_owned(),

@@ -2,7 +2,7 @@
 //! `run.json`, and objects whose members depend on their values.
 
 use serde_json::{Value, json};
-use tprof_trace::run::{Blind, LossInfo, OverheadPart};
+use tprof_trace::run::{BlindSpot, LossInfo, OverheadPart};
 
 use super::overhead::Overhead;
 use super::processes::ProcessRow;
@@ -24,7 +24,7 @@ macro_rules! rows {
 }
 rows! {
     LossInfo { what, why, count }
-    Blind { process, what, why }
+    BlindSpot { process, what, why }
     OverheadPart { part, count, ns_low, ns_high }
 }
 
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn rows_have_the_members_that_are_printed() {
         for [printed, schema] in
-            [members::<LossInfo>(), members::<Blind>(), members::<OverheadPart>()]
+            [members::<LossInfo>(), members::<BlindSpot>(), members::<OverheadPart>()]
         {
             assert_eq!(printed, schema);
         }

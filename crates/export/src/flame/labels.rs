@@ -1,4 +1,4 @@
-//! Frames of one file: its rank, processes and threads, and its stacks by name.
+//! Frames of one file: its rank, processes and threads, and its stacks with names.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::frames::{Frame, Frames, Layer, Resolution};
@@ -10,7 +10,7 @@ use tprof_trace::model::{ProcessIndex, StackId, ThreadIndex};
 use super::tree::{FrameKind, FrameOwner, FrameTable};
 use crate::OpenRank;
 
-/// Names what a file numbers, as frames of the shared table.
+/// Converts numbers of a file into named frames of the shared table.
 pub(crate) struct Labels<'a> {
     file: &'a TraceFile,
     frames: Frames<'a>,
@@ -34,7 +34,7 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// Rank, process and thread: the first three frames of every path.
+    /// Returns rank, process and thread, which are the first three frames of every path.
     pub fn above(
         &mut self,
         process: ProcessIndex,
@@ -52,7 +52,7 @@ impl<'a> Labels<'a> {
         })
     }
 
-    /// Frames of a stack, outermost first, inlined functions included.
+    /// Returns the frames of a stack, outermost first, including inlined functions.
     pub fn stack(
         &mut self,
         process: ProcessIndex,

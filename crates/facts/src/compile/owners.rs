@@ -95,7 +95,7 @@ impl<'a> Owners<'a> {
     /// The file of the rank that wrote a log, and whether that is a guess.
     fn of_log(&self, log: &CompileLogFile) -> Option<(&'a RankFile, bool)> {
         let rank_file = |rank: u32| Some((*self.of_rank.get(&rank)?, false));
-        let host = match &log.of {
+        let host = match &log.owner {
             CompileLogOwner::Rank(rank) => return rank_file(*rank),
             CompileLogOwner::Host(host) => host.as_str(),
         };

@@ -140,20 +140,20 @@ columns! { pub(crate) HEAP_EVENTS of HeapEvent:
     "time_ns" Int "when, nanoseconds since the run began" |r, c| c.time(r.time_ns);
     "process" Id "row of `processes`" |r, _| Cell::uint(r.process.into());
     "thread" Id "row of `threads`" |r, _| Cell::uint(r.thread.into());
-    "free" Bool "given back rather than taken" |r, _| Cell::Bool(matches!(r.what, HeapWhat::Free { .. }));
+    "free" Bool "given back rather than taken" |r, _| Cell::Bool(matches!(r.what, HeapChange::Free { .. }));
     "ordinal" Int "number of the allocation in its process; of a free, the one that it ends" |r, _| match r.what {
-        HeapWhat::Alloc { ordinal, .. } => Cell::uint(ordinal),
-        HeapWhat::Free { ordinal, .. } => Cell::opt(ordinal),
+        HeapChange::Alloc { ordinal, .. } => Cell::uint(ordinal),
+        HeapChange::Free { ordinal, .. } => Cell::opt(ordinal),
     };
     "bytes" Int "requested bytes" |r, _| match r.what {
-        HeapWhat::Alloc { size, .. } => Cell::uint(size),
-        HeapWhat::Free { .. } => Cell::Null,
+        HeapChange::Alloc { size, .. } => Cell::uint(size),
+        HeapChange::Free { .. } => Cell::Null,
     };
     "realloc" Bool "half of a realloc" |r, _| match r.what {
-        HeapWhat::Alloc { realloc, .. } | HeapWhat::Free { realloc, .. } => Cell::Bool(realloc),
+        HeapChange::Alloc { realloc, .. } | HeapChange::Free { realloc, .. } => Cell::Bool(realloc),
     };
     "stack" Int "stack in `stack_frames`" |r, _| match r.what {
-        HeapWhat::Alloc { stack, .. } if stack > 0 => Cell::uint(stack.into()),
+        HeapChange::Alloc { stack, .. } if stack > 0 => Cell::uint(stack.into()),
         _ => Cell::Null,
     };
 }

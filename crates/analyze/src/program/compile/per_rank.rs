@@ -144,7 +144,7 @@ pub(super) fn read(rank: &RankTrace<'_>, at: &RankContext) -> RankCompiled {
 fn log_row(read: &ReadLog) -> LogRow {
     let log = &read.log;
     let event = |(name, row): (&String, &tprof_trace::compile_log::EventCount)| {
-        (name.clone(), row.of, row.count, row.bytes)
+        (name.clone(), row.usage, row.count, row.bytes)
     };
     LogRow {
         name: read.name.clone(),

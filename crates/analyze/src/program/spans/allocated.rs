@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::TraceFile;
-use tprof_trace::model::{HeapWhat, MemoryRecording, ProcessIndex, ThreadIndex};
+use tprof_trace::model::{HeapChange, MemoryRecording, ProcessIndex, ThreadIndex};
 
 use super::find::OwnSpan;
 use super::pauses::{PAUSED, Pauses};
@@ -98,7 +98,7 @@ fn recorded(
     let mut threads = threads(spans, of);
     let mut events = file.heap_events();
     for event in events.by_ref() {
-        let HeapWhat::Alloc { size, .. } = event.what else { continue };
+        let HeapChange::Alloc { size, .. } = event.what else { continue };
         let Some(thread) = threads.get_mut(&event.thread) else { continue };
         if let Some(at) = thread.innermost(spans, event.time_ns) {
             let sum = &mut sums[at as usize];
