@@ -25,7 +25,7 @@ use assets::{BASE_CSS, CHROME_JS, FORMAT_JS};
 pub mod assets {
     use tprof_facts::host_parts::HOST_PARTS;
 
-    /// Colours, and elements that all have.
+    /// Colours, and styles that all pages share.
     pub const BASE_CSS: &str = include_str!("page/base.css");
     /// Headings, tables and figures of a text.
     pub const DOCUMENT_CSS: &str = include_str!("page/document.css");

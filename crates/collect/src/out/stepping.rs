@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use tprof_wire::pytorch::{OPTIMIZER_STEP, PROFILER_STEP};
 
-/// What names of ranges begin with that PyTorch opens around a step.
+/// Prefixes of the ranges that PyTorch opens around a step.
 const STEPS: [&str; 2] = [OPTIMIZER_STEP, PROFILER_STEP];
 
 /// Whether a range of this name is a step of PyTorch's.

@@ -7,7 +7,7 @@ use tprof_facts::host_parts::HOST_PARTS;
 use tprof_facts::units::duration;
 use tprof_tables::{HostTime, host_times};
 
-/// Bars of steps.
+/// Largest number of bars of steps.
 const MOST_STEPS: usize = 24;
 
 /// A bar: its label, and the time it shows.
