@@ -20,13 +20,14 @@ use tprof_wire::env as names;
 pub const CONFIG_FILE: &str = "TPROF_CONFIG";
 
 /// Variables that mean something to another part of tprof.
-const OTHER_VARIABLES: [&str; 12] = [
+const OTHER_VARIABLES: [&str; 13] = [
     names::SESSION,
     names::BIN,
     names::HOST,
     names::OPTIONS,
     names::CUPTI,
     names::CUPTI_RECORD,
+    names::CUPTI_SUBSCRIBE,
     names::NEXT_INJECTION,
     names::NCCL_EVENTS,
     names::GRAPH_NODES,

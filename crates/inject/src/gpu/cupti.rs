@@ -11,6 +11,8 @@ use tprof_cupti_sys::*;
 pub struct Cupti {
     /// The library's version.
     pub version: u32,
+    /// CUPTI gives each client its own records (`super::subscriber`): the agent serves none.
+    pub has_clients_apart: bool,
     /// See CUPTI.
     pub timestamp: f::GetTimestamp,
     /// See CUPTI.
@@ -29,9 +31,10 @@ pub struct Cupti {
     pub choose_runtime_call: Option<f::ActivityEnableRuntimeApi>,
     /// Whether a call of the driver's is recorded: since CUDA 12.6.
     pub choose_driver_call: Option<f::ActivityEnableDriverApi>,
-    thread_ids: Option<f::SetThreadIdType>,
-    name: Option<f::GetCallbackName>,
-    text: Option<f::GetResultString>,
+    /// See CUPTI. It is for all clients of the process.
+    pub(super) thread_ids: Option<f::SetThreadIdType>,
+    pub(super) name: Option<f::GetCallbackName>,
+    pub(super) text: Option<f::GetResultString>,
 }
 
 /// Older ones have other records.
@@ -68,6 +71,7 @@ impl Cupti {
     fn with(at: impl Fn(&CStr) -> Option<usize>, version: u32) -> Option<Cupti> {
         Some(Cupti {
             version,
+            has_clients_apart: false,
             timestamp: function!(at(c"cuptiGetTimestamp")?, f::GetTimestamp),
             register: function!(
                 at(c"cuptiActivityRegisterCallbacks")?,

@@ -8,7 +8,8 @@
 //!
 //! The rest of the process is left as it is: no subscriber is held, no timestamp
 //! callback registered, no attribute set; the job's own profiler gets its records
-//! ([`client`]), and after a fork the child makes no CUPTI call.
+//! ([`client`]), and after a fork the child makes no CUPTI call. Where CUPTI itself keeps
+//! its clients apart, the agent is one of them ([`subscriber`]).
 
 pub mod agent;
 pub mod buffers;
@@ -30,5 +31,6 @@ pub mod places;
 pub mod raw;
 pub mod reader;
 pub mod started;
+pub mod subscriber;
 pub mod texts;
 pub mod wants;
