@@ -45,7 +45,7 @@ class PyTorch:
                 self.steps.skip("torch", *failed)
                 continue
             first = first or python
-            self.check.keep(f"{name}/packages.json", machine.packages(python))
+            self.check.keep(f"{name if programs else 'recording'}/packages.json", machine.packages(python))
             if programs:
                 self.programs(name, python)
         if not first and not any(one["name"] == "torch" for one in self.steps.list):

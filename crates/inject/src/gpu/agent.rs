@@ -346,6 +346,7 @@ impl Flushing {
         if self.read() || !is_out {
             self.in_vain = 0;
         }
+        buffers::keep_ready();
         if last || due {
             devices::describe(self.thread);
             count_lost(self.thread, &self.cupti);

@@ -72,9 +72,12 @@ macro_rules! call {
 }
 
 /// A client subscribes while the agent may still start.
-pub fn has_client(parameters: *const CUpti_SubscriberParams) {
+///
+/// # Safety
+/// `parameters` is null, or what CUPTI has accepted, which begins with its length.
+pub unsafe fn has_client(parameters: *const CUpti_SubscriberParams) {
     const REACHES: usize = offset_of!(CUpti_SubscriberParams, allowMultipleSubscribers);
-    // SAFETY: null, or what CUPTI has accepted, which begins with its length.
+    // SAFETY: by the premise.
     let allows = !parameters.is_null()
         && unsafe {
             (*parameters).structSize > REACHES && (*parameters).allowMultipleSubscribers != 0

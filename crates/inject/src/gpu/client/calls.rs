@@ -349,7 +349,8 @@ pub(super) extern "C" fn subscribe_v2(
     let result =
         real!(cuptiSubscribe_v2 as f::SubscribeV2, (subscriber, callback, data, parameters));
     if result == CUPTI_SUCCESS && started::is_awaited() {
-        subscriber::has_client(parameters);
+        // SAFETY: CUPTI has accepted them.
+        unsafe { subscriber::has_client(parameters) };
     }
     note_refused(b"another client's subscription (cuptiSubscribe_v2)", result);
     result
