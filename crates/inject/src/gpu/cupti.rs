@@ -6,32 +6,32 @@ use core::ffi::CStr;
 use tprof_cupti_sys::functions as f;
 use tprof_cupti_sys::*;
 
-/// The functions that are used.
+/// The functions of CUPTI that the agent calls.
 #[derive(Clone, Copy)]
 pub struct Cupti {
     /// The library's version.
     pub version: u32,
     /// CUPTI gives each client its own records (`super::subscriber`): the agent serves none.
     pub has_clients_apart: bool,
-    /// See CUPTI.
+    /// `cuptiGetTimestamp`, which every version has.
     pub timestamp: f::GetTimestamp,
-    /// See CUPTI.
+    /// `cuptiActivityRegisterCallbacks`, which every version has.
     pub register: f::ActivityRegisterCallbacks,
-    /// See CUPTI.
+    /// `cuptiActivityEnable`, which every version has.
     pub enable: f::ActivityEnable,
-    /// See CUPTI.
+    /// `cuptiActivityDisable`; `None` where the library lacks it.
     pub disable: Option<f::ActivityDisable>,
-    /// See CUPTI.
+    /// `cuptiActivityFlushAll`, which every version has.
     pub flush: f::ActivityFlushAll,
-    /// See CUPTI.
+    /// `cuptiActivityGetNextRecord`, which every version has.
     pub next: f::ActivityGetNextRecord,
-    /// See CUPTI.
+    /// `cuptiActivityGetNumDroppedRecords`, which every version has.
     pub dropped: f::ActivityGetNumDroppedRecords,
     /// Whether a call of the runtime's is recorded: since CUDA 12.6.
     pub choose_runtime_call: Option<f::ActivityEnableRuntimeApi>,
     /// Whether a call of the driver's is recorded: since CUDA 12.6.
     pub choose_driver_call: Option<f::ActivityEnableDriverApi>,
-    /// See CUPTI. It is for all clients of the process.
+    /// `cuptiSetThreadIdType`, which holds for all clients of the process.
     pub(super) thread_ids: Option<f::SetThreadIdType>,
     pub(super) name: Option<f::GetCallbackName>,
     pub(super) text: Option<f::GetResultString>,
@@ -40,19 +40,19 @@ pub struct Cupti {
 /// Older ones have other records.
 const OLDEST: u32 = 18;
 
-/// Why a library will not do.
+/// Why a CUPTI library cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfit {
-    /// It is older than CUDA 12.0.
+    /// The library is older than CUDA 12.0.
     Old,
-    /// It lacks functions that are needed.
+    /// The library lacks functions that are needed.
     Lacks,
-    /// It does not even report its version.
+    /// The library does not even report its version.
     Silent,
 }
 
 impl Cupti {
-    /// Of the library that was found.
+    /// Resolves the functions of the library that was found.
     pub fn of(loader: &Loader, found: &CuptiLibrary) -> Result<Cupti, Unfit> {
         let at = |name: &CStr| loader.symbol(found.handle, name);
         let get_version = function!(at(c"cuptiGetVersion").ok_or(Unfit::Lacks)?, f::GetVersion);
@@ -67,7 +67,7 @@ impl Cupti {
         Cupti::with(at, version).ok_or(Unfit::Lacks)
     }
 
-    /// Of functions by name.
+    /// Resolves the functions by name; `None` if one that is needed is missing.
     fn with(at: impl Fn(&CStr) -> Option<usize>, version: u32) -> Option<Cupti> {
         Some(Cupti {
             version,

@@ -151,7 +151,7 @@ pub fn flush() {
     open.into_iter().for_each(|(buffer, complete)| hand_over(buffer, complete));
 }
 
-/// As CUPTI's: the first client decides whether there may be others.
+/// Stands in for CUPTI's function of this name: the first client decides whether there may be others.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiSubscribe_v2(
     subscriber: *mut CUpti_SubscriberHandle,
@@ -192,7 +192,7 @@ pub fn unsubscribe(subscriber: CUpti_SubscriberHandle) -> bool {
     found == CUPTI_SUCCESS
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiActivityRegisterCallbacks_v2(
     subscriber: CUpti_SubscriberHandle,
@@ -211,7 +211,7 @@ pub extern "C" fn cuptiActivityRegisterCallbacks_v2(
     }
 }
 
-/// As CUPTI's: whole graphs are refused, since nobody has asked for them before the first kind.
+/// Stands in for CUPTI's function of this name: whole graphs are refused, since nobody has asked for them before the first kind.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiActivityEnable_v2(
     subscriber: CUpti_SubscriberHandle,
@@ -244,7 +244,7 @@ pub extern "C" fn cuptiActivityEnable_v2(
     result
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiActivityDisable_v2(
     subscriber: CUpti_SubscriberHandle,
@@ -260,7 +260,7 @@ pub extern "C" fn cuptiActivityDisable_v2(
     }
 }
 
-/// As CUPTI's: how threads are named.
+/// Stands in for CUPTI's function of this name: how threads are named.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiActivitySetAttribute_v2(
     subscriber: CUpti_SubscriberHandle,
@@ -280,7 +280,7 @@ pub unsafe extern "C" fn cuptiActivitySetAttribute_v2(
     }
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiActivityGetNextRecord_v2(
     subscriber: CUpti_SubscriberHandle,
@@ -295,7 +295,7 @@ pub unsafe extern "C" fn cuptiActivityGetNextRecord_v2(
     }
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiActivityGetNumDroppedRecords_v2(
     subscriber: CUpti_SubscriberHandle,
@@ -308,7 +308,7 @@ pub unsafe extern "C" fn cuptiActivityGetNumDroppedRecords_v2(
     with(subscriber, |_| CUPTI_SUCCESS)
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiGetTimestamp_v2(
     subscriber: CUpti_SubscriberHandle,
@@ -334,7 +334,7 @@ fn choose(
     })
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiActivityEnableRuntimeApi_v2(
     subscriber: CUpti_SubscriberHandle,
@@ -344,7 +344,7 @@ pub extern "C" fn cuptiActivityEnableRuntimeApi_v2(
     choose(subscriber, CUPTI_ACTIVITY_KIND_RUNTIME, call, on)
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiActivityEnableDriverApi_v2(
     subscriber: CUpti_SubscriberHandle,

@@ -109,7 +109,7 @@ pub unsafe extern "C" fn cuptiSubscribe(
     CUPTI_SUCCESS
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiUnsubscribe(subscriber: CUpti_SubscriberHandle) -> CUptiResult {
     if !clients::unsubscribe(subscriber) {
