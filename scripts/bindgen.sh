@@ -42,11 +42,11 @@ types="$types|CUpti_ActivityGraphTrace2?|CUpti_ActivityExternalCorrelation|CUpti
 types="$types|CUpti_ActivityMemoryOperationType|CUpti_ActivitySynchronizationType"
 types="$types|CUpti_ActivityThreadIdType|CUpti_ActivityFlag|CUpti_ActivityOverheadKind"
 types="$types|CUpti_SubscriberParams|CUpti_BuffersCallback(Request|Complete)Func(_v2)?|CUpti_CallbackDomain"
-functions='cuptiGetVersion|cuptiGetTimestamp|cuptiGetResultString|cuptiGetCallbackName'
+functions='cuptiGetVersion|cuptiGetTimestamp(_v2)?|cuptiGetResultString|cuptiGetCallbackName'
 functions="$functions|cuptiActivity(Register(Callbacks)|Enable|Disable|SetAttribute|FlushAll|GetNextRecord)(_v2)?"
 functions="$functions|cuptiActivityGetNumDroppedRecords(_v2)?|cuptiSetThreadIdType|cuptiSubscribe(_v2)?|cuptiUnsubscribe"
 functions="$functions|cuptiActivityRegisterTimestampCallback|cuptiActivity(Enable|Disable)Context"
-functions="$functions|cuptiActivityGetAttribute|cuptiActivityEnable(Runtime|Driver)Api|cuptiGetThreadIdType|cuptiActivityFlushPeriod"
+functions="$functions|cuptiActivityGetAttribute|cuptiActivityEnable(Runtime|Driver)Api(_v2)?|cuptiGetThreadIdType|cuptiActivityFlushPeriod"
 functions="$functions|cuptiFinalize|cuptiEnableDomain"
 
 printf '#include <cupti.h>\n#include <cupti_activity_deprecated.h>\n' >"$work/all.h"

@@ -1,8 +1,9 @@
 #!/bin/sh
-# Builds the programs of known truth (truth.cu) into DIR: `build-truth.sh DIR [NVCC]`.
+# Builds what is to run on a GPU, programs of known truth (truth.cu) and the floor, into DIR: `build-truth.sh DIR [NVCC]`.
 #   truth-12          by a C++ compiler; kernels by the driver, from PTX; on libcudart.so.12
 #   truth-13, -static, -threads   by nvcc 13: on libcudart.so.13, with the runtime inside, and
 #                     with a default stream for each thread; only where NVCC is given
+#   floor.so          what CUPTI alone costs (floor.cpp), a library that the driver loads
 # No program needs CUDA to be built: each is linked with a library that has only the names.
 # `CXX` links; release.sh's zig makes programs for old glibc of them. `TRUTH_ARCH` is what nvcc
 # compiles for, in place of every GPU; `TRUTH_STATIC` the files with the runtime that -static has inside.
@@ -30,6 +31,7 @@ link() {
 host='-O1 -g -fno-exceptions -fno-rtti'
 # shellcheck disable=SC2086
 $cxx $host -std=c++17 -Wall -Wextra -x c++ -c "$here/truth.cu" -o "$work/12.o"
+$cxx -O1 -fno-exceptions -fno-rtti -std=c++17 -Wall -Wextra -shared -fPIC -o "$out/floor.so" "$here/floor.cpp" $system
 names "$work/12.o" 12
 link truth-12 "$work/12.o" "$work/libcudart.so.12"
 

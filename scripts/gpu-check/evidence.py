@@ -69,6 +69,8 @@ class Findings:
 
     def __init__(self):
         self.list = []
+        # Lines to print beside them.
+        self.tables = []
 
     def add(self, check, passed, **facts):
         self.list.append({"check": check, "passed": passed, **facts})

@@ -21,6 +21,7 @@ import checks.journal
 import checks.machine
 import checks.older
 import checks.pytorch
+import checks.recording
 import checks.rows
 import checks.truth
 from evidence import Findings, Folder
@@ -46,7 +47,8 @@ def judge(path, only=None):
     simulated = bool((bundle.json("facts.json") or {}).get("simulated"))
     for name in bundle.folders("truth-"):
         subjects.append((name, functools.partial(program_in, name, simulated)))
-    subjects += [("ends", checks.ends.judge), ("cost", checks.cost.judge), ("PyTorch", checks.pytorch.judge)]
+    subjects += [("ends", checks.ends.judge), ("cost", checks.cost.judge), ("PyTorch", checks.pytorch.judge),
+                 ("recording", checks.recording.judge)]
     if not bundle.folders("truth-"):
         findings.not_checked("programs of known truth", "none ran")
     for name, subject in subjects:
@@ -78,6 +80,8 @@ def report(findings):
             print(f"not checked  {one['check']}: {one['why']}")
         else:
             print(f"{WORD[one['passed']]:13}{one['check']}  {json.dumps(facts)[:300]}")
+    for table in findings.tables:
+        print("", *table, "", sep="\n")
     counts = [sum(one["passed"] is passed for one in findings.list) for passed in (True, False, None)]
     print("{} ok, {} failed, {} not checked".format(*counts))
     return 1 if counts[1] else 0 if counts[0] else 2

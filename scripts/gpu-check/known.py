@@ -28,24 +28,28 @@ def other_major(place, major):
     return has(25 - major) and not has(major)
 
 
+def environment(major, folders):
+    """What lets a program find the libraries of one CUDA."""
+    places = {os.path.dirname(path) for name in (f"libcudart.so.{major}", f"libcupti.so.{major}")
+              if (path := machine.find(name, folders))}
+    # The folder of the driver too, where it was named.
+    driver = machine.find("libcuda.so.1", folders)
+    places |= {os.path.dirname(driver)} if driver and folders else set()
+    rest = os.environ.get("LD_LIBRARY_PATH", "")
+    # Of several CUDA versions in the folders, keep only this one.
+    kept = [place for place in sorted(places) if not other_major(place, major)] or sorted(places)
+    return {"LD_LIBRARY_PATH": ":".join([*kept, *filter(None, [rest])])}
+
+
 def environments(steps, folders):
     """{program: environment} of those that can find their libraries; the others are skipped."""
     found = {}
     for program in sorted(name for name in os.listdir(HERE) if name.startswith("truth-")):
         major = int(re.search(r"\d+", program).group())
-        places = {os.path.dirname(path) for name in (f"libcudart.so.{major}", f"libcupti.so.{major}")
-                  if (path := machine.find(name, folders))}
-        cudart = machine.find(f"libcudart.so.{major}", folders)
-        if not cudart and "static" not in program:
+        if not machine.find(f"libcudart.so.{major}", folders) and "static" not in program:
             steps.skip(program, f"there is no libcudart.so.{major}", "--bootstrap, or --cuda DIR with the folder that has it")
             continue
-        # The driver's folder, too, if it was given.
-        driver = machine.find("libcuda.so.1", folders)
-        places |= {os.path.dirname(driver)} if driver and folders else set()
-        rest = os.environ.get("LD_LIBRARY_PATH", "")
-        # Of several CUDA versions in the folders, keep only this one.
-        kept = [place for place in sorted(places) if not other_major(place, major)] or sorted(places)
-        found[program] = {"LD_LIBRARY_PATH": ":".join([*kept, *filter(None, [rest])])}
+        found[program] = environment(major, folders)
     return found
 
 

@@ -21,6 +21,7 @@ import bootstrap
 import known
 import machine
 import pytorch
+import recording
 import send
 import tables
 from step import Steps
@@ -95,11 +96,14 @@ class Check:
         self.read_machine()
         environments = known.environments(self.steps, self.folders)
         self.doctor(next(iter(environments.values()), {}))
-        known.Known(self, self.args.quick).run(environments)
+        all_parts, python = self.args.only is None, None
+        if all_parts:
+            known.Known(self, self.args.quick).run(environments)
         if missing and not self.args.python:
             self.steps.skip("torch", "there is no device for it to run on")
         else:
-            pytorch.PyTorch(self, self.args, cuda).run()
+            python = pytorch.PyTorch(self, self.args, cuda).run(programs=all_parts)
+        recording.Recording(self, self.args).run(python)
 
 
 def parser():
@@ -115,6 +119,9 @@ def parser():
     of.add_argument("--work", default="gpu-check-work", help="folder for what is fetched (default: gpu-check-work)")
     of.add_argument("--limit", type=float, default=18, help="minutes for all steps together (default: 18)")
     of.add_argument("--after", type=float, default=30, help="seconds to run behind torch.profiler (default: 30)")
+    of.add_argument("--only", choices=["recording"], help="this part alone, in all of --limit")
+    of.add_argument("--rounds", type=int, default=recording.ROUNDS, help=(
+        f"rounds of what recording costs, as many as --limit leaves time for (default: {recording.ROUNDS})"))
     of.add_argument("--quick", action="store_true", help="the smallest sizes, to see that the parts work")
     of.add_argument("--tprof", default=os.path.join(HERE, "..", "..", "tprof"), help=argparse.SUPPRESS)
     return of
@@ -130,6 +137,8 @@ def arguments():
         of.error(f"--torch {unknown[0]}: no such build; try one of {', '.join(known_builds)}, or all")
     if args.torch and not args.bootstrap:
         of.error("--torch names what is fetched; add --bootstrap, or use --python PATH")
+    if args.rounds < 1:
+        of.error(f"--rounds {args.rounds}: it is 1 or more")
     if args.limit <= 0:
         of.error(f"--limit {args.limit}: it is in minutes, and more than 0")
     for folder in args.cuda:

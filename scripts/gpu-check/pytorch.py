@@ -36,19 +36,22 @@ class PyTorch:
         self.check, self.args, self.cuda = check, args, cuda
         self.steps, self.path = check.steps, check.path
 
-    def run(self):
-        ran = 0
+    def run(self, programs=True):
+        """Their programs, unless only a Python is wanted; the first that can use a device, or None."""
+        first = None
         for name, python in self.pythons():
             failed = unusable(python)
             if failed:
                 self.steps.skip("torch", *failed)
                 continue
-            ran += 1
-            self.check.keep(f"{name}/packages.json", machine.packages(python))
-            self.programs(name, python)
-        if not ran and not any(one["name"] == "torch" for one in self.steps.list):
+            first = first or python
+            self.check.keep(f"{name if programs else 'recording'}/packages.json", machine.packages(python))
+            if programs:
+                self.programs(name, python)
+        if not first and not any(one["name"] == "torch" for one in self.steps.list):
             why = "it could not be made" if self.args.bootstrap else "none was named, and none was made (--bootstrap)"
             self.steps.skip("torch", f"no Python with torch: {why}")
+        return first
 
     def pythons(self):
         """(name, Python with torch): the one that was named, or those that are made here, each when

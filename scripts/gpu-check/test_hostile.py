@@ -133,6 +133,7 @@ class AMachine(unittest.TestCase):
     def test_with_wrong_arguments_names_the_right_ones(self):
         for words, why in ((["--torch", "cu999", "--bootstrap"], "--torch cu999: no such build; try one of cu130"),
                            (["--torch", "cu130"], "add --bootstrap"), (["--limit", "0"], "more than 0"),
+                           (["--rounds", "0"], "1 or more"),
                            (["--cuda", "/no/such"], "--cuda /no/such: there is no such folder"),
                            (["--python", "/no/such"], "--python /no/such: there is no such program"),
                            (["--out", "."], ". is there already")):

@@ -72,6 +72,12 @@ FAULTS = {
     "cost: the flush thread's time is measured": lambda bundle: part_of_cost(bundle, "host", flush_thread_ns=0),
     "cost: device memory that CUPTI takes": lambda bundle: part_of_cost(bundle, "host", device_free_bytes=1),
     "cost: the run of short kernels is whole": set_in("cost/run.json", "completeness", "losses", value=LOSS),
+    "recording: CONTENDER": set_in("recording/0-native.json", 0, "step_ns", 0, value=0),
+    "recording: CUPTI accepts what the floor asks for": set_in("recording/0-floor.json", 3, "refused", value=["kind 49: 14"]),
+    "recording: the floor records, and nothing where nothing is on": (
+        in_file("recording/0-floor.json", lambda floor: [one.update(records=0) for one in floor] and None),
+        in_file("recording/0-floor.json", lambda floor: [one.update(records=9) for one in floor] and None),
+    ),
     "torch made-up: torch.profiler has all its cycles": in_file(
         f"{TORCH}/takeover/takeover.json", lambda found: found["cycles"].pop() and None),
     "torch made-up: torch.profiler has its kernels": set_in(f"{TORCH}/takeover/takeover.json", "cycles", 1, "kernels", value=0),
@@ -119,6 +125,8 @@ def general(check):
         check = check.replace(f"{program}: ", "PROGRAM: ")
     if check.startswith("PROGRAM: device memory is counted once"):
         return "PROGRAM: device memory is counted once"
+    if check.startswith(("recording: native", "recording: floor: ", "recording: tprof")):
+        return "recording: CONTENDER"
     if check.startswith("end by "):
         return "end by HOW" + check[check.index(":") :]
     return check
@@ -146,7 +154,7 @@ def subject_of(check):
     """The part of the judge that has this check."""
     if check.startswith("PROGRAM"):
         return PROGRAM
-    of = {"cost": "cost", "end ": "ends", "repe": "ends", "torc": "PyTorch"}
+    of = {"cost": "cost", "end ": "ends", "repe": "ends", "torc": "PyTorch", "reco": "recording"}
     return of.get(check[:4], "machine")
 
 

@@ -4,7 +4,7 @@
 #   DIR/12/libcudart.so.12, DIR/13/libcudart.so.13, libcupti, libnccl, libcublas,
 #     libcublasLt, libcuda, libnvidia-ml; major.o, for programs with libfake_cudart.a inside
 #   DIR/train-12, DIR/train-13, DIR/comms-12, DIR/comms-13, DIR/gemms-12, DIR/gemms-13,
-#   DIR/memory-12, DIR/memory-13, DIR/replay-12, DIR/replay-13, DIR/profiled-12, DIR/profiled-13
+#   DIR/memory-12, DIR/memory-13, DIR/replay-12, DIR/replay-13, DIR/profiled-12, DIR/profiled-13, DIR/subscribed-12, DIR/subscribed-13
 # `build.sh DIR`. A simulation: see src/lib.rs.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -55,4 +55,6 @@ for major in 12 13; do
     gcc -O1 -g -Wall -Wextra -o "$out/replay-$major" "$here/replay.c" "$to/libcudart.so.$major" -ldl -Wl,-rpath-link,"$to"
     gcc -O1 -g -Wall -Wextra -rdynamic -o "$out/profiled-$major" "$here/profiled.c" \
         "$to/libcudart.so.$major" "$to/libcupti.so.$major" -ldl -lpthread -Wl,-rpath-link,"$to"
+    gcc -O1 -g -Wall -Wextra -o "$out/subscribed-$major" "$here/subscribed.c" \
+        "$to/libcudart.so.$major" "$to/libcupti.so.$major" -ldl -Wl,-rpath-link,"$to"
 done

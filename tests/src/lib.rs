@@ -45,7 +45,7 @@ pub use rows::{rank_file, rows};
 pub use scratch::Scratch;
 pub use served::Served;
 pub use skip::{Refused, Why, has_native, has_native_or_skip, skip, skip_for};
-pub use stand_ins::{comms, gemms, memory, profiled, stand_ins, train, what_ran};
+pub use stand_ins::{comms, gemms, memory, profiled, stand_ins, subscribed, train, what_ran};
 pub use synthetic::{Counts, Synthetic, scatter};
 pub use sys::{am_root, can_mount, children_of, host_name, kill, mode_of, state_of};
 pub use tprof::{

@@ -62,6 +62,11 @@ pub fn profiled(major: u32, words: &[&str], scratch: &Scratch) -> Result<(Job, P
     on_stand_ins("profiled", major, words, scratch)
 }
 
+/// The same of one whose profiler uses CUPTI's interface of several clients.
+pub fn subscribed(major: u32, words: &[&str], scratch: &Scratch) -> Result<(Job, PathBuf), String> {
+    on_stand_ins("subscribed", major, words, scratch)
+}
+
 fn on_stand_ins(
     program: &str,
     major: u32,

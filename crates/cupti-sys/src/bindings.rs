@@ -970,6 +970,12 @@ unsafe extern "C" {
     pub fn cuptiGetTimestamp(timestamp: *mut u64) -> CUptiResult;
 }
 unsafe extern "C" {
+    pub fn cuptiGetTimestamp_v2(
+        subscriber: CUpti_SubscriberHandle,
+        timestamp: *mut u64,
+    ) -> CUptiResult;
+}
+unsafe extern "C" {
     pub fn cuptiActivityEnable(kind: CUpti_ActivityKind) -> CUptiResult;
 }
 unsafe extern "C" {
@@ -1134,7 +1140,21 @@ unsafe extern "C" {
     pub fn cuptiActivityEnableDriverApi(cbid: CUpti_CallbackId, enable: u8) -> CUptiResult;
 }
 unsafe extern "C" {
+    pub fn cuptiActivityEnableDriverApi_v2(
+        subscriber: CUpti_SubscriberHandle,
+        cbid: CUpti_CallbackId,
+        enable: u8,
+    ) -> CUptiResult;
+}
+unsafe extern "C" {
     pub fn cuptiActivityEnableRuntimeApi(cbid: CUpti_CallbackId, enable: u8) -> CUptiResult;
+}
+unsafe extern "C" {
+    pub fn cuptiActivityEnableRuntimeApi_v2(
+        subscriber: CUpti_SubscriberHandle,
+        cbid: CUpti_CallbackId,
+        enable: u8,
+    ) -> CUptiResult;
 }
 #[repr(C, packed(8))]
 #[derive(Copy, Clone)]

@@ -144,3 +144,40 @@ function!(
         *mut c_void
     )
 );
+function!(
+    /// As [`GetTimestamp`], for one client.
+    GetTimestampV2 = cuptiGetTimestamp_v2(CUpti_SubscriberHandle, *mut u64)
+);
+function!(
+    /// As [`ActivityEnableRuntimeApi`], for one client.
+    ActivityEnableRuntimeApiV2 =
+        cuptiActivityEnableRuntimeApi_v2(CUpti_SubscriberHandle, CUpti_CallbackId, u8)
+);
+function!(
+    /// As [`ActivityEnableDriverApi`], for one client.
+    ActivityEnableDriverApiV2 =
+        cuptiActivityEnableDriverApi_v2(CUpti_SubscriberHandle, CUpti_CallbackId, u8)
+);
+function!(
+    /// As [`ActivityGetNextRecord`], for one client.
+    ActivityGetNextRecordV2 = cuptiActivityGetNextRecord_v2(
+        CUpti_SubscriberHandle,
+        *mut u8,
+        usize,
+        *mut *mut CUpti_Activity
+    )
+);
+function!(
+    /// As [`ActivityGetNumDroppedRecords`], for one client.
+    ActivityGetNumDroppedRecordsV2 = cuptiActivityGetNumDroppedRecords_v2(
+        CUpti_SubscriberHandle,
+        CUcontext,
+        u32,
+        *mut usize
+    )
+);
+function!(
+    /// As [`ActivityDisable`], for one client.
+    ActivityDisableV2 =
+        cuptiActivityDisable_v2(CUpti_SubscriberHandle, CUpti_ActivityKind, *mut CUpti_ActivityConfig)
+);

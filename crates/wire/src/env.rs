@@ -20,6 +20,8 @@ pub const OPTIONS: &str = "TPROF_OPTIONS";
 pub const PREFIX: &str = "TPROF_";
 /// Path of the CUPTI to use, where the job's own is not found.
 pub const CUPTI: &str = "TPROF_CUPTI";
+/// `1` where the agent is to use CUPTI's interface for several clients.
+pub const CUPTI_SUBSCRIBE: &str = "TPROF_CUPTI_SUBSCRIBE";
 /// File to which the agent appends CUPTI's buffers unchanged (see `gpu::raw` in `tprof-inject`).
 /// Only for work on tprof itself.
 pub const CUPTI_RECORD: &str = "TPROF_CUPTI_RECORD";

@@ -19,13 +19,14 @@ use tprof_wire::env as names;
 pub const CONFIG_FILE: &str = "TPROF_CONFIG";
 
 /// Variables that belong to other parts of tprof.
-const OTHER_VARIABLES: [&str; 12] = [
+const OTHER_VARIABLES: [&str; 13] = [
     names::SESSION,
     names::BIN,
     names::HOST,
     names::OPTIONS,
     names::CUPTI,
     names::CUPTI_RECORD,
+    names::CUPTI_SUBSCRIBE,
     names::NEXT_INJECTION,
     names::NCCL_EVENTS,
     names::GRAPH_NODES,

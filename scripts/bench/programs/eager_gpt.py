@@ -1,51 +1,63 @@
 """eager_gpt.py STEPS: trains a transformer of twelve layers on tensors so small that only the host's part of a step is left.
 
 A step is some 4,600 operators and 22,600 allocations, as of the same model on a device that waits for launches. Prints the
-CPU time of the thread for the least and the median step, ns, without the first tenth, which warms caches.
+CPU time of the thread for the least and the median step, ns, without the first tenth, which warms caches. `trainer` has the
+steps for a device too: there tensors are wide enough that a kernel is one of a real job's, and any device is ahead of the host.
 """
 
 import statistics
 import sys
 import time
+from collections import namedtuple
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-LAYERS, HEADS, WIDTH, TOKENS, WORDS = 12, 2, 16, 8, 64
+LAYERS = 12
+Sizes = namedtuple("Sizes", "heads width rows tokens words")
+SMALL, ON_DEVICE = Sizes(2, 16, 1, 8, 64), Sizes(4, 256, 2, 128, 4096)
 
 
 class Layer(nn.Module):
-    def __init__(self):
+    def __init__(self, sizes):
         super().__init__()
-        self.first, self.second = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-        self.heads, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+        width, self.sizes = sizes.width, sizes
+        self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.heads, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
     def forward(self, x):
-        parts = self.heads(self.first(x)).view(1, -1, 3, HEADS, WIDTH // HEADS).permute(2, 0, 3, 1, 4)
+        of = self.sizes
+        parts = self.heads(self.first(x)).view(of.rows, -1, 3, of.heads, of.width // of.heads).permute(2, 0, 3, 1, 4)
         mixed = functional.scaled_dot_product_attention(*parts, is_causal=True)
         x = x + self.out(mixed.transpose(1, 2).reshape(x.shape))
         return x + self.down(functional.gelu(self.up(self.second(x))))
 
 
-def main(steps):
+def trainer(device="cpu", sizes=SMALL):
+    """One step of training, to be called."""
     torch.manual_seed(0)
-    torch.set_num_threads(1)
-    words, places = nn.Embedding(WORDS, WIDTH), nn.Embedding(TOKENS, WIDTH)
-    layers = nn.Sequential(*[Layer() for _ in range(LAYERS)], nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WORDS, bias=False))
-    model = nn.ModuleList([words, places, layers])
+    words, places = nn.Embedding(sizes.words, sizes.width), nn.Embedding(sizes.tokens, sizes.width)
+    layers = nn.Sequential(*[Layer(sizes) for _ in range(LAYERS)], nn.LayerNorm(sizes.width),
+                           nn.Linear(sizes.width, sizes.words, bias=False))
+    model = nn.ModuleList([words, places, layers]).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
-    text = torch.randint(0, WORDS, (1, TOKENS + 1))
+    text = torch.randint(0, sizes.words, (sizes.rows, sizes.tokens + 1)).to(device)
 
     def step():
-        x = words(text[:, :-1]) + places(torch.arange(TOKENS))
-        loss = functional.cross_entropy(layers(x).view(-1, WORDS), text[:, 1:].reshape(-1))
+        x = words(text[:, :-1]) + places(torch.arange(sizes.tokens, device=device))
+        loss = functional.cross_entropy(layers(x).view(-1, sizes.words), text[:, 1:].reshape(-1))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
 
-    took = []
+    return step
+
+
+def main(steps):
+    torch.set_num_threads(1)
+    step, took = trainer(), []
     for _ in range(steps):
         began = time.thread_time_ns()
         step()

@@ -39,6 +39,11 @@ fn steps_that_hang_end_and_archives_name_nobody() {
 }
 
 #[test]
+fn a_floor_records_what_tprof_asked_for_and_differences_are_of_the_same_round() {
+    printed(Command::new("python3").arg(format!("{SCRIPTS}/test_recording.py")));
+}
+
+#[test]
 fn a_machine_that_lacks_something_is_named_and_leaves_an_archive() {
     printed(Command::new("python3").arg(format!("{SCRIPTS}/test_hostile.py")));
 }
@@ -77,6 +82,12 @@ fn the_package_checks_a_machine_and_its_judge_fails_on_each_planted_fault() {
         let whole = format!("ok           truth-13{form}: nothing of the device is lost");
         assert!(text.contains(&whole), "{text}");
     }
+    // What recording costs: by part, and against a floor that has what tprof asks CUPTI for.
+    let costs = "ms a step, 540 copies within the device, without PyTorch";
+    let rows = ["native", "floor: all that tprof asks for", "tprof, paused", "tprof, only the GPU"];
+    let table = text.split_once(costs).unwrap_or_else(|| panic!("{text}")).1;
+    assert!(rows.iter().all(|row| table.lines().any(|line| line.starts_with(row))), "{text}");
+    assert!(text.contains("ok           recording: CUPTI accepts what the floor"), "{text}");
     // Parts that cannot run here have not passed.
     assert!(text.contains("not checked  PyTorch"), "{text}");
     assert!(text.contains("not checked  facts of the machine"), "{text}");

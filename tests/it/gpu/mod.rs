@@ -13,6 +13,7 @@ mod memory;
 mod places;
 mod records;
 mod run_kernel;
+mod subscribers;
 
 use serde_json::Value;
 use std::collections::BTreeMap;

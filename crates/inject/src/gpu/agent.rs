@@ -17,7 +17,7 @@ use super::notes::{note, reason, refused, without};
 use super::places::{self, Missing};
 use super::raw::Raw;
 use super::reader::{Interner, count_lost, keep, read};
-use super::{buffers, detach, kinds, started};
+use super::{buffers, detach, kinds, started, subscriber};
 use crate::block::Thread;
 use crate::{
     agent_link, attach, environment, gate, interned, loaded, required_syscalls, state, sys,
@@ -136,17 +136,16 @@ fn begin(thread: &Thread, loader: &Loader) -> bool {
     let Some(create) = loaded::libc_function(c"pthread_create") else {
         return without(thread, b"the C library has no pthread_create", b"");
     };
-    cupti.set_up();
+    let apart = subscriber::of(&cupti, loader, &found);
+    if apart.is_none() {
+        cupti.set_up();
+    }
     if functions::is_other(loader, found.handle) {
         early::hand_back();
     }
     functions::prepare(loader, found.handle);
     early::flush();
-    let result = deliver::register(&cupti);
-    if result != CUPTI_SUCCESS {
-        refused(thread, &cupti, b"all records of devices", result);
-        return false;
-    }
+    let Some(cupti) = register(thread, cupti, &apart) else { return false };
     started::start(cupti);
     early::go_on(thread, &cupti);
     PHASE.store(STARTED, Release);
@@ -166,6 +165,27 @@ fn begin(thread: &Thread, loader: &Loader) -> bool {
         agent_link::call_at_once(leave_at_once);
     }
     true
+}
+
+/// Registers the agent's callbacks: as one of several clients, if `apart` has that interface, and
+/// else by the older one. The CUPTI that accepted them.
+fn register(thread: &Thread, cupti: Cupti, apart: &Option<Cupti>) -> Option<Cupti> {
+    let result = apart.as_ref().map_or(CUPTI_ERROR_NOT_SUPPORTED, deliver::register);
+    if let Some(apart) = apart.filter(|_| result == CUPTI_SUCCESS) {
+        return Some(apart);
+    }
+    if apart.is_some() || subscriber::is_asked() {
+        refused(thread, &cupti, b"a subscription beside other clients (cuptiSubscribe_v2)", result);
+    }
+    if apart.is_some() {
+        cupti.set_up();
+    }
+    let result = deliver::register(&cupti);
+    if result != CUPTI_SUCCESS {
+        refused(thread, &cupti, b"all records of devices", result);
+        return None;
+    }
+    Some(cupti)
 }
 
 /// Makes `quick_exit` run [`leave`], in C libraries that can.
@@ -329,6 +349,7 @@ impl Flushing {
         if self.read() || !is_out {
             self.in_vain = 0;
         }
+        buffers::keep_ready();
         if last || due {
             devices::describe(self.thread);
             count_lost(self.thread, &self.cupti);

@@ -19,6 +19,8 @@ pub const MOST: usize = 128;
 /// Spare buffers behind them. The last one is lent to all requests when no other is left.
 const SPARE: usize = 64;
 const ALL: usize = MOST + SPARE;
+/// The smallest pages.
+const PAGE: usize = 4096;
 
 /// States of a buffer.
 mod state {
@@ -270,6 +272,30 @@ pub fn next() -> Option<Done> {
     Some(Done { index, at: address(index), valid })
 }
 
+/// Keeps a buffer ready while CUPTI has some: opened and touched by the flush thread, since a thread
+/// of the job's would wait for 256 page faults, a third of a millisecond, while CUPTI zeroes it.
+pub fn keep_ready() {
+    let own = || STATES.iter().take(MOST).enumerate();
+    let is = |of: u32| move |place: &AtomicU32| place.load(Acquire) == of;
+    if OUT.load(Acquire) == 0 || own().any(|(_, place)| is(state::FREE)(place)) {
+        return;
+    }
+    let Some((index, place)) = own().find(|(_, place)| is(state::CLOSED)(place)) else { return };
+    if place.compare_exchange(state::CLOSED, state::READ, AcqRel, Relaxed).is_err() {
+        return;
+    }
+    let at = address(index);
+    // SAFETY: a buffer of ours, which becomes writable, and which nobody else has.
+    let is_open = unsafe { sys::protect(at, BYTES, flags::PROT_READ | flags::PROT_WRITE) };
+    if is_open {
+        for page in (0..BYTES).step_by(PAGE) {
+            // SAFETY: as above.
+            unsafe { at.add(page).write_volatile(0) };
+        }
+    }
+    place.store(if is_open { state::FREE } else { state::CLOSED }, Release);
+}
+
 /// Lets a buffer be lent again.
 pub fn recycle(done: Done) {
     if let Some(place) = STATES.get(done.index) {
@@ -287,6 +313,18 @@ mod tests {
         unsafe { request(&raw mut at, &raw mut bytes, &raw mut most) };
         assert_eq!((bytes, most), (if at.is_null() { 0 } else { BYTES }, 0));
         at
+    }
+
+    unsafe extern "C" {
+        fn mincore(at: *mut c_void, bytes: usize, found: *mut u8) -> i32;
+    }
+
+    /// Whether a page has memory.
+    fn is_resident(at: *mut u8) -> bool {
+        let mut found = 0u8;
+        // SAFETY: a page of the reserve, and a place for its answer.
+        let result = unsafe { mincore(at.cast(), PAGE, &raw mut found) };
+        result == 0 && found & 1 != 0
     }
 
     fn give(at: *mut u8, valid: usize) {
@@ -308,8 +346,16 @@ mod tests {
         assert_eq!(ask(), two);
         recycle(next().unwrap());
         assert!(next().is_none());
+        // The next one, which has no memory yet, is made ready before it is asked for.
+        assert_eq!(ask(), one);
+        assert!(!is_resident(address(2)));
+        keep_ready();
+        assert!(is_resident(address(2)) && is_resident(address(3).wrapping_sub(PAGE)));
+        keep_ready();
+        assert!(!is_resident(address(3)), "one is ready");
+        assert_eq!(ask(), address(2));
         // Takes all of them: the rest of the reserve, and then none.
-        let mut lent = 1;
+        let mut lent = 3;
         while !ask().is_null() {
             lent += 1;
         }

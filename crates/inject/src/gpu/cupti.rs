@@ -11,6 +11,8 @@ use tprof_cupti_sys::*;
 pub struct Cupti {
     /// The library's version.
     pub version: u32,
+    /// CUPTI gives each client its own records (`super::subscriber`): the agent serves none.
+    pub has_clients_apart: bool,
     /// `cuptiGetTimestamp`, which every version has.
     pub timestamp: f::GetTimestamp,
     /// `cuptiActivityRegisterCallbacks`, which every version has.
@@ -29,9 +31,10 @@ pub struct Cupti {
     pub choose_runtime_call: Option<f::ActivityEnableRuntimeApi>,
     /// Chooses whether a call of the driver API is recorded: since CUDA 12.6.
     pub choose_driver_call: Option<f::ActivityEnableDriverApi>,
-    thread_ids: Option<f::SetThreadIdType>,
-    name: Option<f::GetCallbackName>,
-    text: Option<f::GetResultString>,
+    /// `cuptiSetThreadIdType`, which holds for all clients of the process.
+    pub(super) thread_ids: Option<f::SetThreadIdType>,
+    pub(super) name: Option<f::GetCallbackName>,
+    pub(super) text: Option<f::GetResultString>,
 }
 
 /// Older ones have other records.
@@ -68,6 +71,7 @@ impl Cupti {
     fn with(at: impl Fn(&CStr) -> Option<usize>, version: u32) -> Option<Cupti> {
         Some(Cupti {
             version,
+            has_clients_apart: false,
             timestamp: function!(at(c"cuptiGetTimestamp")?, f::GetTimestamp),
             register: function!(
                 at(c"cuptiActivityRegisterCallbacks")?,

@@ -90,7 +90,7 @@ pub unsafe fn deliver(context: CUcontext, stream: u32, buffer: *mut u8, valid: u
     if !wants::any_ever() || buffers::is_shared(buffer) {
         return;
     }
-    let (Some(cupti), Some(callbacks)) = (started::cupti(), wants::callbacks()) else { return };
+    let (Some(cupti), Some(callbacks)) = (started::serving(), wants::callbacks()) else { return };
     let _busy = Delivering::begin();
     clock::read(&cupti);
     let lent_at = buffers::lent_at(buffer);

@@ -22,10 +22,15 @@
 //!   handler, where no symbol can be looked up.
 //! - Kernels with a recorded launch but no record count as lost: `cudaLaunchKernel` and its
 //!   relatives outside of captures, not launches of graphs or by the driver's functions.
-//! - CUPTI 13's several subscribers are not used. By NVIDIA's documentation they need CUDA 13.3
-//!   and driver r610, and their calls exclude the older ones in a process: the first caller
-//!   decides. tprof is first, in `cuInit`, so PyTorch's profiler, which calls the older ones,
-//!   would get nothing.
+//! - CUPTI 13's several subscribers ([`subscriber`]) are used only if the user asks for them, or if
+//!   a client of the job's has subscribed before the driver starts and allows others. By NVIDIA's
+//!   documentation they need CUDA 13.3 and driver r610, and their calls exclude the older ones in
+//!   a process: the first caller decides. tprof is first, in `cuInit`, so PyTorch's profiler, which
+//!   calls the older ones, would get nothing.
+//! - User-defined records (CUPTI 13.3) are not used: they need that interface, and only make records
+//!   smaller. Kernels' times by hardware events (Blackwell) are not used: before CUPTI 13.4 Update 1
+//!   they may crash, leak memory and lose times, and that CUPTI fell back to its older way it tells
+//!   only a subscriber's callback.
 //! - The call that put a node into a graph is known only in a CUPTI callback
 //!   (`GRAPHNODE_CREATED`), which needs the subscription that a profiler in the job may want.
 //!   CUDA promises no order of nodes, so replayed kernels have no shape.
@@ -56,5 +61,6 @@ pub mod places;
 pub mod raw;
 pub mod reader;
 pub mod started;
+pub mod subscriber;
 pub mod texts;
 pub mod wants;

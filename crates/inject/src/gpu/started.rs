@@ -36,6 +36,11 @@ pub fn cupti() -> Option<Cupti> {
     Some(unsafe { (*CUPTI.0.get()).assume_init() })
 }
 
+/// The CUPTI of which the agent serves the other clients: it does not where CUPTI keeps them apart.
+pub fn serving() -> Option<Cupti> {
+    cupti().filter(|cupti| !cupti.has_clients_apart)
+}
+
 /// Set once it is certain that no agent will start in this process.
 static IS_WITHOUT: AtomicBool = AtomicBool::new(false);
 

@@ -105,7 +105,23 @@ fn driver(libraries: &Libraries) -> Vec<Check> {
     if !devices.is_empty() {
         checks.push(Check::new("gpus", Verdict::Ok, devices.join(", ")));
     }
+    checks.extend(kernel_times(&devices));
     checks
+}
+
+/// On Blackwell CUPTI can take kernels' times from hardware events (`cuptiActivityEnableHWTrace`),
+/// which is not used.
+fn kernel_times(devices: &[String]) -> Option<Check> {
+    const BLACKWELL: [&str; 8] =
+        ["B100", "B200", "B300", "GB10", "GB200", "GB300", "Blackwell", "GeForce RTX 50"];
+    let is_one = |name: &String| BLACKWELL.iter().any(|known| name.contains(known));
+    devices.iter().find(|name| is_one(name)).map(|name| {
+        let found = format!(
+            "{name}: not by hardware events, with which CUPTI before 13.4 update 1 may crash, leaks \
+             memory for each kernel, and loses times; no such device has run tprof"
+        );
+        Check::new("kernel times", Verdict::Note, found)
+    })
 }
 
 /// Loads the driver's library, if the loader finds it. It stays loaded, because its own threads may
@@ -369,4 +385,24 @@ fn wheels(program: &Path) -> Vec<Check> {
     let own = found("cupti", &libraries_of_cupti);
     let faults = libraries_of_cupti.first().and_then(|library| fault(library));
     own.into_iter().chain(faults).chain(found("nccl", &libraries("libnccl.so"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_by_hardware_are_spoken_of_where_a_device_has_them() {
+        let found = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            kernel_times(&names).map(|check| check.found)
+        };
+        for name in ["NVIDIA GB200", "NVIDIA GeForce RTX 5090", "NVIDIA RTX PRO 6000 Blackwell"] {
+            let text = found(&["NVIDIA H200", name]).unwrap();
+            assert!(text.starts_with(&format!("{name}: not by hardware events")), "{text}");
+        }
+        for name in ["NVIDIA H200", "NVIDIA GH200 480GB", "NVIDIA RTX 5000 Ada Generation"] {
+            assert_eq!(found(&[name]), None, "{name}");
+        }
+    }
 }

@@ -4,7 +4,7 @@
 //! a buffer that should be zeroed and is not comes back with what was in it, and before CUDA 12.9
 //! a client without a buffer is the end of the process.
 
-use crate::{PER_THREAD, ZEROED, complain, faults, lock};
+use crate::{PER_THREAD, ZEROED, clients, complain, faults, lock};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Mutex;
@@ -14,10 +14,37 @@ use tprof_cupti_sys::bindings::CUcontext;
 type Request = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
 type Complete = unsafe extern "C" fn(CUcontext, u32, *mut u8, usize, usize);
 
-struct Buffer {
-    at: usize,
-    bytes: usize,
-    used: usize,
+/// A buffer that a client lent.
+pub struct Buffer {
+    /// Its address.
+    pub at: usize,
+    /// Its length.
+    pub bytes: usize,
+    /// Bytes of records.
+    pub used: usize,
+}
+
+impl Buffer {
+    /// Whether a record goes into it.
+    pub fn has_room(&self, record: &[u8]) -> bool {
+        self.used + record.len() <= self.bytes
+    }
+
+    /// Writes a record for which there is room.
+    pub fn write(&mut self, record: &[u8]) {
+        // SAFETY: there is room, in memory that the client lent.
+        unsafe {
+            let at = (self.at + self.used) as *mut u8;
+            match ZEROED.load(Relaxed) {
+                false => std::ptr::copy_nonoverlapping(record.as_ptr(), at, record.len()),
+                // What is zero is not written.
+                true => (0..record.len()).filter(|byte| record[*byte] != 0).for_each(|byte| {
+                    at.add(byte).write(record[byte]);
+                }),
+            }
+        }
+        self.used += record.len();
+    }
 }
 
 struct State {
@@ -72,15 +99,19 @@ pub fn is_registered() -> bool {
 
 /// Puts a record into the buffer of a thread.
 pub fn put(thread: u32, record: &[u8]) {
+    if clients::are_apart() {
+        return clients::put(record);
+    }
     let thread = if PER_THREAD.load(Relaxed) { thread } else { 0 };
     let mut full = None;
     let mut state = lock(&STATE);
     let Some((request, complete)) = state.client else { return };
-    if state.open.get(&thread).is_some_and(|b| b.used + record.len() > b.bytes) {
+    if state.open.get(&thread).is_some_and(|open| !open.has_room(record)) {
         full = state.open.remove(&thread);
     }
     if let Entry::Vacant(place) = state.open.entry(thread) {
-        match ask(request) {
+        // SAFETY: the client's function, with places for its answers.
+        match ask(|at, bytes, most| unsafe { request(at, bytes, most) }) {
             Some(buffer) => {
                 place.insert(buffer);
             }
@@ -90,18 +121,7 @@ pub fn put(thread: u32, record: &[u8]) {
         }
     }
     if let Some(buffer) = state.open.get_mut(&thread) {
-        // SAFETY: there is room, in memory that the client lent.
-        unsafe {
-            let at = (buffer.at + buffer.used) as *mut u8;
-            match ZEROED.load(Relaxed) {
-                false => std::ptr::copy_nonoverlapping(record.as_ptr(), at, record.len()),
-                // What is zero is not written.
-                true => (0..record.len()).filter(|byte| record[*byte] != 0).for_each(|byte| {
-                    at.add(byte).write(record[byte]);
-                }),
-            }
-        }
-        buffer.used += record.len();
+        buffer.write(record);
     }
     static PUT: AtomicU64 = AtomicU64::new(0);
     if faults::turn("hold", &PUT) {
@@ -114,10 +134,10 @@ pub fn put(thread: u32, record: &[u8]) {
     }
 }
 
-fn ask(request: Request) -> Option<Buffer> {
+/// A new buffer, by what asks the client for it.
+pub fn ask(request: impl FnOnce(*mut *mut u8, *mut usize, *mut usize)) -> Option<Buffer> {
     let (mut at, mut bytes, mut most) = (std::ptr::null_mut(), 0, 0);
-    // SAFETY: the client's function, with places for its answers.
-    unsafe { request(&raw mut at, &raw mut bytes, &raw mut most) };
+    request(&raw mut at, &raw mut bytes, &raw mut most);
     if at.is_null() {
         if crate::version() < 27 {
             complain("no buffer was lent, which is the end before CUDA 12.9");

@@ -5,6 +5,7 @@
 #![allow(unsafe_code, non_snake_case, non_upper_case_globals, clippy::missing_safety_doc)]
 
 mod buffers;
+mod clients;
 mod clock;
 mod external;
 mod faults;
@@ -91,7 +92,10 @@ fn enter(name: &str) -> CUptiResult {
     if (engine().is_starting)() {
         complain(&format!("{name} while another thread is in cuInit"));
     }
-    faults::refusal(name)
+    match clients::use_interface(name) {
+        CUPTI_SUCCESS => faults::refusal(name),
+        refused => refused,
+    }
 }
 
 fn feed() {
@@ -286,7 +290,8 @@ pub unsafe extern "C" fn cuptiActivityGetAttribute(
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiFinalize() -> CUptiResult {
     let result = enter("cuptiFinalize");
-    if result == CUPTI_SUCCESS {
+    if result == CUPTI_SUCCESS && clients::may_finalize() {
+        clients::forget();
         KINDS.store(0, SeqCst);
         clock::forget();
         buffers::detach();
@@ -308,7 +313,7 @@ pub extern "C" fn cuptiActivityFlushAll(flags: u32) -> CUptiResult {
     if let Some(replay) = replay::replay() {
         return replay.flush();
     }
-    if result == CUPTI_SUCCESS && !buffers::is_registered() {
+    if result == CUPTI_SUCCESS && !clients::are_apart() && !buffers::is_registered() {
         result = CUPTI_ERROR_INVALID_OPERATION;
     }
     if result == CUPTI_SUCCESS {
@@ -317,7 +322,10 @@ pub extern "C" fn cuptiActivityFlushAll(flags: u32) -> CUptiResult {
         if flags != 0 {
             records::late_contexts();
         }
-        buffers::flush(flags != 0);
+        match clients::are_apart() {
+            true => clients::flush(),
+            false => buffers::flush(flags != 0),
+        }
     }
     result
 }

@@ -1,6 +1,6 @@
 //! The one client that may hold the subscription, and which calls it wants to be called for.
 
-use crate::{buffers, enter, faults, lock};
+use crate::{clients, enter, faults, lock};
 use std::collections::BTreeSet;
 use std::ffi::{c_char, c_void};
 use std::sync::Mutex;
@@ -109,25 +109,12 @@ pub unsafe extern "C" fn cuptiSubscribe(
     CUPTI_SUCCESS
 }
 
-/// Like CUPTI's function, by its documentation: refused where the older interface is in use.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuptiSubscribe_v2(
-    subscriber: *mut CUpti_SubscriberHandle,
-    callback: CUpti_CallbackFunc,
-    data: *mut c_void,
-    _parameters: *mut CUpti_SubscriberParams,
-) -> CUptiResult {
-    if buffers::is_registered() {
-        return CUPTI_ERROR_NOT_COMPATIBLE;
-    }
-    // SAFETY: as the caller calls this.
-    unsafe { cuptiSubscribe(subscriber, callback, data) }
-}
-
 /// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
-pub extern "C" fn cuptiUnsubscribe(_subscriber: CUpti_SubscriberHandle) -> CUptiResult {
-    (engine().attach_callbacks)(None);
-    TAKEN.store(false, SeqCst);
+pub extern "C" fn cuptiUnsubscribe(subscriber: CUpti_SubscriberHandle) -> CUptiResult {
+    if !clients::unsubscribe(subscriber) {
+        (engine().attach_callbacks)(None);
+        TAKEN.store(false, SeqCst);
+    }
     enter("cuptiUnsubscribe")
 }

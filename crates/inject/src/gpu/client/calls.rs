@@ -11,6 +11,7 @@ use super::super::journal::{self, JournalEvent};
 use super::super::kinds;
 use super::super::notes::{note, refused};
 use super::super::started;
+use super::super::subscriber;
 use super::super::{deliver, lent, wants};
 use super::early;
 use super::functions::{Number, real};
@@ -42,8 +43,10 @@ pub(super) extern "C" fn register_callbacks(
     let (Some(request), Some(complete)) = (request, complete) else {
         return CUPTI_ERROR_INVALID_PARAMETER;
     };
-    if started::cupti().is_none() {
-        return early::register(request, complete);
+    if started::serving().is_none() {
+        let result = early::register(request, complete);
+        note_refused(b"another client's callbacks (cuptiActivityRegisterCallbacks)", result);
+        return result;
     }
     detach::attach_again();
     let is_other = |(had, _): (wants::Request, _)| had as usize != request as usize;
@@ -62,7 +65,7 @@ pub(super) extern "C" fn register_callbacks(
 }
 
 pub(super) extern "C" fn enable(kind: CUpti_ActivityKind) -> CUptiResult {
-    let Some(cupti) = started::cupti() else { return early::enable(kind) };
+    let Some(cupti) = started::serving() else { return early::enable(kind) };
     detach::attach_again();
     kinds::unchanged(|| enable_with(&cupti, kind))
 }
@@ -89,7 +92,7 @@ fn enable_with(cupti: &Cupti, kind: CUpti_ActivityKind) -> CUptiResult {
 }
 
 pub(super) extern "C" fn disable(kind: CUpti_ActivityKind) -> CUptiResult {
-    let Some(cupti) = started::cupti() else { return early::disable(kind) };
+    let Some(cupti) = started::serving() else { return early::disable(kind) };
     kinds::unchanged(|| disable_with(&cupti, kind))
 }
 
@@ -110,7 +113,7 @@ pub(super) extern "C" fn enable_context(
 ) -> CUptiResult {
     let real = || real!(cuptiActivityEnableContext as f::ActivityEnableContext, (context, kind));
     // A forked child has none, and may find the switch taken for good.
-    let Some(cupti) = started::cupti() else { return real() };
+    let Some(cupti) = started::serving() else { return real() };
     kinds::unchanged(|| {
         if kinds::is_on(kind) {
             return enable_with(&cupti, kind);
@@ -128,7 +131,7 @@ pub(super) extern "C" fn disable_context(
     kind: CUpti_ActivityKind,
 ) -> CUptiResult {
     let real = || real!(cuptiActivityDisableContext as f::ActivityDisableContext, (context, kind));
-    let Some(cupti) = started::cupti() else { return real() };
+    let Some(cupti) = started::serving() else { return real() };
     kinds::unchanged(|| match kinds::is_on(kind) {
         true => disable_with(&cupti, kind),
         false => real(),
@@ -140,7 +143,7 @@ pub(super) extern "C" fn set_attribute(
     bytes: *mut usize,
     value: *mut c_void,
 ) -> CUptiResult {
-    let is_served = started::cupti().is_some() || started::is_awaited();
+    let is_served = started::serving().is_some() || started::is_awaited();
     let Some(kept) = wants::attribute(attribute).filter(|_| is_served) else {
         return real!(
             cuptiActivitySetAttribute as f::ActivitySetAttribute,
@@ -153,7 +156,7 @@ pub(super) extern "C" fn set_attribute(
     // SAFETY: the client's value, of one byte by the header.
     kept.store(u32::from(unsafe { *value.cast::<u8>() }) + 1, Relaxed);
     // Buffers by thread suit the agent too, and can only be chosen before kinds are enabled.
-    if attribute == CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER && started::cupti().is_none() {
+    if attribute == CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER && started::serving().is_none() {
         return real!(
             cuptiActivitySetAttribute as f::ActivitySetAttribute,
             (attribute, bytes, value)
@@ -185,7 +188,7 @@ pub(super) extern "C" fn get_attribute(
 pub(super) extern "C" fn register_timestamp_callback(
     clock: CUpti_TimestampCallbackFunc,
 ) -> CUptiResult {
-    let Some(cupti) = started::cupti() else { return early::register_clock(clock) };
+    let Some(cupti) = started::serving() else { return early::register_clock(clock) };
     let Some(clock) = clock else { return CUPTI_ERROR_INVALID_PARAMETER };
     clock::choose(clock);
     clock::read(&cupti);
@@ -205,17 +208,20 @@ pub(super) extern "C" fn get_timestamp(time: *mut u64) -> CUptiResult {
 }
 
 pub(super) extern "C" fn flush_all(flags: u32) -> CUptiResult {
-    if started::cupti().is_none() {
-        return real!(cuptiActivityFlushAll as f::ActivityFlushAll, (flags));
+    let flush = || {
+        buffers::during_flush(flags, || {
+            real!(cuptiActivityFlushAll as f::ActivityFlushAll, (flags))
+        })
+    };
+    if started::serving().is_none() {
+        return flush();
     }
     if wants::callbacks().is_none() {
         // The header demands this result: no callbacks are registered, as far as the client is
         // concerned.
         return CUPTI_ERROR_INVALID_OPERATION;
     }
-    let result = buffers::during_flush(flags, || {
-        real!(cuptiActivityFlushAll as f::ActivityFlushAll, (flags))
-    });
+    let result = flush();
     deliver::wait();
     lent::flush();
     served(Number::cuptiActivityFlushAll, flags.into(), result)
@@ -258,7 +264,7 @@ pub(super) extern "C" fn enable_driver_api(call: CUpti_CallbackId, on: u8) -> CU
 
 /// Switches one call of a domain. Without its kind, by the header, only such calls are recorded.
 fn choose_call(kind: CUpti_ActivityKind, call: u32, on: bool) -> CUptiResult {
-    let Some(cupti) = started::cupti() else { return early::choose_call(kind, call, on) };
+    let Some(cupti) = started::serving() else { return early::choose_call(kind, call, on) };
     kinds::unchanged(|| choose_with(&cupti, kind, call, on))
 }
 
@@ -289,7 +295,7 @@ fn choose_with(cupti: &Cupti, kind: CUpti_ActivityKind, call: u32, on: bool) -> 
 /// The agent needs thread ids of the kernel's.
 pub(super) extern "C" fn set_thread_id_type(kind: CUpti_ActivityThreadIdType) -> CUptiResult {
     wants::THREAD_IDS.store(kind + 1, Relaxed);
-    match started::cupti() {
+    match started::serving() {
         Some(_) => CUPTI_SUCCESS,
         None => real!(cuptiSetThreadIdType as f::SetThreadIdType, (kind)),
     }
@@ -324,7 +330,17 @@ pub(super) extern "C" fn enable_domain(
     result
 }
 
-/// The interface of CUDA 13.3 excludes the older one, which the agent uses: the refusal is noted.
+/// Notes what CUPTI refuses another client because the agent uses its other interface: the one of
+/// CUDA 13.3 and the older one exclude each other.
+fn note_refused(what: &[u8], result: CUptiResult) {
+    let Some(cupti) = started::cupti().filter(|_| result != CUPTI_SUCCESS) else { return };
+    // Only where the agent is: before, this library must not begin to record.
+    if let Some(thread) = gate::recording() {
+        refused(thread, &cupti, what, result);
+    }
+}
+
+/// A subscription by the interface of CUDA 13.3.
 pub(super) extern "C" fn subscribe_v2(
     subscriber: *mut CUpti_SubscriberHandle,
     callback: CUpti_CallbackFunc,
@@ -333,18 +349,28 @@ pub(super) extern "C" fn subscribe_v2(
 ) -> CUptiResult {
     let result =
         real!(cuptiSubscribe_v2 as f::SubscribeV2, (subscriber, callback, data, parameters));
-    if let (Some(thread), Some(cupti), true) =
-        (gate::recording(), started::cupti(), result != CUPTI_SUCCESS)
-    {
-        refused(thread, &cupti, b"another client's subscription (cuptiSubscribe_v2)", result);
+    if result == CUPTI_SUCCESS && started::is_awaited() {
+        // SAFETY: CUPTI has accepted them.
+        unsafe { subscriber::has_client(parameters) };
     }
+    note_refused(b"another client's subscription (cuptiSubscribe_v2)", result);
     result
 }
 
 pub(super) extern "C" fn finalize() -> CUptiResult {
-    let now = started::cupti().map_or(0, |cupti| now_ns(&cupti));
+    let now = started::serving().map_or(0, |cupti| now_ns(&cupti));
     let finalize = || real!(cuptiFinalize as f::Finalize, ());
     let result = match started::cupti() {
+        // With a subscription of the agent's CUPTI would find a client more than there is without.
+        Some(cupti) if cupti.has_clients_apart => {
+            let mut result = CUPTI_SUCCESS;
+            detach::detached(|| {
+                subscriber::leave();
+                result = finalize();
+                CUPTI_SUCCESS
+            });
+            return result;
+        }
         Some(_) => detach::detached(finalize),
         None => finalize(),
     };

@@ -118,6 +118,7 @@ pub fn begins(number: u32) -> bool {
         cuptiActivityEnableRuntimeApi,
         cuptiActivityEnableDriverApi,
         cuptiSetThreadIdType,
+        cuptiSubscribe_v2,
     ];
     first.iter().any(|known| *known as u32 == number)
 }

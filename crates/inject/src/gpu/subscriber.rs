@@ -1,0 +1,252 @@
+//! CUPTI's interface of several clients (CUDA 13.3 Update 1): each subscribes, and has kinds, buffers and
+//! records of its own, so that none serves another. By NVIDIA's documentation it and the older
+//! interface exclude each other in a process. The agent uses it where it is asked to, and where a
+//! client has subscribed in this way before: the older one would be refused there.
+//!
+//! Its functions take the places of the older ones in [`Cupti`], with the agent's handle.
+
+use super::cupti::Cupti;
+use super::loader::{Loader, function};
+use super::places::CuptiLibrary;
+use crate::environment;
+use core::ffi::{CStr, c_void};
+use core::mem::{offset_of, transmute};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::*};
+use tprof_cupti_sys::functions as f;
+use tprof_cupti_sys::*;
+use tprof_wire::env;
+
+/// CUDA 13.3 Update 1: in 13.2 it was a trial, and 13.3 may crash where clients begin at once.
+const FROM: u32 = 130_301;
+
+/// A client that lets others in has subscribed before the agent could.
+static HAS_CLIENT: AtomicBool = AtomicBool::new(false);
+/// The agent's handle; null where it is no subscriber.
+static HANDLE: AtomicPtr<CUpti_Subscriber_st> = AtomicPtr::new(core::ptr::null_mut());
+/// What lends buffers, and what takes them: the older interface's types.
+static LENDS: AtomicUsize = AtomicUsize::new(0);
+static TAKES: AtomicUsize = AtomicUsize::new(0);
+
+/// Passes each function to a macro: its place in a table, its name and its type.
+macro_rules! functions {
+    ($take:ident) => {
+        $take! {
+            Subscribe c"cuptiSubscribe_v2",
+            Unsubscribe c"cuptiUnsubscribe",
+            Register c"cuptiActivityRegisterCallbacks_v2",
+            Enable c"cuptiActivityEnable_v2",
+            Disable c"cuptiActivityDisable_v2",
+            Set c"cuptiActivitySetAttribute_v2",
+            Next c"cuptiActivityGetNextRecord_v2",
+            Dropped c"cuptiActivityGetNumDroppedRecords_v2",
+            Timestamp c"cuptiGetTimestamp_v2",
+            RuntimeCall c"cuptiActivityEnableRuntimeApi_v2",
+            DriverCall c"cuptiActivityEnableDriverApi_v2",
+        }
+    };
+}
+
+macro_rules! table {
+    ($($place:ident $name:literal,)*) => {
+        #[derive(Clone, Copy)]
+        enum Function { $($place),* }
+        const NAMES: &[&CStr] = &[$($name),*];
+        static FOUND: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
+    };
+}
+functions!(table);
+
+/// Calls a function of [`FOUND`], which [`of`] has filled.
+macro_rules! call {
+    ($place:ident as $type:ty, ($($argument:expr),*)) => {{
+        let address = FOUND.get(Function::$place as usize).map_or(0, |found| found.load(Acquire));
+        match address {
+            0 => CUPTI_ERROR_NOT_INITIALIZED,
+            address => {
+                let call = function!(address, $type);
+                // SAFETY: a function of this type, with what its caller was called with.
+                unsafe { call($($argument),*) }
+            }
+        }
+    }};
+}
+
+/// A client subscribes while the agent may still start.
+///
+/// # Safety
+/// `parameters` is null, or what CUPTI has accepted, which begins with its length.
+pub unsafe fn has_client(parameters: *const CUpti_SubscriberParams) {
+    const REACHES: usize = offset_of!(CUpti_SubscriberParams, allowMultipleSubscribers);
+    // SAFETY: by the premise.
+    let allows = !parameters.is_null()
+        && unsafe {
+            (*parameters).structSize > REACHES && (*parameters).allowMultipleSubscribers != 0
+        };
+    HAS_CLIENT.store(allows, Release);
+}
+
+/// Whether the agent is asked to subscribe.
+pub fn is_asked() -> bool {
+    environment::variable(env::CUPTI_SUBSCRIBE).is_some_and(|text| text == b"1")
+}
+
+/// The same CUPTI by this interface, if the agent is to subscribe and the library has all of it.
+pub fn of(older: &Cupti, loader: &Loader, library: &CuptiLibrary) -> Option<Cupti> {
+    if older.version < FROM || !(is_asked() || HAS_CLIENT.load(Acquire)) {
+        return None;
+    }
+    for (name, found) in NAMES.iter().zip(&FOUND) {
+        found.store(loader.symbol(library.handle, name)?, Release);
+    }
+    Some(Cupti {
+        has_clients_apart: true,
+        timestamp,
+        register,
+        enable,
+        disable: Some(disable),
+        next,
+        dropped,
+        choose_runtime_call: Some(choose_runtime_call),
+        choose_driver_call: Some(choose_driver_call),
+        thread_ids: None,
+        ..*older
+    })
+}
+
+/// Ends the subscription, if there is one; the next registration begins another.
+pub fn leave() {
+    let handle = HANDLE.swap(core::ptr::null_mut(), AcqRel);
+    if !handle.is_null() {
+        call!(Unsubscribe as f::Unsubscribe, (handle));
+    }
+}
+
+fn handle() -> CUpti_SubscriberHandle {
+    HANDLE.load(Acquire)
+}
+
+unsafe extern "C" fn no_callback(
+    _: *mut c_void,
+    _: CUpti_CallbackDomain,
+    _: CUpti_CallbackId,
+    _: *const c_void,
+) {
+}
+
+/// Becomes a subscriber whose records name threads by the kernel's ids.
+fn subscribe() -> CUptiResult {
+    let mut new = core::ptr::null_mut();
+    let mut parameters = CUpti_SubscriberParams {
+        structSize: size_of::<CUpti_SubscriberParams>(),
+        subscriberName: c"tprof".as_ptr(),
+        oldSubscriberName: core::ptr::null_mut(),
+        oldSubscriberSize: 0,
+        allowMultipleSubscribers: 1,
+        padding: [0; 7],
+    };
+    let result = call!(
+        Subscribe as f::SubscribeV2,
+        (&raw mut new, Some(no_callback), core::ptr::null_mut(), &raw mut parameters)
+    );
+    if result != CUPTI_SUCCESS {
+        return result;
+    }
+    let mut ids: CUpti_ActivityThreadIdType = CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM;
+    let mut bytes = size_of_val(&ids);
+    let result = call!(
+        Set as f::ActivitySetAttributeV2,
+        (new, CUPTI_ACTIVITY_ATTR_THREAD_ID_TYPE, &raw mut bytes, (&raw mut ids).cast())
+    );
+    match result {
+        CUPTI_SUCCESS => HANDLE.store(new, Release),
+        _ => drop(call!(Unsubscribe as f::Unsubscribe, (new))),
+    }
+    result
+}
+
+unsafe extern "C" fn register(
+    lends: CUpti_BuffersCallbackRequestFunc,
+    takes: CUpti_BuffersCallbackCompleteFunc,
+) -> CUptiResult {
+    let (Some(lends), Some(takes)) = (lends, takes) else {
+        return CUPTI_ERROR_INVALID_PARAMETER;
+    };
+    if handle().is_null() {
+        let result = subscribe();
+        if result != CUPTI_SUCCESS {
+            return result;
+        }
+    }
+    LENDS.store(lends as usize, Release);
+    TAKES.store(takes as usize, Release);
+    let result = call!(
+        Register as f::ActivityRegisterCallbacksV2,
+        (handle(), Some(request), Some(complete))
+    );
+    if result != CUPTI_SUCCESS {
+        leave();
+    }
+    result
+}
+
+unsafe extern "C" fn request(
+    buffer: *mut *mut u8,
+    bytes: *mut usize,
+    most: *mut usize,
+    _: *mut CUpti_BufferCallbackRequestInfo,
+) {
+    // SAFETY: the function that `register` has kept, as CUPTI called this.
+    unsafe {
+        let lends = transmute::<usize, CUpti_BuffersCallbackRequestFunc>(LENDS.load(Acquire));
+        if let Some(lends) = lends {
+            lends(buffer, bytes, most);
+        }
+    }
+}
+
+unsafe extern "C" fn complete(
+    buffer: *mut u8,
+    bytes: usize,
+    valid: usize,
+    _: *mut CUpti_BufferCallbackCompleteInfo,
+) {
+    // SAFETY: as for `request`. Buffers are of no context and no stream since CUDA 6.
+    unsafe {
+        let takes = transmute::<usize, CUpti_BuffersCallbackCompleteFunc>(TAKES.load(Acquire));
+        if let Some(takes) = takes {
+            takes(core::ptr::null_mut(), 0, buffer, bytes, valid);
+        }
+    }
+}
+
+unsafe extern "C" fn timestamp(now: *mut u64) -> CUptiResult {
+    call!(Timestamp as f::GetTimestampV2, (handle(), now))
+}
+
+unsafe extern "C" fn enable(kind: CUpti_ActivityKind) -> CUptiResult {
+    call!(Enable as f::ActivityEnableV2, (handle(), kind, core::ptr::null_mut()))
+}
+
+unsafe extern "C" fn disable(kind: CUpti_ActivityKind) -> CUptiResult {
+    call!(Disable as f::ActivityDisableV2, (handle(), kind, core::ptr::null_mut()))
+}
+
+unsafe extern "C" fn next(
+    buffer: *mut u8,
+    valid: usize,
+    record: *mut *mut CUpti_Activity,
+) -> CUptiResult {
+    call!(Next as f::ActivityGetNextRecordV2, (handle(), buffer, valid, record))
+}
+
+unsafe extern "C" fn dropped(context: CUcontext, stream: u32, count: *mut usize) -> CUptiResult {
+    call!(Dropped as f::ActivityGetNumDroppedRecordsV2, (handle(), context, stream, count))
+}
+
+unsafe extern "C" fn choose_runtime_call(number: CUpti_CallbackId, on: u8) -> CUptiResult {
+    call!(RuntimeCall as f::ActivityEnableRuntimeApiV2, (handle(), number, on))
+}
+
+unsafe extern "C" fn choose_driver_call(number: CUpti_CallbackId, on: u8) -> CUptiResult {
+    call!(DriverCall as f::ActivityEnableDriverApiV2, (handle(), number, on))
+}

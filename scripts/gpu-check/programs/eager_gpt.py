@@ -1,0 +1,1 @@
+../../bench/programs/eager_gpt.py

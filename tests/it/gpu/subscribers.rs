@@ -1,0 +1,82 @@
+//! A job with a profiler of its own that uses CUPTI's interface of several clients (CUDA 13.3).
+
+use super::*;
+use tprof_tests::{Outcome, subscribed};
+
+const ASKED: (&str, &str) = ("TPROF_CUPTI_SUBSCRIBE", "1");
+
+/// Runs it without tprof and with it.
+fn beside(words: &[&str], env: &[(&str, &str)]) -> Result<(Scratch, Outcome, Ran), String> {
+    let (native, scratch) = (Scratch::new(), Scratch::new());
+    let alone = subscribed(13, words, &native)?.0.run_in(native.cwd());
+    let (mut job, log) = subscribed(13, words, &scratch)?;
+    for (name, value) in env {
+        job = job.env(name, value);
+    }
+    let ran = read(traced(&job, GPU, &scratch), &log, 0);
+    Ok((scratch, alone, ran))
+}
+
+fn launches(ran: &Ran) -> usize {
+    let spans = rows::<Span>(&ran.file);
+    spans.iter().filter(|span| ran.file.name(span.name) == "cudaLaunchKernel").count()
+}
+
+#[test]
+fn a_profiler_that_lets_others_in_before_the_driver_starts_has_tprof_beside_it() {
+    let (_scratch, alone, ran) = need_some!(beside(&["2", "early"], &[]));
+    assert!(alone.stdout.contains("session 2: 36 kernels, 37 calls, 0 of other"), "{alone:?}");
+    assert_eq!(ran.traced.outcome, alone);
+    assert_kernels(&ran);
+    assert_eq!(launches(&ran), kernels_of_log(&ran.log).len());
+    assert_eq!(losses(&ran, "", ""), 0);
+    let info = run_info(&ran.traced.run, |info| info["finished"] == true);
+    assert_eq!(info["completeness"]["blind"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn where_it_is_asked_for_sessions_of_a_profiler_and_tprof_both_have_all() {
+    let (_scratch, alone, ran) = need_some!(beside(&["3"], &[ASKED]));
+    assert_eq!(ran.traced.outcome, alone);
+    assert_kernels(&ran);
+    assert_eq!(launches(&ran), kernels_of_log(&ran.log).len());
+    assert_eq!(losses(&ran, "", ""), 0);
+    assert!(!blind(&ran, ""));
+}
+
+#[test]
+fn a_client_of_the_older_interface_is_refused_by_cupti_beside_the_newer_and_named() {
+    let (_scratch, alone, ran) = need_some!(beside(&["1", "older"], &[ASKED]));
+    assert!(alone.stdout.contains("the older interface: 39"), "{alone:?}");
+    assert_eq!(ran.traced.outcome, alone);
+    assert!(blind(&ran, "CUPTI refused it"));
+    assert_kernels(&ran);
+}
+
+#[test]
+fn a_profiler_that_wants_to_be_alone_is_alone_and_calls_are_recorded() {
+    let (_scratch, alone, ran) = need_some!(beside(&["1", "early", "alone"], &[ASKED]));
+    assert_eq!(ran.traced.outcome, alone);
+    assert!(blind(&ran, "CUPTI refused it"));
+    assert_eq!(launches(&ran), 4 * 36);
+}
+
+#[test]
+fn a_profiler_that_detaches_cupti_finds_itself_alone_and_tprof_subscribes_again() {
+    let (_scratch, alone, ran) = need_some!(beside(&["2", "finalize"], &[ASKED]));
+    assert_eq!(ran.traced.outcome, alone);
+    assert!(blind(&ran, "another client detached CUPTI from the process"));
+    // Six stretches of work, of which those right after a session are missing.
+    let kernels = rows::<Kernel>(&ran.file).len();
+    assert!((4 * 36..6 * 36).contains(&kernels), "{kernels}");
+}
+
+#[test]
+fn a_cupti_without_the_newer_interface_is_used_by_the_older_and_named() {
+    let scratch = Scratch::new();
+    let (job, log) = need_some!(train(13, &["6"], &scratch));
+    let job = job.env(ASKED.0, ASKED.1).env("FAKE_CUPTI_VERSION", "130300");
+    let ran = read(traced(&job, GPU, &scratch), &log, 0);
+    assert_kernels(&ran);
+    assert!(blind(&ran, "CUPTI refused it"));
+}
