@@ -3,8 +3,8 @@
 //! One file per `rule::Rule`. A rule judges a `scene::Scene`, one rank's
 //! steps, and returns what it found, that it found nothing, or which data it
 //! needs. Each finding has an upper bound, from which its severity follows; bounds
-//! of different findings overlap and must not be added. `docs/metrics.md` states
-//! every trigger and the reasoning behind every bound.
+//! of different findings overlap and must not be added. Each rule states its
+//! trigger and its bound (`rule::RuleAbout`), of which the table in `docs/metrics.md` is made.
 
 mod absent;
 mod blocking;
@@ -32,6 +32,12 @@ use scene::Scene;
 
 pub use lost::BUSY;
 pub use outcome::RankFindings;
+pub use rule::RuleAbout;
+
+/// All rules, for the documentation.
+pub fn rules() -> Vec<RuleAbout> {
+    RULES.iter().map(|rule| rule.about()).chain([stragglers::ABOUT]).collect()
+}
 
 /// The kind.
 pub const KIND: DocumentKind = DocumentKind {

@@ -26,6 +26,10 @@ pub struct ReportWords {
     /// Print JSON
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,
+    /// Print the JSON Schema of what --json prints: of every report, of diff, compare, ls
+    /// and ctl snapshot
+    #[arg(long, exclusive = true)]
+    pub schema: bool,
     /// Print Markdown for a comment on GitHub, at most 60,000 characters
     #[arg(long, conflicts_with_all = ["csv", "json"])]
     pub markdown: bool,

@@ -12,11 +12,12 @@ use std::process::ExitCode;
 use serde_json::Value;
 
 use tprof_analyze::document::{Cut, Document, DocumentKind, LineTables, Options, Table, Window};
-use tprof_analyze::{KINDS, Kind, Made, Report, Wanted, read_together};
+use tprof_analyze::{KINDS, Kind, Made, Report, Wanted, read_together, schema};
 use tprof_collect::control::Request;
 use tprof_trace::live::collector_lives;
 
 use crate::commands::live::ask;
+use crate::commands::ls;
 use crate::runs::failure;
 use crate::runs::foreign::open_run_or_import;
 use crate::runs::symbols::Late;
@@ -34,6 +35,16 @@ pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
         }
         None => rendered(&made, &args)?,
     };
+    write_out(&text)
+}
+
+/// Prints the schema of all that is printed as JSON.
+pub fn print_schema() -> anyhow::Result<ExitCode> {
+    let merged = schema::merged(vec![("ls", ls::schema())]);
+    write_out(&format!("{merged:#}\n"))
+}
+
+fn write_out(text: &str) -> anyhow::Result<ExitCode> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {

@@ -7,7 +7,7 @@ use tprof_trace::model::{CopyKind, MemoryKind};
 use super::copies::{Words, finding};
 use crate::findings::absent::Thing;
 use crate::findings::finding::Finding;
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Copy;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
@@ -36,8 +36,15 @@ const TO_HOST: Words = Words {
 const COPY: Thing = Thing::new("copy between host and device");
 
 impl Rule for PageableCopies {
-    fn name(&self) -> &'static str {
-        "PageableCopies"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "PageableCopies",
+            found_if: "asynchronous copies between device and pageable host memory",
+            gain: "min(time in copies and their calls, late time + time with only these copies on \
+                   the devices)",
+            needs: "the kind of memory",
+            remedy: "pin the host's memory (`pin_memory=True`)",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {
