@@ -1,4 +1,4 @@
-//! What a rule is.
+//! The interface of a rule.
 
 use super::scene::Scene;
 use super::verdict::Verdict;
@@ -23,6 +23,6 @@ pub(super) trait Rule: Sync {
     /// Its name, and what it asks.
     fn about(&self) -> RuleAbout;
 
-    /// Judges a rank.
+    /// Judges one rank and returns a verdict.
     fn judge(&self, scene: &Scene<'_>) -> Verdict;
 }

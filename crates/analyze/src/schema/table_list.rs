@@ -15,12 +15,12 @@ pub struct TableList(BTreeMap<&'static str, BTreeMap<&'static str, Columns>>);
 #[derive(Clone, Debug, Default)]
 struct Columns {
     tables: usize,
-    columns: BTreeMap<&'static str, Column>,
+    columns: BTreeMap<&'static str, ListedColumn>,
 }
 
 /// A column of these tables.
 #[derive(Clone, Debug)]
-struct Column {
+struct ListedColumn {
     /// What it holds: one of [`TYPES`].
     holds: &'static str,
     /// How many of the tables have it.
@@ -89,7 +89,7 @@ impl TableList {
             table.columns.extend(columns.map(|(key, holds)| {
                 let everywhere = holds.strip_suffix('?');
                 let tables = if everywhere.is_some() { 0 } else { 1 };
-                (key, Column { holds: everywhere.unwrap_or(holds), tables })
+                (key, ListedColumn { holds: everywhere.unwrap_or(holds), tables })
             }));
         }
         list
@@ -103,7 +103,10 @@ impl TableList {
             seen.tables += 1;
             for column in &table.columns {
                 let holds = holds(column.unit);
-                seen.columns.entry(column.key).or_insert(Column { holds, tables: 0 }).tables += 1;
+                seen.columns
+                    .entry(column.key)
+                    .or_insert(ListedColumn { holds, tables: 0 })
+                    .tables += 1;
             }
         }
     }
