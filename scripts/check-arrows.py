@@ -47,7 +47,7 @@ ALLOWED = {
     "tprof-tables": {"tprof-trace", "tprof-facts", "tprof-analyze", "tprof-export"},
     "tprof-live": {"tprof-trace", "tprof-facts"},
     "tprof-serve": {"tprof-trace", "tprof-live", "tprof-export"},
-    # A workspace and a program of its own.
+    # A separate workspace and program.
     "tprof-sql": {"tprof-trace", "tprof-facts", "tprof-analyze", "tprof-export", "tprof-tables"},
     "tprof-cli": {
         "tprof-wire", "tprof-trace", "tprof-facts", "tprof-collect", "tprof-import",
@@ -56,7 +56,7 @@ ALLOWED = {
     },
 }
 ANYTHING = {"tprof-tests", "tprof-fake-cuda"}
-# Code that runs inside the job brings nothing along but libc's declarations.
+# Code that runs inside the job depends on nothing but libc's declarations.
 INJECTED = {"tprof-wire", "tprof-cfi", "tprof-cupti-sys", "tprof-inject", "tprof-preload", "tprof-cupti"}
 INJECTED_MAY = {"libc"}
 
@@ -71,7 +71,7 @@ def wrong_dependencies(package, workspace):
     for dependency in package["dependencies"]:
         other, kind = dependency["name"], dependency["kind"] or "normal"
         if other in workspace:
-            # Tests of a workspace apart make their input with other crates.
+            # Tests of a separate workspace make their input with other crates.
             if name == "tprof-sql" and kind == "dev":
                 continue
             if name not in ANYTHING and other not in ALLOWED.get(name, set()):

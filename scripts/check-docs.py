@@ -73,7 +73,7 @@ def provide(word, cwd, small_run, traced):
         target.mkdir()
         small_trace(target / "rank-0.json.gz")
     elif re.fullmatch(r"[a-z]+[-a-z0-9]*/kineto", word):
-        # Windows of PyTorch's profiler lie in a run of their own, within the run.
+        # Windows of PyTorch's profiler are stored in a run of their own, within the run.
         shutil.copytree(small_run, target.parent)
         small_trace(cwd / "trace.json.gz")
         run(["import", "trace.json.gz", "-o", word], cwd)
@@ -102,7 +102,7 @@ def check_command(line, cwd, small_run, kinds):
         for before, word in zip(words, words[1:]):
             if word not in kinds.get(command, ()) and before not in ("-o", "--fail-on"):
                 provide(word, cwd, small_run, command in ("diff", "compare"))
-        # The small run has rank 0 alone.
+        # The small run has only rank 0.
         words = ["0" if words[i - 1] == "--rank" else word for i, word in enumerate(words)]
         done = run([*words, "--force"] if command == "export" else words, cwd)
     elif command in ("ctl", "open", "attach", "serve", "top", "sql", "archive"):
@@ -171,7 +171,7 @@ def kept_files():
 
 
 def check_words():
-    # Where this copy lies, and the folder beside it, if their names are specific.
+    # Paths of this copy and of the folder next to it, if their names are specific.
     places = [str(ROOT), str(pathlib.Path.home())]
     places = [place.encode() for place in places if place.count("/") > 1]
     for path in kept_files():

@@ -47,7 +47,8 @@ export LC_ALL
 needed=$(readelf -dW "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
 [ "$needed" = libc.so.6 ] || fail "NEEDED must be libc.so.6 alone, and is: ${needed:-empty}"
 
-# By name only what is another library's: the loader would search its own, and find another preloaded one's.
+# Only another library's symbols may be referenced by name: for its own, the loader would search and find those of
+# another preloaded library.
 own=$(readelf -rW "$library" | awk '$3 == "R_X86_64_64" { print $5 }')
 [ -z "$own" ] || fail 'references by name to symbols of its own:' "$own"
 
@@ -59,8 +60,8 @@ too_new=$(awk 'NF == 2 { print $2 }' "$work/undefined" | sed -n 's/^GLIBC_//p' |
 [ -z "$too_new" ] || fail "symbols newer than GLIBC_$newest:" \
     "$(for version in $too_new; do grep " GLIBC_$version\$" "$work/undefined"; done)"
 
-# Weak ones (the linker's own) may stay undefined. All others are functions of
-# libc that neither allocate, nor lock, nor set errno, and its environment.
+# Weak symbols (the linker's own) may stay undefined. All others are functions of libc that neither allocate, nor lock,
+# nor set errno, and its environment.
 nm -D --undefined-only "$library" | awk '$1 == "U" { sub("@.*", "", $2); print $2 }' | sort >"$work/strong"
 # shellcheck disable=SC2086
 printf '%s\n' bcmp dl_iterate_phdr environ getauxval memcmp memcpy memmove memset strlen $more |
@@ -73,7 +74,7 @@ sort "scripts/$exports" >"$work/hooks"
 difference=$(diff "$work/hooks" "$work/exported" | sed -n 's/^</missing:/p; s/^>/not in scripts\/'"$exports"':/p')
 [ -z "$difference" ] || fail "the exported symbols are not those that should be:" "$difference"
 
-# A panic would have nowhere to go. Its callers show where it could come from.
+# A panic would have nowhere to go. Its callers show where one could come from.
 objdump -d --no-show-raw-insn "$library" >"$work/code"
 callers=$(awk '/^[0-9a-f]+ <.*>:$/ { name = $2 } /(call|jmp) .*<.*9panicking/ && name !~ /9panicking/ { print name }' \
     "$work/code" | sort | uniq -c)

@@ -26,7 +26,7 @@ spelling() {
     scripts/typos.sh
 }
 
-# The binary that the later steps examine. Tests build in `dev`, but run this.
+# The binary that the later steps examine. Tests build in `dev` mode, but run this binary.
 build() {
     cargo build --release --locked -p tprof-cli
 }
@@ -59,12 +59,12 @@ library() {
     sh scripts/check-library.sh
 }
 
-# The crate for Rust programs, with each feature and the oldest Rust.
+# The crate for Rust programs, with each feature and the oldest supported Rust.
 sdk() {
     sh scripts/sdk-check.sh
 }
 
-# Read by those who work on it, so private items are documented too.
+# Private items are documented too, for those who work on the code.
 docs() {
     RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items --locked --quiet
     python3 scripts/check-docs.py
@@ -75,26 +75,25 @@ unit_tests() {
     cargo test --workspace --exclude tprof-tests --locked
 }
 
-# Of the whole workspace: features of dependencies, and so what is compiled already,
-# are those of the unit tests.
-# Half of their time they wait, so that two of them share a processor.
+# Builds the whole workspace, so that features of dependencies, and so what is already compiled, are those of the unit
+# tests. The tests wait half of their time, so two of them share a processor.
 process_tests() {
     TPROF_TEST_BIN=${TPROF_TEST_BIN:-$target/release/tprof} RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 2))} \
         cargo test --workspace --test it --locked
 }
 
-# The two MPIs that can be installed side by side; all launchers are a command of their own.
+# The two MPIs that can be installed side by side; a separate command tests all launchers.
 launchers() {
     TPROF_TEST_BIN=${TPROF_TEST_BIN:-$target/release/tprof} scripts/test-launchers.sh mpi
 }
 
-# The HTML pages in a real browser; prints that it skips where there is none. After `sql`, with what that builds.
+# The HTML pages in a real browser; skipped with a message if there is none. Runs after `sql`, and uses its build.
 pages() {
     CARGO_TARGET_DIR=$target TPROF_TEST_BIN=${TPROF_TEST_BIN:-$target/release/tprof} \
         PYTHONDONTWRITEBYTECODE=1 python3 -m unittest discover -s tests/pages
 }
 
-# A real compilation by the newest PyTorch, where it is there; CI installs it.
+# A real compilation by the newest PyTorch, if it is installed, which CI does.
 compile() {
     scripts/compile-check.sh --if-possible "${TPROF_TEST_BIN:-$target/release/tprof}"
 }

@@ -14,13 +14,13 @@ cache=${CLIENTS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/tprof/clients}
 tprof=${1:-target/debug/tprof}
 mkdir -p "$cache"
 if [ ! -d "$cache/$cupti_python" ]; then
-    # Without CUPTI itself, for which the stand-in is there.
+    # Without CUPTI itself, whose place the stand-in takes.
     python3 -m pip install --quiet --no-deps --target "$cache/$cupti_python.new" "cupti-python==$cupti_python" \
         cuda-bindings==13.5.0 cuda-pathfinder==1.9.0 pyelftools==0.33 numpy
     mv "$cache/$cupti_python.new" "$cache/$cupti_python"
 fi
 if [ ! -d "$cache/proton-$triton" ]; then
-    # Proton's library only: Triton beside it has half a gigabyte.
+    # Only Proton's library: the rest of Triton has half a gigabyte.
     new=$cache/proton-$triton.new
     python3 -m pip download --quiet --no-deps --only-binary :all: --dest "$new" "triton==$triton"
     python3 -c 'import sys, zipfile
@@ -46,7 +46,7 @@ job() {
     ! grep -h '"complaint"' "$work/log-$name"/*
 }
 
-# check CLIENT MAJOR LIBRARY WANTED MISSING: what its output must have, and how many kernels tprof may lack.
+# check CLIENT MAJOR LIBRARY WANTED MISSING: what its output must contain, and how many kernels tprof may miss.
 check() {
     client=$1 major=$2 library=$3 wanted=$4 missing=$5
     stand_ins=$PWD/target/stand-ins/$major
@@ -67,7 +67,7 @@ check() {
     done
 }
 check cupti_python 13 "$cache/$cupti_python" "'CONCURRENT_KERNEL', 5.*, 0 at wrong times" 0
-# Proton detaches CUPTI after each of its sessions: two kernels follow, which lie in a gap that the run names.
+# Proton detaches CUPTI after each of its sessions, so the two kernels that follow fall into a gap that the run names.
 for major in 12 13; do
     check proton $major "$cache/proton-$triton" "'first', 0, \[('_Z4gemmPKfS0_Pfiii', 3, .*Pfiii', 5" 6
 done

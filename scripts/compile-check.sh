@@ -23,7 +23,7 @@ trap 'rm -rf "$work"' EXIT
 cp scripts/compile/job.py "$work/job.py"
 failed=
 
-# Where it is only tried: whether a version is there, or can be had.
+# In a trial only: whether a version is installed, or can be installed.
 is_there() {
     [ -e "$cache/$1/ok" ] && return
     [ -n "${CI:-}" ] && timeout 300 scripts/compile/install.sh "$cache/$1" "$1"

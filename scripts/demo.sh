@@ -44,8 +44,8 @@ command -v python3 >/dev/null 2>&1 || {
 }
 scripts/setup.sh
 
-# The interpreter itself: python3 may be a version manager's shell script, whose
-# own processes would be recorded as well.
+# The interpreter itself: python3 may be a version manager's shell script, whose own processes would be recorded as
+# well.
 python=$(python3 -c 'import sys; print(sys.executable)')
 "$tprof" run --output "$target/clicks" --force --stacks python -- "$python" examples/clicks.py "$@"
 "$tprof" report findings "$target/clicks"

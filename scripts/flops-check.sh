@@ -18,12 +18,12 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=
 
-# compare WHAT RUN: what the report of a run has, and the counter's figures
+# compare WHAT RUN: compares the report of a run with the counter's figures
 compare() {
     echo "$job, $1"
     again=
-    # Both layers of two that are checkpointed, twice: a product each of 8 x 16 x 32 and 8 x 32 x 16, and of their function
-    # an operation for each element.
+    # Both layers of two checkpointed ones run twice: a product each of 8 x 16 x 32 and 8 x 32 x 16, and one operation
+    # per element for their function.
     [ "$job" != recomputed ] || again=$((2 * 2 * (2 * 2 * 8 * 16 * 32 + 8 * 32)))
     "$tprof" report flops "$2" --json >"$work/report.json" &&
         # shellcheck disable=SC2086  # nothing, or a number

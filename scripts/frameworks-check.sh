@@ -20,7 +20,7 @@ mkdir -p "$cache"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# wheel DIR PACKAGE…: packages without what they depend on.
+# wheel DIR PACKAGE…: installs packages without their dependencies.
 wheel() {
     [ -d "$1" ] && return
     folder=$1
@@ -30,7 +30,7 @@ wheel() {
     mv "$folder.new" "$folder"
 }
 
-# The part of PyTorch for the CPU, as LIBTORCH: its wheel is for CUDA, of which that part needs two libraries.
+# Prepares the CPU part of PyTorch as LIBTORCH. Its wheel is for CUDA, of which that part needs two libraries.
 libtorch() {
     torch=$(TORCH=2.13.0 sh scripts/kineto/fetch.sh)/torch
     wheel "$cache/cuda" "nvidia-cuda-cupti==13.0.*" "nvidia-cuda-runtime==13.0.*"

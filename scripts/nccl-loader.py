@@ -85,7 +85,7 @@ def report(known, version, newest, handle):
 def drive(path):
     """Inside tprof: prints the versions that were driven."""
     known = functions(path)
-    # Larger than a communicator, and zero: of one rank, without a name.
+    # Larger than a communicator and zeroed: one rank, without a name.
     communicator = ctypes.create_string_buffer(64 << 20)
     call(known[INIT], (POINTER, ctypes.addressof(communicator)))
     versions = [version for version in range(1, 8) if GET.format(version) in known]

@@ -20,7 +20,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=
 
-# run LOG TRACE COMMAND…: the job, by COMMAND, and torch.profiler's trace where TRACE is not empty
+# run LOG TRACE COMMAND…: runs the job by COMMAND, with torch.profiler's trace if TRACE is not empty
 run() {
     log=$1 trace=$2
     shift 2
@@ -60,7 +60,8 @@ for job in "$@"; do
     ranks=0
     [ "$job" != ddp ] || ranks='0 1'
     for rank in $ranks; do
-        # While torch.profiler records, torch.compile makes ranges, and gives its functions an input, that it does not else.
+        # While torch.profiler records, torch.compile makes ranges, and gives its functions an input, that it does not
+        # make otherwise.
         [ "$job" = compiled ] ||
             compare "tprof and torch.profiler, rank $rank" "$at.chrome/rank-$rank.trace.json.gz" "$at.$rank.reference.json"
         compare "torch.profiler beside tprof and without, rank $rank" "$at.$rank.beside.json" "$at.$rank.reference.json"

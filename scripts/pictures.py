@@ -80,7 +80,7 @@ def live(browser, tprof, torch, folder, out):
         page.go(address, width=1280, height=900)
         page.wait("document.body.textContent.includes('live.py')", 60)
         page.run("location.hash = '#/live/1'")
-        # The second stall: by then the curves have a course.
+        # At the second stall the curves have some history.
         for _ in range(2):
             page.wait("document.querySelector('#main').textContent.includes('has made no step')", 120)
             if _ == 0:

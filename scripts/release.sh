@@ -34,12 +34,12 @@ esac
 root=$(pwd -P)
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")/release-binary # of its own: another linker
 CARGO_HOME=$(realpath -m "${CARGO_HOME:-$HOME/.cargo}")
-# Of archives, by which they are the same at each build.
+# Time stamp of archives, which makes them identical at each build.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)}
 export CARGO_HOME SOURCE_DATE_EPOCH
 mkdir -p "$target"
 
-# `$0` PLACE ROOT TARGET: both folders below PLACE, seen by this process and its children only.
+# `$0` PLACE ROOT TARGET: mounts both folders below PLACE, visible only to this process and its children.
 mounts='mount -t tmpfs tmpfs "$0" && mkdir "$0/source" "$0/target" &&
     mount --bind "$1" "$0/source" && mount --bind "$2" "$0/target"'
 case " $root $into $target $CARGO_HOME" in

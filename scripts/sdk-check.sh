@@ -20,7 +20,7 @@ done
 cargo test --quiet --locked -p tprof --all-features --lib --test heap >/dev/null
 cargo test --quiet --locked -p tprof --all-features --doc >/dev/null
 
-# Its assertions on the heap of the whole process hold where tprof records it.
+# Its assertions on the heap of the whole process hold if tprof records it.
 if [ -x "$target/release/tprof" ]; then
     cargo test --quiet --locked -p tprof --example training --no-run
     runs=$(mktemp -d)
@@ -32,7 +32,7 @@ else
     echo "skipped: tprof is not built (cargo build --release -p tprof-cli)"
 fi
 
-# All that would be published.
+# All files that would be published.
 published=$(cargo metadata --format-version 1 --no-deps --locked | python3 -c '
 import json, sys
 print(*sorted(each["name"] for each in json.load(sys.stdin)["packages"] if each["publish"] != []))')
@@ -45,7 +45,7 @@ for crate in tprof tprof-macros; do
     tar -xzf "$(ls -t "$target/package/$crate"-[0-9]*.crate | head -n 1)" -C "$work/$crate" --strip-components 1
     rm -f "$work/$crate/Cargo.lock"
 done
-# As in a workspace of a user's, with the macros beside it.
+# As in a user's workspace, with the macros next to it.
 cat >"$work/Cargo.toml" <<END
 [workspace]
 members = ["tprof", "tprof-macros"]
@@ -64,7 +64,7 @@ else
     echo "builds with Rust $toolchain"
 fi
 
-# Static, with musl: it builds, does the same, and the run states why there is nothing.
+# Statically linked with musl: it builds, behaves the same, and the run states why it has no data.
 musl=x86_64-unknown-linux-musl
 installed=$(rustup target list --installed 2>/dev/null || true)
 case "$installed" in

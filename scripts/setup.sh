@@ -26,7 +26,7 @@ if ! command -v cc >/dev/null 2>&1; then
     fi
 fi
 
-# A toolchain that rustup installed and this shell does not know yet.
+# A toolchain that rustup installed but this shell does not know yet.
 if ! command -v cargo >/dev/null 2>&1 && [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/cargo" ]; then
     PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
 fi

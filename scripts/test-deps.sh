@@ -29,7 +29,7 @@ zsh:command zsh
 fish:command fish
 '
 
-# The two MPIs, which stand side by side; and the rest of scripts/test-launchers.sh.
+# The two MPIs, which can be installed together; and the rest of scripts/test-launchers.sh.
 mpi='
 openmpi-bin:command mpirun.openmpi
 libopenmpi-dev:command mpicc.openmpi
@@ -44,7 +44,7 @@ sudo:command sudo
 screen:command screen
 daemonize:command daemonize
 '
-# A package for each Java: the newest that the release has, once its list is there.
+# A package for each Java version: the newest one in the release, once its list is there.
 spark='
 JAVA:java
 '

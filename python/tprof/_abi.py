@@ -77,8 +77,8 @@ if _FOUND is None:
     is_recording: Callable[[], bool] = _absent.is_recording
     record: Callable[[int], bool] = _absent.record
     flush: Callable[[], None] = _absent.flush
-    # Around a decorated function, where a frame of Python's would count against its recursion:
-    # builtins that do next to nothing.
+    # Called around a decorated function, where a Python frame would count against its recursion limit, so these are
+    # builtins that do almost nothing.
     push: Callable[[str], Any] = callable
     pop: Callable[[], Any] = tuple
     start: Callable[[str], int] = callable

@@ -125,7 +125,7 @@ def _start_again(args: argparse.Namespace) -> None:
     would not be recorded."""
     if not getattr(args, "profile", False) or "--profile" not in sys.argv[1:]:
         return
-    # Each worker would make a run of its own: the launcher of all of them belongs under tprof.
+    # Each worker would create a run of its own; run the launcher of all workers under tprof instead.
     if os.environ.get("WORLD_SIZE", "1") != "1" or "TPROF_SESSION" in os.environ:
         return
     from ._under import exec_under

@@ -20,7 +20,7 @@ def _candidates() -> Iterator[str]:
         yield given
     import sysconfig
 
-    # The one that was installed with this module: others may be of another version.
+    # Prefer the program installed with this module: others may have another version.
     site = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     for scheme in sysconfig.get_scheme_names():
         if site in (sysconfig.get_path("purelib", scheme), sysconfig.get_path("platlib", scheme)):

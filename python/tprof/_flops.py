@@ -18,14 +18,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Tuple
 
-# Types as torch.profiler names them; others by PyTorch's own names.
+# Types with names that torch.profiler uses; other types keep PyTorch's names.
 _TYPES = {
     "float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16",
     "int64": "long int", "int32": "int", "int16": "short int", "int8": "signed char", "uint8": "unsigned char",
     "bool": "bool", "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
     "float8_e4m3fn": "c10::Float8_e4m3fn", "float8_e5m2": "c10::Float8_e5m2",
 }
-# Operators that only call others, behind the point at which they are noted.
+# Operators that only call others, after the point where they are recorded.
 _COMPOSED = ("aten::_safe_softmax",)
 
 
@@ -95,7 +95,7 @@ def flops(model: Callable[..., Any], *inputs: Any, backward: bool = False, devic
     class Recorder(TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
-            # Questions to a tensor, such as for its device.
+            # Queries to a tensor, such as for its device.
             if func._schema.name.startswith("prim::"):
                 return func(*args, **kwargs)
             with self:
@@ -120,7 +120,7 @@ def flops(model: Callable[..., Any], *inputs: Any, backward: bool = False, devic
             place = device or ("cpu" if value.device.type == "meta" else value.device)
             one = torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device=place)
             one.requires_grad_(value.requires_grad)
-            # The original is kept, so that no other one gets its number.
+            # The original is kept alive, so that no other object gets its id.
             made[id(value)] = (one, value)
         return made[id(value)][0]
 
@@ -217,7 +217,7 @@ def _sums(counted: Dict[str, Dict[Tuple[str, ...], int]]) -> Flops:
             sums.total += row["flops"] * calls
             sums.needed += row["needed_flops"] * calls
             by_operator[one["name"]] = by_operator.get(one["name"], 0) + row["flops"] * calls
-            # A backward pass names only the modules that it enters by a gradient.
+            # A backward pass names only the modules that it enters through a gradient.
             around = [module for module in modules if any(("%s." % one).startswith(module + ".") for one in parents)]
             for parent in around:
                 by_module[parent] = by_module.get(parent, 0) + row["flops"] * calls

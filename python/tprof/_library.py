@@ -28,7 +28,7 @@ _FUNCTIONS = (
     "PyTuple_Size",
     "PyTuple_GetItem",
 )
-# Where `python` lies in the table, in words: preload-shim/src/hooks/abi.rs.
+# Offset of `python` in the table, in words: preload-shim/src/hooks/abi.rs.
 _PYTHON_WORD = 11
 
 
@@ -60,7 +60,7 @@ def builtins() -> Tuple[Optional[Dict[str, Callable[..., Any]]], str]:
     try:
         table = dlsym(handle, "tprof_abi")
     except OSError:
-        # A process that tprof's library was not loaded into: static, or with another LD_PRELOAD.
+        # tprof's library was not loaded into this process: it is static, or has another LD_PRELOAD.
         return None, ""
 
     class Word(_SimpleCData):  # type: ignore[type-arg,unused-ignore]

@@ -54,7 +54,7 @@ class CellRun:
 
 def _attached(path: str, options: List[str]) -> "subprocess.Popen[bytes]":
     """A sampler of this process that has begun. Raises TprofError with its words if it does not."""
-    # --force: what samples is a child of what is sampled.
+    # --force, because the sampling process is a child of the sampled one.
     words = ["attach", "--force", "--alone", "-o", path, *options, str(os.getpid())]
     sampler = subprocess.Popen(
         [_binary.find(), *words],
@@ -62,7 +62,7 @@ def _attached(path: str, options: List[str]) -> "subprocess.Popen[bytes]":
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         env=_session.environment(),
-        # Its own group: the notebook's interrupt is for the cell.
+        # A separate process group, because the notebook's interrupt is meant for the cell.
         start_new_session=True,
     )
     _may_trace(sampler.pid)

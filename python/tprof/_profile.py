@@ -181,14 +181,14 @@ class profile:  # noqa: N801 - as torch.profiler.profile
         self.current_action = self._action()
         if not self._is_started:
             return
-        # The step before ends in what is recorded of it, and the next one begins there.
+        # The previous step ends within its recording, and the next one begins there.
         is_recorded = self._records
         if is_recorded:
             _abi.step(self.step_num)
         if self._records and (
             before is ProfilerAction.RECORD_AND_SAVE or not self.current_action.records
         ):
-            # A schedule of the caller's may leave RECORD without saving: nothing is ready then.
+            # A caller's schedule may leave RECORD without saving; then nothing is ready.
             is_ready = before is ProfilerAction.RECORD_AND_SAVE
             self._end_part(is_ready, False, self.current_action.records)
         if self.current_action.records and not self._records:

@@ -20,8 +20,8 @@ _LONGEST = 3800
 
 _ON_STACK = -1
 
-# Code flags of CPython: CO_GENERATOR, CO_COROUTINE, CO_ITERABLE_COROUTINE, CO_ASYNC_GENERATOR. Of these
-# the frame is left, and entered again, while it runs.
+# Code flags of CPython: CO_GENERATOR, CO_COROUTINE, CO_ITERABLE_COROUTINE, CO_ASYNC_GENERATOR. Frames of such code are
+# left and entered again while it runs.
 _SUSPENDS = 0x20 | 0x80 | 0x100 | 0x200
 
 _caller = sys._getframe

@@ -76,7 +76,7 @@ class Results:
         """What a reader should know: sentences of all these reports, each once."""
         all_notes = [note for report in self._reports.values() for note in report.get("notes", [])]
         problems = [text for report in self._reports.values() for text in report.get("problems", [])]
-        # The part is known here: that one reads only that.
+        # The part is known here, and the report reads only that part.
         told = [note for note in all_notes if not note.startswith("only what began ")]
         return list(dict.fromkeys(problems + told))
 
@@ -243,7 +243,7 @@ class Averages(List[Average] if TYPE_CHECKING else list):  # type: ignore[misc]
         lines = [names]
         for row in rows if row_limit < 0 else rows[:row_limit]:
             cells = [_cut(row.name, max_name_column_width)]
-            # Time within a range that is in no operator is not in the sum.
+            # Time within a range but outside of operators is not in the sum.
             total_ns = None if row.kind == "range" else row.cpu_total_ns
             cells += [_share(row.cpu_self_ns, cpu_ns), _time(row.cpu_self_ns)]
             cells += [_share(total_ns, cpu_ns), _time(row.cpu_total_ns)]
@@ -291,7 +291,7 @@ def averages(of: Results, by_shape: bool) -> Averages:
     if not rows and not of.missing:
         made.missing = "no operators were recorded: tprof run --operators shapes -- python ..."
     own = {row["name"] for row in of.table("spans", "spans")}
-    # `tprof.range` is among both.
+    # `tprof.range` appears in both.
     for row in [row for row in of.table("annotations", "annotations") if row["range"] not in own]:
         made.append(Average("range", row["range"], row["runs"], cpu_total_ns=row["host_ns"],
                             device_total_ns=row["busy_ns"]))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # In the order of trust: RANK_VARIABLES in crates/wire/src/env.rs.
 _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
-# Steps of Slurm from this number on (a batch script, a shell) are no ranks.
+# Slurm steps from this number on (a batch script, a shell) are not ranks.
 _SLURM_FIRST_OWN_STEP = 0xFFFFFFF0
 _OURS = ("libtprof_preload.so", "libtprof_cupti.so")
 
@@ -129,6 +129,6 @@ def request_export(request: Dict[str, Any]) -> str:
         except FileExistsError:
             number += 1
             continue
-        # Whole, or not there: the job may end at any moment.
+        # Written completely or not at all, because the job may end at any moment.
         os.rename(path + ".new", path)
         return path

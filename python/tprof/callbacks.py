@@ -76,7 +76,7 @@ def transformers() -> Any:
             self._announced(control)
 
         def _announced(self, control: Any) -> None:
-            # The trainer evaluates first, then saves, right after it called this.
+            # Immediately after this call, the trainer first evaluates and then saves.
             self._saves = control.should_save
             if control.should_evaluate:
                 self._spans.begin("validation")

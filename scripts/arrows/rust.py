@@ -217,7 +217,7 @@ class Crate:
             return folder / given
         if module.file.name not in ("mod.rs", "lib.rs", "main.rs"):
             folder /= module.file.stem
-        # Inline modules are folders to what they declare.
+        # Inline modules are folders for their content.
         depth = 0
         up = module
         while up.parent and up.parent.file == module.file:
@@ -275,7 +275,7 @@ class Crate:
                 at += 1
         kind = list_[at]
         if kind == "{":
-            # A foreign block: its functions are the module's.
+            # The functions of a foreign block belong to the module.
             end = group_end(list_, at)
             self._fill(module, list_[at + 1 : end - 1])
             return end
@@ -294,7 +294,7 @@ class Crate:
             if kind in TYPES:
                 module.types.append(name)
         elif kind != "impl":
-            # Types that a macro's call spells out.
+            # Types that a macro call spells out.
             for one, (word, name) in enumerate(zip(list_[at:end], list_[at + 1 : end])):
                 is_declared = word in ("struct", "enum", "union") and is_name(name)
                 if is_declared and list_[at + one - 1] != "$":
@@ -363,7 +363,7 @@ class Crate:
             if found is None:
                 if path[one].endswith("!"):
                     return self.macros.get(path[one][:-1])
-                # Of a module of the crate, what a macro may define there.
+                # For a module of the crate: what a macro may define there.
                 return here.file if one > 0 else None
             if not isinstance(found, Module):
                 return found

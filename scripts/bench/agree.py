@@ -22,7 +22,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 PROGRAMS = ROOT / "tests/programs"
-# The last one calls the one before: it adds nothing to the whole.
+# The last function only calls the one before, and adds nothing to the total.
 C = {"victim_half": 1 / 2, "victim_third": 1 / 3, "victim_sixth": 1 / 6, "victim_deep": 1 / 6}
 WITHIN = {"victim_deep"}
 PYTHON = {"victim_interpreted": 2 / 3, "victim_native": 1 / 3}

@@ -32,10 +32,10 @@ ROOT = HERE.parent.parent
 PROGRAMS = HERE / "programs"
 # Cost of recording: the table in docs/notes/overhead-bench.md.
 RECORDING = ("probe", "exact", "mixed", "sampled", "threads", "cc1", "start", "memory")
-# How the floor is made a library.
+# Compiler options to build the floor as a library.
 FLOOR = ("-shared", "-fPIC", "-fno-builtin", "-fno-omit-frame-pointer")
 PARTS = (*RECORDING, "exports", "pages", "import", "reports", "gpu", "python", "scale", "overhead-line", "abi", "collector-torch", "import-torch", "operators", "eager", "sdk")
-# Above this, every record's way to the collector is the larger part of its cost.
+# Above this, transferring a record to the collector is the larger part of its cost.
 DISTANT_NS = 50
 
 
@@ -47,7 +47,7 @@ class Bench:
         self.rows, self.sections, self.notes = [], [], []
         self.scale = []
         self.overhead_line, self.tables = [], []
-        # A copy: a build that goes on meanwhile does not change what is measured.
+        # A copy, so that a build meanwhile does not change what is measured.
         self.tprof = shutil.copy2(args.tprof, self.built / "tprof")
         self.heaptrack = shutil.which("heaptrack")
         if not self.heaptrack:
@@ -78,7 +78,7 @@ class Bench:
         self.cc1 = found if os.path.isabs(found) else None
         big_c.write(self.built / "big.c")
 
-    # Contenders: how a workload's command becomes theirs.
+    # Contenders: how to turn a workload's command into theirs.
 
     def traced(self, *options):
         return lambda argv: ([self.tprof, "run", "--quiet", "-o", "{folder}/run", *options, "--", *argv], {})

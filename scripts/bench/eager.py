@@ -16,7 +16,7 @@ from pathlib import Path
 from measure import Run
 
 JOB = Path(__file__).resolve().parent / "programs" / "eager_gpt.py"
-# Most that a step may take, as a multiple of one without tprof.
+# Largest time of a step as a multiple of one without tprof.
 PAUSED, DEFAULT = 1.01, 1.04
 NOTHING = ["--mem", "off", "--operators", "off", "--activities", "nvtx"]
 CONTENDERS = {
@@ -69,7 +69,7 @@ def interval(ratios):
 
 
 def instructions(bench, command):
-    # Starting PyTorch takes a billion instructions that vary by a percent: the steps must be more.
+    # Starting PyTorch takes a billion instructions and varies by a percent, so the steps must take more.
     few, many = 10, 90
 
     def counted(options, steps):

@@ -16,7 +16,7 @@ from pathlib import Path
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 CALLS = 1_000_000
 KERNELS = 2_000_000
-# Kernels a second, each with its launch: a million records.
+# Kernels per second, each with its launch: a million records.
 RATE = 500_000
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from measure import Run
 
-# Of one synthetic step, about; see tests/src/synthetic.rs.
+# Approximate bytes of one synthetic step; see tests/src/synthetic.rs.
 STEP_BYTES = 95_000
 # 400 MB of JSON per CPU second, 200 from .gz.
 PLAIN_MS, GZIPPED_MS = 2.5, 5.0
-# The one that is judged; smaller ones measure the start of a process.
+# Size that is judged; smaller ones measure the start of a process.
 JUDGED_MB = 100
 
 

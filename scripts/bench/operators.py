@@ -13,7 +13,7 @@ from pathlib import Path
 from measure import Run
 
 JOB = Path(__file__).resolve().parent / "programs" / "train_small.py"
-# Most that an operator may cost, ns: with its name only, and with sizes.
+# Largest cost of an operator in ns: with its name only, and with sizes.
 NAMES_NS, SIZES_NS = 150, 300
 
 

@@ -23,7 +23,7 @@ import table
 from measure import Run
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
-# Of fewer than six pairs, no two values hold the median between them in 95 % of cases.
+# With fewer than six pairs, no two values enclose the median in 95 % of cases.
 LEAST_PAIRS = 6
 MOST_PAIRS = 18
 MISSED_SHARE = 0.05
@@ -85,7 +85,7 @@ def percent(share):
 def median_interval(values):
     """The values that hold the true median between them in 95 % of cases."""
     ordered, count = sorted(values), len(values)
-    # How many values may lie below the true median: each does with probability one half.
+    # Number of values that may lie below the true median: each does with probability one half.
     below, rank = 2 * 0.5**count, 0
     while below <= MISSED_SHARE:
         rank += 1

@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT / "tests" / "pages"))
 import chromium  # noqa: E402
 import runs  # noqa: E402
 
-# Steps of four ranks that make a million events.
+# Number of steps of four ranks that give a million events.
 STEPS = 700
 OPENINGS = 3
 FRAMES = """new Promise(done => {
@@ -87,7 +87,7 @@ def main():
         painted = []
         for opening in range(OPENINGS + 1):
             page = browser.open(file)
-            # The first one pays for the browser's own start.
+            # The first page includes the browser's own start.
             if opening:
                 painted.append(float(page.run("document.documentElement.dataset.painted")))
             if opening < OPENINGS:

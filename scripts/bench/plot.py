@@ -54,7 +54,7 @@ def panel(title, lines, offset, powers, colours):
         out.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         out += [f'<circle cx="{x(size):.1f}" cy="{y(cost):.1f}" r="3" fill="{colour}"/>' for size, cost in points]
         labels.append([y(points[-1][1]), name, colour])
-    # Labels keep their order and a line's distance.
+    # Labels keep their order, and at least a line's distance.
     labels.sort()
     for before, label in zip(labels, labels[1:]):
         label[0] = max(label[0], before[0] + 14)
@@ -74,7 +74,7 @@ def write(path, panels):
         ".grid{stroke:#ddd}.linear{stroke:#999;stroke-dasharray:5 4}</style>",
         f'<rect width="{WIDTH * len(panels)}" height="{HEIGHT}" fill="#fff"/>',
     ]
-    # A name has one colour in all pictures.
+    # A name has the same colour in all pictures.
     names = list(dict.fromkeys(name for _, lines in panels for name, _ in lines))
     colours = {name: COLOURS[at % len(COLOURS)] for at, name in enumerate(names)}
     for at, (title, lines) in enumerate(panels):

@@ -9,7 +9,7 @@ import shutil
 
 import table
 
-# A compiler that is asked for a program starts five: gcc, cc1, as, collect2, ld.
+# A compiler driver starts five programs: gcc, cc1, as, collect2, ld.
 IMAGES = 5
 SHELLS = ("dash", "bash")
 LOOP = "i=0; while [ $i -lt {count} ]; do /bin/true; i=$((i+1)); done"

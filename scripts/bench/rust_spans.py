@@ -5,7 +5,7 @@ recorded. Each in the same loop, less the loop itself.
 import os
 import subprocess
 
-# Contender, what it is, and ns per pair that it should stay below.
+# Contender, description, and largest ns per pair.
 OFF = (("tprof", "the crate tprof, without tprof", 2), ("puffin", "puffin, off", None), ("tracing", "tracing, without subscriber", None), ("nvtx", "nvtx 1.3, without a tool", None))
 ON = (("tprof", "the crate tprof", 30), ("tprof-args", "with two arguments", 80), ("tprof-name", "with a name made at run time", None), ("tprof-gauge", "a gauge", None), ("nvtx", "nvtx 1.3, under tprof", None))
 OTHERS = (("tracy", "tracy-client, nobody connected", None), ("puffin-on", "puffin, on", None), ("tracing-on", "tracing, registry without layers", None))
@@ -33,6 +33,6 @@ def measure(bench, root):
     for group, recorded, what in ((OFF, False, "not recorded"), (ON, True, "recorded"), (OTHERS, False, "recording")):
         for name, described, target_ns in group:
             entry = added(name, recorded)
-            # Where a collector runs beside it, its own CPU time; else its quieter slices.
+            # If a collector runs next to it, its own CPU time counts; otherwise its quieter slices.
             clock = "cpu" if recorded else "slice"
             bench.row(f"a Rust span, {what}: {described}", entry[clock], "ns/event", target_ns, basis=clock)

@@ -14,7 +14,7 @@ from measure import Run
 ROWS_A_STEP = 134
 EVENTS = (10_000, 100_000, 1_000_000, 10_000_000)
 RANKS = (1, 10, 100, 1_000)
-# Seconds that a report on the most events may last.
+# Largest duration in seconds of a report on the most events.
 REPORT_S = 2
 # Measures to draw.
 BY_EVENTS = ("import", "all", "findings", "critical-path", "operators", "breakdown", "steps")

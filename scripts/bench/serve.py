@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 RUNS = 1000
 RANKS = 1024
 TIMES = 5
-# How long CPU is counted, without and with a live page.
+# Seconds over which CPU time is counted, without and with a live page.
 SECONDS = 15
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 RANK = "import time\nwhile True:\n    kept = [bytes(100) for _ in range(20000)]\n    time.sleep(0.01)\n"

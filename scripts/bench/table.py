@@ -7,7 +7,7 @@ import subprocess
 import time
 
 BEGIN, END = "<!-- bench.sh begins -->", "<!-- bench.sh ends -->"
-# Others' use of processors above which wall time is not believed.
+# CPU use of other programs above which wall time is not trusted.
 DISTURBED = 0.15
 
 

@@ -22,7 +22,7 @@ def work(kernels):
 def completed(records):
     for record in records:
         seen[Kind(record.kind).name] += 1
-        # Of the session's own work, and in the order of time.
+        # Only the session's own work, in order of time.
         if not begin <= record.start <= record.end:
             wrong.append(record.kind)
 

@@ -6,7 +6,7 @@ import subprocess
 import time
 from collections import Counter
 
-# A row for each event; above ROWS ranks they are compared by counts and sums of each rank.
+# Tables with a row per event; above ROWS, ranks are compared by counts and sums.
 LONG = ("device_time", "idle_gaps", "launch_delays", "meetings", "memory_curve")
 RANKS = 256
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLIC = ("dlrm_8rank_v100", "graphs_a100", "nccl_a100", "alexnet_cp", "diff_test_v100", "large_v100", "sampled_2rank_of_128")
-# Steps of a synthetic rank: 10,050 rows of events.
+# Number of steps of a synthetic rank: 10,050 rows of events.
 STEPS = 75
 FILES = 64
-# On a core for some tenths of a second: something to sample.
+# Runs on a core for some tenths of a second, so that there is something to sample.
 PROGRAM = "def squares(n): return sum(i * i for i in range(n))\nfor _ in range(8): squares(600_000)"
 
 

@@ -15,15 +15,16 @@ from datetime import datetime, timedelta, timezone
 
 from compare import asked, difference
 
-# A view's rows times those of `rank_steps` of the ranks below {joined}, which is one file: with ten of 64 ranks 150 million in a stage.
-# The first has the product in the stage that reads files, the second behind the exchange of a window.
+# A view's rows times those of `rank_steps` for ranks below {joined}, which is one file: with ten of 64 ranks, 150
+# million in a stage. The first query has the product in the stage that reads files, the second after the exchange of a
+# window.
 QUERIES = {
     "scan": "SELECT d.rank AS rank, d.call AS call, count(*) AS pairs, sum(d.delay_ns + q.rank * q.step) AS weighed "
             "FROM rank_steps q JOIN launch_delays d ON q.run = d.run WHERE q.rank < {joined} GROUP BY d.rank, d.call",
     "shuffle": "SELECT d.rank AS rank, count(*) AS pairs, sum(d.end_ns - d.start_ns + q.rank * q.step) AS weighed "
                "FROM rank_steps q JOIN device_time d ON q.run = d.run WHERE d.computing > 0 AND q.rank < {joined} GROUP BY d.rank",
 }
-# The same results without the product, which the embedded engine would need minutes for: each side is added up first.
+# The same results without the product, which would take the embedded engine minutes: each side is summed first.
 ADDED_UP = "(SELECT run, count(*) AS rows_, sum(rank * step) AS weight FROM rank_steps WHERE rank < {joined} GROUP BY run) q"
 SUMS = {
     "scan": "SELECT d.rank AS rank, d.call AS call, sum(q.rows_) AS pairs, sum(d.delay_ns * q.rows_ + q.weight) AS weighed "
@@ -31,9 +32,9 @@ SUMS = {
     "shuffle": "SELECT d.rank AS rank, sum(q.rows_) AS pairs, sum((d.end_ns - d.start_ns) * q.rows_ + q.weight) AS weighed "
                f"FROM device_time d JOIN {ADDED_UP} ON q.run = d.run WHERE d.computing > 0 GROUP BY d.rank",
 }
-# Fewer are stages of the small table.
+# Stages with fewer tasks belong to the small table.
 TASKS = 16
-# A stage that goes on for longer is the one with the product.
+# A stage that runs longer is the one with the product.
 AGE = timedelta(seconds=1)
 END_S = 300
 
@@ -111,7 +112,7 @@ def proofs(spark, stage, victims, killed):
     every = [task for attempt in attempts for task in tasks(spark, attempt)]
     lost = [task for task in every if task["executorId"] in victims and task["status"] == "FAILED"]
     lost = [task for task in lost if "ExecutorLostFailure" in task.get("errorMessage", "")]
-    # The stage's other attempts number their tasks anew; partitions keep theirs.
+    # The stage's other attempts renumber their tasks, but partitions keep their numbers.
     done = {task["partitionId"] for task in every if task["status"] == "SUCCESS" and task["executorId"] not in victims}
     if not lost:
         raise RuntimeError(f"no task of stage {stage['stageId']} failed by the loss: the executor was idle")
@@ -147,7 +148,7 @@ def trial(spark, ask, kind, text, wanted, everyone):
     print(f"ok  killed {'all executors' if everyone else 'an executor'} in {at}: right result after {seconds:.1f} s")
     for fact in proofs(spark, stage, victims, killed):
         print(f"    {fact}", flush=True)
-    # The next trial begins with all of them.
+    # The next trial begins with all executors.
     spark.wait("the executors", lambda: len(spark.executor_pids()) == len(spark.executors()) == spark.count)
 
 

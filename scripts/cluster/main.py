@@ -63,7 +63,7 @@ def main():
     if unknown := set(options.steps) - set(STEPS):
         parser.error(f"there is no step {', '.join(sorted(unknown))}")
     options.steps = options.steps or ["views", "kills"]
-    # So that the cluster is stopped then too.
+    # The cluster must be stopped in this case, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     folder = Path(tempfile.mkdtemp(prefix="tprof-cluster-"))
     made = Made(folder, *(Path(os.environ[f"TPROF_TEST_{name}"]).resolve() for name in ("BIN", "SQL", "MAKE")))

@@ -17,7 +17,7 @@ from pathlib import Path
 
 HOME = Path(os.environ["TPROF_TEST_SPARK"])
 CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
-# Enough for data sets of 1,024 ranks; three executors, the driver and the daemons need 5 GiB at most.
+# Enough for data sets of 1,024 ranks. Three executors, the driver and the daemons need at most 5 GiB.
 EXECUTOR_MEMORY, DRIVER_MEMORY, DAEMON_MEMORY = "900m", "1g", "256m"
 START_S = 180
 SETTINGS = {
@@ -26,13 +26,13 @@ SETTINGS = {
     "spark.connect.grpc.binding.address": "127.0.0.1",
     "spark.executor.memory": EXECUTOR_MEMORY,
     "spark.executor.cores": "1",
-    # Figures of running tasks are to be current: tests decide by them.
+    # Figures of running tasks must be current, because tests decide by them.
     "spark.executor.heartbeatInterval": "1s",
     "spark.executor.metrics.pollingInterval": "1s",
     "spark.ui.liveUpdate.period": "0",
-    # Executors of one host read each other's files otherwise, and a lost one's outputs would be there still.
+    # Otherwise executors on one host read each other's files, and a lost one's output would still be there.
     "spark.shuffle.readHostLocalDisk": "false",
-    # Many tasks a stage, though the data is small: a kill meets a stage that goes on.
+    # Many tasks per stage although the data is small, so that a kill hits a running stage.
     "spark.sql.files.openCostInBytes": "16m",
     "spark.sql.files.maxPartitionBytes": "16m",
     "spark.sql.shuffle.partitions": "24",

@@ -23,7 +23,7 @@ def compiled(which, source, tables):
         "damaged lines": (rank["damaged_lines"], 0),
         "unknown events": ([row["event"] for row in tables["compile_events"] if row["use"] == "unknown"], []),
     }
-    # Where this PyTorch logs its look-ups.
+    # If this PyTorch logs its look-ups.
     if rank["cache_hits"] is not None:
         checks["hits"] = (rank["cache_hits"] > 0, which == "warm")
     return checks

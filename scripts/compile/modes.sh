@@ -9,7 +9,7 @@ set -eu
 dir=$1 tprof=${TPROF:-tprof} modes=${MODES:-eager default reduce-overhead max-autotune}
 shift
 for mode in $modes; do
-    # A run beside an older one would have another name, and the older one be compared.
+    # A run next to an older one would get another name, and the older one would be compared.
     [ ! -e "$dir/$mode" ] || { echo "$dir/$mode exists: remove it, or name another directory" >&2; exit 2; }
 done
 for mode in $modes; do

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-# The driver is loaded if it is there, and must not seem to be.
+# The driver is loaded if it exists, and must seem to be missing.
 NEVER = {"libcuda.so.1"}
 PREFIX = {"libcudnn.so.9": "cudnn", "libnccl.so.2": "nccl", "libcufile.so.0": "cuFile"}
 

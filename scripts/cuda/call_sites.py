@@ -26,9 +26,9 @@ FAMILIES = [
     ("NCCL", r"nccl\w+"),
     ("Clients of CUPTI", r"cupti\w+"),
 ]
-# Names of NCCL's that neither move data nor make or end a communicator.
+# NCCL functions that neither move data nor create or destroy a communicator.
 ASIDE = re.compile(r"nccl(?:Get\w*(?:Error|Version|Id)\w*|Comm(?:Count|UserRank|CuDevice|GetAsyncError)|RedOp\w*)")
-# A text of the runtime's table of errors: it is part of the file.
+# A text from the runtime's error table, which is part of the file.
 RUNTIME = b"no CUDA-capable device is detected"
 
 

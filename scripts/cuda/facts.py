@@ -20,7 +20,7 @@ GEMMS = "crates/collect/src/targets/gemms.rs"
 HOOKS = "preload-shim/src/hooks/calls.rs"
 TABLE = "crates/wire/src/calls.rs"
 
-# Source, how it writes the number (the group), and NVIDIA's expression.
+# Source file, how it writes the number (the group), and NVIDIA's expression.
 NUMBERS = [
     (HOOKS, r"NO_RUNTIME: u64 = (\d+)", "cudaErrorSharedObjectInitFailed"),
     (HOOKS, r"NO_NCCL: u64 = (\d+)", "ncclSystemError"),
@@ -86,7 +86,7 @@ NUMBERS = [
         ("Float8_e4m3fn", "R_8F_E4M3"), ("Float8_e5m2", "R_8F_E5M2"), ("Float8_e8m0fnu", "R_8F_UE8M0"),
         ("Float4_e2m1fn", "R_4F_E2M1")]),
 ]
-# Lists by number: source, the list (the group), what a word of it is, NVIDIA's names in order.
+# Lists by number: source file, the list (the group), the form of a word of it, NVIDIA's names in order.
 LISTS = [
     (TYPES, r"const TYPES: [^=]*= \[(.*?)\];", r'"(nccl\w+)"', [
         "ncclInt8", "ncclUint8", "ncclInt32", "ncclUint32", "ncclInt64", "ncclUint64", "ncclFloat16",

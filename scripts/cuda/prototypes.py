@@ -7,7 +7,7 @@ from pathlib import Path
 
 # Words that end a declaration without a name: `unsigned int`, not `int count`.
 NAMELESS = set("int char long short unsigned signed float double void size_t".split())
-# Types of headers that are left out, for they want C++ or parts that no wheel at hand has.
+# Types from headers that are left out, because they need C++ or parts that no available wheel has.
 HALF = "typedef struct { unsigned short x; } {};\n"
 STUBS = {
     "cuda_fp16.h": "#pragma once\n" + HALF.replace("{};", "__half;"),

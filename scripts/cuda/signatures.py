@@ -22,7 +22,7 @@ from prototypes import Headers, parameters, places  # noqa: E402
 
 SMALL = ("12.0", "12.9", "13.5")
 NEWEST = "13.5"
-# Without arguments, of a header in a wheel of its own; and of CUDA 11.3, for programs of its time.
+# Functions without arguments, from a header in a separate wheel; and functions of CUDA 11.3, for programs of its time.
 UNDECLARED = {"cudaProfilerStart", "cudaProfilerStop", "cuGetProcAddress"}
 # Number of registers of a call that `preload-shim/src/hooks/cupti.rs` keeps.
 CLIENT_REGISTERS = 4

@@ -44,7 +44,7 @@ class Signatures(unittest.TestCase):
         self.assertEqual(self.words(*names), [2, 0, 8, 1, 0])
 
     def test_the_words_are_those_that_a_compiler_reads(self):
-        # The last argument of each, by the compiler's own code.
+        # The last argument of each function, according to the compiler's own code.
         source = HEADER + "long read_many(const int *a, void *b, int c, int d, int e, int f, long g) { return g; }"
         command = ["gcc", "-O2", "-S", "-x", "c", "-", "-o", "-"]
         code = subprocess.run(command, input=source, stdout=subprocess.PIPE, text=True, check=True).stdout

@@ -121,7 +121,7 @@ class Recomputed(nn.Module):
 
     def forward(self, x):
         x = self.layers[0](x)
-        # The operator in which it would stop early is in traces, and does nothing.
+        # The operator that would stop early appears in traces, and does nothing.
         with set_checkpoint_early_stop(False):
             x = checkpoint(self.layers[1], x, use_reentrant=False)
         return checkpoint(self.layers[2], x, use_reentrant=True)

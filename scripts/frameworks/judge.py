@@ -60,7 +60,7 @@ def main(tprof, examples, framework, without, with_lines):
     need(count > STEPS, f"blocks of the framework: {count}")
     need(not spans(without) and not steps(without), "spans or steps without an edit")
     losses = memory["completeness"]["losses"]
-    # libtorch has more different stacks than are kept.
+    # libtorch has more distinct stacks than are kept.
     need(all(row["what"] == "stacks" for row in losses), f"losses: {losses}")
     lost = "; ".join(f"lost: {row['count']} {row['what']}" for row in losses)
 

@@ -10,10 +10,10 @@ import sys
 import machine
 
 INDEX = "https://download.pytorch.org/whl/"
-# Wheels of PyTorch with CUDA, and what becomes of them when they are unpacked.
+# Space for PyTorch's wheels with CUDA, and for their unpacked content.
 ROOM_BYTES = 9 << 30
 CUDA_BYTES = 300 << 20
-# A network that is not there is not waited for, five times, as pip would.
+# Without a network, pip would retry five times.
 PIP = ("--quiet", "--disable-pip-version-check", "--retries", "2", "--timeout", "30")
 NETWORK = "whether this machine reaches pypi.org (HTTPS_PROXY, PIP_INDEX_URL); or --python PATH with a torch that is there"
 
@@ -68,7 +68,7 @@ def torch(steps, folder, build):
     if not done:
         steps.skip("torch", f"{build} could not be fetched: {steps.last_words()}", NETWORK)
         return None
-    # Beside torch, for memory by NVML; without it that check is left out.
+    # Also install what reads memory by NVML; without it, that check is left out.
     steps.run(f"NVML for {build}", [*install, "nvidia-ml-py"], 60)
     return python
 

@@ -15,13 +15,13 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 system='-lpthread -ldl -lrt -lm'
 
-# names OBJECT MAJOR: a library under the runtime's name with the functions that it wants.
+# names OBJECT MAJOR: builds a library with the runtime's name that has the functions which the object needs.
 names() {
     nm --undefined-only "$1" | awk '$2 ~ /^_?_?cuda/ { print "int " $2 "(void) { return 0; }" }' >"$work/names.c"
     cc -shared -fPIC -w -fno-builtin -o "$work/libcudart.so.$2" "$work/names.c" -Wl,-soname,"libcudart.so.$2"
 }
 
-# Looked up at their first call, and some perhaps never: -z lazy.
+# Symbols are resolved at their first call, and some perhaps never: -z lazy.
 link() {
     # shellcheck disable=SC2086
     $cxx -o "$out/$1" "$2" $3 -Wl,-z,lazy $system

@@ -55,7 +55,7 @@ def judge(path, only=None):
         try:
             subject(bundle, findings)
         except (KeyError, TypeError, ValueError, StopIteration, AttributeError) as error:
-            # Evidence that does not have the form of any run is no evidence.
+            # Evidence that has the form of no run is not evidence.
             findings.add(f"{name}: the evidence is readable", False, why=f"{type(error).__name__}: {error}")
     return findings
 

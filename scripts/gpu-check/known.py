@@ -39,7 +39,7 @@ def environments(steps, folders):
         if not cudart and "static" not in program:
             steps.skip(program, f"there is no libcudart.so.{major}", "--bootstrap, or --cuda DIR with the folder that has it")
             continue
-        # The folder of the driver too, where it was named.
+        # The driver's folder, too, if it was given.
         driver = machine.find("libcuda.so.1", folders)
         places |= {os.path.dirname(driver)} if driver and folders else set()
         rest = os.environ.get("LD_LIBRARY_PATH", "")
@@ -63,7 +63,7 @@ class Known:
         if not usable:
             self.steps.skip("ends", "no program of known truth runs here")
             return
-        # The newest that runs, with a runtime that the hooks find too.
+        # The newest program that runs, with a runtime that the hooks find, too.
         program = max(usable, key=lambda name: (name.count("-") == 1, name))
         for how in ENDS:
             self.end(how, program, found[program])
@@ -99,5 +99,5 @@ class Known:
         for number in range(self.size.rounds):
             self.steps.run(f"cost {number}, native", [*command, self.path("cost", f"native-{number}.json")], 60, env)
             self.check.traced(f"cost {number}, traced", "cost", [*command, self.path("cost", f"traced-{number}.json")], env, 90)
-        # Rows of the last round would be most of the archive: only their sums are used.
+        # Rows of the last round would fill most of the archive, and only their sums are used.
         tables.keep_overhead(self.path("cost", "tables.json.gz"))

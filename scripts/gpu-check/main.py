@@ -163,7 +163,7 @@ def main():
         send.cut_short(check, "it was interrupted")
     except OSError as error:
         send.cut_short(check, f"{error.filename or 'a file'} could not be written: {error.strerror}")
-    # Packing takes a second, and is not interrupted.
+    # Packing takes a second and is not interrupted.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     if not check.facts:

@@ -6,7 +6,7 @@ import bootstrap
 import machine
 
 PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs")
-# Fetching a build of PyTorch and checking it take about as long.
+# Approximate time to fetch a build of PyTorch and to check it.
 NEXT_TORCH_S = 360
 MODES = ("plain", "graph", "streams", "compile")
 # What each stage of a Python shows, and what to try if it is the last one and fails.

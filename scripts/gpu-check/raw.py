@@ -20,7 +20,7 @@ WHAT = {
 }
 
 Entry = collections.namedtuple("Entry", "what thread at_ns one two three")
-# Beyond what a pair of readings states of itself: the clocks drift between two of them.
+# Tolerance beyond what a pair of readings states, because the clocks drift between two of them.
 SLACK_NS = 100_000
 BURST_NS = 1_000_000
 MAX_LIMIT_REACHED = 12  # CUPTI_ERROR_MAX_LIMIT_REACHED: the buffer has no further record
@@ -42,7 +42,7 @@ class Buffer:
             of = layouts.STRUCTS.get(kind)
             if size is None or at + size > len(data):
                 break
-            # A record may be shorter than the struct where only its padding is missing.
+            # A record may be shorter than the struct if only its padding is missing.
             whole = data[at : at + size].ljust(max(size, layouts.ctypes.sizeof(of)), b"\0")
             self.records.append((kind, of.from_buffer_copy(whole)))
             at += size
@@ -98,7 +98,7 @@ class Clock:
     """CUPTI's clock on CLOCK_MONOTONIC, by the journal's pairs of readings."""
 
     def __init__(self, raw):
-        # At each time the narrowest pair of its neighbours is used.
+        # For each time, the narrowest of the neighbouring pairs is used.
         joins = [(e.one, e.at_ns + e.two / 2, e.two) for e in raw.entries("clocks") if e.three == 0]
         self.joins = sorted(joins)
         self.times = [foreign for foreign, _, _ in self.joins]

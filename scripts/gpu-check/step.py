@@ -87,7 +87,7 @@ class Steps:
         return status == 0
 
     def _write(self):
-        # Whole or not at all: a disk that is full leaves the list of before.
+        # Completely or not at all: if the disk is full, the previous list stays.
         path = os.path.join(self.out, "steps.json")
         with open(f"{path}.new", "w", encoding="utf-8") as file:
             json.dump(self.list, file, indent=1)

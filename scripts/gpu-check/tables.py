@@ -7,7 +7,7 @@ import subprocess
 
 from evidence import Folder
 
-# Tables that a judge reads; the rest has names of files and users.
+# Tables that a judge reads; the others contain names of files and users.
 TABLES = ("spans", "kernels", "copies", "synchronizations", "device_allocations", "marks", "losses", "collectives", "devices")
 # The only counter compared: bytes held by stream-ordered pools.
 POOL_HELD = "gpu_pool_held_bytes"

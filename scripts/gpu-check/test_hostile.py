@@ -21,7 +21,7 @@ import machine
 from step import Steps
 
 CHECK = os.path.join(os.path.dirname(HERE), "gpu-check.sh")
-# An address where nobody listens: as on a machine without network.
+# An address where nobody listens, as on a machine without network.
 NO_NETWORK = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_CONFIG_FILE": "/dev/null", "PIP_RETRIES": "0", "PIP_FIND_LINKS": ""}
 
 
@@ -117,7 +117,7 @@ class AMachine(unittest.TestCase):
     def test_with_a_full_disk_packs_where_there_is_room(self):
         small, room = f"{self.work}/small", f"{self.work}/room"
         os.makedirs(small), os.makedirs(room)
-        # The disk is full from the moment that tprof is asked for anything.
+        # The disk is full from the first call of tprof on.
         fills = program(f"{self.work}/fills", f'case $1 in --version) echo tprof 0;; *) cat /dev/zero >{small}/filler; echo "{{}}";; esac')
         script = (f"mount -t tmpfs -o size=1m none {small} && cd {small} && "
                   f"exec sh {CHECK} --quick --tprof {fills}")

@@ -20,7 +20,7 @@ from test_planting import (
     part_of_cost, rows_of, set_in, step_fault, twice, with_values,
 )
 
-# A fault for each check, or several; checks of several programs, parts and ends have the same code.
+# One or more faults for each check; checks of several programs, parts and ends share code.
 
 spin = lambda row: row["name"] == "spin_streams"
 TORCH = "torch-made-up"

@@ -73,7 +73,7 @@ def complete_torch(at):
     })
     write_json(f"{at}/memory-default/tables.json.gz", {"ranks": [{"tables": {"device_allocations": taken}}]})
     write_json(f"{at}/memory-default/run.json", WHOLE_RUN)
-    # A pool holds more of the device than the blocks that it gives out.
+    # A pool reserves more of the device than the blocks that it hands out.
     given = table(taken["columns"], [1, "pool", "device", 0, 4096, False, 393 << 20])
     held = table(["name", "value"], [tables.POOL_HELD, 32 << 20], [tables.POOL_HELD, 400 << 20])
     write_json(f"{at}/memory-pools/memory.json", {

@@ -50,9 +50,9 @@ def summary(path):
 
 
 assert torch.cuda.is_available()
-# PyTorch's own use of the device needs more than the stand-ins have; its profiler only waits for it.
+# PyTorch's own use of the device needs more than the stand-ins have; its profiler only waits for the device.
 torch.cuda.synchronize = library.cudaDeviceSynchronize
-# Its compiler needs packages that this does not, and the profiler asks it for one setting.
+# Its compiler needs packages that are not needed here, and the profiler asks it for only one setting.
 config = types.ModuleType("torch._inductor.config")
 config.triton = types.SimpleNamespace(cudagraphs=False)
 torch._inductor = types.ModuleType("torch._inductor")

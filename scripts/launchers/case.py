@@ -72,7 +72,7 @@ def run(command, directory, environment=None, limit=180, interrupt=None):
             status = f"none: still running after {limit} s"
             os.killpg(child.pid, signal.SIGKILL)
             child.wait()
-        # Ranks that outlived their launcher hold the files, not the test.
+        # Ranks that outlived their launcher keep the files open, and the test does not.
         out.seek(0), err.seek(0)
         if isinstance(status, int) and status < 0:
             status = 128 - status
@@ -103,13 +103,13 @@ class LauncherCase(unittest.TestCase):
     def run_command(self, command, **how):
         return run(command, self.directory, **how)
 
-    # `tprof run` in front of a command; quiet, so that what is on stderr is the job's or a warning.
+    # Puts `tprof run` before a command; quiet, so that stderr contains only the job's output or a warning.
     def traced(self, command, *options, **how):
         words = command.split() if isinstance(command, str) else list(command)
         front = [TPROF, "run", "-q", "-o", self.run_directory, *options, "--"]
         return self.run_command([*front, *words], **how)
 
-    # tprof's part of a command that a launcher starts once a rank.
+    # Returns tprof's part of a command that a launcher starts once per rank.
     def per_rank(self, *options):
         return " ".join([TPROF, "run -q -o", str(self.run_directory), *options, "--"])
 
@@ -124,7 +124,7 @@ class LauncherCase(unittest.TestCase):
         self.assertEqual(report.status, 0, report)
         return report.stdout
 
-    # Runs beside the one that was asked for.
+    # Returns runs next to the requested one.
     def other_runs(self):
         found = [path.parent for path in self.directory.glob("*/run.json")]
         return sorted(path for path in found if path != self.run_directory)

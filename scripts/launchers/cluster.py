@@ -85,7 +85,7 @@ class Cluster:
             daemon = f"exec slurmd -D -f {self.configuration} -N {node}"
             script = f"{apart.format(node=node)} && {daemon}"
             self.spawn(["unshare", "--uts", "--mount", "--propagation", "private", "sh", "-c", script])
-        # TERM would be passed on to jobs that are left.
+        # SIGTERM would be passed on to remaining jobs.
         def idle():
             nodes = run(["sinfo", "-h", "-N", "-o", "%n %t"], ROOT, self.environment).stdout.split()
             return nodes.count("idle") >= 4
@@ -118,7 +118,7 @@ class Cluster:
                 child.kill()
                 child.wait()
 
-    # Submits a batch script; its job's number.
+    # Submits a batch script, and returns its job number.
     def submit(self, script, directory, *options):
         path = pathlib.Path(directory) / "batch.sh"
         path.write_text("#!/bin/sh\n" + script)

@@ -116,7 +116,7 @@ class Mpi:
         self.assert_complete(self.assert_ranks(2, "ranks"))
 
     def test_a_rank_that_was_not_recorded_is_named(self):
-        # In place of rank 1, a program that cannot load the library from the start.
+        # Instead of rank 1, start a program that cannot load the library from the start.
         blind = self.directory / "blind"
         blind.write_text(
             "#!/bin/sh\nrank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}\n"
@@ -192,6 +192,6 @@ class OpenMpi(Mpi, LauncherCase):
 class Mpich(Mpi, LauncherCase):
     needs = ("mpiexec.hydra",)
     mpirun = "mpiexec.hydra"
-    # After a signal it ends with 0 or the signal's number, as it happens, without tprof too.
+    # After a signal it ends with 0 or the signal's number at random, without tprof too.
     ends_alike = False
     job = str(ROOT / "mpich" / "ranks")

@@ -9,7 +9,7 @@ TASK = str(ROOT / "plain" / "task")
 
 
 class Processes(LauncherCase):
-    # Seen: how many images of the task.
+    # Asserts how many images of the task were recorded.
     def assert_seen(self, command, count=1, complete=True):
         bare, traced = self.run_command(command), self.traced(command)
         self.assert_same(bare, traced)
@@ -69,7 +69,7 @@ class Processes(LauncherCase):
         os.chmod(self.directory, 0o777)
         outcome = self.run_command(f"sudo -u nobody env HOME={self.directory} {self.per_rank()} {TASK}")
         self.assertEqual((outcome.status, outcome.stdout), (0, "task 0\n"), outcome)
-        # Complete only where perf events are permitted to that user.
+        # Complete only if perf events are permitted to that user.
         tasks = [image["command"] for image in self.report()["processes"]]
         self.assertEqual(tasks, [TASK])
 
@@ -96,7 +96,7 @@ class Processes(LauncherCase):
         self.assertGreater(report["run"]["wall_ns"], 2e9)
 
     def test_ranks_that_a_shell_starts_twice_are_no_restart(self):
-        # A shell that starts ranks over and over is no elastic launcher.
+        # A shell that repeatedly starts ranks is not an elastic launcher.
         script = f"for i in 1 2; do for r in 0 1; do RANK=$r WORLD_SIZE=2 {TASK} & done; wait; done"
         traced = self.traced(["sh", "-c", script])
         self.assertEqual(traced.status, 0, traced)

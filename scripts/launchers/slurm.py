@@ -23,7 +23,7 @@ class Slurm(LauncherCase):
     def run_command(self, command, environment=None, **how):
         return run(command, self.directory, self.cluster.environment | (environment or {}), **how)
 
-    # A batch job to its end; its status, and what the script printed.
+    # Runs a batch job to its end, and returns its status and what the script printed.
     def batch(self, script, *options):
         for name in ("out", "err"):
             (self.directory / name).unlink(missing_ok=True)
@@ -117,7 +117,7 @@ class Slurm(LauncherCase):
         self.assert_complete(self.assert_ranks(4, "task"))
 
     def assert_mpi_in_batch(self, launch, setup=""):
-        # Where Slurm's variables lead mpirun to srun, for the helpers of other nodes.
+        # Slurm's variables may lead mpirun to use srun for the helpers on other nodes.
         line = f"export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 {setup}\n"
         bare = self.batch(f"{line}{launch}\n", "-N2", "-n4", "--ntasks-per-node=2")
         traced = self.batch(f"{line}{self.per_rank()} {launch}\n", "-N2", "-n4", "--ntasks-per-node=2")
@@ -190,7 +190,7 @@ class Slurm(LauncherCase):
         self.assert_ranks(2, "task")
 
     def test_a_signal_before_the_time_limit_leaves_whole_ranks(self):
-        # Slurm sends it up to a minute earlier than it is asked to.
+        # Slurm sends it up to a minute earlier than requested.
         script = f"srun -n2 {self.per_rank()} {TASK} wait 200\n"
         job = self.cluster.submit(script, self.directory, "-n2", "-t", "1", "--signal=TERM@30")
         self.cluster.await_end(job, 200)

@@ -7,7 +7,7 @@ import shutil
 from case import HERE, TPROF, LauncherCase
 from cluster import Cluster
 
-# Options with underscores: torchrun has known those from the beginning.
+# Options with underscores, which torchrun has known from the beginning.
 PYTHON = os.environ.get("TPROF_TEST_PYTHON") or shutil.which("python3")
 TORCHRUN = f"{PYTHON} -m torch.distributed.run"
 TRAIN = f"{HERE}/train.py"
@@ -20,19 +20,19 @@ class Torchrun(LauncherCase):
         if os.system(f"{PYTHON} -c 'import torch.distributed' 2>/dev/null") != 0:
             raise RuntimeError(f"{PYTHON} has no torch: set TPROF_TEST_PYTHON")
 
-    # Much code is loaded at once: on a busy machine some stacks are cut, which is counted.
+    # Much code is loaded at once, so on a busy machine some stacks are cut, which is counted.
     def assert_complete(self, report):
-        # A torch for CUDA starts it with an empty environment.
+        # A CUDA build of torch starts it with an empty environment.
         blind = [one["process"] for one in report["completeness"]["blind"]]
         self.assertEqual([process for process in blind if not process.endswith(" ldconfig")], [])
 
-    # Ranks of a report: (rank, times that they were started anew).
+    # Ranks of a report: (rank, number of restarts).
     def assert_workers(self, count, restarts=()):
         report = self.report()
         labels = sorted(rank["label"] for rank in report["ranks"] if rank["rank"] is not None)
         self.assertEqual(labels, sorted([f"rank {rank}" for rank in range(count)] + list(restarts)), labels)
         launchers = [image for image in report["processes"] if "torch.distributed.run" in image["command"]]
-        # Forked workers carry its command until they run their own.
+        # Forked workers have its command until they exec their own.
         ranked = [image for image in launchers if image["rank"] is not None and image["exit_status"] is not None]
         self.assertEqual(ranked, [])
         return report

@@ -13,8 +13,7 @@ import torch.distributed as dist
 rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 restart = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
 if sys.argv[1:] == ["fail"] and restart == 0:
-    # Before any connection is made: how gloo recovers is not what is tested. Rank 0 waits
-    # until torchrun ends it.
+    # This comes before any connection, because gloo's recovery is not tested. Rank 0 waits until torchrun ends it.
     time.sleep(0.5 if rank == 1 else 60)
     sys.exit(7)
 dist.init_process_group("gloo")

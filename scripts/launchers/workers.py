@@ -149,7 +149,7 @@ class Workers(LauncherCase):
         self.assertGreaterEqual(report["process_count"], 3)
         self.assert_complete(report)
 
-    # A server until it has answered, ended by SIGTERM.
+    # Runs a server until it has answered, and ends it by SIGTERM.
     def assert_server(self, command, workers):
         log = open(self.directory / "log", "w")
         child = subprocess.Popen(

@@ -50,7 +50,7 @@ def main():
     python, tprof, job = sys.argv[1], os.path.abspath(sys.argv[2]), sys.argv[3]
     with tempfile.TemporaryDirectory() as folder:
         ours, theirs = map(by_thread, record(python, tprof, job, Path(folder)))
-    # Threads of gloo have operators by tprof only where PyTorch is old.
+    # tprof records operators on gloo's threads only with old versions of PyTorch.
     pairs = [pair for key in ours.keys() & theirs.keys() if len(ours[key]) == len(theirs[key]) for pair in zip(ours[key], theirs[key])]
     left_out = sum(map(len, ours.values())) - len(pairs)
     known, others = pairs[::2], pairs[1::2]

@@ -70,7 +70,7 @@ def show_weights(model):
     digest = hashlib.sha256()
     for weights in model.state_dict().values():
         digest.update(bytes(weights.reshape(-1).view(torch.uint8).tolist()))
-    # One write: ranks share the file, and torchrun has them write each part as it comes.
+    # One write, because ranks share the file, and torchrun makes them write each part as it comes.
     sys.stdout.write(f"weights {digest.hexdigest()[:16]}\n")
     sys.stdout.flush()
 

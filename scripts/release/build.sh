@@ -11,7 +11,7 @@ set -eu
 CARGO_TARGET_DIR=$1 into=$2
 newest=2.17 # of glibc
 
-# A directory of its own in the one that was named: that one may hold anything.
+# A separate directory within the given one, which may contain anything.
 wanted=$(sha256sum scripts/release/tools.txt | cut -c1-16)
 cache=${TPROF_RELEASE_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/tprof-release}/tools-$wanted
 if [ ! -e "$cache/.complete" ]; then
@@ -23,7 +23,7 @@ if [ ! -e "$cache/.complete" ]; then
     touch "$cache/.complete"
 fi
 PATH="$cache/bin:$PATH"
-# No path of this machine in the program.
+# Keep paths of this machine out of the program.
 RUSTFLAGS="--remap-path-prefix=$CARGO_HOME=/cargo --remap-path-prefix=$CARGO_TARGET_DIR=/target"
 RUSTFLAGS="$RUSTFLAGS --remap-path-prefix=$(rustc --print sysroot)=/rust --remap-path-prefix=$PWD=/tprof"
 export PATH RUSTFLAGS CARGO_TARGET_DIR
@@ -31,15 +31,16 @@ export PATH RUSTFLAGS CARGO_TARGET_DIR
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 python -m ziglang cc -target "x86_64-linux-gnu.$newest" -O2 -c scripts/release/newer.c -o "$work/newer.o"
-# At one path, for the same reason; flags of the last link only: with RUSTFLAGS all crates would be built again.
+# At a fixed path, for the same reason. These flags are for the last link only: with RUSTFLAGS, all crates would be
+# built again.
 cp "$work/newer.o" "$CARGO_TARGET_DIR/newer.o"
 
-# `wheel MANIFEST TARGET TAG FLAGS`: the program, and a wheel of it in $work/made.
+# `wheel MANIFEST TARGET TAG FLAGS`: builds the program, and a wheel of it in $work/made.
 wheel() {
     maturin build --release --locked --zig --manifest-path "$1" --target "$2" --compatibility "$3" \
         --out "$work/made" -- "$4" >&2
 }
-# `archive PROGRAM FILES`: the program's name and version, in an archive of a directory of that name.
+# `archive PROGRAM FILES`: makes an archive of a directory named after the program and its version.
 archive() {
     name=$("$1" --version | tr ' ' -)-x86_64-linux-gnu
     shift
@@ -57,7 +58,7 @@ program=$CARGO_TARGET_DIR/$gnu/release/tprof
 server=$CARGO_TARGET_DIR/$gnu/release/tprof-serve
 sh scripts/release/check.sh "$program"
 sh scripts/release/check.sh "$server"
-# The libraries inside are built by this machine's own linker.
+# This machine's own linker builds the libraries inside.
 for library in libtprof_preload.so libtprof_cupti.so; do
     newest_build=$(ls -t "$CARGO_TARGET_DIR/$gnu"/release/build/tprof-cli-*/out/"$library" | head -n 1)
     sh scripts/check-library.sh "$newest_build" >&2
@@ -71,7 +72,7 @@ for one in tprof tprof-serve; do
 done
 maturin sdist --out "$work/made" >&2
 
-# The program of `tprof sql`, which is larger than all else: packages of its own. Its engine is for glibc
+# The program of `tprof sql` is larger than everything else, so it has packages of its own. Its engine is for glibc
 # only, whose allocator it is built for.
 wheel sql/Cargo.toml "$gnu" "$glibc" "-Clink-arg=$CARGO_TARGET_DIR/newer.o"
 sql=$CARGO_TARGET_DIR/$gnu/release/tprof-sql

@@ -18,7 +18,7 @@ if [ "${2:-}" = static ]; then
     [ -z "$needed" ] || fail "$program is not static, it needs:" "$needed"
     ! LC_ALL=C readelf -lW "$program" | grep -q INTERP || fail "$program needs a loader: it is not static"
 else
-    # Glibc's own libraries, with symbols that old.
+    # Only glibc's own libraries, with symbols that are old enough.
     [ -n "$needed" ] || fail "$program needs no library: it is static, and cannot load NVML"
     foreign=$(printf '%s\n' "$needed" | grep -vxE 'lib(c|m|dl|rt|util|pthread)\.so\.[0-9]+|ld-linux-x86-64\.so\.2' || true)
     [ -z "$foreign" ] || fail "$program needs more than glibc:" "$foreign"

@@ -46,7 +46,7 @@ fn is_statement(word: &str) -> bool {
 }
 
 /// Classifies the words of a command line.
-pub fn divide(words: &[OsString], has_file: bool) -> Result<CommandLine, Failure> {
+pub fn classify(words: &[OsString], has_file: bool) -> Result<CommandLine, Failure> {
     let mut divided = CommandLine::default();
     for word in words {
         let statement = word.to_str().filter(|word| is_statement(word));
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     fn divided(words: &[&str]) -> CommandLine {
-        divide(&words.iter().map(OsString::from).collect::<Vec<_>>(), false).unwrap()
+        classify(&words.iter().map(OsString::from).collect::<Vec<_>>(), false).unwrap()
     }
 
     #[test]
@@ -206,6 +206,6 @@ mod tests {
     #[test]
     fn two_queries_are_refused() {
         let words = ["SELECT 1", "SELECT 2"].map(OsString::from);
-        assert_eq!(divide(&words, false).unwrap_err().code, MISUSE);
+        assert_eq!(classify(&words, false).unwrap_err().code, MISUSE);
     }
 }

@@ -46,7 +46,7 @@ pub async fn execute(
     let (mut rows, mut next) = match begun(state.clone(), plan.clone()).await {
         Err(error) if is_want_of_memory(&error) => {
             print_stderr(AGAIN);
-            begun(sparing(state), plan).await.map_err(failed)?
+            begun(with_less_memory(state), plan).await.map_err(failed)?
         }
         other => other.map_err(failed)?,
     };
@@ -80,7 +80,7 @@ const LEAST_PARTS: usize = 2;
 
 /// Returns the same engine configured to save memory: few partitions per operator, and joins of
 /// sorted rows, which can spill to temporary files, instead of hash tables, which cannot.
-fn sparing(mut state: SessionState) -> SessionState {
+fn with_less_memory(mut state: SessionState) -> SessionState {
     let options = state.config_mut().options_mut();
     options.optimizer.prefer_hash_join = false;
     let config = state.config().clone().with_target_partitions(LEAST_PARTS);

@@ -65,7 +65,7 @@ fn act(args: &SqlArgs) -> Result<ExitCode, QueryFailure> {
         stdout().write_all(texts.join("\n").as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let words = command_line::divide(&args.words, args.file.is_some())?;
+    let words = command_line::classify(&args.words, args.file.is_some())?;
     let remote = Remote::of(args)?;
     let limits = Limits::of(args)?;
     let named = Sources::of(&words.paths)?.only(&args.run)?;

@@ -90,7 +90,7 @@ fn two_samplers_of_a_process_measure_what_each_would_alone() {
         let threads = document("threads", run);
         let rows = threads["tables"]["threads"].as_array().unwrap();
         let ran_ns: f64 = rows.iter().filter_map(|row| row["running_ns"].as_f64()).sum();
-        // It sleeps some 100 times a second, and runs for less than a millisecond of it.
+        // The program sleeps some 100 times a second, and runs for less than a millisecond of it.
         assert!(ran_ns < 0.25e9, "{}: {rows:#?}", run.display());
     }
 }

@@ -16,7 +16,7 @@ const FORKED: Plant = Plant { options: &[], ..Plant::new(Python, "forked") };
 #[test]
 fn collections_of_garbage_are_found_apart_from_the_function_that_they_interrupt() {
     let Some(planted) = Planted::run("gc") else { return };
-    // Of half a second there are 50 samples.
+    // Half a second has 50 samples.
     planted.is_found("GcPauses", "gc", 0.2);
     assert!(planted.text("GcPauses").contains("gc.freeze()"));
 }
@@ -311,7 +311,7 @@ const CAUSES: [(Plant, &str); 25] = [
 
 #[test]
 fn a_job_without_its_cause_does_not_show_it() {
-    // They hardly take a core.
+    // The jobs hardly use a core.
     for some in CAUSES.chunks(6) {
         std::thread::scope(|scope| {
             let runs = some.iter().map(|(plant, rule)| {

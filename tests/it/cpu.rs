@@ -349,7 +349,7 @@ fn pythons_functions_are_seen_from_outside() {
     let kernel = self_share("[kernel]").unwrap_or(0.0);
     let third = 1.0 / 3.0;
     assert!((third - 0.05 - kernel..third + 0.05).contains(&zlib), "{zlib}: {modules:#?}");
-    // Which library ran below which function of Python's.
+    // The library that ran below a function of Python's.
     let native = |row: &&Value| row["name"] == "Victim.victim_native";
     let row = table.as_array().unwrap().iter().find(native).unwrap();
     assert!(row["mostly"].as_str().unwrap().starts_with("libz.so"), "{row}");

@@ -1,4 +1,4 @@
-//! What changed between two runs that tprof recorded of jobs without a device.
+//! Reported differences between two runs that tprof recorded of jobs without a device.
 
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};

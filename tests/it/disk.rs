@@ -44,7 +44,7 @@ fn a_run_whose_files_were_refused_says_so() {
     assert!(text.contains("tprof could not write its files (input/output error)"), "{printed}");
     assert!(!text.contains("may lack") && !text.contains("older tprof"), "{printed}");
     assert!(text.contains("run.json was last written before it was measured"), "{printed}");
-    // What the collector left of it is the run's, as its other files are.
+    // The file that the collector left is the run's, as its other files are.
     let marker = run.run.join("run.unwritten");
     assert!(marker.is_file());
     tprof(["rm", "--yes"]).arg(&run.run).run_in(scratch.cwd()).expect_code(0);

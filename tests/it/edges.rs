@@ -77,7 +77,7 @@ fn execs_that_fail_and_odd_environments_are_as_alone() {
     assert_unchanged(&victim("exec_edges"), BOTH, &Scratch::new());
 }
 
-/// Its loader complains of a library of another class.
+/// The loader of a 32-bit program complains of a library of another class.
 #[test]
 fn odd_environments_of_a_32_bit_program_are_as_alone() {
     let leaf = need_some!(build("exec_edges", Kind::M32));

@@ -5,7 +5,7 @@ use tprof_tests::{Job, Report, Scratch, expected, memory_report, program, traced
 
 const SITES: usize = 100;
 
-/// Of a hundred sites with this truth, how many are estimated within their error.
+/// Counts how many of a hundred sites with this truth are estimated within their error.
 fn within(report: &Report, key: &str, truth: f64) -> usize {
     let error_key = format!("error_{key}");
     (0..SITES)

@@ -27,7 +27,7 @@ fn type_name(number: &Value) -> String {
     name.to_owned()
 }
 
-/// What the log lists: calls, and the time of their kernels.
+/// The log's calls, and the time of their kernels.
 fn logged(log: &[Value]) -> BTreeMap<Facts, (u64, u64)> {
     let length = |kernel: &Value| -> u64 {
         let is_it = |line: &&Value| line["what"] == "kernel" && line["correlation"] == *kernel;
@@ -104,7 +104,7 @@ fn what_ran_no_kernel_has_no_rate_and_what_failed_no_row() {
     for key in ["busy_ns", "flops_per_s", "kernel"] {
         assert!(captured[key].is_null(), "{captured}");
     }
-    // What the graph replayed belongs to no call, and a note counts it.
+    // Products that the graph replayed belong to no call, and a note counts them.
     let notes = report["notes"].as_array().unwrap();
     let noted = notes.iter().filter(|note| note.as_str().unwrap().starts_with("2 kernels were"));
     assert_eq!(noted.count(), 1, "{notes:?}");

@@ -110,7 +110,7 @@ const TRUTHS: &[Truth] = &[
         place: Some(("plant.py", [80, 80])),
         // How much was asked for was not recorded.
         says: &["69 blocks"],
-        // It has no steps.
+        // This job has no steps.
         true_too: &["HotFunction", ONCE],
         wrong: &[],
     },
@@ -165,7 +165,7 @@ const TRUTHS: &[Truth] = &[
         first: &["Compilation", "CompileTime", "CompileInSteadyState", "GpuGaps", ONCE],
         place: None,
         says: &["ompil"],
-        // Of the calls.
+        // These are true of the calls.
         true_too: &["HotFunction", "LaunchBound"],
         wrong: &[],
     },

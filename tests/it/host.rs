@@ -64,8 +64,8 @@ fn waits_of_30_ms_for_a_peer_keep_their_line() {
     planted.hardly(&["data", "gil", "file_io", "unknown"]);
 }
 
-/// They are shorter than the sampler takes to know of them: what it reads then is another's place.
-/// The fewer it could read, the larger is the error that it states.
+/// Such waits end before the sampler has learnt of them: the place that it reads then is another
+/// one's. The fewer places it could read, the larger is the error that it states.
 #[test]
 fn short_waits_of_two_lines_keep_their_lines() {
     let Some(planted) = Planted::run("naps") else { return };

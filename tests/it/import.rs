@@ -116,7 +116,7 @@ fn an_imported_trace_is_a_run_like_any_other() {
     assert_eq!(report["completeness"]["complete"], true);
     assert_eq!(report["overhead"]["fraction"], Value::Null);
     assert_eq!(report["ranks"][0]["rank"], 3);
-    // It is marked as not recorded by tprof.
+    // The run is marked as not recorded by tprof.
     assert_eq!(report["run"]["imported"].as_array().map(Vec::len), Some(1), "{report}");
     let page = scratch.join("report.html");
     let words = [Path::new("export"), &run, Path::new("--to"), Path::new("report")];
@@ -216,7 +216,7 @@ fn report_diff_and_export_take_a_trace_as_it_is() {
     ];
     let outcome = tprof(words);
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
-    // What was exported can be imported, and nothing of the device is lost on the way.
+    // An export can be imported, and nothing of the device is lost on the way.
     let again = scratch.join("again");
     import(&out, &again);
     let rows = |run: &Path| {

@@ -88,7 +88,7 @@ fn ranks_of_one_job_share_a_run_though_the_first_have_ended() {
 fn ranks_that_one_launcher_started_share_a_run() {
     let scratch = Scratch::new();
     let run = scratch.run();
-    // As torchrun does without a name for the run: a shell of its own for each launcher.
+    // Each launcher gets a shell of its own, as with torchrun without a name for the run.
     let launcher = |ranks: &str| {
         let script = format!(
             "for r in {ranks}; do RANK=$r WORLD_SIZE=16 TORCHELASTIC_RUN_ID=none \"$@\" || exit; done"

@@ -1,4 +1,4 @@
-//! What tprof makes in shared places: gone at its end, swept after a kill, for its user only.
+//! Files that tprof makes in shared places: gone at its end, swept after a kill, for its user only.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};

@@ -23,7 +23,7 @@ fn under(limit: &str, words: &str) -> Outcome {
     outcome
 }
 
-/// As [`under`], where no recording is possible; what the error names.
+/// As [`under`], where no recording is possible; checks what the error names.
 #[track_caller]
 fn unrecorded(limit: &str, named: &str) {
     let outcome = under(limit, "");
@@ -70,7 +70,7 @@ fn a_job_runs_under_a_limit_of_stacks() {
 
 #[test]
 fn a_job_outlives_a_tprof_that_aborts() {
-    // As it does where an allocation fails.
+    // The job runs as it does where an allocation fails.
     let ends = [("sleep 0.1; exit 6", Some(6), None), ("kill -TERM $$", None, Some(libc::SIGTERM))];
     for (rest, code, signal) in ends {
         let script = format!("kill -ABRT $PPID; {rest}");

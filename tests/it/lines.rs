@@ -95,7 +95,8 @@ fn libraries_count_for_the_own_line_that_calls_them() {
     let all = row(&lines(&run, &[]), "through_library", line);
     let mine = lines(&run, &["--mine"]);
     let own = row(&mine, "through_library", line);
-    // Not its own time: before Python 3.12 the comprehension on that line is a function.
+    // That time is not the function's own: before Python 3.12 the comprehension on that line is a
+    // function.
     is_near(&of_function(&mine, "through_library", "total_ns"), 0.3);
     assert!(all["self_ns"].as_u64() < own["self_ns"].as_u64(), "{all:#?} {own:#?}");
     let rows = mine["tables"]["lines"].as_array().unwrap();

@@ -29,7 +29,7 @@ fn kept(report: &Report) -> i64 {
     sites.iter().map(|site| site["allocations"].as_i64().unwrap()).sum()
 }
 
-/// As [`kept`], of a run that goes on.
+/// As [`kept`], for a run that goes on.
 fn kept_so_far(run: &Path) -> i64 {
     let outcome = tprof(["report", "memory", "--json"]).arg(run).run_in(run.parent().unwrap());
     serde_json::from_str(&outcome.stdout).map_or(0, |report| kept(&Report(report)))
@@ -71,7 +71,7 @@ fn a_stopped_collector_holds_the_job_up_for_a_bounded_time() {
     let run = scratch.run();
     let (mut live, info) = start(EXACT, &run, &scratch);
     let collector = info["collector_pid"].as_u64().unwrap() as u32;
-    // What it starts meanwhile waits for the collector's answer once, too.
+    // Processes that it starts meanwhile wait for the collector's answer once, too.
     assert!(kill(collector, libc::SIGSTOP));
     for command in ["a", "t", "f", "a", "c", "f"] {
         live.obey(command);
@@ -99,7 +99,7 @@ fn a_deleted_session_directory_is_reported() {
     let report = memory_report(&run);
     let kept = report.sites(|frame| frame.starts_with("victim_keep"));
     assert_eq!(kept.iter().map(|site| site["allocations"].as_i64().unwrap()).sum::<i64>(), 1000);
-    // What was started after it: recorded, or reported as not.
+    // Processes that were started after it are recorded, or reported as not.
     let seen = report.processes("/short").len();
     assert!(
         seen > 0 || report.blind("short").is_some() || report.lost() > 0,

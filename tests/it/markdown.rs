@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tprof_tests::{Job, Scratch, foreign, need, tprof, tprof_at};
 
-/// What a report or comparison prints.
+/// The output of a report or comparison.
 fn printed(words: &[&str], runs: &[&Path], more: &[&str]) -> String {
     let job = tprof(words.iter().copied()).args(runs).args(more);
     job.run_in(std::env::temp_dir()).expect_code(0).stdout

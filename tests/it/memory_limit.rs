@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use tprof_tests::{Job, Outcome, Refused, Scratch, document, need_some, traced_job};
 
-/// Of the cgroup in which a job runs.
+/// Limit of the cgroup in which a job runs, in bytes.
 const LIMIT: u64 = 300 << 20;
 
 /// A memory cgroup; its end removes it.
@@ -73,7 +73,7 @@ struct Ran {
 }
 
 impl Ran {
-    /// What the job reads of its cgroup.
+    /// A value that the job reads of its cgroup.
     fn truth(&self, key: &str) -> u64 {
         let start = format!("expect {key}=");
         let mut lines = self.outcome.stdout.lines();

@@ -42,7 +42,7 @@ fn rows(run: &Path, kind: &str, table: &str) -> Vec<Value> {
     report["tables"][table].as_array().unwrap().clone()
 }
 
-/// What all ranks measured of their large reductions, ns.
+/// The time that all ranks measured of their large reductions, ns.
 fn within_ns(run: &Traced) -> u64 {
     let words = run.outcome.stdout.split([' ', '\n']);
     words.filter_map(|word| word.strip_prefix("within_ns=")?.parse::<u64>().ok()).sum()

@@ -1,4 +1,4 @@
-//! What NCCL reports to a profiler plugin, in every version of that interface, on a stand-in
+//! NCCL's reports to a profiler plugin, in every version of that interface, on a stand-in
 //! that loads plugins as NCCL does (a simulation).
 
 use crate::calls::rows;
@@ -222,7 +222,7 @@ fn communicators_are_known_whichever_call_made_them() {
         assert_eq!(distinct.len(), 7, "two splits of one colour are two");
         assert!(rows.iter().all(|row| row.communicator.is_some()));
         let sized = rows[..7].iter().filter(|row| row.group_size == Some(1)).count();
-        // Of a split, the hooks do not have the size.
+        // The hooks do not have the size of a split.
         assert_eq!(sized, if version.is_some() { 7 } else { 5 }, "version {version:?}");
         let known: BTreeSet<_> =
             file.communicators().iter().map(|row| Some(row.communicator)).collect();

@@ -299,7 +299,7 @@ fn operators_that_take_more_than_their_share_are_recorded_no_more_where_nothing_
     let recorded = recorded(&file);
     assert_eq!(recorded["operators"], "steps");
     assert!(recorded["why"].as_str().unwrap().contains("more than 1 %"), "{recorded}");
-    // What reads operators has those of a part of the time.
+    // Reports that read operators have those of a part of the time.
     let ended = "1 rank recorded operators for a part of the time only";
     for kind in ["operators", "sequences", "critical-path", "findings"] {
         let notes = document(kind, &traced.run)["notes"].to_string();

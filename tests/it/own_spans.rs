@@ -95,9 +95,9 @@ fn spans_steps_and_values_are_those_of_the_program() {
     assert_eq!(numbers, [10, 11, 12, 13], "the last one has no end");
 }
 
-/// Of each span the bytes that its thread allocated within: as the file counts them, and by the times of
-/// its own rows, which may be the same for records that follow each other (AMD's time-stamp counter
-/// is read in steps of 10 ns).
+/// The bytes that each span's thread allocated within it: as the file counts them, and by the times
+/// of its own rows, which may be the same for records that follow each other (AMD's time-stamp
+/// counter is read in steps of 10 ns).
 #[test]
 fn bytes_allocated_within_a_span_are_exact() {
     let scratch = Scratch::new();

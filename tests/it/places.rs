@@ -50,8 +50,8 @@ fn a_full_disk_is_reported_and_does_not_harm_the_job() {
     }
 }
 
-/// What a summary on stderr, `run.json`, and reports of the run and of its file count as
-/// recorded and lost, after the disk was full.
+/// The counts of recorded and lost events in a summary on stderr, `run.json`, and reports of the
+/// run and of its file, after the disk was full.
 fn counted_on_a_small_disk(size: &str, options: &str) -> (Outcome, [String; 4]) {
     let scratch = Scratch::new();
     std::fs::create_dir(scratch.join("disk")).unwrap();

@@ -9,7 +9,7 @@ use tprof_tests::{
     Job, Live, Outcome, Refused, Scratch, document, program, skip, tprof, traced, traced_job,
 };
 
-/// Which program it is.
+/// The language of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
     Python,
@@ -62,7 +62,7 @@ pub struct Planted {
 
 /// Parts in which a thread is on a core.
 const RUNNING: [&str; 5] = ["python", "native", "allocator", "page_fault", "gc"];
-/// What jobs measure by the clock on the wall.
+/// Kinds that jobs measure by the clock on the wall.
 const OF_WALL: [&str; 10] =
     ["data", "lock", "file_io", "socket", "saved", "late", "other", "long", "short", "awaited"];
 /// Rules of what the machine's load and any start make.
@@ -89,7 +89,7 @@ impl Plant {
         Plant { language, way, options: &["--mem", "off"], calm: false, no_perf: false }
     }
 
-    /// Its job; `None` where this machine lacks what it needs.
+    /// The command of the job; `None` where this machine lacks what it needs.
     pub fn job(self) -> Option<Job> {
         if self.language == Language::Python && !Path::new("/usr/bin/python3").exists() {
             skip("there is no /usr/bin/python3");
@@ -112,7 +112,7 @@ impl Plant {
         self.planted(&run.run, &run.outcome)
     }
 
-    /// The same, while another tprof is attached to the job's process.
+    /// As `run`, while another tprof is attached to the job's process.
     pub fn run_beside_another(self) -> Option<Planted> {
         let scratch = Scratch::new();
         let run = scratch.run();
@@ -128,7 +128,7 @@ impl Plant {
         self.planted(&run, &outcome)
     }
 
-    /// What a run of it shows.
+    /// The findings of a run of it.
     pub fn planted(self, run: &Path, outcome: &Outcome) -> Option<Planted> {
         assert_eq!(outcome.code, Some(0), "{outcome:?}");
         let planted = Planted::of(run, &outcome.stdout, self.language.source(), self.way);
@@ -147,7 +147,7 @@ impl Planted {
         Plant::new(Language::Python, way).run()
     }
 
-    /// Of a run and what its job printed.
+    /// Reads a run and what its job printed.
     pub fn of(run: &Path, stdout: &str, source: PathBuf, way: &'static str) -> Planted {
         let expected = stdout.lines().filter_map(|line| line.strip_prefix("expect "));
         let pairs = expected.map(|pair| pair.split_once('=').unwrap());
@@ -227,7 +227,7 @@ impl Planted {
         let truth = self.truth[key];
         // A sample stands for 10 ms, and the edges of start-up are as fine as that.
         let most = (share * truth).max(0.02);
-        // What a job measures of a wait holds the time in which it was preempted, and that of which
+        // A job's measure of a wait holds the time in which it was preempted, and that of which
         // a collector without a core read no stack, to the last one that it read. They are apart, and
         // next to nothing on a quiet machine.
         let ready = if OF_WALL.contains(&key) {

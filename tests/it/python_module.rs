@@ -192,7 +192,7 @@ fn profiles_record_the_steps_of_their_schedule_and_have_traces_of_those() {
     assert_eq!(names("plain.json"), names(second));
     assert_eq!(names("dir/flagged-rank0.trace.json.gz"), ["flagged", "work"]);
     assert_eq!(names("dir/function.2-rank0.trace.json.gz"), ["call", "work"]);
-    // What lies outside of all of them was not recorded, where the program had stopped it.
+    // Spans outside of all of them were not recorded, where the program had stopped it.
     let spans = spans(&rank_file(&run.run, 0));
     let expected = [("call", 4), ("flagged", 1), ("work", 4 + 1 + 2)];
     for (name, count) in expected {

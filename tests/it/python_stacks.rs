@@ -234,7 +234,7 @@ fn an_interpreter_may_come_and_go() {
             let found = blocks(&sites, &format!("{function} (<string>:2)"), size);
             assert_eq!(found, (count, 0), "{library:?}: {function}");
         }
-        // What Python does not know has no frames of it.
+        // Code that Python does not know has no frames of it.
         let native = report.sites(|frame| frame.starts_with("victim_native"));
         assert!(!native.is_empty());
         for site in native {

@@ -229,7 +229,7 @@ fn a_rank_that_replaces_a_run_waits_while_another_does() {
     let job = Job::new(program("leave")).args(["exit", "10", "0"]);
     assert_eq!(traced_job(&job, EXACT, &run).run_in(scratch.cwd()).code, Some(11));
     let old = fs::read(run.join("run.json")).unwrap();
-    // As a rank of the same job holds it, in the midst of removing files.
+    // The test holds the lock as a rank of the same job does in the midst of removing files.
     let turn = fs::File::create(run.join(".tprof-lock")).unwrap();
     turn.lock().unwrap();
     let options: Vec<&str> = EXACT.iter().copied().chain(["--force"]).collect();
@@ -286,7 +286,7 @@ fn a_batch_script_of_slurm_holds_no_rank() {
 #[test]
 fn a_helper_that_srun_started_holds_no_rank() {
     let scratch = Scratch::new();
-    // As mpirun's on each node of a batch job: its task has a rank's number.
+    // The variables are those of mpirun on each node of a batch job: its task has a rank's number.
     let run = launch(
         "SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=1 sh -c 'for r in 0 1; do
             OMPI_COMM_WORLD_RANK=$r OMPI_COMM_WORLD_SIZE=2 \"$1\" exit 100 0 &
@@ -305,7 +305,7 @@ fn a_helper_that_srun_started_holds_no_rank() {
 #[test]
 fn a_rank_that_names_itself_for_its_workers_stays_a_rank() {
     let scratch = Scratch::new();
-    // As scripts do for PyTorch below srun, before they start their data loaders.
+    // Scripts set these for PyTorch below srun, before they start their data loaders.
     let run = launch(
         "for r in 0 1; do
             SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=$r sh -c '

@@ -30,7 +30,7 @@ fn rss_is_read_as_often_as_asked() {
     assert!((10 * MS..100 * MS).contains(&often), "{often} ns");
     let usual = shortest(&rss_read_at(&[]));
     assert!(usual >= 100 * MS, "{usual} ns");
-    // As it attached, in the first pass, and no more.
+    // Memory is read as the process attaches, in the first pass, and no more.
     let once = rss_read_at(&["--rss-interval", "1m"]);
     assert!((1..=2).contains(&once.len()), "{once:?}");
 }

@@ -1,4 +1,4 @@
-//! What was recorded is counted once: every place that prints a count prints the same.
+//! Recorded events are counted once: every place that prints a count prints the same.
 
 use serde_json::Value;
 use std::collections::HashSet;
@@ -61,7 +61,7 @@ fn events_and_samples_are_the_same_number_wherever_they_are_reported() {
 fn a_live_run_counts_as_it_does_once_it_has_ended() {
     let scratch = Scratch::new();
     let run = scratch.run();
-    // It allocates, then waits for its input.
+    // The job allocates, then waits for its input.
     let job = Job::sh("\"$1\" exit 900 100; echo ready; read line").arg(program("leave"));
     let mut live = Live::start(&traced_job(&job, &["--mem", "exact"], &run), &scratch.cwd());
     live.wait_for("ready");

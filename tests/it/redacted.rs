@@ -1,4 +1,4 @@
-//! What `--redact` leaves of the arguments of spans, whatever library named them.
+//! Arguments of spans under `--redact`, whatever library named them.
 
 use serde_json::{Value, json};
 use std::path::Path;

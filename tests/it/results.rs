@@ -35,7 +35,7 @@ fn a_part_has_its_results_on_the_next_line() {
     assert!(has("refused").starts_with("unknown order 'nothing'; there are count, "), "{out}");
     let cycles = "[{'step 2': 1, 'step 3': 1}, {'step 6': 1, 'step 7': 1}]";
     assert_eq!(has("cycles"), cycles);
-    // What it ran to read the results is no part of the job.
+    // Commands that tprof ran to read the results are no part of the job.
     let info = tprof_tests::run_info(&run.run, |_| true);
     assert_eq!(info["completeness"]["blind"], serde_json::json!([]), "{info}");
 }
@@ -53,7 +53,7 @@ fn without_tprof_results_are_unknown_and_state_how_to_have_them() {
     assert_eq!(line(out, "cycles"), "[{}, {}]");
 }
 
-/// Of a model: scripts/flops-check.sh, with PyTorch.
+/// The same is checked of a model by scripts/flops-check.sh, with PyTorch.
 #[test]
 fn operations_that_were_noted_ahead_are_counted_as_those_of_a_run() {
     let python = need_some!(pythons().pop().ok_or("there is no Python"));

@@ -76,7 +76,7 @@ fn what_a_filter_forbids_to_record_is_counted_as_lost() {
     }
 }
 
-/// They are another library's to record, which has no hooks that could see a filter.
+/// NVTX ranges are another library's to record, which has no hooks that could see a filter.
 #[test]
 fn ranges_of_nvtx_in_a_sandbox_end_no_process_and_are_recorded() {
     let scratch = Scratch::new();
@@ -160,7 +160,7 @@ fn a_sandboxed_browser_loads_a_page() {
     let user = Ordinary::new();
     let native = user.run(LOAD, &[&browser], None);
     if native.code != Some(0) || !native.stdout.contains("<p id=\"sum\">42</p>") {
-        // What a namespace sandbox begins with, as the same user.
+        // The first steps of a namespace sandbox, as the same user.
         let probe = user.run("unshare --user --pid --net --fork true", &[], None);
         let why = user.errors();
         if probe.code != Some(0) {
@@ -172,12 +172,12 @@ fn a_sandboxed_browser_loads_a_page() {
         let traced = user.run(LOAD, &[&browser], Some(options));
         assert!(traced == native, "{options:?}: {traced:?}\n{}", user.errors());
     }
-    // As root, any run can be read.
+    // Root can read any run.
     let report = report(&user.scratch.join("home/run"));
     let renderers = report.processes("--type=renderer").len();
     let zygotes = report.processes("--type=zygote").len();
     assert!(zygotes > 0, "renderers {renderers}: {}", report.0["processes"]);
-    // Its allocator is its own, and its confined children may not attach: both are reported.
+    // Chromium's allocator is its own, and its confined children may not attach: both are reported.
     let blind = report.0["completeness"]["blind"].to_string();
     assert!(blind.contains("has its own malloc"), "{blind}");
 }

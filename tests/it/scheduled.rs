@@ -1,4 +1,4 @@
-//! Only the steps or the range are recorded that were asked for, and the run states the rest.
+//! Only the steps or the range that were asked for are recorded, and the run states the rest.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +28,7 @@ fn run(job: &[&str], options: &[&str]) -> (Scratch, PathBuf, Outcome) {
     (scratch, run, outcome)
 }
 
-/// As [`run`], of a job that succeeds.
+/// As [`run`], for a job that succeeds.
 fn ran(job: &[&str], options: &[&str]) -> (Scratch, PathBuf, Outcome) {
     let (scratch, run, outcome) = run(job, options);
     (scratch, run, outcome.expect_code(0))
@@ -54,7 +54,7 @@ fn reported(run: &Path) -> BTreeMap<String, Vec<u64>> {
     steps_of(&document("steps", run))
 }
 
-/// As [`reported`], of a cycle.
+/// As [`reported`], for a cycle.
 fn reported_of(run: &Path, cycle: &str) -> BTreeMap<String, Vec<u64>> {
     steps_of(&of_cycle("steps", run, cycle))
 }
@@ -78,7 +78,7 @@ fn of_rank_0(steps: &[u64]) -> BTreeMap<String, Vec<u64>> {
     BTreeMap::from([("rank 0".to_owned(), steps.to_vec())])
 }
 
-/// What the run states that was not recorded of the job, and why.
+/// The parts of the job that the run states as not recorded, and why.
 fn not_recorded(run: &Path) -> Vec<(String, String)> {
     let summary = document("summary", run);
     let all = summary["completeness"]["blind"].as_array().unwrap();
@@ -130,7 +130,7 @@ fn what_is_allocated_and_given_back_outside_is_in_the_live_bytes_of_a_sampled_jo
     let live = memory["live_at_exit_bytes"].as_i64().unwrap_or_else(|| panic!("{memory}"));
     assert!((of_steps(12)..of_steps(12) + 100_000).contains(&live), "{memory}");
     assert!(memory["peak_bytes"].as_i64().unwrap() >= live, "{memory}");
-    // Whose they are was recorded of a part only.
+    // Owners of blocks were recorded for a part only.
     assert!(memory["sites"][0]["live_bytes"].is_null(), "{memory}");
     let mut ends = Vec::new();
     for cycle in ["1", "2"] {

@@ -252,7 +252,7 @@ fn made(runs: &[PathBuf]) -> TableList {
     list
 }
 
-/// What a person may ask for that changes which tables or columns there are.
+/// The options that change which tables or columns there are.
 fn variants(rank: Option<u32>) -> Vec<Options> {
     let data = || Options { data: true, ..Options::default() };
     vec![
@@ -264,7 +264,7 @@ fn variants(rank: Option<u32>) -> Vec<Options> {
     ]
 }
 
-/// What makes a table, its key first.
+/// Calls that make a table, whose first argument is its key.
 const MAKERS: [&str; 7] =
     ["Table::new(", " gauges(", " costs(", " sequences(", " table(", "(functions(", " over_ranks("];
 

@@ -202,7 +202,7 @@ fn spans_and_their_arguments_are_those_of_the_program() {
         assert_eq!(counts, BTreeMap::from(expected));
         let (_, _, args) = one(&file, "upload");
         assert_eq!(args, serde_json::json!({"bytes": 4096, "style": "start/end"}));
-        // It slept 20 ms within, and 20 ms before it reported the span: before `timed`.
+        // The program slept 20 ms within, and 20 ms before it reported the span: before `timed`.
         let (start_ns, end_ns, _) = one(&file, "decode");
         assert!(end_ns - start_ns >= 20_000_000, "{}", end_ns - start_ns);
         let (upload_ns, _, _) = one(&file, "upload");
@@ -257,7 +257,7 @@ fn bytes_work_steps_and_values_are_right_to_the_last_one() {
         let spans_document = document("spans", &run.run);
         let rows = spans_document["tables"]["spans"].as_array().unwrap();
         let row = |name: &str| rows.iter().find(|row| row["name"] == name).unwrap();
-        // Of 4 threads each 100 times; with System a block is not recorded twice.
+        // Each of 4 threads allocates 100 times; with System a block is not recorded twice.
         let of = |name: &str| {
             let row = row(name);
             [&row["runs"], &row["allocated_bytes"], &row["allocations"], &row["flops"]]

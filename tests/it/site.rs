@@ -11,7 +11,7 @@ use tprof_tests::{
     DEFAULT, Job, Outcome, Scratch, assert_refused, program, tprof, tprof_at, traced_job,
 };
 
-/// What would be markup in a page.
+/// Text that would be markup in a page.
 const HOSTILE: &str = "</script><img src=x onerror=alert(1)>";
 
 /// A directory of three runs: one command twice, and one with a hostile argument.

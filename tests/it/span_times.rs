@@ -1,4 +1,4 @@
-//! What `report spans` states of the time within spans: on a core, waiting, on devices.
+//! The time within spans in `report spans`: on a core, waiting, on devices.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -64,7 +64,7 @@ fn time_within_spans_is_that_of_the_programs_own_clocks() {
     let (spin, sleep) = (&found["spin"], &found["sleep"]);
     own["mixed"].agrees(&found["mixed"]);
     own["other"].agrees(&found["other"]);
-    // Those within `mixed` count for their own names, too.
+    // Spans within `mixed` count for their own names, too.
     own["spin"].plus(own["mixed"]).agrees(spin);
     assert!(bounded(sleep, "cpu_ns").0 < own["sleep"].cpu_ns + 50_000_000, "{sleep:#}");
     for (name, least) in [("sleep", 400_000_000), ("read", 90_000_000), ("naps", 40_000_000)] {

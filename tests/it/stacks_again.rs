@@ -17,7 +17,7 @@ fn checked(job: &Job, options: &[&str]) -> String {
     std::fs::read_to_string(&found).unwrap_or_default()
 }
 
-/// Of a program whose stacks are the same in each run: guesses hit some and miss some.
+/// Compares runs of a program whose stacks are the same in each: guesses hit some and miss some.
 #[track_caller]
 fn is_the_same(job: &Job, options: &[&str]) {
     let found = checked(job, options);
@@ -44,7 +44,7 @@ fn through_signals_jumps_coroutines_and_exceptions() {
     ] {
         is_the_same(&job, &[]);
     }
-    // What a timer interrupts decides whether a stack of this one is walked at all: where it
+    // A timer's interrupts decide whether a stack of this program is walked at all: where it
     // interrupts no hook, all are guessed but the first, of which none is walked again.
     let found = checked(&Job::new(program("handler_jump")), &[]);
     assert!(found.contains("checked\n") || found.contains("guessed\n"), "{found:?}");

@@ -90,7 +90,7 @@ fn in_burst(memory: &Report, name: &str) -> i64 {
     sites.iter().map(|site| site["allocations"].as_i64().unwrap()).sum()
 }
 
-/// What a run of the same commands without any interruption records.
+/// The events that a run of the same commands without any interruption records.
 fn undisturbed(commands: &str, options: &[&str]) -> i64 {
     let mut started = Stopped::start(&bursts(), options);
     for command in commands.chars() {
@@ -220,7 +220,7 @@ fn a_program_begun_meanwhile_is_recorded_from_its_return_on() {
     let process = report.processes("bursts 1000");
     let process = process.last().unwrap();
     assert!(report.blind("bursts").is_none(), "{}", report.0["completeness"]);
-    // What it did until then is counted, and what it holds is not known.
+    // The process's events until then are counted, and what it holds is not known.
     assert!(process["lost"].as_i64() >= Some(6000), "{process}");
     assert!(why_lost(&report).contains("stood still"), "{}", why_lost(&report));
     assert!(report.only()["live_at_exit_bytes"].is_null(), "{}", report.only());
@@ -269,7 +269,7 @@ fn nobody_waits_for_a_collector_that_has_stood_still_for_long() {
         }
     });
     let (report, _) = started.finish();
-    // The same ticks, but for how long a tick was taken to be.
+    // The ticks are the same, except for how long a tick was taken to be.
     let more = report.0["overhead"]["wait_ns"].as_f64().unwrap() - before.as_f64().unwrap();
     assert!(more.abs() < 1e6, "{more} ns more: {}", report.0["overhead"]);
 }

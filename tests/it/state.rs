@@ -1,4 +1,4 @@
-//! What a process is born with is unchanged: descriptors, signals, limits,
+//! The state that a process is born with is unchanged: descriptors, signals, limits,
 //! environment, standard input.
 
 use tprof_tests::{DEFAULT, EXACT, Job, Scratch, assert_unchanged, program, traced, traced_job};
@@ -62,7 +62,7 @@ fn redirected(redirections: &str) -> [String; 4] {
 fn closed_standard_streams_stay_closed() {
     let scratch = Scratch::new();
     for redirections in ["<&-", ">&-", "2>&-", "<&- 2>&-", "<&- >&- 2>&-"] {
-        // What it prints goes to a file where standard output is closed.
+        // The program's output goes to a file where standard output is closed.
         let script = "\"$1\" >found 2>&1; code=$?; cat found; exit $code";
         let inner = Job::new(program("first_fd")).under(redirected(redirections));
         assert_unchanged(&inner, BOTH, &scratch);

@@ -22,7 +22,7 @@ pub fn exact(job: &Job) -> Report {
     report
 }
 
-/// As [`exact`], for the totals that sampling keeps exact.
+/// As [`exact`], but only for the totals that sampling keeps exact.
 #[track_caller]
 pub fn exact_when_sampled(job: &Job) {
     let Recorded { run, wanted, _scratch } = recorded(job, DEFAULT);

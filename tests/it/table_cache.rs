@@ -76,7 +76,7 @@ fn walks_by_tables_and_by_rows_without_find_what_whole_walks_find() {
     }
 }
 
-/// What debug information has for addresses is the job's names and paths.
+/// Names that debug information has for addresses are the job's names and paths.
 #[test]
 fn names_are_kept_for_later_runs_but_not_of_a_redacted_one() {
     let scratch = Scratch::new();

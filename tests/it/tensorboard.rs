@@ -1,4 +1,4 @@
-//! What TensorBoard reads of an export is what reports state of the run.
+//! TensorBoard reads from an export what reports state of the run.
 
 use std::fs;
 use std::path::Path;
@@ -94,7 +94,7 @@ fn tensorboard_has_the_values_that_a_program_names() {
     assert_eq!(points(&read, "step_mean/loss"), by_step);
     let times = points(&read, "step/step_time_ms");
     assert_eq!(times.len(), 11);
-    // Of the first step it is not known what was there before it.
+    // The first step has no rate: it is not known what was there before it.
     let rates = points(&read, "step/tokens_per_s");
     assert_eq!(rates.len(), 10);
     for ((step, rate), (of, ms)) in rates.iter().zip(&times[1..]) {

@@ -59,7 +59,7 @@ fn a_job_that_outlives_a_signal_is_waited_for() {
     assert!(outcome.stdout.ends_with("end\n"), "{outcome:?}");
 }
 
-/// The same typing at a native job and at a traced one has the same effect.
+/// Types the same at a native job and at a traced one, and compares the effects.
 #[track_caller]
 fn typed(what: &str, wanted: &[&str]) {
     let driver = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/at_terminal.py");

@@ -8,7 +8,7 @@ use tprof_tests::{Job, Refused, Scratch, document, skip, traced};
 
 use crate::planted::Planted;
 
-/// What a planted job of PyTorch shows, and its threads' names.
+/// The findings of a planted job of PyTorch, and its threads' names.
 fn planted(way: &'static str, calm: bool) -> Option<(Planted, Vec<String>)> {
     let Some(python) = std::env::var_os("TPROF_TEST_TORCH") else {
         skip(Refused::PyTorch);

@@ -1,11 +1,11 @@
-//! What a process reads and writes is counted as it moves.
+//! Bytes that a process reads and writes are counted as they move.
 
 use tprof_tests::{Job, Scratch, traced_job};
 use tprof_trace::TraceFile;
 use tprof_trace::model::counter;
 
 const MIB: f64 = 1_048_576.0;
-/// What an interpreter reads and writes of its own besides.
+/// Bytes that an interpreter reads and writes of its own besides.
 const SLACK: f64 = 16.0 * MIB;
 const READ: f64 = 64.0 * MIB;
 const WRITTEN: f64 = 24.0 * MIB;

@@ -6,7 +6,7 @@ use tprof_tests::{
     need_some, program, wait_until,
 };
 
-/// What most victims are tried under.
+/// The options that most victims are tried with.
 const BOTH: &[&[&str]] = &[EXACT, DEFAULT];
 /// Every way to take stacks, and none.
 const EVERY: &[&[&str]] = &[
@@ -131,7 +131,7 @@ unchanged_if_built! {
 fn a_sanitizer_still_finds_its_error() {
     let program = need_some!(build("asan_error", Kind::Asan));
     let scratch = Scratch::new();
-    // Its text holds pids and addresses; only its kind is compared.
+    // The report's text holds pids and addresses; only its kind is compared.
     let script = "\"$@\" 2>errors; code=$?; grep -o 'AddressSanitizer: heap-use-after-free' errors; exit $code";
     let direct = Job::sh(script).arg(&program).arg("now");
     let run = assert_unchanged(&direct, BOTH, &scratch);

@@ -27,7 +27,7 @@ else:
         pass
 ";
 
-/// What a library of another version sends.
+/// The message that a library of another version sends.
 fn hello() -> String {
     let hello = Hello { version: 99, ..Hello::new(Role::Target, 1) };
     hello.to_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
@@ -77,7 +77,7 @@ fn a_module_newer_than_the_run_names_both() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python/tprof");
     for file in ["__init__.py", "_abi.py", "_library.py"] {
         let text = std::fs::read_to_string(source.join(file)).unwrap();
-        // Of a table that is longer than this library's.
+        // A word of a table that is longer than this library's.
         let newer = text.replace("\n_PYTHON_WORD = 11", "\n_PYTHON_WORD = 99");
         assert_eq!(file == "_library.py", newer != text);
         std::fs::write(module.join(file), newer).unwrap();

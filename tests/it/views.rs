@@ -25,7 +25,7 @@ fn parted(row: &[Value], keys: usize) -> (Vec<String>, Vec<f64>) {
 }
 
 fn reported(run: &Path, pair: &Pair) -> Rows {
-    // None of these runs has marked steps: their whole time is judged then.
+    // None of these runs has marked steps: their whole time is analyzed then.
     let options: &[&str] = if pair.of_whole_run { &["--steps-from", "explicit"] } else { &[] };
     let document = document_with(pair.report.0, run, options);
     let table = document["tables"][pair.report.1].as_array().cloned().unwrap_or_default();
@@ -38,7 +38,7 @@ fn reported(run: &Path, pair: &Pair) -> Rows {
     }))
 }
 
-/// What the views have of each pair, on DuckDB.
+/// Rows of the views of each pair, by DuckDB.
 fn viewed(python: &Path, dataset: &Path, scratch: &Scratch) -> Vec<Rows> {
     let views = scratch.join("views.sql");
     fs::write(&views, VIEWS.iter().map(|view| view.text).collect::<String>()).unwrap();

@@ -1,4 +1,4 @@
-//! What threads wait for is distinguished: with perf events and without them, with stacks
+//! Waits of threads are told apart: with perf events and without them, with stacks
 //! and names of functions and without.
 
 use std::path::Path;
@@ -10,7 +10,7 @@ use tprof_tests::{
 
 const OPTIONS: &[&str] = &["--sample-rate", "499", "--mem", "off"];
 
-/// As in most containers.
+/// Runs the job where perf events are refused, as in most containers.
 fn refused(job: Job) -> Job {
     job.under([program("no_perf")])
 }
@@ -133,7 +133,7 @@ fn threads_that_a_lock_keeps_are_not_idle_and_the_wait_for_their_end_is_no_lock(
         (&"threads".into(), &"victim_works".into()),
         "{contention:#}"
     );
-    // What the threads do is the time of who waits for their end.
+    // The threads' time is the time of the thread that waits for their end.
     let host = document("host", &run.run);
     let followed = host["tables"]["followed"].as_array().unwrap().iter();
     let followed: f64 = followed.map(|row| row["wall_ns"].as_f64().unwrap()).sum();

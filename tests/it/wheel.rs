@@ -1,5 +1,5 @@
-//! What `pip install` takes: the wheel has the program and the module, and the source distribution
-//! all that they are built from.
+//! The package that `pip install` takes: the wheel has the program and the module, and the source
+//! distribution all that they are built from.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -79,7 +79,7 @@ fn the_source_distribution_has_what_the_build_reads() {
             assert!(path.exists(), "{}", path.display());
         }
     }
-    // What the program includes: pages, the start-up hook of Python, texts.
+    // The files that the program includes: pages, the start-up hook of Python, texts.
     for part in
         ["profiler-cli/src", "profiler-cli/python", "crates", "preload-shim/src", "cupti-agent/src"]
     {

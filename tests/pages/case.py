@@ -21,7 +21,7 @@ class PageCase(unittest.TestCase):
             cls.browser = chromium.Chromium()
             cls.browser.call("Browser.getVersion")
         except (EOFError, OSError) as error:
-            # For example a wrapper that only prints how to install one.
+            # The browser may be a wrapper that only prints how to install one.
             cls.leave(f"skipped: {chromium.find()} does not start ({error})")
 
     @classmethod

@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 TPROF = Path(os.environ.get("TPROF_TEST_BIN", TARGET / "release" / "tprof"))
-# What the made-up run calls one of its kernels.
+# The name of one of the made-up run's kernels.
 HOSTILE = "<img src=x onerror=document.title='owned'></script><b>kernel"
 
 _kept = []

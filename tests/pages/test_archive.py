@@ -11,7 +11,7 @@ from pathlib import Path
 from case import PageCase
 from runs import TARGET, TPROF, directory, made
 
-# What would be markup, as an argument and as the name of a directory.
+# Text that would be markup, as an argument and as the name of a directory.
 MARKUP = "</script><img src=x onerror=document.title='owned'><b>"
 
 
@@ -154,6 +154,6 @@ class Archive(PageCase):
         for width, dark in ((1280, True), (480, False)):
             page = self.pages(width=width, dark=dark)
             self.assert_fits(page)
-            # Which run it is stays in sight.
+            # The name of the run stays in sight.
             self.assertGreater(page.run("document.querySelector('td.command').getBoundingClientRect().width"), 60)
             self.assertEqual(self.paper(page) < 128, dark)

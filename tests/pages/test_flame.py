@@ -52,7 +52,7 @@ class Flame(PageCase):
         self.assertNotEqual(self.pixels(flame), plain)
         flame.key("Enter")
         self.assertIn("ddmm", self.focused(flame))
-        # Of two ranks the same operator may have the same time: what is marked differs.
+        # The same operator may have the same time in both ranks: the marks differ.
         first = self.pixels(flame)
         flame.key("n")
         self.assertIn("ddmm", self.focused(flame))

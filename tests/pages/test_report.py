@@ -49,7 +49,7 @@ class ReportPage(PageCase):
         subprocess.run([TPROF, "import", "-q", ROOT / "tests" / "flops" / "mlp.json.gz", "-o", run], check=True, capture_output=True)
         for to in ("timeline", "report"):
             subprocess.run([TPROF, "export", run, "--to", to], check=True, capture_output=True)
-        # Not `open`, which allows no other page.
+        # `open` would allow no other page.
         report = self.browser.open(run / "report.html")
         self.addCleanup(report.close)
         point = "document.querySelector('a circle.point')"

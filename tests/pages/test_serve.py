@@ -11,7 +11,7 @@ from pathlib import Path
 from case import PageCase
 from runs import HOSTILE, ROOT, TPROF, directory, made, sampled
 
-# What would be markup, as an argument, a tag and a note.
+# Text that would be markup, as an argument, a tag and a note.
 MARKUP = "</script><img src=x onerror=document.title='owned'><b>"
 STEPS = "import tprof, time\nfor step in range(12):\n    tprof.step(step)\n    tprof.counter('loss', 1 / (step + 1))\n    time.sleep(0.01)\n"
 # Makes steps until a file appears, stands still until the next, ends with the third.

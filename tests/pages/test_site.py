@@ -60,7 +60,7 @@ class Site(PageCase):
         page.wait("document.querySelector('.card, .verdict.whole') !== null")
         self.assertIn("recorded", page.text("#main"))
         self.assertEqual(page.run("document.querySelectorAll('.downloads, #main button, a[href^=\"#/live\"], a[download]').length"), 0)
-        # As a live page has none, its address leads to the run.
+        # A live page has no such view, so its address leads to the run.
         page.run(f"location.hash = '#/live/{self.ids()['hostile']}'")
         page.wait("document.title.startsWith('python') || document.querySelector('h1')?.textContent.includes('img src=x')")
 
@@ -92,7 +92,7 @@ class Site(PageCase):
         page.wait("document.querySelector('.metrics tbody tr') !== null")
         page.run("[...document.querySelectorAll('#main a.button')].find(link => link.textContent === 'Flame difference').click()")
         page.wait(f"document.querySelector('iframe')?.src.endsWith('pages/flame-{a}-{b}.html') && document.querySelector('.embedded .waiting').hidden")
-        # What the site lacks is said, not broken.
+        # Views that the site lacks are named, not broken.
         page.run(f"location.hash = '#/compare/{b}/{self.ids()['gpu']}/flame'")
         page.wait("document.querySelector('#main .error')?.textContent.includes('this site does not have that')")
         # The browser states that the file is absent.

@@ -81,7 +81,7 @@ class Timeline(PageCase):
         # From mark to mark: 12.2 ms and 13.2 ms.
         self.assertEqual(self.fact(timeline, "Length"), "25.4 ms")
         self.assertEqual(self.fact(timeline, "From"), "28.5 ms")
-        # What a sample stands for does not stick out.
+        # The time that a sample stands for does not stick out.
         timeline.key("0")
         self.assertEqual(self.fact(timeline, "From"), "28.5 ms")
 

@@ -1,4 +1,4 @@
-/* What the C library's own tests ask of an allocator at its edges: sizes of
+/* The edges of an allocator that the C library's own tests check: sizes of
  * nothing, sizes past all memory, alignments that are none, failures that keep
  * blocks and errno, and the allocator's figures about itself.
  *
@@ -127,7 +127,7 @@ NOINLINE static void victim_zeroed(void) {
 }
 
 NOINLINE static void victim_of_libc(void) {
-    /* What libc takes on a caller's behalf is taken through the same functions. */
+    /* libc allocates on a caller's behalf through the same functions. */
     for (int i = 0; i < 20; i++) {
         char *copy = strdup("twenty-two characters!");
         count_in(23);

@@ -47,7 +47,7 @@ int main(void) {
     check(shmat(-1, NULL, 0) == (void *)-1, "shmat of no segment");
     check(shmdt(first) == 0, "shmdt");
     check(shmdt(first) == -1, "shmdt of nothing");
-    /* What the report calls them: calls that succeeded, in whole pages. */
+    /* The names in the report: calls that succeeded, in whole pages. */
     print("maps=103 unmaps=102 remaps=2 attached_segments=2 detached_segments=1 attached_bytes=%ld "
         "mapped_bytes=%ld unmapped_bytes=%ld\n",
         2 * (2 * MB + 4096), (8 + 4 + 1 + 300 + 2 + 4) * MB + 2 * 4096,

@@ -49,7 +49,7 @@ else:
     with open(path, "rb", buffering=0) as file:
         while file.read(MIB):
             pass
-# For so long that readings of every 100 ms show it.
+# The memory is held so long that readings of every 100 ms show it.
 for _ in range(20):
     note()
     time.sleep(0.03)

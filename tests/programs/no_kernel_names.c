@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 int main(int argc, char **argv) {
-    /* Of root, an exec gives back what is left in the bounding set. */
+    /* An exec as root gives back the capabilities that are left in the bounding set. */
     if (argc < 2 || prctl(PR_CAPBSET_DROP, CAP_SYSLOG, 0, 0, 0)) {
         perror("no_kernel_names");
         return 2;

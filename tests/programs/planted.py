@@ -152,7 +152,7 @@ def spins_between(begin, end):
 
 def gil():
     begin, end = threading.Event(), threading.Event()
-    # They begin together: to start the second would wait for the first, too, and on another line.
+    # The threads begin together: to start the second would wait for the first, too, and on another line.
     # And they end with the loop: what they did after it would be found behind the join.
     hogs = [threading.Thread(target=spins_between, args=(begin, end), name="hog") for _ in range(2)]
     for hog in hogs:
@@ -340,7 +340,7 @@ def storage():
     with open("storage", "wb", buffering=0) as pipe:
         for _ in range(0 if CALM else 2):
             with WATCH:
-                # What is left in the pipe of the first is drained within the second.
+                # The rest in the pipe of the first is drained within the second.
                 save_checkpoint(pipe, bytes(144 << 10))
         victim_spins(0.1)
     os.waitpid(child, 0)
@@ -379,7 +379,7 @@ def victim_reads_shared(objects):
         if CALM:
             break
         number == 0  # noqa: B015
-    # So that sizes are read when all is copied: once a second.
+    # Waits so that sizes are read when all is copied: once a second.
     time.sleep(3.2)
     return private_bytes() - before
 
@@ -549,7 +549,7 @@ def both():
     for at in range(passes):
         with WATCH:
             victim_asks(asks, answered)
-        # Of changing length: passes of two periods of the sampler would be sampled at the same
+        # The passes have changing lengths: those of two periods of the sampler would be sampled at the same
         # place, many times at its beginning.
         with spinning:
             victim_spins(0.01 + 0.02 * (at * 0.618 % 1))

@@ -42,8 +42,8 @@ def victim_unlocked():
     return libc.malloc(51_017)  # line: unlocked
 
 
-# What is taken again under strict seccomp, without asking the kernel for memory: the C
-# library gives nothing back to it.
+# Blocks that are taken again under strict seccomp, without asking the kernel for memory: the C
+# library gives no memory back to it.
 libc.mallopt(-1, 1 << 30)
 room = [victim_closed() for _ in range(6)]
 del room

@@ -7,7 +7,7 @@ Proves: the Python frames of children's allocations are recorded.
 import multiprocessing
 import sys
 
-# What the children keep.
+# The objects that the children keep.
 kept = []
 
 

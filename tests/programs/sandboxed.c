@@ -44,14 +44,14 @@ static void *strict_thread(void *pipe) {
 }
 
 static void ask_for(const char *how) {
-    /* What a list of refusals looks like, and one that looks at arguments. */
+    /* A filter as a list of refusals, one of which examines arguments. */
     struct sock_filter open[] = {LOAD_NUMBER, ON(SYS_ptrace, SECCOMP_RET_ERRNO | EPERM),
                                  ON(SYS_reboot, SECCOMP_RET_KILL_PROCESS),
                                  BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_prctl, 0, 3), LOAD_LOW(0),
                                  ON(PR_SET_MM, SECCOMP_RET_ERRNO | EPERM), RETURN(SECCOMP_RET_ALLOW)};
     struct sock_filter no_sockets[] = {LOAD_NUMBER, ON(SYS_socket, SECCOMP_RET_KILL_PROCESS),
                                        RETURN(SECCOMP_RET_ALLOW)};
-    /* What this program does by itself. */
+    /* The system calls that this program makes by itself. */
 #define OWN                                                                                       \
     LOAD_NUMBER, ALLOW(SYS_read), ALLOW(SYS_write), ALLOW(SYS_brk), ALLOW(SYS_exit),              \
         ALLOW(SYS_exit_group), ALLOW(SYS_clone), ALLOW(SYS_clone3), ALLOW(SYS_wait4),             \
@@ -108,7 +108,7 @@ static void ask_for(const char *how) {
     print("asked for %s\n", how);
 }
 
-/* What a child does before it leaves; `steps` are those that came back. */
+/* The steps of a child before it exits; `steps` counts those that came back. */
 static volatile int steps;
 static void *area;
 

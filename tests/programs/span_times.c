@@ -36,7 +36,7 @@ static int64_t now(clockid_t clock) {
     return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-/* What the thread waited for a core so far: the second number of its `schedstat`. Zero where the
+/* The time that the thread waited for a core so far: the second number of its `schedstat`. Zero where the
  * kernel does not count it. */
 static int64_t delayed(void) {
     char text[128];

@@ -26,7 +26,7 @@ int main(int argc, char **argv) {
         print_status("child", status);
         victim_give(block, 100 + i);
     }
-    /* What a shell does: its own 30 blocks, and 50 in each of ten images. */
+    /* The blocks of a shell: 30 of its own, and 50 in each of ten images. */
     print("expect allocations=%d frees=30 bytes=-1 live=-1 peak=-1\n", 30 + 10 * 50);
     return 0;
 }

@@ -1,4 +1,4 @@
-//! What NVIDIA and Intel publish for programs that name their ranges, where
+//! Headers and packages that NVIDIA and Intel publish for programs that name their ranges, where
 //! `scripts/test-readers.sh` has put it: NVTX for C and for Python, ITT for Python.
 
 use crate::programs::target_dir;

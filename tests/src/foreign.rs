@@ -44,7 +44,7 @@ impl Foreign {
 /// Steps of a training job as PyTorch 1.8 writes them: `tid` as text, operators and
 /// annotations of one category, `[memory]` without addresses, arrows named `launch`.
 ///
-/// Of each step's 100 ms the DataLoader takes the first 30. `aten::linear` takes 20, of
+/// The DataLoader takes the first 30 of each step's 100 ms. `aten::linear` takes 20, of
 /// which its `aten::addmm` takes 10 and launches a kernel of 25; `aten::add_`, in the
 /// optimizer's 20, takes 4 and launches one of 5. 1.5 GiB are live at most.
 pub fn first_kineto(steps: u64) -> Foreign {
@@ -112,7 +112,7 @@ pub fn first_kineto(steps: u64) -> Foreign {
 /// Steps on an accelerator: rows with these categories of calls, kernels and copies,
 /// and these names of kernels and copies.
 ///
-/// Of each step's 100 ms a copy takes 10, right after it 40 go to a kernel on another
+/// A copy takes 10 of each step's 100 ms, right after it 40 go to a kernel on another
 /// stream; the rest the device is idle. Only `pid` and `tid` give where kernels ran.
 pub fn accelerator(
     steps: u64,
@@ -201,7 +201,7 @@ pub fn cropped() -> Foreign {
 /// Steps of one of two ranks that reduce two buckets over gloo, as PyTorch 2 writes them: the work
 /// on gloo's own threads, begun when a thread takes it up.
 ///
-/// Of each step's 100 ms the rank computes for `computes_us` first. Both buckets wait at once for
+/// The rank computes for `computes_us` first in each step of 100 ms. Both buckets wait at once for
 /// the other rank and are over 70 and 71 ms after the step's begin.
 pub fn gloo(steps: u64, computes_us: u64) -> Foreign {
     let mut made = Foreign::default();

@@ -17,7 +17,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Only its first line.
+    /// A request with only its first line.
     pub fn new(method: &str, path: &str) -> Request {
         Request { head: format!("{method} {path} HTTP/1.1\r\n"), body: Vec::new() }
     }

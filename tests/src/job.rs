@@ -117,7 +117,7 @@ impl Job {
         self.limit
     }
 
-    /// What to call it in a failure.
+    /// The job's name in a failure.
     pub fn name(&self) -> String {
         let words: Vec<_> =
             self.in_front.iter().chain(&self.argv).map(|word| word.to_string_lossy()).collect();
@@ -133,12 +133,12 @@ impl Job {
     }
 }
 
-/// What a job left behind.
+/// The output and end of a job.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// Its standard output.
+    /// The job's standard output.
     pub stdout: String,
-    /// Its standard error.
+    /// The job's standard error.
     pub stderr: String,
     /// Exit status, if it exited.
     pub code: Option<i32>,

@@ -36,7 +36,7 @@ pub enum Kind {
     Tcmalloc,
     /// With Debian's jemalloc linked in under names of its own, as tikv-jemallocator does.
     OwnJemalloc,
-    /// As `OwnJemalloc`, stripped.
+    /// The same as `OwnJemalloc`, but stripped.
     OwnJemallocStripped,
 }
 

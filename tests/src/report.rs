@@ -64,7 +64,7 @@ pub fn document(kind: &str, run: &Path) -> Value {
     of_kind(kind, run).0
 }
 
-/// The same with further options.
+/// As [`document`], with further options.
 #[track_caller]
 pub fn document_with(kind: &str, run: &Path, options: &[&str]) -> Value {
     of_kind_with(kind, run, options).0
@@ -123,7 +123,7 @@ impl Report {
         self.sites(|frame| frame.starts_with("victim_")).iter().map(|site| number(site, name)).sum()
     }
 
-    /// What was lost of what the job did. Not what a sampler loses that gets no
+    /// The loss among what the job did. Not what a sampler loses that gets no
     /// processor in time, on whichever machine the tests run: the kernel's ring
     /// for it fills up, and Python's frames are gone when it reads them.
     #[track_caller]

@@ -1,4 +1,4 @@
-//! What a rank's file holds, read as it is.
+//! The contents of a rank's file, read as it is.
 
 use std::path::Path;
 use tprof_trace::{TraceFile, TraceRow};

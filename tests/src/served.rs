@@ -54,7 +54,7 @@ impl Served {
         self.live.pid()
     }
 
-    /// Its folder for temporary files.
+    /// The server's folder for temporary files.
     pub fn temporary(&self) -> &Path {
         self.temporary.path()
     }

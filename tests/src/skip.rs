@@ -7,8 +7,8 @@
 use serde_json::Value;
 use std::io::Write;
 
-/// What a machine may refuse to its users, whatever is installed: by the kernel's settings, in
-/// a container, or in a sandbox.
+/// Features that a machine may refuse to its users, whatever is installed: by the kernel's
+/// settings, in a container, or in a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// `perf_event_open`: `kernel.perf_event_paranoid`, or a seccomp filter.
@@ -101,7 +101,7 @@ pub fn skip(why: impl Into<Why>) {
     skip_for(why, "");
 }
 
-/// As [`skip`], with what shows it.
+/// As [`skip`], with details that show the reason.
 #[track_caller]
 pub fn skip_for(why: impl Into<Why>, details: &str) {
     let is_forbidden = std::env::var_os("TPROF_TEST_SKIP").is_some_and(|how| how == "forbid");

@@ -42,22 +42,22 @@ pub fn train(major: u32, words: &[&str], scratch: &Scratch) -> Result<(Job, Path
     on_stand_ins("train", major, words, scratch)
 }
 
-/// The same of a program that multiplies matrices.
+/// As [`train`], for a program that multiplies matrices.
 pub fn gemms(major: u32, words: &[&str], scratch: &Scratch) -> Result<(Job, PathBuf), String> {
     on_stand_ins("gemms", major, words, scratch)
 }
 
-/// The same of a program that takes device memory in these ways.
+/// As [`train`], for a program that takes device memory in these ways.
 pub fn memory(major: u32, words: &[&str], scratch: &Scratch) -> Result<(Job, PathBuf), String> {
     on_stand_ins("memory", major, words, scratch)
 }
 
-/// The same of a program that makes communicators in many ways.
+/// As [`train`], for a program that makes communicators in many ways.
 pub fn comms(major: u32, words: &[&str], scratch: &Scratch) -> Result<(Job, PathBuf), String> {
     on_stand_ins("comms", major, words, scratch)
 }
 
-/// The same of a program with a profiler of its own.
+/// As [`train`], for a program with a profiler of its own.
 pub fn profiled(major: u32, words: &[&str], scratch: &Scratch) -> Result<(Job, PathBuf), String> {
     on_stand_ins("profiled", major, words, scratch)
 }
@@ -78,7 +78,7 @@ fn on_stand_ins(
     Ok((job, log))
 }
 
-/// What truly ran, by all processes that logged there, in the order of each.
+/// Reads what truly ran, by all processes that logged there, in the order of each.
 pub fn what_ran(log: &Path) -> Vec<Value> {
     let mut files: Vec<PathBuf> =
         fs::read_dir(log).unwrap().map(|entry| entry.unwrap().path()).collect();

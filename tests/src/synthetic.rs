@@ -9,7 +9,7 @@ use std::io::{self, Write};
 /// Layers of one step.
 const LAYERS: u64 = 40;
 
-/// Which trace to write.
+/// A made-up trace to write.
 #[derive(Clone, Copy, Debug)]
 pub struct Synthetic {
     /// Number of the rank.
@@ -20,7 +20,7 @@ pub struct Synthetic {
     pub steps: u64,
 }
 
-/// What a trace holds; a test compares it with what an import found.
+/// The contents of a trace; a test compares them with what an import found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Operators, annotations and runtime calls.

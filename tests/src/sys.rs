@@ -24,7 +24,7 @@ pub fn kill(pid: u32, signal: i32) -> bool {
     unsafe { libc::kill(pid as i32, signal) == 0 }
 }
 
-/// Has a command begin with every signal's default disposition.
+/// Makes a command begin with every signal's default disposition.
 pub(crate) fn heed_signals(command: &mut Command) {
     // SAFETY: between fork and exec only `signal` is called, which may be; it
     // runs no code of its own. It refuses the signals that cannot be changed.
@@ -73,7 +73,7 @@ pub fn host_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim().to_owned()
 }
 
-/// What `/proc` has of a process behind its name: state, parent, and so on.
+/// Fields of `/proc/PID/stat` behind the process's name: state, parent, and so on.
 fn stat_of(pid: u32) -> Option<Vec<String>> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     Some(stat.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect())

@@ -77,7 +77,7 @@ pub fn tprof<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Job {
 
 /// A job that was run under `tprof run`.
 pub struct Traced {
-    /// What the job did: its output and end.
+    /// The job's output and end.
     pub outcome: Outcome,
     /// The run's directory.
     pub run: PathBuf,

@@ -13,7 +13,7 @@ pub struct Pair {
     pub keys: usize,
     /// Kind and key of the report's table.
     pub report: (&'static str, &'static str),
-    /// Its columns, in the order of the query's.
+    /// The view's columns, in the order of the query's.
     pub columns: &'static [&'static str],
     /// The view is of the whole run, and the report of the steps where there are any.
     pub of_whole_run: bool,
@@ -21,7 +21,7 @@ pub struct Pair {
     pub leaves_out: Option<(&'static str, &'static str)>,
 }
 
-/// All of them. The steps of `step_times` are those of the host.
+/// All pairs of a view and a report. The steps of `step_times` are those of the host.
 pub const PAIRS: &[Pair] = &[
     Pair {
         query: "SELECT rank, name, class, runs, total_ns, min_ns, max_ns, mean_ns FROM kernel_stats",

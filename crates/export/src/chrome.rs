@@ -53,7 +53,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     }
     match output.is_some_and(|output| paths.first().is_some_and(|path| path == output)) {
         true => paths::parent(&paths[0])?,
-        false => paths::directory_of(&paths)?,
+        false => paths::create_directory_of(&paths)?,
     }
     write_all(&selection, &paths, options)
 }

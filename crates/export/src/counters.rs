@@ -10,7 +10,7 @@ pub(crate) const POINTS: u64 = 4_000;
 const LEAST_STRETCH_NS: u64 = 100_000;
 
 /// Returns the stretch of time that one point stands for, in a run that lasts `span_ns`.
-pub(crate) fn stretch(span_ns: u64) -> u64 {
+pub(crate) fn stretch_ns(span_ns: u64) -> u64 {
     (span_ns / POINTS).max(LEAST_STRETCH_NS)
 }
 

@@ -19,13 +19,16 @@ use tprof_trace::model::{
 
 use crate::options::Weight;
 use crate::output::Output;
-use crate::stacks::stands_for;
+use crate::stacks::represented_allocations;
 use crate::{ExportError, OpenRank, Options, Selection, Written, paths};
 
 /// Writes one file: `DIR/stacks.folded`, or what the options name.
 pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
     options.without_max_bytes("folded")?;
-    let path = options.output.clone().unwrap_or_else(|| paths::beside(run).join("stacks.folded"));
+    let path = options
+        .output
+        .clone()
+        .unwrap_or_else(|| paths::default_directory(run).join("stacks.folded"));
     Output::check(&path, options.force)?;
     let selection = Selection::new(run, &options.slice, options.symbols)?;
     let weight = match options.weight {
@@ -107,7 +110,7 @@ fn fold(
         for event in file.heap_events().filter(|event| part.window.holds(event.time_ns)) {
             *events += 1;
             if let HeapChange::Alloc { size, stack, .. } = event.what {
-                let count = stands_for(size, interval(event.process));
+                let count = represented_allocations(size, interval(event.process));
                 let value = if weight == Weight::Bytes { count * size as f64 } else { count };
                 *sums.entry((event.process, stack)).or_default() += value;
             }

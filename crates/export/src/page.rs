@@ -121,7 +121,7 @@ pub(crate) fn path(
     name: &str,
 ) -> Result<PathBuf, ExportError> {
     let path = match &options.output {
-        None => paths::beside(run).join(name),
+        None => paths::default_directory(run).join(name),
         Some(output) if output.is_dir() => output.join(name),
         Some(output) => output.clone(),
     };

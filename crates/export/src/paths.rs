@@ -9,7 +9,7 @@ use crate::ExportError;
 use crate::output::is_stdout;
 
 /// Returns where an output without a name goes: into the run's directory, or next to a single file.
-pub fn beside(run: &RunDir) -> PathBuf {
+pub fn default_directory(run: &RunDir) -> PathBuf {
     if run.path().is_dir() {
         return run.path().to_path_buf();
     }
@@ -41,7 +41,7 @@ pub(crate) fn per_rank(
     if let Some(output) = output.filter(is_file) {
         return one_file(files, output);
     }
-    let dir = output.map_or_else(|| beside(run), Path::to_path_buf);
+    let dir = output.map_or_else(|| default_directory(run), Path::to_path_buf);
     Ok(names(files).iter().map(|name| dir.join(format!("{name}{suffix}"))).collect())
 }
 
@@ -85,7 +85,7 @@ pub fn parent(path: &Path) -> Result<(), ExportError> {
 }
 
 /// Creates the directory that holds the files of `paths`; its parent must exist.
-pub(crate) fn directory_of(paths: &[PathBuf]) -> Result<(), ExportError> {
+pub(crate) fn create_directory_of(paths: &[PathBuf]) -> Result<(), ExportError> {
     let Some(dir) = paths.first().and_then(|path| path.parent()) else { return Ok(()) };
     if dir.as_os_str().is_empty() || dir.is_dir() {
         return Ok(());

@@ -48,7 +48,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     let selection = Selection::new(run, &options.slice, options.symbols)?;
     let path = match &options.output {
         Some(path) => path.clone(),
-        None => paths::beside(run).join("trace.pftrace.gz"),
+        None => paths::default_directory(run).join("trace.pftrace.gz"),
     };
     Output::check(&path, options.force)?;
     let ranks = selection.files.len() as u64;

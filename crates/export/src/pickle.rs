@@ -36,7 +36,7 @@ impl Pickle {
     }
 
     /// Writes a value again that was memoized before.
-    pub fn again(&mut self, memo: Memo) {
+    pub fn write_memoized(&mut self, memo: Memo) {
         match u8::try_from(memo) {
             Ok(memo) => self.bytes.extend_from_slice(&[b'h', memo]),
             Err(_) => {
@@ -48,7 +48,7 @@ impl Pickle {
 
     pub fn text(&mut self, text: &str) {
         if let Some(memo) = self.texts.get(text) {
-            return self.again(*memo);
+            return self.write_memoized(*memo);
         }
         match (u8::try_from(text.len()), u32::try_from(text.len())) {
             (Ok(length), _) => self.bytes.extend_from_slice(&[0x8c, length]),

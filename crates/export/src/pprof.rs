@@ -17,7 +17,7 @@ use tprof_trace::model::*;
 
 use crate::output::Output;
 use crate::proto::Proto;
-use crate::stacks::{self, stands_for};
+use crate::stacks::{self, represented_allocations};
 use crate::{ExportError, OpenRank, Options, Selection, Written, kineto_names, paths};
 
 /// Numbers of fields, as `profile.proto` defines them.
@@ -50,7 +50,8 @@ type Sums = [f64; VALUES.len()];
 pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
     options.without_max_bytes("pprof")?;
     let selection = Selection::new(run, &options.slice, options.symbols)?;
-    let path = options.output.clone().unwrap_or_else(|| paths::beside(run).join("trace.pb.gz"));
+    let path =
+        options.output.clone().unwrap_or_else(|| paths::default_directory(run).join("trace.pb.gz"));
     Output::check(&path, options.force)?;
     let mut written = Written::default();
     let mut profile = Pprof::new();
@@ -95,7 +96,7 @@ fn rank(part: &OpenRank<'_>, profile: &mut Pprof, written: &mut Written) {
     for event in trace.heap_events().filter(|event| part.window.holds(event.time_ns)) {
         written.events += 1;
         if let HeapChange::Alloc { size, stack, .. } = event.what {
-            let count = stands_for(size, intervals.get(&event.process).copied());
+            let count = represented_allocations(size, intervals.get(&event.process).copied());
             let sums = sums.entry((event.process, None, stack, ThreadState::Running)).or_default();
             sums[3] += count;
             sums[4] += count * size as f64;

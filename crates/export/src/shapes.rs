@@ -7,7 +7,8 @@ use crate::{ExportError, Options, paths};
 
 /// Creates the list: `DIR/shapes.json`, or what the options name. Refuses an existing file.
 pub fn create(run: &RunDir, options: &Options<'_>) -> Result<Output, ExportError> {
-    let path = options.output.clone().unwrap_or_else(|| paths::beside(run).join("shapes.json"));
+    let path =
+        options.output.clone().unwrap_or_else(|| paths::default_directory(run).join("shapes.json"));
     Output::check(&path, options.force)?;
     paths::parent(&path)?;
     Output::create(&path)

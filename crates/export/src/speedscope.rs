@@ -16,7 +16,7 @@ use tprof_trace::model::*;
 
 use crate::lanes::NestedLanes;
 use crate::output::Output;
-use crate::stacks::{self, stands_for};
+use crate::stacks::{self, represented_allocations};
 use crate::text::Text;
 use crate::{ExportError, OpenRank, Options, Selection, Written, kineto_names, paths};
 
@@ -24,7 +24,7 @@ use crate::{ExportError, OpenRank, Options, Selection, Written, kineto_names, pa
 pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
     options.without_max_bytes("speedscope")?;
     let selection = Selection::new(run, &options.slice, options.symbols)?;
-    let default = || paths::beside(run).join("trace.speedscope.json");
+    let default = || paths::default_directory(run).join("trace.speedscope.json");
     let path = options.output.clone().unwrap_or_else(default);
     Output::check(&path, options.force)?;
     let mut written = Written::default();
@@ -253,7 +253,7 @@ fn heap(part: &OpenRank<'_>, label: &str, document: &mut Speedscope, written: &m
     for event in trace.heap_events().filter(|event| part.window.holds(event.time_ns)) {
         written.events += 1;
         if let HeapChange::Alloc { size, stack, .. } = event.what {
-            let count = stands_for(size, intervals.get(&event.process).copied());
+            let count = represented_allocations(size, intervals.get(&event.process).copied());
             *sums.entry((event.process, stack)).or_default() += count * size as f64;
         }
     }

@@ -31,7 +31,7 @@ use crate::output::{Output, OutputDir};
 use crate::{ExportError, Options, Selection, Written, chrome, paths};
 
 pub use analysis::{CounterKey, Figure, RankFigures, RunAnalysis, StepCounter, StepFigures};
-use event_times::begins_s;
+use event_times::start_s;
 use events::{EventFile, EventTime, Tag};
 pub use live::LiveLog;
 use progress::Extent;
@@ -52,7 +52,8 @@ pub fn export(
     let mut selection = Selection::new(run, &options.slice, options.symbols)?;
     // The plugin takes every file for a worker.
     selection.files.retain(|file| file.rank.is_some());
-    let path = options.output.clone().unwrap_or_else(|| paths::beside(run).join("tensorboard"));
+    let path =
+        options.output.clone().unwrap_or_else(|| paths::default_directory(run).join("tensorboard"));
     OutputDir::check(&path, options.force, "tensorboard")?;
     paths::parent(&path)?;
     let output = OutputDir::create(&path)?;
@@ -101,7 +102,7 @@ fn log_rank(
     builder.mode(0o700).create(directory).map_err(failed)?;
     let output = Output::create(&path)?;
     let write = || -> io::Result<_> {
-        let begun = EventFile::begin(output, begins_s(&part, selection.zero))?;
+        let begun = EventFile::begin(output, start_s(&part, selection.zero))?;
         let log = RankLog::new(&part, selection.zero, Extent::Whole, begun);
         let inferred = log.steps_inferred;
         let none = RankFigures::default();

@@ -34,7 +34,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     }
     match output.is_some_and(|output| paths.first().is_some_and(|path| path == output)) {
         true => paths::parent(&paths[0])?,
-        false => paths::directory_of(&paths)?,
+        false => paths::create_directory_of(&paths)?,
     }
     let (mut written, mut outputs) = (Written::default(), Vec::new());
     for (file, path) in files.iter().zip(&paths) {
@@ -230,7 +230,7 @@ impl SnapshotDocument<'_> {
     /// Writes a list of frames, innermost first. Each list and each frame is one object.
     fn stack(&mut self, process: ProcessIndex, stack: StackId) {
         if let Some(memo) = self.stacks.get(&(process, stack)) {
-            return self.pickle.again(*memo);
+            return self.pickle.write_memoized(*memo);
         }
         let mut frames = match stack {
             0 => Vec::new(),
@@ -241,7 +241,7 @@ impl SnapshotDocument<'_> {
         for frame in &frames {
             let key = (frame.function.to_string(), frame.file.to_owned(), frame.line);
             if let Some(memo) = self.frame_memos.get(&key) {
-                self.pickle.again(*memo);
+                self.pickle.write_memoized(*memo);
                 continue;
             }
             self.pickle.begin_dict();

@@ -100,12 +100,16 @@ impl Builder {
         let text = event.text(event.fields().time);
         let Some(time) = number::nanoseconds(text) else {
             let number = number::is_number(number::unquoted(text));
-            self.output.tally.lose(if number { LossReason::Range } else { LossReason::NoTime });
+            self.output.tally.count_loss(if number {
+                LossReason::Range
+            } else {
+                LossReason::NoTime
+            });
             return None;
         };
         let since_zero = time.checked_add(self.facts.base_ns());
         let Some(time_ns) = since_zero.and_then(|time| u64::try_from(time).ok()) else {
-            self.output.tally.lose(LossReason::Range);
+            self.output.tally.count_loss(LossReason::Range);
             return None;
         };
         let moment = EventMoment { time_ns, is_zero: time == 0 || time_ns == 0 };
@@ -125,7 +129,7 @@ impl Builder {
             None if number::is_number(number::unquoted(text)) => LossReason::Range,
             None => LossReason::Duration,
         };
-        self.output.tally.lose(lost);
+        self.output.tally.count_loss(lost);
         None
     }
 
@@ -173,7 +177,7 @@ impl Builder {
         notes.extend(self.passes.overlaps.notes());
         self.stack_frames.write(&mut self.stacks, &mut self.output);
         let output = &mut self.output;
-        output.tally.lose_many(LossReason::BeginWithoutEnd, self.pairs.open());
+        output.tally.count_losses(LossReason::BeginWithoutEnd, self.pairs.open());
         self.spans.write(output)?;
         self.kernels.write(output)?;
         self.copies.write(output)?;
@@ -198,13 +202,13 @@ impl Builder {
     fn count_members(&mut self, event: &Event<'_>, is_sample: bool) {
         let (layout, fields) = (event.layout(), event.fields());
         if !is_sample {
-            let of_samples = [fields.cpu, fields.weight].map(|place| u64::from(place.is_there()));
-            self.output.tally.lose_many(LossReason::OtherMembers, of_samples.iter().sum());
+            let of_samples = [fields.cpu, fields.weight].map(|place| u64::from(place.is_present()));
+            self.output.tally.count_losses(LossReason::OtherMembers, of_samples.iter().sum());
         }
         if (layout.repeated | layout.others | u32::from(layout.odd_args)) != 0 {
-            self.output.tally.lose_many(LossReason::Repeated, layout.repeated.into());
-            self.output.tally.lose_many(LossReason::OtherMembers, layout.others.into());
-            self.output.tally.lose_many(LossReason::OddArguments, layout.odd_args.into());
+            self.output.tally.count_losses(LossReason::Repeated, layout.repeated.into());
+            self.output.tally.count_losses(LossReason::OtherMembers, layout.others.into());
+            self.output.tally.count_losses(LossReason::OddArguments, layout.odd_args.into());
         }
     }
 }
@@ -249,7 +253,7 @@ impl Sink for Builder {
                 Ok(())
             }
             _ => {
-                self.output.tally.lose(match phase {
+                self.output.tally.count_loss(match phase {
                     b"" => LossReason::NoPhase,
                     b"b" | b"e" | b"n" | b"S" | b"T" | b"p" | b"F" => LossReason::AsyncEvent,
                     b"N" | b"O" | b"D" => LossReason::Object,
@@ -274,6 +278,6 @@ impl Sink for Builder {
     }
 
     fn broken(&mut self, what: Malformed, offset: u64) {
-        self.output.tally.lose_at(what.into(), offset);
+        self.output.tally.count_loss_at(what.into(), offset);
     }
 }

@@ -53,14 +53,14 @@ impl Builder {
     /// Whether a kernel or a copy is plausible at its time on its stream, if it names one.
     /// Otherwise it is counted.
     #[inline]
-    fn may_be_work(
+    fn is_plausible(
         &mut self,
         event: &mut Event<'_>,
         at: Interval,
         (device, stream): (u32, Option<u64>),
     ) -> bool {
         if at.duration_ns == 0 {
-            self.output.tally.lose(LossReason::Unmeasured);
+            self.output.tally.count_loss(LossReason::Unmeasured);
             return false;
         }
         let Some(stream) = stream else { return true };
@@ -81,7 +81,7 @@ impl Builder {
     #[inline]
     pub fn kernel(&mut self, mut event: Event<'_>, at: Interval) -> Result<(), ImportError> {
         let (device, stream) = place(&mut event);
-        if !self.may_be_work(&mut event, at, (device, stream)) {
+        if !self.is_plausible(&mut event, at, (device, stream)) {
             return Ok(());
         }
         self.threads.on_device(at.start_ns, at.end_ns());
@@ -119,7 +119,7 @@ impl Builder {
     #[inline]
     pub fn copy(&mut self, mut event: Event<'_>, at: Interval) -> Result<(), ImportError> {
         let (device, stream) = place(&mut event);
-        if !self.may_be_work(&mut event, at, (device, stream)) {
+        if !self.is_plausible(&mut event, at, (device, stream)) {
             return Ok(());
         }
         self.threads.on_device(at.start_ns, at.end_ns());

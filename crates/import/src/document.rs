@@ -316,7 +316,7 @@ impl<S: Sink> Walk<'_, S> {
                     if self.list == List::Samples {
                         self.sink.list_sample(Event::new(bytes, &mut self.layout));
                     } else {
-                        self.has_phase |= self.layout.fields.phase.is_there();
+                        self.has_phase |= self.layout.fields.phase.is_present();
                         self.sink.event(Event::new(bytes, &mut self.layout))?;
                         self.has_events = true;
                     }

@@ -14,7 +14,7 @@ pub(crate) struct TextSpan {
 
 impl TextSpan {
     /// Whether the member exists.
-    pub fn is_there(self) -> bool {
+    pub fn is_present(self) -> bool {
         self.end != 0
     }
 }
@@ -124,7 +124,7 @@ impl Layout {
                 }
             };
             let value = cursor::value(bytes, at)?;
-            self.repeated += u32::from(field.is_there());
+            self.repeated += u32::from(field.is_present());
             *field = place(at, value);
             let (more, after) = cursor::next(bytes, value, b'}')?;
             at = after;

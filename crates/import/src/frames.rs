@@ -36,7 +36,7 @@ impl StackFrames {
     /// Takes the top-level member. Invalid frames are counted when a stack lacks them.
     pub fn take(&mut self, json: &[u8], output: &mut Output) {
         let Ok(members) = serde_json::from_slice::<Map<String, Value>>(json) else {
-            output.tally.lose(LossReason::FactTooLong);
+            output.tally.count_loss(LossReason::FactTooLong);
             return;
         };
         let frames = members.into_iter();
@@ -68,13 +68,13 @@ impl StackFrames {
             let mut next = Some(innermost.clone());
             while let Some(id) = next.take() {
                 let Some(frame) = self.frames.get(&id) else {
-                    output.tally.lose(LossReason::StackMissing);
+                    output.tally.count_loss(LossReason::StackMissing);
                     break;
                 };
                 // There are more frames in the stack than frames at all, so one of them is its own
                 // caller.
                 if frames.len() == MAX_FRAMES.min(self.frames.len()) {
-                    output.tally.lose(LossReason::LongStack);
+                    output.tally.count_loss(LossReason::LongStack);
                     break;
                 }
                 frames.push(stacks.frame(*process, &frame.name, &frame.category, output));

@@ -42,7 +42,7 @@ impl FilePass {
             Some(OutsideReason::Unset) => LossReason::UnsetTime,
             Some(OutsideReason::Far) => LossReason::FarTime,
         };
-        tally.lose(lost);
+        tally.count_loss(lost);
         false
     }
 
@@ -50,7 +50,7 @@ impl FilePass {
     #[inline]
     pub fn is_plausible_work(&mut self, work: StreamWork, tally: &mut Tally) -> bool {
         if self.known.wrong.contains(&work) {
-            tally.lose(LossReason::Overlapping);
+            tally.count_loss(LossReason::Overlapping);
             return false;
         }
         self.streams.add(work);

@@ -32,7 +32,7 @@ impl Builder {
         self.leave_out(&mut event, Key::EventIndex);
         let scope = event.inner(fields.scope);
         if event.members().next().is_some() || process.is_some() && scope != b"g" && scope != b"p" {
-            self.output.tally.lose(LossReason::InstantDetails);
+            self.output.tally.count_loss(LossReason::InstantDetails);
         }
         let name = self.output.name(name);
         self.output.writer.mark(Mark { time_ns, process, name, kind: MarkKind::Mark });
@@ -61,7 +61,7 @@ impl Builder {
         let (pid, tid) = (event.text(fields.pid), event.text(fields.tid));
         let (process, thread) = self.threads.thread(pid, tid, time_ns, time_ns, &mut self.output);
         let Some(bytes) = event.take_inner(Key::Bytes).and_then(number::integer) else {
-            self.output.tally.lose(LossReason::MemoryDetails);
+            self.output.tally.count_loss(LossReason::MemoryDetails);
             return Ok(());
         };
         // PyTorch's device type 0 is the host.
@@ -103,7 +103,7 @@ impl Builder {
         let name = event.inner(fields.name);
         for (key, value) in event.members() {
             let Some(value) = number::float(number::unquoted(value)) else {
-                self.output.tally.lose(LossReason::CounterValue);
+                self.output.tally.count_loss(LossReason::CounterValue);
                 continue;
             };
             let name = match key {

@@ -288,17 +288,17 @@ impl Loss {
 impl Tally {
     /// Counts one loss.
     #[inline(always)]
-    pub fn lose(&mut self, what: LossReason) {
+    pub fn count_loss(&mut self, what: LossReason) {
         self.lost[what as usize].0 += 1;
     }
 
     /// Counts several losses.
-    pub fn lose_many(&mut self, what: LossReason, count: u64) {
+    pub fn count_losses(&mut self, what: LossReason, count: u64) {
         self.lost[what as usize].0 += count;
     }
 
     /// Counts a loss, with its offset in the text.
-    pub fn lose_at(&mut self, what: LossReason, offset: u64) {
+    pub fn count_loss_at(&mut self, what: LossReason, offset: u64) {
         let entry = &mut self.lost[what as usize];
         entry.0 += 1;
         entry.1.get_or_insert(offset);

@@ -49,7 +49,7 @@ impl Output {
                 let mut text = std::mem::take(&mut self.string);
                 text.clear();
                 if text::unescape(raw, &mut text) {
-                    self.tally.lose(LossReason::BytesMended);
+                    self.tally.count_loss(LossReason::BytesMended);
                 }
                 let name = self.plain_name(&text);
                 self.string = text;
@@ -63,11 +63,11 @@ impl Output {
     pub fn plain_name(&mut self, text: &str) -> NameId {
         let pending = self.writer.pending_bytes();
         if self.names_bytes > MAX_NAMES_BYTES {
-            self.tally.lose(LossReason::NamesFull);
+            self.tally.count_loss(LossReason::NamesFull);
             return NameId(0);
         }
         if text.len() > MAX_NAME_BYTES {
-            self.tally.lose(LossReason::NameTooLong);
+            self.tally.count_loss(LossReason::NameTooLong);
         }
         let name = self.writer.name(text);
         self.names_bytes += self.writer.pending_bytes() - pending;
@@ -79,8 +79,8 @@ impl Output {
     pub fn args(&mut self, event: &Event<'_>) -> NameId {
         let mut json = std::mem::take(&mut self.json);
         let (refused, mended) = event.rest(&mut json);
-        self.tally.lose_many(LossReason::ArgumentsRefused, refused.into());
-        self.tally.lose_many(LossReason::BytesMended, mended.into());
+        self.tally.count_losses(LossReason::ArgumentsRefused, refused.into());
+        self.tally.count_losses(LossReason::BytesMended, mended.into());
         let name = self.json_name(&json);
         self.json = json;
         name
@@ -97,7 +97,7 @@ impl Output {
     /// Interns JSON; it is left out if it is too long.
     pub fn json_name(&mut self, json: &[u8]) -> NameId {
         if json.len() > MAX_NAME_BYTES {
-            self.tally.lose(LossReason::ArgumentsTooLong);
+            self.tally.count_loss(LossReason::ArgumentsTooLong);
             return NameId(0);
         }
         match std::str::from_utf8(json) {

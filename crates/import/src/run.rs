@@ -159,7 +159,7 @@ fn into(
         let (within, unread) = (Vec::new(), Vec::new());
         failure = Some(ImportError::NoTraces { path: paths[0].clone(), within, unread });
     }
-    settle_ranks(&mut parts, &mut imported);
+    assign_ranks(&mut parts, &mut imported);
     if failure.is_none() {
         let options = LogOptions {
             max_input_bytes: options.max_input_bytes,
@@ -324,8 +324,8 @@ fn read_json(
 fn count_damage(window: &Window, tally: &mut Tally) {
     if window.cut().is_some() && tally.cut_at().is_none() {
         match window.is_cut_off() {
-            true => tally.lose_at(LossReason::CutOff, window.offset()),
-            false => tally.lose(LossReason::Damaged),
+            true => tally.count_loss_at(LossReason::CutOff, window.offset()),
+            false => tally.count_loss(LossReason::Damaged),
         }
     }
 }
@@ -451,7 +451,7 @@ fn name_and_write(
 }
 
 /// Assigns the lowest free ranks, in order, to files that name no rank.
-fn settle_ranks(parts: &mut [ImportedFile], imported: &mut Imported) {
+fn assign_ranks(parts: &mut [ImportedFile], imported: &mut Imported) {
     let mut taken: BTreeSet<u32> = parts.iter().filter_map(|part| part.rank).collect();
     let alone = parts.len() == 1;
     let mut free = 0;

@@ -63,11 +63,11 @@ impl Samples {
         let (pid, tid) = (event.text(fields.pid), event.text(fields.tid));
         let frame = event.inner(fields.frame);
         if is_event && frame.is_empty() {
-            output.tally.lose(LossReason::Sample);
+            output.tally.count_loss(LossReason::Sample);
             return;
         }
         if self.waiting.len() == MAX_SAMPLES {
-            output.tally.lose(LossReason::SamplesFull);
+            output.tally.count_loss(LossReason::SamplesFull);
             return;
         }
         let owner = match pid.is_empty() {
@@ -106,7 +106,7 @@ impl Samples {
         }
         rows.sort_by_key(|(thread, one)| (*thread, one.time_ns));
         let Some(period_ns) = period(&rows) else {
-            output.tally.lose_many(LossReason::SamplePeriod, rows.len() as u64);
+            output.tally.count_losses(LossReason::SamplePeriod, rows.len() as u64);
             return Ok(None);
         };
         rows.sort_by_key(|(_, one)| one.time_ns);
@@ -153,7 +153,7 @@ fn keep_one_event(waiting: &mut Vec<Waiting>, output: &mut Output) {
     let Some(most) = most.map(|(event, _)| *event) else { return };
     let all = waiting.len();
     waiting.retain(|one| one.event == most);
-    output.tally.lose_many(LossReason::OtherSamples, (all - waiting.len()) as u64);
+    output.tally.count_losses(LossReason::OtherSamples, (all - waiting.len()) as u64);
 }
 
 /// Returns the usual distance between two samples of a thread; `None` if no thread has two.

@@ -93,7 +93,7 @@ impl Builder {
     #[inline(always)]
     pub fn leave_out(&mut self, event: &mut Event<'_>, key: Key) {
         if event.take(key).is_some() {
-            self.output.tally.lose(LossReason::Numbering);
+            self.output.tally.count_loss(LossReason::Numbering);
         }
     }
 
@@ -110,7 +110,7 @@ impl Builder {
         span.stack = self.stack_of(process, &mut event);
         span.args = self.output.args(&event);
         if !self.pairs.begin(span) {
-            self.output.tally.lose(LossReason::DeepNesting);
+            self.output.tally.count_loss(LossReason::DeepNesting);
         }
     }
 
@@ -123,11 +123,11 @@ impl Builder {
         let name = event.inner(fields.name);
         let name = (!name.is_empty()).then(|| self.output.name(name));
         let Some(mut span) = self.pairs.end(thread, name) else {
-            self.output.tally.lose(LossReason::EndWithoutBegin);
+            self.output.tally.count_loss(LossReason::EndWithoutBegin);
             return Ok(());
         };
         let Some(duration_ns) = end_ns.checked_sub(span.start_ns) else {
-            self.output.tally.lose(LossReason::NegativeDuration);
+            self.output.tally.count_loss(LossReason::NegativeDuration);
             return Ok(());
         };
         span.duration_ns = duration_ns;
@@ -136,7 +136,7 @@ impl Builder {
         if span.args == NameId(0) {
             span.args = args;
         } else if args != NameId(0) {
-            self.output.tally.lose(LossReason::EndArguments);
+            self.output.tally.count_loss(LossReason::EndArguments);
         }
         self.spans.push(span, &mut self.output)
     }

@@ -30,14 +30,14 @@ impl Stacks {
         }
         let mut text = String::new();
         if text::unescape(raw, &mut text) {
-            output.tally.lose(LossReason::BytesMended);
+            output.tally.count_loss(LossReason::BytesMended);
         }
         let mut frames = Vec::new();
         for frame in text.split(';').filter(|frame| !frame.is_empty()) {
             if frames.len() < MAX_FRAMES {
                 frames.push(self.frame(process, frame, "", output));
             } else {
-                output.tally.lose(LossReason::LongStack);
+                output.tally.count_loss(LossReason::LongStack);
             }
         }
         let id = self.reserve();

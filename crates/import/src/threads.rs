@@ -139,7 +139,7 @@ impl Threads {
         }
         let last = self.threads.len() as u32;
         if self.threads.len() == MAX_THREADS {
-            output.tally.lose(LossReason::ThreadsFull);
+            output.tally.count_loss(LossReason::ThreadsFull);
             return last - 1;
         }
         let process = self.process_index(ids.0.clone());

@@ -45,13 +45,13 @@ impl TopLevel {
 
     /// Takes a member of the top level.
     pub fn take(&mut self, key: &[u8], value: &[u8], output: &mut Output) {
-        output.tally.lose_many(LossReason::OtherTrace, events_in(key, value));
+        output.tally.count_losses(LossReason::OtherTrace, events_in(key, value));
         let mut json = Vec::new();
         if value.len() > MAX_FACT_BYTES
             || self.members.len() == MAX_FACTS
             || text::push_value(value, &mut json).is_err()
         {
-            output.tally.lose(LossReason::FactTooLong);
+            output.tally.count_loss(LossReason::FactTooLong);
             return;
         }
         let mut name = String::new();
@@ -83,7 +83,7 @@ impl TopLevel {
         }
         self.metadata_bytes += kind.len() + args.len() + 40;
         if self.metadata_bytes > MAX_FACT_BYTES / 2 {
-            output.tally.lose(LossReason::MetadataTooLong);
+            output.tally.count_loss(LossReason::MetadataTooLong);
             return;
         }
         match known {

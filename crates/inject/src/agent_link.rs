@@ -1,6 +1,9 @@
-//! Ranges of NVTX, which the agent notices, as steps and captures of the process, which the
-//! preloaded library counts: the agent reads its region, and calls it where names matter. The other
-//! way round the agent is told of an end that it would not notice.
+//! The link between the CUPTI agent and the preloaded library of the same process.
+//!
+//! NVTX reports ranges to the agent, but the preloaded library counts the steps and captures of the
+//! process. So the agent reads that library's region, and calls the library where names of ranges
+//! matter. In the other direction, the library tells the agent of an end of the process that the
+//! agent would not notice.
 
 use crate::block::Thread;
 use crate::capture;
@@ -17,9 +20,9 @@ use tprof_wire::schedule::{is_epoch, is_step};
 pub struct AgentLink {
     /// Holds the address of the library's region, null before it has one.
     region: &'static AtomicPtr<u8>,
-    /// A range begins: its name and number.
+    /// Called when a range begins: with its name and number.
     begins: unsafe extern "C" fn(*const u8, usize, u64),
-    /// The range of this number ends.
+    /// Called when the range of this number ends.
     ends: extern "C" fn(u64),
     /// Holds the function of the agent that `_exit` has to call first; 0 without one.
     at_once: &'static AtomicUsize,
@@ -37,7 +40,7 @@ impl AgentLink {
         unsafe { region.cast::<RegionHeader>().as_ref() }
     }
 
-    /// Why recording is off in the process: [`off`].
+    /// The reasons why recording is off in the process: [`off`].
     #[inline(always)]
     fn off(&self) -> u32 {
         self.header().map_or(0, |header| header.off.load(Relaxed))
@@ -64,7 +67,8 @@ static TABLE: AgentLink = AgentLink {
 static AT_ONCE: AtomicUsize = AtomicUsize::new(0);
 static BEFORE_WORK: AtomicUsize = AtomicUsize::new(0);
 
-/// The process ends at once, without what `exit` runs: so that the agent can keep what CUPTI has.
+/// Called when the process ends at once, without what `exit` runs, so that the agent can keep what
+/// CUPTI has.
 /// Only called in the preloaded library, also in a signal's handler: nothing is looked up.
 pub fn ends_at_once() {
     let call = AT_ONCE.load(Acquire);
@@ -128,7 +132,7 @@ extern "C" fn ends(number: u64) {
 /// The preloaded library's table, in the agent; null without one.
 static FOUND: AtomicPtr<AgentLink> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Finds the preloaded library's table. In the agent.
+/// Finds the preloaded library's table. Called by the agent.
 pub fn find() {
     let Some(preloaded) = loaded::named(env::PRELOAD_LIBRARY.as_bytes()) else { return };
     let Some(function) = preloaded.function(c"tprof_noticing") else { return };
@@ -144,7 +148,8 @@ fn found() -> Option<&'static AgentLink> {
     unsafe { FOUND.load(Acquire).as_ref() }
 }
 
-/// A range begins; `name` hands its name to what it is given. Whether it is recorded.
+/// Called when a range begins; `name` hands its name to what it is given. Returns whether the range
+/// is recorded.
 #[inline(always)]
 pub fn range_begins(
     thread: &Thread,
@@ -159,7 +164,7 @@ pub fn range_begins(
     is_on_in_both(thread, table)
 }
 
-/// The range of this number has ended.
+/// Called when the range of this number has ended.
 #[inline(always)]
 pub fn range_ends(number: u64) {
     if let Some(table) = found()
@@ -169,8 +174,8 @@ pub fn range_ends(number: u64) {
     }
 }
 
-/// Whether a record of this moment is wanted. The preloaded library has how the process has switched
-/// its own recording; this library's region, how the session is switched.
+/// Whether a record of this moment is wanted. The preloaded library's region holds whether the
+/// process has switched its own recording off; this library's region, whether the session has.
 #[inline]
 pub fn is_on(thread: &Thread) -> bool {
     match found() {

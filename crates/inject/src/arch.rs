@@ -40,8 +40,9 @@ pub fn thread_block() -> *mut u8 {
     block
 }
 
-/// The same number, kept in a general register: what is computed with it is not vectorized. Where numbers
-/// are multiplied whole that costs more than it saves: 1.5 of 17 ns for the hash of a frame of Python's.
+/// Keeps the number in a general register, so that what is computed with it is not vectorized.
+/// Where numbers are multiplied whole that costs more than it saves: 1.5 of 17 ns for the hash of a
+/// frame of Python's.
 #[inline(always)]
 pub fn scalar(mut number: u64) -> u64 {
     // SAFETY: no instruction.
@@ -110,7 +111,7 @@ pub fn block_of(pointer: usize) -> *mut u8 {
     block as *mut u8
 }
 
-/// The register that holds the thread pointer, itself.
+/// Reads the register that holds the thread pointer.
 ///
 /// # Safety
 /// The kernel lets user space read it (`HWCAP2_FSGSBASE`).
@@ -132,7 +133,7 @@ pub fn thread_pointer() -> usize {
     pointer
 }
 
-/// Time stamp counter.
+/// Reads the time stamp counter.
 #[inline(always)]
 pub fn ticks() -> u64 {
     // SAFETY: `rdtsc` traps only under PR_TSC_SIGSEGV (strict seccomp); the
@@ -261,7 +262,7 @@ pub fn prefetch_for_write(address: usize) {
 /// A system call with up to six arguments; returns the kernel's value (errors are negative).
 ///
 /// # Safety
-/// Whatever the call itself demands.
+/// The premises of the call itself.
 #[inline(always)]
 pub unsafe fn syscall(number: usize, a: [usize; 6]) -> isize {
     let result: isize;

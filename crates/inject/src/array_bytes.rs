@@ -4,7 +4,7 @@
 use crate::call_args::{Frame, word};
 use tprof_wire::calls::SizeArgument;
 
-/// SizeArgument of a runtime API array, whose elements the `cudaChannelFormatDesc` at argument 1
+/// Bytes of a runtime API array, whose elements the `cudaChannelFormatDesc` at argument 1
 /// describes.
 pub fn of_channels(frame: &Frame, bytes: SizeArgument) -> u64 {
     let desc = frame.register(1);
@@ -23,13 +23,13 @@ pub fn of_channels(frame: &Frame, bytes: SizeArgument) -> u64 {
     }
 }
 
-/// A level of an array with a `cudaExtent` on the stack.
+/// Bytes of a level of an array with a `cudaExtent` on the stack.
 fn extent(frame: &Frame, element: u64, level: u32) -> u64 {
     let size = |at: u8| frame.stack(at).unbounded_shr(level).max(1);
     element.wrapping_mul(size(0)).wrapping_mul(size(1)).wrapping_mul(size(2))
 }
 
-/// SizeArgument of a driver API array, by its descriptor; 0 for a format with packed elements.
+/// Bytes of a driver API array, by its descriptor; 0 for a format with packed elements.
 pub fn of_descriptor(frame: &Frame, bytes: SizeArgument) -> u64 {
     let at = frame.register(1);
     let depth = matches!(bytes, SizeArgument::Descriptor3D);

@@ -119,7 +119,7 @@ pub fn is_time_again() -> bool {
     changed() != SEEN_CHANGED.load(Relaxed)
 }
 
-/// Meets the collector, started here if need be.
+/// Connects to the collector, which is started here if need be.
 fn meet(forked: bool, patient: bool, late: bool) -> Outcome {
     const ENOENT: isize = -2;
     const EAGAIN: isize = -11;
@@ -128,7 +128,7 @@ fn meet(forked: bool, patient: bool, late: bool) -> Outcome {
     let Some(path) = path.get(..len) else { return Outcome::Never };
     let mut started = None;
     let mut in_vain = 0;
-    // No time at all would be time without end.
+    // A timeout of 0 would mean no timeout.
     let time_ns = if patient { ANSWER_NS } else { 1000 };
     for _ in 0..START_NS / STEP_NS {
         match sys::socket::connect(path, time_ns) {
@@ -158,7 +158,7 @@ fn meet(forked: bool, patient: bool, late: bool) -> Outcome {
                     pid => started = pid,
                 },
                 Some(pid) if !sys::has_ended(pid) => {}
-                // Another one was faster, and has left since; or it could not begin.
+                // Another collector was faster, and has left since; or this one could not begin.
                 Some(_) => {
                     started = None;
                     in_vain += 1;
@@ -174,7 +174,7 @@ fn meet(forked: bool, patient: bool, late: bool) -> Outcome {
     Outcome::Never
 }
 
-/// Whether the session's socket can be reached from here: not after a change of
+/// Whether the session's socket can be reached from here, which it cannot after a change of
 /// user or of root.
 pub fn is_reachable() -> bool {
     let (path, _) = socket_path();
@@ -243,7 +243,7 @@ fn shake_hands(fd: i32, forked: bool, late: bool, is_plain: bool) -> Answer {
         stack_top: state::STACK_TOP.load(Relaxed) as u64,
         ..Hello::new(Role::Target, sys::pid())
     };
-    // Later, and in a forked child, it would be what the program has made of it since.
+    // Later, and in a forked child, the program may have changed it.
     let began = if is_plain { None } else { environment::beginning() };
     let with_beginning = began.is_some_and(|began| {
         let hello = Hello { flags: hello.flags | hello_flags::BEGAN_WITH, ..hello };

@@ -1,4 +1,4 @@
-//! One thread's own block: what the hooks keep between two events.
+//! A thread's own block: the state that the hooks keep between two events.
 
 use crate::seccomp::{CallClass, is_forbidden};
 use crate::signal_cell::SignalCell;
@@ -25,16 +25,16 @@ pub struct Thread {
     pub countdown: SignalCell<i64>,
     /// Address of the next 16-byte slot.
     pub cursor: SignalCell<usize>,
-    /// Past this, the slow way.
+    /// Address from which on writing a record takes the slow path.
     pub limit: SignalCell<usize>,
     /// `clock >> EPOCH_SHIFT` of the last time record.
     pub epoch: SignalCell<u64>,
     /// [`tprof_wire::region::mem_mode`], as it was when this thread attached. [`Self::set_mem_mode`]
     /// changes it.
     mem_mode: SignalCell<u16>,
-    /// CUDA runtime and NCCL calls are recorded.
+    /// Whether CUDA runtime and NCCL calls are recorded.
     pub calls: SignalCell<bool>,
-    /// One of our own threads: signals never reach it.
+    /// Set for our own threads, which signals never reach.
     pub masked: SignalCell<bool>,
     /// Length of the current chunk.
     pub chunk_bytes: SignalCell<u32>,
@@ -54,9 +54,9 @@ pub struct Thread {
     pub strict: SignalCell<bool>,
     /// Set while this thread attaches, so that nested calls pass through.
     pub entering: SignalCell<bool>,
-    /// The thread's end is recorded; destructors may go on allocating.
+    /// Set once the thread's end is recorded; destructors may go on allocating.
     pub ended: SignalCell<bool>,
-    /// The memory for Python frames is in use.
+    /// Set while the memory for Python frames is in use.
     pub python_busy: SignalCell<bool>,
     /// Stacks taken, to time one in 64.
     pub stacks: SignalCell<u32>,

@@ -1,4 +1,4 @@
-//! Which library a call of an intercepted function was meant for.
+//! Finds the library that a call of an intercepted function was meant for.
 //!
 //! Two CUDA majors may be loaded side by side, each under the name that its
 //! callers asked the linker for, and a library that came in under `dlopen` with
@@ -7,8 +7,8 @@
 //! it names none, the next definition after this library is, as a call without
 //! it would find; then any loaded library of that name.
 //!
-//! Answers are kept by call site, which is quick and forgets nothing that
-//! matters: code that goes away takes its call sites along ([`forget`]).
+//! Answers are kept by call site, which is fast. Code that goes away takes its call sites along
+//! ([`forget`]).
 
 use crate::real::{self, ObjectInfo, base_name};
 use core::ffi::{c_int, c_void};
@@ -96,7 +96,8 @@ fn remembered(site: usize, number: u32, search: impl FnOnce() -> usize) -> usize
     address
 }
 
-/// Code was unloaded: what lay at a remembered call site, or was called from it, may be gone.
+/// Called when code was unloaded: what lay at a remembered call site, or was called from it, may be
+/// gone.
 pub fn forget() {
     for place in &KNOWN {
         place.address.store(0, Relaxed);
@@ -110,7 +111,7 @@ struct DefinitionSearch<'a> {
     own: usize,
     /// The library that the caller's object names.
     wanted: Option<&'static [u8]>,
-    /// This library was passed.
+    /// Set once this library was passed in the search.
     after: bool,
     named: usize,
     next: usize,
@@ -207,7 +208,7 @@ mod tests {
         let here = a_call_goes_where_its_object_points as fn() as usize + 1;
         let got = find(b"qsort\0", 3, here, b"libc.so", 0);
         assert_eq!(got, qsort as *const () as usize);
-        // The second answer is remembered, under its own number alone.
+        // The second answer is remembered under its own number only.
         assert_eq!(find(b"qsort\0", 3, here, b"libc.so", 0), got);
         assert_eq!(find(b"no_such_function\0", 4, here, b"libc.so", 0), 0);
         forget();

@@ -235,8 +235,8 @@ fn asked(frame: &Frame, bytes: SizeArgument) -> u64 {
 fn taken(frame: &Frame, bytes: SizeArgument) -> u64 {
     match bytes {
         SizeArgument::Plain => frame.register(1),
-        // SAFETY: the function has stored the pitch there.
         SizeArgument::Pitch => {
+            // SAFETY: the function has stored the pitch there.
             unsafe { word(frame.register(1), 0) }.wrapping_mul(frame.register(3))
         }
         SizeArgument::Extent => {

@@ -1,5 +1,5 @@
-//! The range of a program's that is recorded, and nothing else (`--capture-range`): who notices
-//! that a range begins or ends calls [`begins`] and [`ends`].
+//! `--capture-range`: only this range of the program is recorded. Modules that notice that a range
+//! begins or ends call [`begins`] and [`ends`].
 
 use crate::block::Thread;
 use crate::{schedule, state};
@@ -9,14 +9,14 @@ use tprof_wire::capture::{self, CaptureTrigger};
 /// Number of the range that the CUDA profiler functions enclose.
 const PROFILER: u64 = 1;
 
-/// Whether ranges of a kind matter in this process, for who would have to read their names.
+/// Whether ranges of a kind matter in this process, so that callers have to read their names.
 #[inline(always)]
 pub fn is_opened_by(kind: CaptureTrigger) -> bool {
     state::header()
         .is_some_and(|header| capture::opens(header.capture[0].load(Relaxed)) == kind as u64)
 }
 
-/// A range begins: `number` is its own while it lasts, not 0.
+/// Called when a range begins; `number` identifies it while it lasts, and is not 0.
 pub fn begins(thread: &Thread, kind: CaptureTrigger, name: &[u8], number: u64) {
     let Some(header) = state::header().filter(|_| is_opened_by(kind)) else { return };
     let words = header.capture.each_ref().map(|word| word.load(Relaxed));
@@ -30,7 +30,7 @@ pub fn begins(thread: &Thread, kind: CaptureTrigger, name: &[u8], number: u64) {
     schedule::switch(thread, header, true, Some(count));
 }
 
-/// A range ends, of this number.
+/// Called when the range of this number ends.
 pub fn ends(thread: &Thread, number: u64) {
     let Some(header) = state::header() else { return };
     if header.captured.compare_exchange(number, 0, AcqRel, Relaxed).is_ok() {
@@ -38,7 +38,7 @@ pub fn ends(thread: &Thread, number: u64) {
     }
 }
 
-/// The program calls `cudaProfilerStart` (true) or `cudaProfilerStop`.
+/// Called when the program calls `cudaProfilerStart` (true) or `cudaProfilerStop`.
 pub fn profiler(thread: &Thread, starts: bool) {
     if !is_opened_by(CaptureTrigger::CudaProfiler) {
         return;

@@ -1,9 +1,9 @@
-//! Whether the collector gets on, or stands still: stopped by a signal, on a suspended
-//! machine, in a frozen cgroup, dead.
+//! Detects whether the collector makes progress or is stalled: stopped by a signal, on a suspended
+//! machine, in a frozen cgroup, or dead.
 //!
-//! The time since its last pass shows it, without any state: no thread waits for a collector
-//! that stands still, and all is as before with its next pass. Only a collector without a process
-//! is given up for good.
+//! The time since its last pass decides, without further state: no thread waits for a stalled
+//! collector, and threads wait again after its next pass. A collector is given up for good only if
+//! its process is gone.
 
 use crate::block::Thread;
 use crate::seccomp::{CallClass, is_forbidden};
@@ -11,14 +11,14 @@ use crate::state::{self, off};
 use crate::sys;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
-/// Process id of the collector in this process's namespace; 0 if in another.
+/// Process id of the collector in this process's pid namespace; 0 if it is in another one.
 pub static COLLECTOR: AtomicU32 = AtomicU32::new(0);
-/// Clock from which on the collector is checked again.
+/// Clock at which the collector's process is checked next.
 static NEXT_CHECK_AT: AtomicU64 = AtomicU64::new(0);
-/// The collector's clock when a thread without a clock of its own waited in vain.
+/// The collector's clock when the wait of a thread without a clock of its own timed out.
 static TIMED_OUT_AT: AtomicU64 = AtomicU64::new(0);
 
-/// Whether the collector's last pass was longer ago than anybody waits for it.
+/// Whether the collector's last pass was longer ago than threads wait for it.
 #[cold]
 pub fn is_stalled(thread: &Thread) -> bool {
     let (Some(header), Some(session)) = (state::header(), state::session()) else { return true };
@@ -36,18 +36,18 @@ pub fn is_stalled(thread: &Thread) -> bool {
     true
 }
 
-/// A thread that may read no clock has waited for as long as threads do.
+/// Called when a thread that may not read a clock has waited for as long as threads do.
 pub fn wait_timed_out() {
     if let Some(session) = state::session() {
         TIMED_OUT_AT.store(session.coarse_clock.load(Relaxed), Relaxed);
     }
 }
 
-/// Turns recording off for good if the collector is dead; checks whenever it has stood still
-/// for twice as long as at the last look.
+/// Turns recording off for good if the collector is dead. Checks whenever the collector has been
+/// stalled for twice as long as at the last check.
 fn check_process(now: u64, since: u64) {
     let due = NEXT_CHECK_AT.load(Relaxed);
-    // A time that lies further ahead belongs to an earlier standstill, or to another clock.
+    // A time that lies further ahead belongs to an earlier stall, or to another clock.
     let is_early = due.wrapping_sub(now).wrapping_sub(1) < since;
     if is_early || is_forbidden(CallClass::Processes) {
         return;

@@ -1,5 +1,5 @@
-//! Contexts that a program makes itself (`cuCtxCreate`): memory is one's, and ends with it. Most
-//! programs have the device's primary context only, of which nothing need be known.
+//! Contexts that a program makes itself (`cuCtxCreate`): memory belongs to one, and ends with it.
+//! Most programs have only the device's primary context, about which nothing need be known.
 
 use crate::loaded;
 use core::ffi::{CStr, c_int, c_void};
@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 
 static ARE_MADE: AtomicBool = AtomicBool::new(false);
 
-/// The program made one.
+/// Called when the program made a context.
 pub fn made() {
     ARE_MADE.store(true, Release);
 }

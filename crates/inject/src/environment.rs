@@ -42,7 +42,7 @@ pub fn array() -> *const *const c_char {
 static ARGUMENTS: AtomicPtr<*const c_char> = AtomicPtr::new(core::ptr::null_mut());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// The constructor of a library was called with these, as glibc does.
+/// Called by the library's constructor with the arguments that glibc gives it.
 ///
 /// # Safety
 /// `arguments` holds `count` strings and a null pointer, all for the process's life, if `variables`

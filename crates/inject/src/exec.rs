@@ -9,10 +9,10 @@ use crate::sys;
 use core::ffi::CStr;
 use tprof_wire::record::ExecVerdict;
 
-/// Bytes of the dynamic section that are read.
+/// Maximum bytes of the dynamic section that are read.
 const DYNAMIC_MOST: usize = 64 * 16;
 
-/// Judges an executable.
+/// Judges whether the library will be loaded into an executable.
 pub fn judge(path: &CStr) -> ExecVerdict {
     let fd = sys::open_read(path.as_ptr().cast());
     if fd < 0 {

@@ -1,9 +1,9 @@
 //! The fast path of the allocator's hooks, which nearly every block takes under `--mem sampled`.
 //!
-//! A block that isn't sampled is only counted, by some 30 instructions that call nothing and save no
-//! register. While recording is off only the live bytes are, so that they are known when it is on
-//! again. Everything else takes the slow path, [`crate::heap`]: threads that have not recorded yet,
-//! other modes, blocks that are mappings of their own, and samples.
+//! A block that isn't sampled is only counted, by some 30 instructions that call nothing and save
+//! no register. While recording is off only live bytes are counted, so that they are known when it
+//! is on again. Everything else takes the slow path, [`crate::heap`]: threads that have not
+//! recorded yet, other modes, blocks that are mappings of their own, and samples.
 
 use crate::arch;
 use crate::block::Thread;
@@ -104,8 +104,8 @@ extern "C" fn flushed(block: *mut u8, thread: &Thread) -> *mut u8 {
     opaque(block)
 }
 
-/// A block that a cold function returns. The compiler does not see that it is the same as the one that
-/// came in: it would keep that in a register over the call, and save the register for all calls.
+/// Returns the block so that the compiler does not see that it is the one that came in: it would
+/// keep that in a register over the call, and save the register for all calls.
 fn opaque(block: *mut u8) -> *mut u8 {
     arch::scalar(block as u64) as *mut u8
 }
@@ -120,7 +120,7 @@ pub enum Freeing {
     SlowPath,
 }
 
-/// A block is about to be given back.
+/// Called when a block is about to be freed.
 ///
 /// # Safety
 /// `block` is not null, and what the program may give to `free`: a live block of the real allocator.

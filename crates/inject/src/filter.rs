@@ -24,15 +24,15 @@ pub struct SystemCall {
     pub arguments: [Option<u64>; 6],
 }
 
-/// The most instructions that the kernel takes.
+/// Maximum number of instructions that the kernel takes.
 const MOST: usize = 4096;
 const AUDIT_ARCH: u32 = 0xc000_003e;
 
-/// What is known of the accumulator where an instruction begins.
+/// Knowledge of the accumulator where an instruction begins.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 struct Known {
-    /// 0: the instruction is not reached; 1: the value; 2: nothing.
+    /// 0: the instruction is not reached; 1: the value is known; 2: nothing is known.
     how: u32,
     value: u32,
 }

@@ -13,8 +13,8 @@ use crate::{arch, attach, ring, sys, thread_notes, tls_owner};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use tprof_wire::region::{self, RegionHeader, ThreadSlot, slot_state};
 
-/// This thread's block if it may record now; attaches it first if it must. For
-/// hooks of functions that use thread-local variables themselves; others ask
+/// This thread's block if it may record now; attaches the thread first if it must. For
+/// hooks of functions that use thread-local variables themselves; other hooks call
 /// [`recording_if_own`].
 #[inline(always)]
 pub fn recording() -> Option<&'static Thread> {
@@ -37,7 +37,7 @@ pub fn recording_if_own() -> Option<&'static Thread> {
     if thread.may_record() { Some(thread) } else { enter() }
 }
 
-/// The slow way: attaches the process, a forked child, or a new thread.
+/// The slow path: attaches the process, a forked child, or a new thread.
 #[cold]
 #[inline(never)]
 fn enter() -> Option<&'static Thread> {
@@ -72,11 +72,11 @@ fn enter() -> Option<&'static Thread> {
     ok.then_some(thread)
 }
 
-/// Under a filter that does not permit what attaching takes.
+/// Counts what is lost because a filter forbids the system calls of attaching.
 #[cold]
 fn stay_out(is_attached: bool) {
     if is_attached {
-        // A thread that began under it.
+        // A thread that began under the filter.
         lose_event();
     } else if !state::REGION.load(Relaxed).is_null()
         && state::PHASE.swap(phase::OFF, AcqRel) != phase::OFF
@@ -164,7 +164,7 @@ fn enter_thread(thread: &Thread) -> bool {
     true
 }
 
-/// Sets a block up for what its thread writes.
+/// Prepares a thread's block for its records.
 fn begin(thread: &Thread, slot: &'static ThreadSlot, header: &'static RegionHeader) {
     thread.tid.set(sys::tid());
     thread.set_slot(slot, &header.off);
@@ -181,7 +181,7 @@ fn begin(thread: &Thread, slot: &'static ThreadSlot, header: &'static RegionHead
     }
 }
 
-/// The stack of this thread, known without a system call: for every thread but
+/// Bounds of this thread's stack, known without a system call: for every thread but
 /// the first, glibc and musl keep the thread pointer at the top of it.
 fn first_stack_bounds() -> (usize, usize) {
     let mut marker = 0u8;

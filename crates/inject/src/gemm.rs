@@ -1,9 +1,8 @@
 //! The matrix shapes that a cuBLAS or cuBLASLt call multiplied.
 //!
-//! cuBLAS has it in its arguments, cuBLASLt in descriptors with an inside that
-//! is its own affair: the library that was called is asked for their attributes,
-//! after it returned and only where it succeeded, so that the caller's pointers
-//! are known to be good.
+//! cuBLAS gets it in its arguments, cuBLASLt in opaque descriptors: the library that was called is
+//! asked for their attributes, after the call returned and only where it succeeded, so that the
+//! caller's pointers are known to be good.
 
 use crate::call_args::Frame;
 use crate::callee;
@@ -11,7 +10,7 @@ use core::ffi::{c_int, c_void};
 use tprof_wire::calls::FUNCTIONS;
 use tprof_wire::gemm::*;
 
-/// `cublasOperation_t` of an argument.
+/// Values of `cublasOperation_t` of an argument.
 fn operation(value: u64) -> u8 {
     (value as u32).min(2) as u8
 }
@@ -41,7 +40,7 @@ pub fn of_call(frame: &Frame, gemm: Gemm) -> Option<Shape> {
 /// Groups that are read: more are taken for a mistake of ours.
 const GROUPS_MOST: u64 = 1 << 20;
 
-/// Sizes of groups, summed up: one size if all have the same.
+/// Sums up the sizes of groups: one size if all have the same.
 fn of_groups(frame: &Frame, word: u8, wide: bool) -> Option<(Extent, u64, [u8; 2])> {
     let count = frame.stack(word);
     let count = if wide { count } else { u64::from(count as u32) };
@@ -85,10 +84,10 @@ fn of_groups(frame: &Frame, word: u8, wide: bool) -> Option<(Extent, u64, [u8; 2
     Some((extent, batch, operations))
 }
 
-/// `cublasLt…GetAttribute(object, attribute, to, bytes, written)`.
+/// The type of `cublasLt…GetAttribute(object, attribute, to, bytes, written)`.
 type Get = unsafe extern "C" fn(u64, u32, *mut c_void, usize, *mut usize) -> c_int;
 
-/// An address in this library.
+/// A static whose address lies in this library.
 static OWN: u8 = 0;
 
 /// The function of this name beside the one that was called.
@@ -100,7 +99,7 @@ fn getter(name: &'static [u8], place: u32, frame: &Frame) -> Option<Get> {
     (address != 0).then(|| unsafe { core::mem::transmute::<usize, Get>(address) })
 }
 
-/// A place of `T`'s size for an attribute; `None` if it cannot be had. Answers are not
+/// Reads an attribute into a value of `T`'s size; `None` if it cannot be had. Answers are not
 /// remembered: a program may change an object, or copy another over it, without a call.
 #[inline(always)]
 fn ask<T: Default>(get: Get, object: u64, attribute: u32) -> Option<T> {

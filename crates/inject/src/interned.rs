@@ -1,6 +1,7 @@
-//! Interns what records refer to by an id: names of kernels, calls, ranges and operators, lists
-//! of sizes. One that occurred before costs its hash; a new one is a record. As stacks are: by
-//! 64 bits of hash, in an open table without locks, which the kernel empties in a forked child.
+//! Interns the texts and lists of sizes that records refer to by an id: names of kernels, calls,
+//! ranges and operators. Bytes that occurred before cost their hash; new ones cost a record. As
+//! with stacks, an open table without locks, which the kernel empties in a forked child, finds them
+//! by 64 bits of hash.
 //!
 //! ```text
 //! let name = interned::id(thread, ExtKind::Name, b"forward"); // 0: not defined, see `id`
@@ -34,7 +35,7 @@ struct InternedText {
 static TABLE: AtomicPtr<InternedText> = AtomicPtr::new(core::ptr::null_mut());
 static NEXT: AtomicU32 = AtomicU32::new(1);
 
-/// Maps the table, if it is not yet. [`id`] does so where nothing did before; on kernels before
+/// Maps the table, if it is not mapped yet. [`id`] does so at its first use; on kernels before
 /// 4.14, which cannot empty it in a forked child, a child refers to ids of its parent's.
 #[cold]
 pub fn prepare() {
@@ -100,7 +101,7 @@ pub fn id_of(thread: &Thread, kind: ExtKind, bytes: &[u8], hash: u64) -> u32 {
             if known != 0 {
                 return known as u32;
             }
-            // Another thread defines it at this moment, or the ring had no room for it.
+            // Another thread is defining it, or the ring had no room for it.
             let id = define(thread, kind, bytes);
             let _ = entry.id.compare_exchange(0, u64::from(id), AcqRel, Relaxed);
             return id;
@@ -159,7 +160,7 @@ pub fn hash(text: &[u8]) -> u64 {
     folded(state ^ C, text.len() as u64 ^ A).max(1)
 }
 
-/// Both halves of a product, as one.
+/// Both halves of a product, folded into one word.
 #[inline(always)]
 fn folded(one: u64, two: u64) -> u64 {
     let product = u128::from(one) * u128::from(two);

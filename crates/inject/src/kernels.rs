@@ -1,4 +1,4 @@
-//! Names of kernels: what programs register with CUDA's runtime, and handles that they get for it.
+//! Names of kernels, which programs register with CUDA's runtime, and the handles that they get.
 //!
 //! A large library registers tens of thousands of kernels while it is loaded and launches few of
 //! them. So the hooks only keep the addresses of stub and name, and the first launch of a kernel
@@ -70,8 +70,8 @@ fn keep(kernel: u64, name: u64) {
     place.kernel.store(kernel, Release);
 }
 
-/// Where the name of a kernel is that is registered: the last that came with its stub or handle,
-/// since code that was unloaded may have had the same address.
+/// Address of the name of a registered kernel: the last that came with its stub or handle, since
+/// code that was unloaded may have had the same address.
 fn name_of(kernel: u64) -> Option<u64> {
     let all = ALL.load(Acquire);
     if all.is_null() || kernel == 0 {
@@ -84,13 +84,14 @@ fn name_of(kernel: u64) -> Option<u64> {
     Some(found.name.load(Relaxed))
 }
 
-/// A program registers a kernel, by the address of its stub in argument 1, of the name that
-/// argument 3 points at.
+/// Called when a program registers a kernel: argument 1 is the address of its stub, argument 3
+/// points at its name.
 pub fn registered(frame: &Frame) {
     keep(frame.register(1), frame.register(3));
 }
 
-/// A program got a handle, in what argument 0 points at, of the kernel with its stub in argument 1.
+/// Called when a program got a handle, at the address in argument 0, for the kernel with the stub
+/// in argument 1.
 pub fn handle_made(frame: &Frame) {
     if let Some(name) = name_of(frame.register(1)) {
         // SAFETY: the function has succeeded, and stored the handle there.
@@ -159,7 +160,7 @@ fn send(thread: &Thread, kernel: u64, clock: u64) {
     }
 }
 
-/// Code was unloaded: its kernels' addresses may be those of others next.
+/// Called when code was unloaded: its kernels' addresses may be those of others next.
 pub fn forget() {
     for place in sent().into_iter().flatten() {
         place.store(0, Relaxed);

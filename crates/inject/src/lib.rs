@@ -1,4 +1,4 @@
-//! What the injected libraries share.
+//! The code that the injected libraries share.
 //!
 //! This code runs inside someone else's process. It never panics, allocates
 //! through the hooked allocator, touches `errno`, takes a lock that a fork
@@ -13,7 +13,7 @@
 //! - a thread's [`block`], and what is known without recording (`exec` to `fork_tables`);
 //! - [`ring`]: where records go; [`unwind`], [`python`], [`stacks`]: what they refer to;
 //! - [`attach`] and the [`gate`]: from here on a thread records;
-//! - what hooks report: [`operators`], [`heap`], [`lifecycle`], [`calls`]; what the CUPTI agent does: [`gpu`],
+//! - what hooks report: [`operators`], [`heap`], [`lifecycle`], [`calls`]; the CUPTI agent: [`gpu`],
 //!   [`nvtx`], [`itt`], [`nccl`].
 #![cfg_attr(not(test), no_std)]
 #![allow(unsafe_code)] // hooks, shared memory and raw system calls are this crate's purpose

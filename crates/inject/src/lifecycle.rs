@@ -1,4 +1,4 @@
-//! What the hooks of process and thread life, and of mappings, report.
+//! Records processes, threads and mappings as they come and go, for the hooks of those calls.
 
 use crate::block::Thread;
 use crate::loss::{lose_child, lose_event, lose_event_if_not_own};
@@ -24,7 +24,7 @@ fn record(kind: ExtKind, argument: u32, payload: &[u64]) {
     }
 }
 
-/// This thread was renamed.
+/// Records that this thread was renamed.
 pub fn thread_renamed() {
     if let Some(thread) = gate::recording_if_own()
         && !thread.is_quiet()
@@ -33,7 +33,7 @@ pub fn thread_renamed() {
     }
 }
 
-/// The process is leaving with `status`.
+/// Records that the process is leaving with `status`.
 pub fn process_exit(status: i32, how: u64) {
     // Not worth attaching for.
     if !state::is_attached() {
@@ -42,7 +42,7 @@ pub fn process_exit(status: i32, how: u64) {
     record(ExtKind::ProcessExit, 0, &[status as u32 as u64, how]);
 }
 
-/// `fork` returned `child` here; `clock` was read before it.
+/// Records that `fork` returned `child` here; `clock` was read before it.
 pub fn forked(child: u32, clock: u64) {
     if state::is_attached() && is_forbidden(CallClass::Threads) {
         // The child may not even ask for its own pid.
@@ -53,7 +53,7 @@ pub fn forked(child: u32, clock: u64) {
     }
 }
 
-/// In a forked child: where its parent has reported that nothing of it will be recorded,
+/// Called in a forked child: where its parent has reported that nothing of it will be recorded,
 /// it need not report that itself.
 pub fn born_under_filter() {
     if is_forbidden(CallClass::Threads) && !state::REGION.load(Relaxed).is_null() {
@@ -61,16 +61,16 @@ pub fn born_under_filter() {
     }
 }
 
-/// A child was reaped.
+/// Records that a child was reaped.
 pub fn reaped(child: u32, status: i32) {
     record(ExtKind::Reaped, 0, &[u64::from(child), status as u32 as u64]);
 }
 
-/// `path` is about to be executed by this process, or by a vfork child of it.
+/// Records that this process, or a vfork child of it, is about to execute `path`.
 pub fn executing(path: &[u8], verdict: ExecVerdict, spawn: bool) {
     const MOST: usize = 512;
     let mut payload = [0u64; 2 + MOST / 8];
-    // Under a filter nothing may be asked; a vfork child is not detected then.
+    // A filter may forbid to ask for ids; a vfork child is not detected then.
     let quiet = is_forbidden(CallClass::Threads);
     let pid = if quiet { state::PID.load(Relaxed) } else { sys::pid() };
     let parent = if quiet { 0 } else { sys::parent_pid() };
@@ -89,7 +89,7 @@ pub fn executing(path: &[u8], verdict: ExecVerdict, spawn: bool) {
     record(ExtKind::Exec, kept.len() as u32, payload.get(..words).unwrap_or(&payload));
 }
 
-/// The exec that [`executing`] announced failed.
+/// Records that the exec that [`executing`] announced failed.
 pub fn exec_failed(error: i32) {
     let quiet = is_forbidden(CallClass::Threads);
     let pid = if quiet { state::PID.load(Relaxed) } else { sys::pid() };
@@ -112,14 +112,15 @@ pub fn entering_strict_seccomp() -> Option<&'static Thread> {
     if is_recording {
         required_syscalls::make_room_of_own();
     }
-    // Also one that has no place to record must be known: it may not be examined later.
+    // A thread that cannot record must be registered too: it may not be examined later.
     tls_owner::register_thread();
     tls_owner::STRICT.fetch_add(1, SeqCst);
     thread.strict.set(true);
     Some(thread)
 }
 
-/// The kernel refused it; `noted` is what [`entering_strict_seccomp`] returned.
+/// Called when the kernel refused strict seccomp; `noted` is what [`entering_strict_seccomp`]
+/// returned.
 pub fn strict_seccomp_refused(noted: Option<&Thread>) {
     if let Some(thread) = noted {
         thread.strict.set(false);
@@ -127,9 +128,8 @@ pub fn strict_seccomp_refused(noted: Option<&Thread>) {
     }
 }
 
-/// A seccomp filter is about to be installed, the `struct sock_fprog` at `program`:
-/// what it does not permit is not done from here on, in any thread. The clock may
-/// still be read.
+/// Called before a seccomp filter is installed, the `struct sock_fprog` at `program`: no thread
+/// makes system calls that it does not permit from here on. The clock may still be read.
 pub fn entering_seccomp_filter(program: usize) -> ForbiddenClasses {
     let closing = ForbiddenClasses::by(program);
     if closing.forbids(CallClass::Threads) {
@@ -173,7 +173,7 @@ pub fn mapped(
     );
 }
 
-/// `munmap` succeeded; `clock` was read before it, see [`clock_before`].
+/// Records that `munmap` succeeded; `clock` was read before it, see [`clock_before`].
 pub fn unmapped(address: usize, bytes: usize, clock: u64) {
     if let Some(thread) = recording_maps() {
         ring::ext(thread, ExtKind::Unmap, 0, clock, &[address as u64, bytes as u64]);
@@ -194,7 +194,7 @@ pub fn remapped(old: usize, old_bytes: usize, new: usize, bytes: usize) {
     }
 }
 
-/// `shmat` attached the System V segment of this id.
+/// Records that `shmat` attached the System V segment of this id.
 pub fn attached(address: usize, id: i32, sp: usize, fp: usize) {
     let Some(thread) = recording_maps() else { return };
     let is_askable = !thread.is_quiet() && !is_forbidden(CallClass::Segments);
@@ -207,16 +207,16 @@ pub fn attached(address: usize, id: i32, sp: usize, fp: usize) {
     ring::ext(thread, ExtKind::Attach, id as u32, thread.clock(), &payload);
 }
 
-/// `shmdt` succeeded; `clock` was read before it, see [`clock_before`].
+/// Records that `shmdt` succeeded; `clock` was read before it, see [`clock_before`].
 pub fn detached(address: usize, clock: u64) {
     if let Some(thread) = recording_maps() {
         ring::ext(thread, ExtKind::Detach, 0, clock, &[address as u64, 0]);
     }
 }
 
-/// `_exit`: recorded unless this is a vfork child, which leaves by itself. Under a
-/// filter the two cannot be separated: nothing is recorded, and the process's end
-/// is known from outside. The agent keeps what CUPTI has, for which it may take two seconds.
+/// Records `_exit`, unless this is a vfork child, which leaves by itself. Under a filter the two
+/// cannot be told apart: nothing is recorded, and the process's end is known from outside. The
+/// agent keeps what CUPTI has, for which it may take two seconds.
 pub fn leaving_at_once(status: i32) {
     if !is_forbidden(CallClass::Threads) && sys::pid() == state::PID.load(Relaxed) {
         process_exit(status, how::IMMEDIATE);

@@ -54,7 +54,7 @@ unsafe extern "C" fn visit(info: *mut ObjectInfo, _size: usize, data: *mut c_voi
     c_int::from(look(&Loaded { path, symbols }))
 }
 
-/// The object with a base name that begins so.
+/// The object whose base name begins with this prefix.
 pub fn named(prefix: &[u8]) -> Option<Loaded> {
     find(|loaded| {
         let Loaded { path, symbols } = loaded;
@@ -73,7 +73,7 @@ pub fn is_loaded(address: usize) -> bool {
     unsafe { dl_iterate_phdr(holds, (&raw mut address).cast()) != 0 }
 }
 
-/// How many objects were ever loaded, as the loader counts.
+/// Number of objects that were ever loaded, as the loader counts.
 pub fn count() -> usize {
     unsafe extern "C" fn read(info: *mut ObjectInfo, size: usize, data: *mut c_void) -> c_int {
         /// `dlpi_adds` of a `dl_phdr_info`.
@@ -90,8 +90,8 @@ pub fn count() -> usize {
     count
 }
 
-/// A function of the C library's own: not of a library that was loaded before
-/// it to stand in its way.
+/// A function of the C library itself: not of a library that was loaded before it and defines the
+/// same name.
 pub fn libc_function(name: &CStr) -> Option<usize> {
     const HOMES: [&[u8]; 7] =
         [b"libc.so", b"libc-2.", b"libdl.so", b"libdl-2.", b"libpthread", b"ld-musl", b"ld-linux"];

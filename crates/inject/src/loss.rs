@@ -14,7 +14,7 @@ pub fn count_missed() {
     }
 }
 
-/// An event of a task that cannot record, in a process that is attached.
+/// Counts an event of a task that cannot record, in a process that is attached.
 #[cold]
 pub fn lose_event() {
     if let Some(header) = state::header().filter(|_| state::is_attached()) {
@@ -29,9 +29,9 @@ pub fn lose_event_if_not_own() {
     }
 }
 
-/// A forked child that cannot attach (another user by now, no descriptor left, a
-/// chroot, a seccomp filter) is noted in its parent's region, which it still shares.
-/// A pid of 0: it cannot ask for its own.
+/// Notes a forked child that cannot attach (another user by now, no descriptor left, a
+/// chroot, a seccomp filter) in its parent's region, which it still shares. `pid` is 0 if it
+/// cannot ask for its own.
 pub fn lose_child(pid: u32) {
     if let Some(header) = state::header() {
         let at = header.lost_children.fetch_add(1, AcqRel) as usize;
@@ -48,7 +48,7 @@ pub fn lose_child_if_not_own() {
     }
 }
 
-/// 0 where it may not be asked for.
+/// This process's id; 0 where the system call is forbidden.
 pub fn own_pid() -> u32 {
     if is_forbidden(CallClass::Threads) { 0 } else { sys::pid() }
 }

@@ -1,18 +1,19 @@
 //! Ranks and bytes of MPI calls.
 //!
-//! A handle of a type or communicator means something only to the library that gave it, so that is
-//! asked (`PMPI_Type_size`, `PMPI_Comm_size`), after the call returned with success: a bad handle
-//! would end the job. Both are local and take no lock that the call does not take.
+//! A handle of a type or communicator means something only to the library that gave it, so that
+//! library is asked (`PMPI_Type_size`, `PMPI_Comm_size`), after the call returned with success: a
+//! bad handle would end the job. Both functions are local and take no lock that the call does not
+//! take.
 
 use crate::call_args::Frame;
 use crate::callee;
 use core::ffi::c_int;
 use tprof_wire::calls::{FUNCTIONS, MpiMessage, NO_BYTES};
 
-/// How the names of MPI's libraries begin.
+/// Prefix of the names of MPI's libraries.
 pub const LIBRARY: &[u8] = b"libmpi";
 
-/// Numbers of functions that are asked, beyond those of hooks.
+/// Numbers of the functions that are asked, beyond those of hooks.
 const TYPE_SIZE: u32 = FUNCTIONS.len() as u32;
 const COMM_SIZE: u32 = TYPE_SIZE + 1;
 
@@ -39,7 +40,7 @@ pub fn bytes(frame: &Frame, message: Option<MpiMessage>, ranks: u64) -> u64 {
     known().unwrap_or(NO_BYTES)
 }
 
-/// `MPI_IN_PLACE`: 1 in Open MPI, -1 in MPICH and those that share its ABI.
+/// Values of `MPI_IN_PLACE`: 1 in Open MPI, -1 in MPICH and those that share its ABI.
 fn is_in_place(buffer: u64) -> bool {
     matches!(buffer, 1 | u64::MAX)
 }

@@ -1,7 +1,7 @@
-//! How far this process has come with the registration of callbacks with PyTorch, which
-//! [`crate::operators`] does: what a forked child must know of it when it begins. And whether
-//! PyTorch calls those of operators: only while recording is on, and of the steps whose operators
-//! are recorded ([`set_paused`]).
+//! The state of the callbacks that [`crate::operators`] registers with PyTorch: how far the
+//! registration has come, which a forked child must know when it begins, and whether PyTorch calls
+//! the callback of operators. It does so only while recording is on, and in the steps whose
+//! operators are recorded ([`set_paused`]).
 //!
 //! For each operator with a callback PyTorch makes an object, and copies inputs into it: a third
 //! of the time of small operators, also where the callback does nothing. So the callback of
@@ -23,17 +23,17 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 pub mod phase {
     /// PyTorch is not loaded, as far as is known.
     pub const NONE: u32 = 0;
-    /// A thread finds out how to register the callbacks.
+    /// A thread is finding out how to register the callbacks.
     pub const BUSY: u32 = 1;
-    /// A thread registers the callbacks: PyTorch's lock may be taken.
+    /// A thread is registering the callbacks: PyTorch's lock may be taken.
     pub const REGISTERS: u32 = 2;
     /// The callbacks are registered, or cannot be.
     pub const DONE: u32 = 3;
 }
 
 static PHASE: AtomicU32 = AtomicU32::new(phase::NONE);
-/// The process of the thread that registers: in a child that another thread forked meanwhile
-/// nothing goes on.
+/// The process of the thread that registers: a child that another thread forked meanwhile does not
+/// go on with it.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 /// The current [`phase`] of this process.
@@ -41,12 +41,12 @@ pub fn current_phase() -> u32 {
     PHASE.load(Acquire)
 }
 
-/// Goes on to another.
+/// Moves on to another [`phase`].
 pub fn set_phase(phase: u32) {
     PHASE.store(phase, Release);
 }
 
-/// Begins, unless another thread has.
+/// Begins the registration, unless another thread has.
 pub fn begin() -> bool {
     PROCESS.store(state::PID.load(Relaxed), Relaxed);
     PHASE.compare_exchange(phase::NONE, phase::BUSY, AcqRel, Relaxed).is_ok()
@@ -108,7 +108,7 @@ fn forget_at_exit() -> bool {
     IS_DONE.load(Relaxed) != 0
 }
 
-/// Whether operators have to be recorded now, and PyTorch does not call their callback.
+/// Whether operators have to be recorded now, but their callback is disabled.
 #[inline(always)]
 pub fn must_reenable() -> bool {
     DISABLED.load(Relaxed) != 0 && is_wanted()
@@ -152,8 +152,8 @@ pub fn set_paused(paused: bool) {
     sync_callback();
 }
 
-/// The one thread that switches the callback: while it does, PyTorch's lock may be taken, which a
-/// child that is forked then finds by the phase.
+/// Held by the one thread that switches the callback. PyTorch's lock may be taken meanwhile, which
+/// a child that is forked then learns from the phase.
 struct Switch {
     handle: u64,
 }

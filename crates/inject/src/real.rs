@@ -38,7 +38,7 @@ struct ElfSymbol {
     size: u64,
 }
 
-/// `STT_OBJECT` and `STT_FUNC`.
+/// Symbol types `STT_OBJECT` and `STT_FUNC`.
 const VARIABLE: u8 = 1;
 const FUNCTION: u8 = 2;
 
@@ -158,7 +158,7 @@ pub(crate) fn base_name(path: &[u8]) -> &[u8] {
     path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
 }
 
-/// A function to find, and where its address goes.
+/// A function to find, and the place for its address.
 pub struct Wanted {
     /// Name, NUL terminated.
     pub name: &'static [u8],
@@ -169,9 +169,9 @@ pub struct Wanted {
 /// Facts that the search learnt besides addresses.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct MallocFacts {
-    /// An object before this library defines `malloc`: calls never come here.
+    /// Set if an object before this library defines `malloc`: calls never come here.
     pub malloc_before: bool,
-    /// The next `malloc` is glibc's own.
+    /// Set if the next `malloc` is glibc's own.
     pub malloc_is_glibc: bool,
 }
 

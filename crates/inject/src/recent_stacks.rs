@@ -22,14 +22,14 @@ const MOST_OF_FEW: u32 = 256;
 const ID_BITS: u32 = 24;
 const ID_MASK: u64 = (1 << ID_BITS) - 1;
 
-/// What is used of the memory, in which all sets lie behind the page: where it begins, at a page, and
-/// in the bits below how far a hash is shifted. Both in one word, so that none is used with the
-/// other's. 0: nothing.
+/// The part of the memory that is used, in which all sets lie behind the page: its address, at a
+/// page, and in the bits below the shift of a hash. Both are in one word, so that neither is used
+/// with the other's old value. 0: no memory.
 static SETS: AtomicUsize = AtomicUsize::new(0);
-/// Stacks that were kept in the page, or more.
+/// Number of stacks that were kept in the page, or more.
 static KEPT: AtomicU32 = AtomicU32::new(0);
 
-/// The sets from there on; 0 where there is no memory.
+/// Address and shift of the sets from this offset on; 0 where there is no memory.
 fn sets(offset: usize, bits: usize) -> usize {
     let memory = RECENT.load(Acquire) as usize;
     if memory == 0 { 0 } else { (memory + offset) | (64 - bits) }
@@ -64,7 +64,7 @@ pub fn id_of(hash: u64) -> Option<u32> {
     None
 }
 
-/// The stack with this hash has this id.
+/// Remembers that the stack with this hash has this id.
 #[inline(always)]
 pub fn keep(hash: u64, id: u32) {
     let used = SETS.load(Relaxed);

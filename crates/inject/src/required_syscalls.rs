@@ -1,7 +1,7 @@
-//! The system calls that injected code makes, by what they are for: a seccomp
-//! filter that permits all of a class leaves that class as it is.
+//! The system calls that injected code makes, by class: a seccomp filter that permits all
+//! calls of a class leaves that class usable.
 //!
-//! A call that is added to a hook is added here. The process tests run threads under a
+//! Whoever adds a call to a hook adds it here. The process tests run threads under a
 //! filter that kills for any other (`sandboxed enough`).
 
 use crate::arch::number as n;
@@ -61,7 +61,7 @@ pub fn follow_preloaded() {
     unsafe { seccomp::follow(counts) };
 }
 
-/// The classes that a filter closes.
+/// The classes that a filter forbids.
 #[derive(Clone, Copy, Default)]
 pub struct ForbiddenClasses([bool; CLASSES.len()]);
 
@@ -89,7 +89,7 @@ impl ForbiddenClasses {
         });
     }
 
-    /// The kernel refused the filter.
+    /// Called when the kernel refused the filter.
     pub fn take_back(self) {
         self.each(|count| {
             count.fetch_sub(1, SeqCst);

@@ -1,5 +1,5 @@
-//! The blocks that sampling kept, by address, so that their frees are recorded: a filter of
-//! bytes before an exact table, in memory that a forked child finds empty.
+//! The set of blocks that sampling kept, by address, so that their frees are recorded: a filter of
+//! bytes in front of an exact table, in memory that a forked child finds empty.
 
 use crate::state::HOT;
 use crate::sys;
@@ -11,8 +11,8 @@ use tprof_wire::hash::spread;
 const FILTER: usize = 1 << 14;
 /// Buckets of eight kept addresses.
 const BUCKETS: usize = 1 << 13;
-/// Further ones, a page of them, where all addresses have a place before their own: a process that
-/// lasts for some milliseconds pays a page fault for each page that it touches.
+/// Further buckets, a page of them, which all addresses try before their own: a process that lasts
+/// for some milliseconds pays a page fault for each page that it touches.
 const FIRST: usize = 4096 / 64;
 
 /// Filter and table, in memory that a forked child finds empty.
@@ -46,7 +46,7 @@ fn filters(hash: u64) -> [usize; 2] {
     [first, first ^ ((hash >> 40) as usize & WITHIN_LINE | 1)]
 }
 
-/// Whether a block may be among them: one load for most that are not.
+/// Whether a block may be in the set: one load for most that are not.
 #[inline(always)]
 pub fn is_candidate(address: usize) -> bool {
     table().is_some_and(|table| {
@@ -78,7 +78,7 @@ impl SampledBlocks {
     }
 }
 
-/// Keeps a block's address; false if there is no place for it.
+/// Inserts a block's address; false if there is no place for it.
 pub fn insert(address: usize) -> bool {
     if HOT.sampled_blocks.load(Relaxed).is_null() {
         map();
@@ -96,7 +96,7 @@ pub fn insert(address: usize) -> bool {
     false
 }
 
-/// Whether the block was kept, which it then is no more.
+/// Removes a block's address; whether it was in the set.
 pub fn remove(address: usize) -> bool {
     let Some(table) = table() else { return false };
     let h = hash(address);

@@ -20,9 +20,9 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 /// The purpose of a system call. `required_syscalls` lists the calls of each class.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum CallClass {
-    /// Recording in a process that is attached: of new threads, too.
+    /// Recording in a process that is attached, of its new threads, too.
     Threads = 0,
-    /// Attaching, as a forked child or a program that is executed does.
+    /// Attaching a forked child or a program that is executed.
     Processes = 1,
     /// Reading memory that may not be there, for Python's frames.
     Reading = 2,
@@ -40,10 +40,10 @@ pub type Counts = [AtomicU32; CLASSES.len()];
 /// Filters are never taken back, so a count falls only where the kernel refused one.
 static FORBIDDEN: Counts = [const { AtomicU32::new(0) }; CLASSES.len()];
 
-/// The counts of the library with the hooks for filters, in the one without.
+/// The counts of the library that hooks the installation of filters, in the one that does not.
 static ELSEWHERE: AtomicPtr<Counts> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Whether calls of this class may kill.
+/// Whether system calls of this class may kill the process.
 #[inline(always)]
 pub fn is_forbidden(class: CallClass) -> bool {
     let is_counted =
@@ -57,7 +57,7 @@ pub fn counts() -> &'static Counts {
     &FORBIDDEN
 }
 
-/// Filters are counted by another library, from here on.
+/// Takes the counts of another library into account from here on.
 ///
 /// # Safety
 /// `counts` is that library's [`counts`], and it is never unloaded.

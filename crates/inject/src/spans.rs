@@ -1,7 +1,7 @@
 //! Spans, steps, instants and values that a program names itself, by the table `tprof_abi`.
 //!
-//! Beginnings are recorded while recording is on; of what was recorded the end always is. A push
-//! and its pop carry how deep they lie, so that a lost one takes no other's place.
+//! Beginnings are recorded while recording is on. The end of a recorded span is always recorded. A
+//! push and its pop carry their depth, so that a lost one takes no other's place.
 
 use crate::block::Thread;
 use crate::loss::count_missed;
@@ -107,7 +107,7 @@ fn recording() -> Option<&'static Thread> {
     thread().filter(|thread| thread.is_on())
 }
 
-/// A span begins on this thread.
+/// Begins a span on this thread.
 ///
 /// # Safety
 /// `name` is null or a name that outlives the call, with a text that does.
@@ -151,7 +151,7 @@ unsafe fn push_on(thread: &Thread, name: *const SpanName) -> u16 {
     depth
 }
 
-/// The innermost span of this thread ends.
+/// Ends the innermost span of this thread.
 #[inline(always)]
 pub fn pop() {
     let Some(thread) = thread() else { return };
@@ -184,7 +184,7 @@ fn ends(thread: &Thread, depth: u16, argument: u32) {
     }
 }
 
-/// Takes spans off the stack that were over before those within.
+/// Takes spans off the stack that were over before the spans within them.
 #[cold]
 fn settle(thread: &Thread) {
     while let Some(depth) = thread.spans.get().checked_sub(1)
@@ -196,8 +196,8 @@ fn settle(thread: &Thread) {
     }
 }
 
-/// A span begins on this thread, as by [`push`]: what [`close`] ends it by, 0 where nothing is
-/// recorded of it. Deeper than 64 it is one that lies within no other, as by [`start`].
+/// Begins a span on this thread, as [`push`] does. Returns the number that [`close`] takes, 0 where
+/// nothing is recorded of it. A span deeper than 64 lies within no other, as by [`start`].
 ///
 /// # Safety
 /// The same premises as [`push`].
@@ -218,7 +218,7 @@ pub unsafe fn open(name: *const SpanName) -> u64 {
     BY_DEPTH | u64::from(unsafe { push_on(thread, name) })
 }
 
-/// A span ends that [`open`] began on this thread, or [`start`] on any. Those that began later on
+/// Ends a span that [`open`] began on this thread, or [`start`] on any. Spans that began later on
 /// this thread go on.
 #[inline(always)]
 pub fn close(span: u64) {
@@ -309,8 +309,8 @@ unsafe fn text_id(thread: &Thread, one: &SpanValue) -> u32 {
     interned::id(thread, ExtKind::Name, text)
 }
 
-/// A span that was measured elsewhere: how long ago it began and ended, in nanoseconds. It lies
-/// within no other.
+/// Records a span that was measured elsewhere, by how long ago it began and ended, in nanoseconds.
+/// It lies within no other.
 ///
 /// # Safety
 /// The same premises as [`push`].
@@ -358,7 +358,8 @@ unsafe fn followed(thread: &Thread, name: *const SpanName, number: u64) {
     capture::begins(thread, CaptureTrigger::Range, text, number);
 }
 
-/// A span begins that any thread of the process may end: its number, 0 where it is not recorded.
+/// Begins a span that any thread of the process may end. Returns its number, 0 where it is not
+/// recorded.
 ///
 /// # Safety
 /// The same premises as [`push`].
@@ -382,7 +383,7 @@ pub unsafe fn start(name: *const SpanName) -> u64 {
     number
 }
 
-/// The span of this number ends.
+/// Ends the span of this number.
 pub fn end(number: u64) {
     if number != 0
         && let Some(thread) = thread()
@@ -405,7 +406,7 @@ pub unsafe fn mark(name: *const SpanName) {
     ring::quick(thread, ExtKind::SpanMark, name, thread.clock(), &[0, 0]);
 }
 
-/// A training step begins, of this number or [`NO_NUMBER`].
+/// Begins a training step, of this number or [`NO_NUMBER`].
 pub fn step(number: u64) {
     let count = STEPS.fetch_add(1, Relaxed);
     let Some(thread) = thread() else { return };
@@ -424,7 +425,7 @@ pub fn step(number: u64) {
     }
 }
 
-/// A value of this moment.
+/// Records the value of a gauge at this moment.
 ///
 /// # Safety
 /// The same premises as [`push`].
@@ -460,7 +461,7 @@ pub fn work(count: u64, dtype: u32) {
     ring::quick(thread, ExtKind::Flops, dtype, thread.clock(), &[count, u64::from(depth)]);
 }
 
-/// A pool of the program's own handed out a block.
+/// Records that a pool of the program's own handed out a block.
 ///
 /// # Safety
 /// The same premises as [`push`].
@@ -471,8 +472,8 @@ pub unsafe fn took(pool: *const SpanName, block: u64, bytes: u64) {
     ring::quick(thread, ExtKind::PoolTook, pool, thread.clock(), &[block, bytes]);
 }
 
-/// Called when the pool takes a block back. Also recorded while recording is off: the pool keeps no
-/// list of what it handed out before.
+/// Records that the pool takes a block back, also while recording is off: nobody remembers whether
+/// the block was recorded when it was handed out.
 ///
 /// # Safety
 /// The same premises as [`push`].
@@ -488,8 +489,8 @@ pub fn is_recording() -> bool {
     recording().is_some()
 }
 
-/// Switches recording of this process, at once: true for on. Whether it records then: what others
-/// have switched off stays off.
+/// Switches recording of this process on (true) or off, at once. Returns whether it records then:
+/// recording that others have switched off stays off.
 pub fn record(on: bool) -> bool {
     let Some(thread) = thread() else { return false };
     let Some(header) = state::header() else { return false };

@@ -1,9 +1,9 @@
 //! Interns stacks in the target: a known stack costs one table lookup,
 //! a new one is defined by a record.
 //!
-//! Open-addressing tables hold `hash → id`, each for what has no place in the one before; an entry is
-//! claimed by one compare-and-swap and never removed. The hash has 64 bits: a
-//! million stacks collide with probability 3e-8, so frames are not compared.
+//! Open-addressing tables hold `hash → id`; each table takes the stacks that found no place in the
+//! one before. An entry is claimed by one compare-and-swap and never removed. The hash has 64 bits:
+//! a million stacks collide with probability 3e-8, so frames are not compared.
 
 use crate::block::Thread;
 use crate::python::{self, Scratch};
@@ -22,7 +22,7 @@ const SIZES: [usize; 3] = [1 << 9, 1 << 16, 1 << 21];
 /// Entries tried before a table counts as full for a hash.
 const PROBES: usize = 8;
 
-/// A stack that took longer than this (about 10 us) was held up by something.
+/// A stack that took longer than this (about 10 us) was delayed by something else.
 const SLOW_TICKS: u64 = 30_000;
 
 /// Two words: the upper 40 bits of a hash beside a 24-bit id would collide too often.
@@ -56,7 +56,7 @@ fn map_first() {
     tables::map();
 }
 
-/// Maps what a thread that may make no system call can use later.
+/// Maps what a thread that may not make system calls can use later.
 pub fn map_ahead() {
     map_first();
     map_table(1);
@@ -109,7 +109,7 @@ pub fn with_python(thread: &Thread, sp: usize, fp: usize) -> u32 {
 #[inline(never)]
 fn take(thread: &Thread, sp: usize, fp: usize) -> u32 {
     thread.stacks.set(thread.stacks.get().wrapping_add(1));
-    // One in 64 is timed, so that the run can report what stacks cost.
+    // One stack in 64 is timed, so that the run can report what stacks cost.
     if thread.stacks.get() & 63 == 1 && !thread.strict.get() {
         let slot = thread.slot();
         let (begin, waited) = (thread.clock(), slot.wait_ticks.load(Relaxed));
@@ -278,7 +278,7 @@ fn wait_for_id(entry: &InternedStack) -> u64 {
         match entry.id.load(Acquire) {
             0 => core::hint::spin_loop(),
             u64::MAX => return 0,
-            // Dropped once more since.
+            // The definition was dropped once more since.
             id if id & DROPPED != 0 => return 0,
             id => return id,
         }
@@ -293,7 +293,7 @@ fn count_lost() {
     }
 }
 
-/// Gives a stack an id, which others use from now on; none if there are no more.
+/// Gives a stack an id, which other threads use from now on; none if there are no more.
 fn new_id(entry: &InternedStack) -> Option<u32> {
     let header = state::header()?;
     let id = header.stacks.fetch_add(1, Relaxed) + 1;
@@ -306,7 +306,7 @@ fn new_id(entry: &InternedStack) -> Option<u32> {
     Some(id)
 }
 
-/// Defines a stack of this id. `is_first`: it was not dropped before.
+/// Defines a stack of this id. `is_first`: the definition was not dropped before.
 #[cold]
 #[inline(never)]
 fn define(

@@ -8,11 +8,11 @@ use core::ffi::c_char;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_wire::env;
 
-/// Environment entries passed on; the rest is dropped.
+/// Environment entries that are passed on; the rest is dropped.
 const MOST_ENTRIES: usize = 4096;
 const PAGE: usize = 4096;
 
-/// Pid of a collector that was started; whether it comes up shows on its socket.
+/// Starts a collector and returns its pid; its socket shows whether it comes up.
 pub fn start() -> Option<u32> {
     let bin = environment::variable(env::BIN)?;
     let session = environment::variable(env::SESSION)?;

@@ -1,6 +1,6 @@
-//! What is true of the whole process: the mappings, the modes, and the
+//! The state of the whole process: the mappings, the modes, and the
 //! generation that shows a thread, by one comparison, that it must take the
-//! slow way: not attached yet, a forked child, or recording turned off.
+//! slow path: not attached yet, a forked child, or recording turned off.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use tprof_wire::hash::spread;

@@ -1,4 +1,4 @@
-//! Direct system calls: no `errno`, no interposed libc function, no allocation.
+//! Direct system calls, without `errno`, interposed libc functions, or allocation.
 
 use crate::arch::{number as n, syscall};
 
@@ -36,7 +36,7 @@ macro_rules! call {
 
 pub mod socket;
 
-/// New anonymous private zeroed memory; `None` if refused.
+/// Maps new anonymous private zeroed memory; `None` if refused.
 pub fn map_anonymous(bytes: usize) -> Option<*mut u8> {
     map(
         bytes,
@@ -109,8 +109,8 @@ pub fn read_memory(pid: u32, at: u64, into: &mut [u64]) -> bool {
     got == bytes as isize
 }
 
-/// Reads blocks of one size of a process's memory, by one system call; how many were
-/// read before the first that is not there.
+/// Reads blocks of one size of a process's memory, by one system call; returns how many were read
+/// before the first that is not there.
 pub fn read_blocks<const WORDS: usize, const MOST: usize>(
     pid: u32,
     starts: &[u64],
@@ -132,7 +132,7 @@ pub fn read_blocks<const WORDS: usize, const MOST: usize>(
 pub fn pid() -> u32 {
     call!(n::GETPID) as u32
 }
-/// Parent's process id.
+/// The parent's process id.
 pub fn parent_pid() -> u32 {
     call!(n::GETPPID) as u32
 }
@@ -146,7 +146,7 @@ pub fn thread_register(get_fs: usize) -> usize {
 pub fn tid() -> u32 {
     call!(n::GETTID) as u32
 }
-/// Gives the processor away.
+/// Gives the processor to other threads.
 pub fn yield_now() {
     call!(n::SCHED_YIELD);
 }
@@ -231,7 +231,7 @@ pub fn mode_of(fd: i32) -> Option<u32> {
     (result == 0).then_some(stat[6])
 }
 
-/// How long a System V segment is, or `None`.
+/// Bytes of a System V segment, or `None`.
 pub fn segment_bytes(id: i32) -> Option<usize> {
     let mut segment = [0usize; 14]; // struct shmid_ds: 112 bytes, shm_segsz at 48
     let result = call!(n::SHMCTL, id, flags::IPC_STAT, segment.as_mut_ptr());
@@ -274,7 +274,7 @@ pub fn has_ended(pid: u32) -> bool {
     ended
 }
 
-/// Whether there is no process of that id, without opening anything.
+/// Whether there is no process with that id, without opening a descriptor.
 pub fn is_gone(pid: u32) -> bool {
     const ESRCH: isize = -3;
     call!(n::KILL, pid, 0) == ESRCH

@@ -1,4 +1,4 @@
-//! What is written of a thread itself: that it began, what it is called, that it ended.
+//! Records about a thread itself: that it began, its name, and that it ended.
 
 use crate::block::Thread;
 use crate::{python, pytorch_registration, ring, state, sys, tls_owner, unwind};
@@ -7,7 +7,7 @@ use tprof_wire::operators::note;
 use tprof_wire::record::ExtKind;
 use tprof_wire::region::slot_state;
 
-/// A thread got its slot: who it is and what it is called.
+/// Records that a thread got its slot, with its ids and name.
 pub fn started(thread: &Thread) {
     let clock = thread.clock();
     let (tid, creator) = (u64::from(thread.tid.get()), u64::from(thread.creator.get()));
@@ -19,7 +19,7 @@ pub fn started(thread: &Thread) {
     }
 }
 
-/// Writes this thread's name, if it is another than the last that was written. Takes a
+/// Records this thread's name, if it differs from the last one that was recorded. Makes a
 /// system call.
 pub fn named(thread: &Thread) {
     let name = sys::thread_name();
@@ -37,7 +37,7 @@ pub fn named(thread: &Thread) {
     ring::ext(thread, ExtKind::ThreadName, 0, clock, &words);
 }
 
-/// This thread's start routine is over; destructors may still allocate.
+/// Records that this thread's start routine is over; destructors may still allocate.
 pub fn ended(thread: &Thread) {
     if !thread.may_record() || thread.ended.get() {
         return;

@@ -31,7 +31,7 @@ unsafe extern "C" {
 /// Argument `ARCH_GET_FS` of `arch_prctl`.
 pub const GET_FS: usize = 0x1003;
 
-/// Set once the processor is known to give its thread pointer away.
+/// Set once an instruction is known to read the thread pointer.
 static BY_INSTRUCTION: AtomicU32 = AtomicU32::new(0);
 /// Threads under strict seccomp, which may not even make the system call for their ids.
 pub static STRICT: AtomicU32 = AtomicU32::new(0);
@@ -47,7 +47,7 @@ static OTHERS: [Bucket; BUCKETS] =
 #[repr(align(64))]
 struct Bucket([AtomicUsize; PLACES]);
 
-/// Learns once how the thread pointer can be read.
+/// Finds out once how the thread pointer can be read.
 pub fn prepare() {
     const AT_HWCAP2: c_ulong = 26;
     const FSGSBASE: c_ulong = 2; // Linux 5.9
@@ -62,7 +62,7 @@ pub fn needs_system_call() -> bool {
     BY_INSTRUCTION.load(Relaxed) == 0
 }
 
-/// The thread pointer; 0 where there is none, or it cannot be learnt.
+/// The thread pointer; 0 where there is none, or it cannot be read.
 fn register() -> usize {
     if !needs_system_call() {
         // SAFETY: the kernel permits user space to read it.
@@ -85,7 +85,7 @@ fn is_known(pointer: usize) -> bool {
         || bucket(pointer).iter().any(|place| place.load(Relaxed) == pointer)
 }
 
-/// This thread attached, or must be recognised later on.
+/// Registers this thread, which attached, or must be recognised later on.
 pub fn register_thread() {
     let pointer = arch::thread_pointer();
     if is_known(pointer) || FIRST.compare_exchange(0, pointer, Relaxed, Relaxed).is_ok() {
@@ -95,7 +95,7 @@ pub fn register_thread() {
     let _ = bucket(pointer).iter().find(free);
 }
 
-/// This thread is about to end; its memory may become anything.
+/// Unregisters this thread, which is about to end: its memory may become anything.
 pub fn unregister_thread() {
     let pointer = arch::thread_pointer();
     for place in bucket(pointer).iter().chain([&FIRST]) {

@@ -1,8 +1,8 @@
-//! Libraries that are being unloaded at this moment: what lies in one is not read meanwhile.
+//! Libraries that are being unloaded at this moment: nothing in them is read meanwhile.
 //!
-//! A forked child has only the thread that forked. What another thread was about to unload stays
-//! loaded there, and no thread will end it, so that the number lies in the page that the kernel
-//! empties in a forked child.
+//! A forked child has only the thread that forked. A library that another thread was about to
+//! unload stays loaded there, and no thread will finish that, so the count lies in the page that
+//! the kernel empties in a forked child.
 
 use crate::state::WIPED;
 use core::sync::atomic::{AtomicU32, Ordering::*};

@@ -306,12 +306,13 @@ impl Rank {
     }
 
     /// Returns whether the rank is stalled at a moment of its clock, and a new event about that.
-    pub fn judge(
+    pub fn update_stall(
         &mut self,
         now_ns: u64,
         is_running: bool,
     ) -> (Option<StalledSteps>, Option<RankEvent>) {
-        let judged = is_running && !self.more && self.recording && self.goes_on();
+        let judged =
+            is_running && !self.more && self.recording && self.is_driving_process_running();
         // Nothing is known about the time after the newest block.
         let until_ns = now_ns.min(self.last_ns().saturating_add(EVIDENCE_NS));
         let stalled = self.pace.stalled(until_ns).filter(|_| judged);
@@ -323,7 +324,11 @@ impl Rank {
                 Some(event(EventKind::Stall, text))
             }
             (Some(_), None) => {
-                let over = if self.goes_on() { "not judged any more" } else { "the process ended" };
+                let over = if self.is_driving_process_running() {
+                    "not judged any more"
+                } else {
+                    "the process ended"
+                };
                 Some(event(EventKind::StallEnd, over.to_owned()))
             }
             _ => None,
@@ -339,7 +344,7 @@ impl Rank {
     }
 
     /// Whether the process with its steps is running.
-    fn goes_on(&self) -> bool {
+    fn is_driving_process_running(&self) -> bool {
         let runs = |process| self.readings.process_of(process).is_some();
         !self.is_closed() && self.pace.driving().is_some_and(runs)
     }
@@ -347,7 +352,9 @@ impl Rank {
     /// Returns a metric at a moment of its clock.
     pub fn value(&mut self, metric: Metric, now_ns: u64) -> Option<f64> {
         match metric {
-            Metric::StepsPerSecond | Metric::SinceStep if !self.goes_on() => None,
+            Metric::StepsPerSecond | Metric::SinceStep if !self.is_driving_process_running() => {
+                None
+            }
             Metric::Steps => self.pace.count().map(|count| count as f64),
             Metric::StepsPerSecond => self.pace.per_second(now_ns),
             Metric::StepTime => {

@@ -27,7 +27,7 @@ impl Catalogue {
     /// Asks the program what it offers.
     pub async fn of(tprof: &Tprof) -> Result<Catalogue, Failure> {
         let output = tprof.run(&["__catalogue".into()], false).await?;
-        let read = output.whole(1 << 20).and_then(|text| Ok(serde_json::from_slice(&text)?));
+        let read = output.read_all(1 << 20).and_then(|text| Ok(serde_json::from_slice(&text)?));
         read.map_err(|error| {
             Failure::new("cannot ask tprof for its reports", error)
                 .hint("install tprof and tprof-serve of one version, side by side")

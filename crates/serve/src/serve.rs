@@ -20,11 +20,11 @@ use crate::runs::Registry;
 use crate::shutdown_signals::ShutdownSignals;
 use crate::work::{JobQueue, Tprof};
 
-/// Threads that answer; what takes long is done by children.
+/// Number of threads that answer; child processes do what takes long.
 const THREADS: usize = 2;
-/// How long the page that leads a browser here lies in its directory.
+/// How long the page that redirects a browser here stays in its directory.
 const HANDED_OVER: Duration = Duration::from_secs(20);
-/// How long the end waits for what runs.
+/// How long to wait for running work at the end.
 const END: Duration = Duration::from_millis(300);
 
 /// What a server shows.
@@ -50,7 +50,7 @@ async fn run(options: &Options) -> Result<ExitCode, Failure> {
     let mut ends =
         ShutdownSignals::new().map_err(|error| Failure::new("cannot take signals", error))?;
     let tls = encryption(options)?;
-    let archive = Address::among(&options.paths)?;
+    let archive = Address::find_archive(&options.paths)?;
     if archive.as_ref().is_some_and(|address| address.unarchived_runs() > 0) {
         eprintln!("note: the directory is an archive; runs that lie in it, too, are not shown.");
         eprintln!("note: tprof serve RUN… shows them");
@@ -68,7 +68,7 @@ async fn run(options: &Options) -> Result<ExitCode, Failure> {
         Some(address) => {
             let memory_bytes = options.limits.memory_bytes;
             let open = archived(address, tprof.clone(), catalogue.tprof.clone(), memory_bytes);
-            // A store may take long to not answer.
+            // A store may take long before it fails.
             tokio::select! {
                 archive = open => Shown::Archive(archive?),
                 () = ends.wait() => return Ok(ExitCode::SUCCESS),
@@ -106,7 +106,7 @@ async fn run(options: &Options) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads which runs an archive has.
+/// Reads the list of an archive's runs.
 async fn archived(
     address: Address,
     tprof: Tprof,
@@ -116,12 +116,11 @@ async fn archived(
     if std::io::stderr().is_terminal() {
         eprintln!("Reading the archive.");
     }
-    // Two pages at once: most of the time of a question is a store's.
+    // Two pages at once, because most of a query's time is spent in the store.
     Archive::open(address, JobQueue::new(tprof, 2), memory_bytes, version).await
 }
 
-/// Prints the address, and opens a browser on it: the page that leads there lies in a directory of
-/// its own.
+/// Prints the address, and opens a browser by way of a page in a directory of its own.
 fn announce(options: &Options, guard: &Guard) -> Result<Option<tempfile::TempDir>, Failure> {
     let url = guard.address();
     let mut stdout = std::io::stdout();
@@ -148,7 +147,7 @@ fn announce(options: &Options, guard: &Guard) -> Result<Option<tempfile::TempDir
     Ok(leading)
 }
 
-/// Removes the page that leads here, and waits for ever.
+/// Removes the page that redirects here, and waits forever.
 async fn forget(leading: Option<tempfile::TempDir>) {
     tokio::time::sleep(HANDED_OVER).await;
     drop(leading);
@@ -170,7 +169,7 @@ fn encryption(options: &Options) -> Result<Option<TlsAcceptor>, Failure> {
 fn token(options: &Options) -> Result<Token, Failure> {
     match &options.token_file {
         None => Token::random().map_err(|error| Failure::new("cannot make a token", error)),
-        Some(path) => Token::in_file(path).map_err(|error| {
+        Some(path) => Token::from_file(path).map_err(|error| {
             Failure::new(format!("cannot take the token from `{}`", path.display()), error)
                 .hint("--token-file with a file that is not there: it is made")
         }),
@@ -185,7 +184,7 @@ async fn bind(options: &Options) -> Result<TcpListener, Failure> {
     })
 }
 
-/// Names of this machine: the first is in the address that is printed.
+/// Returns the names of this machine; the first is used in the printed address.
 fn hosts(options: &Options, ip: IpAddr) -> Vec<String> {
     let own = match ip {
         IpAddr::V6(ip) => format!("[{ip}]"),

@@ -8,7 +8,7 @@ pub struct ShutdownSignals {
 }
 
 impl ShutdownSignals {
-    /// Takes them from now on.
+    /// Starts to handle the signals.
     pub fn new() -> std::io::Result<ShutdownSignals> {
         let ignored = ignored();
         let all = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
@@ -26,7 +26,7 @@ impl ShutdownSignals {
     }
 }
 
-/// Signals that this process ignores, a bit for each (`SigIgn` of proc(5)).
+/// Returns the signals that this process ignores, one bit each (`SigIgn` of proc(5)).
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,5 +1,5 @@
-//! Figures of runs in the list, which take reading the whole run: made one after another, at a
-//! low priority, and kept while the run's files are the same.
+//! Figures of runs in the list, which require reading the whole run. They are computed one after
+//! another at a low priority, and cached while the run's files stay the same.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use crate::runs::{RegisteredRun, Stamp};
-use crate::work::{Job, JobQueue, Output, Priority, only};
+use crate::work::{Job, JobQueue, Output, Priority, read_selected};
 
-/// Longest document that figures are taken from: one of 1,024 ranks has about 12 MB.
+/// Longest document to take figures from: one of 1,024 ranks has about 12 MB.
 const MAX_BYTES: u64 = 256 << 20;
-/// Keys of it that figures are taken from.
+/// Keys of the document to take figures from.
 const READ: [&str; 29] = [
     "reports",
     "summary",
@@ -59,7 +59,7 @@ enum Figures {
 #[derive(Debug, Default)]
 pub struct Summaries {
     known: Mutex<HashMap<u32, (Stamp, Figures)>>,
-    /// Runs that were listed and have none, or an old one.
+    /// Listed runs that have no figures, or old ones.
     wanted: Mutex<Vec<RegisteredRun>>,
     asked: Notify,
 }
@@ -92,7 +92,7 @@ impl Summaries {
         count
     }
 
-    /// Makes what is wanted, for ever.
+    /// Computes requested figures, forever.
     pub async fn work(&self, jobs: &Arc<JobQueue>) {
         loop {
             let next = {
@@ -107,7 +107,7 @@ impl Summaries {
         }
     }
 
-    /// Makes the figures of a run, which may be in progress.
+    /// Computes the figures of a run, which may be in progress.
     pub async fn make(&self, jobs: &Arc<JobQueue>, run: &RegisteredRun, priority: Priority) {
         let asked = ["report", "summary,steps,breakdown", "--json", "--top=1"].map(OsString::from);
         let path = run.entry.path.as_os_str().to_owned();
@@ -128,13 +128,13 @@ fn read(output: &Output) -> Figures {
     if output.len() > MAX_BYTES {
         return Figures::Failed("its reports are too large".to_owned());
     }
-    match only(output.reader(), &READ) {
+    match read_selected(output.reader(), &READ) {
         Ok(all) => Figures::Ready(Arc::new(figures(&all))),
         Err(error) => Figures::Failed(error.to_string()),
     }
 }
 
-/// The figures of three reports.
+/// Extracts the figures from three reports.
 fn figures(all: &Value) -> Value {
     let summary = &all["reports"]["summary"];
     let ranks = summary["ranks"].as_array().map_or(&[][..], Vec::as_slice);
@@ -208,7 +208,7 @@ mod tests {
             "breakdown": { "tables": { "breakdown": [], "breakdown_missing": "no device" } },
         } });
         // Read as the server reads it: a key that is left out there would have no figure.
-        let read = only(all.to_string().as_bytes(), &READ).unwrap();
+        let read = read_selected(all.to_string().as_bytes(), &READ).unwrap();
         let figures = figures(&read);
         assert_eq!(figures["peak_bytes"], 7);
         assert_eq!(figures["peak_bytes_uncertain"], "5 events lost");

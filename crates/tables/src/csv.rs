@@ -28,7 +28,7 @@ const BUFFER_BYTES: usize = 1 << 16;
 pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
     options.without_max_bytes("csv")?;
     let selection = Selection::new(run, &options.slice, options.symbols)?;
-    let path = options.output.clone().unwrap_or_else(|| paths::beside(run).join("csv"));
+    let path = options.output.clone().unwrap_or_else(|| paths::default_directory(run).join("csv"));
     OutputDir::check(&path, options.force, "csv")?;
     paths::parent(&path)?;
     let output = OutputDir::create(&path)?;

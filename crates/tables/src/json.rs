@@ -37,7 +37,7 @@ const LEVEL: u32 = 1;
 pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
     options.without_max_bytes("json")?;
     let selection = Selection::new(run, &options.slice, options.symbols)?;
-    let default = || paths::beside(run).join("tables.json.gz");
+    let default = || paths::default_directory(run).join("tables.json.gz");
     let path = options.output.clone().unwrap_or_else(default);
     Output::check(&path, options.force)?;
     paths::parent(&path)?;

@@ -1,7 +1,7 @@
 //! CUDA's runtime and driver, NCCL, cuBLAS and MPI: one hook for every function, whatever its arguments.
 //!
 //! The hook keeps the argument registers, asks for the real function, copies the
-//! arguments that lie in memory, and calls it. It need not know types: no
+//! arguments that lie in memory, and calls it. Types need not be known: no
 //! intercepted function takes or returns a floating-point value.
 
 use super::cupti;
@@ -92,7 +92,7 @@ macro_rules! hooks {
 }
 tprof_wire::intercepted_functions!(hooks);
 
-/// The real function; 0, and the result in the frame, if there is none.
+/// Finds the real function; if there is none, returns 0 and stores the result in the frame.
 extern "C" fn enter(number: u32, frame: *mut Frame) -> usize {
     // SAFETY: the hook's own frame, for the duration of the call.
     let frame = unsafe { &mut *frame };

@@ -1,7 +1,7 @@
-//! CUPTI's functions that act for the whole process: while the CUPTI agent uses that CUPTI, it
-//! serves them, so that the job's own profiler and tprof both get their records.
+//! Hooks of CUPTI's functions that act for the whole process: while the CUPTI agent uses that
+//! CUPTI, the agent serves them, so that the job's own profiler and tprof both get their records.
 //!
-//! A hook goes on where the call belongs by a jump: the call returns to its caller, with its
+//! A hook jumps to the function that the call belongs to: that returns to the caller, with the
 //! arguments untouched.
 
 use crate::table;
@@ -79,8 +79,8 @@ extern "C" fn target(number: u32, caller: usize) -> usize {
     }
 }
 
-/// Loads the agent where the driver has not done so yet, but will: what a client asks CUPTI for
-/// before that must be known to it.
+/// Loads the agent where the driver has not done so yet, but will: the agent must know what a
+/// client asks CUPTI for before that.
 fn load_agent() {
     type Open = unsafe extern "C" fn(*const c_char, i32) -> *mut c_void;
     const NOW: i32 = 2;
@@ -114,7 +114,7 @@ fn instead(number: u32, real: usize) -> usize {
     unsafe { core::mem::transmute::<usize, Instead>(agent)(number, real) }
 }
 
-/// A context is about to end: the agent flushes what CUPTI has of it.
+/// Called when a context is about to end: the agent flushes what CUPTI has of it.
 #[cold]
 pub fn flush() {
     if let Some(flush) = of_agent(c"tprof_cupti_flush") {
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn found_by_name(handle: *mut c_void, name: *const c_char)
     if instead != real as usize {
         return instead as *mut c_void;
     }
-    // The agent comes with the driver, perhaps later than this.
+    // The agent is loaded with the driver, perhaps later than this.
     let own = (&raw const NAMES) as usize;
     let hook = HOOKS.get(number).filter(|_| {
         NAMES.get(number).is_some_and(|name| {

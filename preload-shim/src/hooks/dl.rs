@@ -1,6 +1,6 @@
-//! Code that goes away: what was learnt of its addresses must be forgotten. And functions that are
-//! found by name: of those that are hooked, CUPTI's are what profilers find so. The entry of a Python module is found so too, once
-//! all of its libraries are loaded.
+//! Hooks of the loader. Where code is unloaded, what was learnt of its addresses must be forgotten.
+//! Of the hooked functions, profilers find CUPTI's by name through `dlsym`. And once Python looks
+//! up the entry of a module, all of the module's libraries are loaded.
 //!
 //! `dlopen` is not hooked: the loader would look up the caller's RUNPATH by
 //! this library's return address. New code shows by its unknown addresses.
@@ -28,15 +28,16 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     error
 }
 
-/// Hook. A name that begins neither with `cupti` nor with `PyIn`, and the handles that mean the caller's own scope,
-/// are the real function's affair: it is jumped to, so that it finds its caller.
+/// Interposes libc's `dlsym`. Names that begin neither with `cupti` nor with `PyIn`, and the
+/// handles that mean the caller's own scope, are left to the real function: it is jumped to, so
+/// that it finds its caller.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn dlsym() {
     naked_asm!(
         ".cfi_startproc",
         "endbr64",
-        // RTLD_DEFAULT is 0, RTLD_NEXT -1.
+        // RTLD_DEFAULT is 0, and RTLD_NEXT is -1.
         "lea rax, [rdi + 1]",
         "cmp rax, 1",
         "jbe 2f",
@@ -105,12 +106,12 @@ pub unsafe extern "C" fn dlsym() {
     )
 }
 
-/// Python has loaded a module, with what that is linked with.
+/// Called when Python has loaded a module and the libraries that it is linked with.
 extern "C" fn module_loaded() {
     operators::register_callbacks();
 }
 
-/// The real function, before the list was searched.
+/// The real function, for a call before the list was searched.
 extern "C" fn late() -> usize {
     let of: &AtomicUsize = &table::DLSYM;
     match table::address(of) {
@@ -119,7 +120,7 @@ extern "C" fn late() -> usize {
     }
 }
 
-/// No library has the function: nothing can be found.
+/// Stands for the function where no library has it: nothing can be found.
 extern "C" fn nothing() -> usize {
     0
 }

@@ -24,8 +24,8 @@ pub struct Environment<'a> {
 }
 
 impl<'a> Environment<'a> {
-    /// `None` for one that cannot be read, which the kernel refuses. (Under a filter the
-    /// kernel may not be asked: it then passes for readable.)
+    /// Takes an environment; `None` for one that cannot be read, which the kernel refuses. (Under a
+    /// filter the kernel may not be asked: it then passes for readable.)
     ///
     /// # Safety
     /// Exec's contract, except that addresses may be bad: null, or an array that ends with a
@@ -57,7 +57,7 @@ impl<'a> Environment<'a> {
         })
     }
 
-    /// A variable in it.
+    /// The value of a variable in it.
     pub fn lookup(self, name: &str) -> Option<&'a [u8]> {
         self.strings().map(CStr::to_bytes).find_map(|text| {
             let is_it = text.get(name.len()) == Some(&b'=') && text.starts_with(name.as_bytes());
@@ -65,8 +65,8 @@ impl<'a> Environment<'a> {
         })
     }
 
-    /// Whether the loader will be asked to load this library: of several variables of
-    /// that name it takes the last.
+    /// Whether the loader will be asked to load this library: the loader takes the last of several
+    /// variables of that name.
     pub fn preloads_us(self) -> bool {
         let lists = self.strings().filter_map(|text| text.to_bytes().strip_prefix(PRELOAD));
         lists.last().is_some_and(|list| entries(list).any(is_ours))
@@ -114,10 +114,9 @@ unsafe fn are_texts(environment: Strings) -> bool {
     }
 }
 
-/// Runs with tprof's entry taken out of LD_PRELOAD. This may be a vfork child, in
-/// with shared memory, in which nothing may be left behind: what is needed lies on the
-/// stack, unless that would be too much for one. (Then a vfork child that succeeds
-/// leaves a mapping of some pages behind.)
+/// Runs with tprof's entry taken out of LD_PRELOAD. This may be a vfork child, with shared memory,
+/// in which nothing may be left behind: the new environment lies on the stack, unless that would be
+/// too much for one. (Then a vfork child that succeeds leaves a mapping of some pages behind.)
 pub fn without_us(environment: Environment, run: &mut dyn FnMut(Strings) -> c_int) -> c_int {
     let count = environment.strings().count() + 1;
     let lists = environment.strings().filter(|text| text.to_bytes().starts_with(PRELOAD));

@@ -1,4 +1,4 @@
-//! Every form of exec and spawn.
+//! Hooks of every form of exec and spawn.
 
 use super::environment::{Environment, Strings, without_us};
 use crate::real;
@@ -19,7 +19,7 @@ fn verdict(path: &CStr, environment: Environment) -> ExecVerdict {
     exec::judge(path)
 }
 
-/// A string that was given to exec; `None` where it does not begin where it can be read.
+/// A string that was given to exec; `None` where its first byte cannot be read.
 /// (Under a filter the kernel may not be asked; NULL is refused all the same.)
 ///
 /// # Safety
@@ -93,7 +93,8 @@ fn execute_link(link: &CStr, verdict: ExecVerdict, spawn: bool) {
     lifecycle::executing(name, verdict, spawn);
 }
 
-/// Finds what `execvp` would run, into `out`; the name itself if nothing is found.
+/// Finds the file that `execvp` would run, and writes it into `out`; the name itself if nothing is
+/// found.
 fn search<'a>(name: &CStr, out: &'a mut [u8; PATH_MAX]) -> &'a CStr {
     let name_bytes = name.to_bytes_with_nul();
     let fallback = b"/bin:/usr/bin";
@@ -165,7 +166,7 @@ pub unsafe extern "C" fn execvp(file: *const c_char, arguments: Strings) -> c_in
     unsafe { execvpe(file, arguments, environment::array()) }
 }
 
-/// Writes `/proc/self/fd/N` and, if there is any, a path below it.
+/// Writes `/proc/self/fd/N` and, if a path is given, that path below it.
 fn descriptor_path<'a>(fd: c_int, below: &[u8], out: &'a mut [u8; PATH_MAX]) -> &'a CStr {
     let mut digits = [b'0'; 10];
     let mut value = fd.unsigned_abs();
@@ -261,7 +262,7 @@ pub unsafe fn by_number_at(
 /// address, which lies between the two, is kept aside and put back.
 macro_rules! list_form {
     ($name:ident, $target:path) => {
-        /// Hook. Variadic in C.
+        /// Interposes the function of this name, which is variadic in C.
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name(_: *const c_char, _: *const c_char) -> c_int {

@@ -1,4 +1,4 @@
-//! The allocator's functions.
+//! Hooks of the allocator's functions.
 
 use crate::{real, table};
 use core::ffi::c_int;
@@ -141,7 +141,7 @@ unsafe extern "C" fn reallocarray_impl(
     unsafe { realloc_impl(block, bytes, sp, fp) }
 }
 
-/// Reports a `realloc` by what came of it.
+/// Reports a `realloc` by its result.
 ///
 /// # Safety
 /// `to` is what the real function returned.
@@ -177,7 +177,7 @@ unsafe extern "C" fn posix_memalign_impl(
         // SAFETY: on success libc stored the block there.
         unsafe { heap::allocated(*out, bytes, sp, fp) };
     }
-    // A tensor takes its memory here, within an operator.
+    // A tensor's memory is allocated here, within an operator.
     if pytorch_registration::must_reenable() {
         pytorch_registration::sync_callback();
     }

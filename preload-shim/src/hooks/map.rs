@@ -1,4 +1,4 @@
-//! Mappings that the program makes itself.
+//! Hooks of mappings that the program makes itself.
 
 use crate::real;
 use core::arch::naked_asm;
@@ -8,7 +8,8 @@ use tprof_inject::{lifecycle, stack_hook};
 /// Value of `MAP_FAILED`.
 const FAILED: *mut u8 = usize::MAX as *mut u8;
 
-/// Six arguments fill the registers: stack and frame pointer go on the stack.
+/// Defines a hook of `mmap`: six arguments fill the registers, so stack and frame pointer go on the
+/// stack.
 macro_rules! map_hook {
     ($name:ident, $target:path) => {
         /// Interposes the function of this name.
@@ -97,7 +98,7 @@ pub unsafe extern "C" fn munmap(at: *mut u8, bytes: usize) -> c_int {
     result
 }
 
-/// Hook. The fifth argument is read only if `flags` asks for it, as in libc.
+/// Interposes libc's `mremap`. The fifth argument is read only if `flags` asks for it, as in libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mremap(
     old: *mut u8,

@@ -1,4 +1,4 @@
-//! Process life: fork, wait, and the ways out.
+//! Hooks of process life: fork, wait, and the ways to exit.
 
 use crate::real;
 use core::ffi::{c_int, c_void};
@@ -75,7 +75,8 @@ pub unsafe extern "C" fn wait4(
     )
 }
 
-/// Hook. `info` is a `siginfo_t`: code at 8, pid at 16, status at 24 on Linux.
+/// Interposes libc's `waitid`. `info` is a `siginfo_t`: code at 8, pid at 16, status at 24 on
+/// Linux.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn waitid(kind: c_int, id: u32, info: *mut c_int, options: c_int) -> c_int {
     const WNOWAIT: c_int = 0x0100_0000;
@@ -92,7 +93,7 @@ pub unsafe extern "C" fn waitid(kind: c_int, id: u32, info: *mut c_int, options:
     result
 }
 
-/// Waits for ever, should libc lack a way out (it never does).
+/// Waits for ever, should libc lack a function that exits (it never does).
 fn stay() -> ! {
     loop {
         tprof_inject::sys::sleep_ns(1_000_000_000);

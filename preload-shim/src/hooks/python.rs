@@ -1,9 +1,10 @@
 //! The functions of the table `tprof_abi` as builtins of Python's, so that its module `tprof` marks a
 //! step in tens of nanoseconds without a compiled file of its own.
 //!
-//! Python passes the functions of its interface once, by address; nothing here searches for symbols.
-//! An exception is only raised for what the module refuses without tprof too: a name that is no text,
-//! wrong arguments of `step`. What else Python cannot convert is recorded without it.
+//! Python passes the functions of its interface once, by address; nothing here searches for
+//! symbols. Exceptions are only raised for arguments that the module refuses without tprof too: a
+//! name that is no text, wrong arguments of `step`. Other values that Python cannot convert are
+//! left out of the record.
 
 use super::cupti;
 use core::cell::UnsafeCell;
@@ -74,8 +75,8 @@ pub struct Method {
 // SAFETY: constants.
 unsafe impl Sync for Method {}
 
-/// By the flags of its method: `METH_NOARGS` and `METH_O`, `METH_FASTCALL`, with `METH_KEYWORDS`; none
-/// at the end of the list.
+/// The function of a method, by the method's flags: `METH_NOARGS` and `METH_O`, `METH_FASTCALL`,
+/// with `METH_KEYWORDS`; none at the end of the list.
 #[repr(C)]
 union Function {
     one: unsafe extern "C" fn(*mut Object, *mut Object) -> *mut Object,
@@ -163,7 +164,7 @@ static METHODS: [Method; 11] = [
     },
 ];
 
-/// A copy of the first Python's functions, and whether it is made.
+/// A copy of the first Python's functions, and the state of the copy.
 struct Copied {
     python: UnsafeCell<MaybeUninit<Python>>,
     state: AtomicU32,
@@ -175,7 +176,7 @@ unsafe impl Sync for Copied {}
 const ABSENT: u32 = 0;
 const WRITING: u32 = 1;
 const READY: u32 = 2;
-/// Far more than the copy takes: it is not waited for without end.
+/// Maximum number of attempts, far more than the copy takes.
 const PATIENCE: u32 = 1 << 20;
 
 static PYTHON: Copied =
@@ -230,7 +231,7 @@ fn none(api: &Python) -> *mut Object {
     api.none
 }
 
-/// Raises a `TypeError`.
+/// Raises Python's `TypeError`.
 #[cold]
 fn refuse(api: &Python, why: &'static CStr) -> *mut Object {
     // SAFETY: as in `none`; the text is static.
@@ -241,7 +242,7 @@ fn refuse(api: &Python, why: &'static CStr) -> *mut Object {
     null_mut()
 }
 
-/// Runs with the text of a Python string; raises a `TypeError` if it is none.
+/// Runs with the text of a Python string; raises a `TypeError` if the object is none.
 #[inline(always)]
 fn with_name(
     name: *mut Object,
@@ -285,7 +286,7 @@ fn with_escaped(
 }
 
 /// # Safety
-/// `METH_FASTCALL | METH_KEYWORDS` of Python's.
+/// Called by Python as `METH_FASTCALL | METH_KEYWORDS`.
 unsafe extern "C" fn step(
     _: *mut Object,
     args: Args,
@@ -306,7 +307,8 @@ unsafe extern "C" fn step(
     none(api)
 }
 
-/// The number that is `step`'s only argument, by position or as `n`; else why it is refused.
+/// The number that is `step`'s only argument, by position or as `n`; else the reason why it is
+/// refused.
 ///
 /// # Safety
 /// Arguments as Python passes them.
@@ -343,7 +345,7 @@ unsafe fn value(
     }
 }
 
-/// Whether a string is `n`.
+/// Whether a string is `"n"`.
 ///
 /// # Safety
 /// A string, with the interpreter's lock held.
@@ -357,7 +359,7 @@ unsafe fn is_n(api: &Python, name: *mut Object) -> bool {
 }
 
 /// # Safety
-/// `METH_O` of Python's, as are the others with one argument.
+/// Called by Python as `METH_O`, as are the others with one argument.
 unsafe extern "C" fn mark(_: *mut Object, name: *mut Object) -> *mut Object {
     with_name(name, |api, name| {
         // SAFETY: the name outlives the call, with its text.
@@ -377,7 +379,7 @@ unsafe extern "C" fn push(_: *mut Object, name: *mut Object) -> *mut Object {
 }
 
 /// # Safety
-/// `METH_NOARGS` of Python's.
+/// Called by Python as `METH_NOARGS`.
 unsafe extern "C" fn pop(_: *mut Object, _: *mut Object) -> *mut Object {
     spans::pop();
     // SAFETY: in a builtin.
@@ -407,7 +409,7 @@ unsafe extern "C" fn end(_: *mut Object, number: *mut Object) -> *mut Object {
 }
 
 /// # Safety
-/// `METH_FASTCALL` of Python's.
+/// Called by Python as `METH_FASTCALL`.
 unsafe extern "C" fn counter(_: *mut Object, args: Args, count: isize) -> *mut Object {
     // SAFETY: in a builtin.
     let api = unsafe { api() };

@@ -1,5 +1,5 @@
-//! Ways into seccomp, after which neither clock nor system call may be usable,
-//! thread names set by `prctl`, and programs executed by number.
+//! Hooks of the calls that install seccomp filters, after which neither clock nor system call may
+//! be usable, that name threads by `prctl`, or that execute programs by number.
 
 use crate::hooks::exec;
 use crate::real;
@@ -18,11 +18,11 @@ const SYS_PRCTL: c_long = 157;
 const SYS_SECCOMP: c_long = 317;
 const SYS_EXECVEAT: c_long = 322;
 
-/// The kind of filter that a call installs.
+/// The request of a call that may install a filter.
 enum Asked {
-    /// Nothing of the kind.
+    /// None of these requests.
     Other,
-    /// Strict seccomp, or the TSC off.
+    /// Strict seccomp, or switching the TSC off.
     Strict,
     /// A filter: the address of its `struct sock_fprog`, and flags.
     Filter(usize, usize),
@@ -71,7 +71,7 @@ impl Noted {
             Noted::Nothing => {}
             Noted::Strict(noted) if result != 0 => lifecycle::strict_seccomp_refused(noted),
             Noted::Strict(_) => {}
-            // Where other threads do not follow, the result is the id of one.
+            // Where other threads cannot take the filter over, the result is the id of one.
             Noted::Filter(_, flags) if flags & NEW_LISTENER != 0 && result >= 0 => {}
             Noted::Filter(closing, _) if result != 0 => closing.take_back(),
             Noted::Filter(..) => {}
@@ -86,7 +86,7 @@ pub extern "C" fn tprof_closed_calls(make_room: extern "C" fn()) -> *const Count
     required_syscalls::followed_by(make_room)
 }
 
-/// Hook. Variadic in C; the kernel reads five.
+/// Interposes libc's `prctl`, which is variadic in C; the kernel reads five words.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
     let noted = asked_of_prctl(option, a, b).note();
@@ -99,8 +99,8 @@ pub unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: u
     result
 }
 
-/// Hook. Variadic in C: the words that the caller did not pass are read from
-/// registers and its own frame, and handed on unread by the kernel.
+/// Interposes libc's `syscall`, which is variadic in C: the words that the caller did not pass are
+/// read from registers and its own frame, and handed on unread by the kernel.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syscall(
     number: c_long,

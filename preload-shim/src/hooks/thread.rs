@@ -1,4 +1,4 @@
-//! Thread life: start, name, exit.
+//! Hooks of thread life: start, name, exit.
 
 use crate::real;
 use core::arch::naked_asm;
@@ -115,7 +115,8 @@ extern "C" fn end() {
     operators::ended(thread);
 }
 
-/// Hook. Jumps on, so that the forced unwinding never meets a frame of ours.
+/// Interposes libc's `pthread_exit`. Jumps on, so that the forced unwinding never meets a frame of
+/// ours.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn pthread_exit(_: *mut c_void) -> ! {
@@ -133,13 +134,14 @@ pub unsafe extern "C" fn pthread_exit(_: *mut c_void) -> ! {
     )
 }
 
-/// Reports the end; the real `pthread_exit` to jump to.
+/// Reports the thread's end, and returns the real `pthread_exit` to jump to.
 extern "C" fn leaving() -> usize {
     end();
     crate::table::address(&crate::table::PTHREAD_EXIT)
 }
 
-/// Hook. Only a thread's name for itself can be recognised by its id here.
+/// Interposes libc's `pthread_setname_np`. Only a thread's name for itself can be recognised by its
+/// id here.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_setname_np(thread: usize, name: *const c_char) -> c_int {
     let error = real!(PTHREAD_SETNAME(thread, name) as fn(usize, *const c_char) -> c_int, else 38);

@@ -42,7 +42,9 @@ pub fn run(args: EnvArgs) -> anyhow::Result<ExitCode> {
     let directory = run::current_directory()?;
     let mut resolved = resolve(args.options, &[], &directory)?;
     // From a file or a variable, the setting is meant for runs with a launcher.
-    if let Some(format) = resolved.export.as_ref().filter(|_| resolved.was_typed(EXPORT.name)) {
+    if let Some(format) =
+        resolved.export.as_ref().filter(|_| resolved.is_from_command_line(EXPORT.name))
+    {
         let path = resolved.config.output.display().to_string();
         return Err(Failure::new(format!("`tprof env` cannot export to {format}"))
             .cause("no launcher waits for the end of the job")
@@ -50,14 +52,14 @@ pub fn run(args: EnvArgs) -> anyhow::Result<ExitCode> {
             .into());
     }
     // As above: a window needs a launcher.
-    if resolved.config.kineto.take().is_some() && resolved.was_typed(KINETO.name) {
+    if resolved.config.kineto.take().is_some() && resolved.is_from_command_line(KINETO.name) {
         return Err(Failure::new("`tprof env` cannot ask for a window of PyTorch's profiler")
             .cause("no launcher waits for the trace")
             .hint("tprof run --kineto -- COMMAND")
             .into());
     }
     // As above: a launcher bounds and copies the log.
-    if std::mem::take(&mut resolved.config.compile) && resolved.was_typed(COMPILE.name) {
+    if std::mem::take(&mut resolved.config.compile) && resolved.is_from_command_line(COMPILE.name) {
         return Err(Failure::new("`tprof env` cannot keep the log of torch.compile")
             .cause("no launcher bounds its length")
             .hint("TORCH_TRACE=DIR for the job, then: tprof import DIR -o RUN")

@@ -27,7 +27,7 @@ pub fn follow(session: &Session, signals: &Signals, quiet: bool) {
                 return session.stop_waiting();
             }
             Some(signal @ (libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU)) => {
-                signals::stop_by(signal);
+                signals::stop_like_job(signal);
             }
             // The init process of a pid namespace inherits orphans.
             Some(libc::SIGCHLD) if std::process::id() == 1 => signals::reap_orphans(0),

@@ -70,11 +70,12 @@ pub fn place(library: &EmbeddedLibrary) -> (Option<PathBuf>, Vec<TriedPath>) {
         });
         return (None, tried);
     }
-    let installed = installed().into_iter().map(|folder| (folder, false));
-    for (folder, lay) in installed.chain(laid().into_iter().map(|folder| (folder, true))) {
+    let installed = installed_places().into_iter().map(|folder| (folder, false));
+    for (folder, lay) in installed.chain(writable_places().into_iter().map(|folder| (folder, true)))
+    {
         let path = folder.join(library.name);
         let served = loadable_path(&path)
-            .and_then(|()| if lay { lay_out(library, &path) } else { check(library, &path) });
+            .and_then(|()| if lay { write_library(library, &path) } else { check(library, &path) });
         match served {
             Ok(()) => {
                 tried.push(TriedPath { path: path.clone(), refused: None });
@@ -99,7 +100,7 @@ pub fn path_for(
         return usual;
     }
     let beside = run.parent().unwrap_or(run).join(BESIDE).join(EDITION).join(library.name);
-    match loadable_path(&beside).and_then(|()| lay_out(library, &beside)) {
+    match loadable_path(&beside).and_then(|()| write_library(library, &beside)) {
         Ok(()) => Ok(beside),
         Err(_) => usual,
     }
@@ -137,7 +138,7 @@ fn limit_for(library: &EmbeddedLibrary) -> Option<io::Error> {
 }
 
 /// Returns the places where an installation may have put it.
-fn installed() -> Vec<PathBuf> {
+fn installed_places() -> Vec<PathBuf> {
     let mut places = Vec::new();
     if let Some(directory) = std::env::var_os(LIBRARY_DIR).filter(|text| !text.is_empty()) {
         places.push(std::path::absolute(&directory).unwrap_or_else(|_| directory.into()));
@@ -152,7 +153,7 @@ fn installed() -> Vec<PathBuf> {
 
 /// Returns the places where it can be written. Root prefers a place that every user can read,
 /// because a program started by root may change its user and must still find the library.
-fn laid() -> Vec<PathBuf> {
+fn writable_places() -> Vec<PathBuf> {
     let mut places = Vec::new();
     let user = system::user();
     if user == 0 {
@@ -197,7 +198,7 @@ fn check(library: &EmbeddedLibrary, path: &Path) -> Result<(), String> {
 }
 
 /// Writes the library to `path`, or finds it there.
-fn lay_out(library: &EmbeddedLibrary, path: &Path) -> Result<(), String> {
+fn write_library(library: &EmbeddedLibrary, path: &Path) -> Result<(), String> {
     let edition = path.parent().unwrap_or(Path::new("/"));
     let ours = edition.parent().unwrap_or(Path::new("/"));
     // Directories that `mkdir -p` would create belong to the user's own cache. The last two are
@@ -304,11 +305,11 @@ mod tests {
     fn a_laid_library_is_closed_to_others_and_laid_once() {
         let directory = tempfile::tempdir().unwrap();
         let path = place_in(directory.path());
-        lay_out(&HOOKS, &path).unwrap();
+        write_library(&HOOKS, &path).unwrap();
         let first = path.metadata().unwrap();
         assert_eq!(first.mode() & 0o777, 0o500);
         assert_eq!(path.parent().unwrap().metadata().unwrap().mode() & 0o777, 0o700);
-        lay_out(&HOOKS, &path).unwrap();
+        write_library(&HOOKS, &path).unwrap();
         assert_eq!(path.metadata().unwrap().ino(), first.ino());
     }
 
@@ -318,7 +319,7 @@ mod tests {
         let path = place_in(directory.path());
         DirBuilder::new().recursive(true).mode(0o700).create(path.parent().unwrap()).unwrap();
         fs::write(&path, "stale").unwrap();
-        lay_out(&HOOKS, &path).unwrap();
+        write_library(&HOOKS, &path).unwrap();
         assert_eq!(fs::read(&path).unwrap(), HOOKS.content);
     }
 
@@ -327,12 +328,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let elsewhere = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink(elsewhere.path(), directory.path().join("ours")).unwrap();
-        assert!(lay_out(&HOOKS, &place_in(directory.path())).is_err());
+        assert!(write_library(&HOOKS, &place_in(directory.path())).is_err());
         assert_eq!(elsewhere.path().read_dir().unwrap().count(), 0);
         let open = directory.path().join("open");
         DirBuilder::new().mode(0o700).create(&open).unwrap();
         fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(lay_out(&HOOKS, &place_in(&open)).is_err());
+        assert!(write_library(&HOOKS, &place_in(&open)).is_err());
     }
 
     #[test]

@@ -95,7 +95,7 @@ impl Signals {
 impl Signals {
     /// Forwards signals that came before the job could get them. The job, which is still held back,
     /// has them blocked, so that a signal which reached both stays one signal.
-    pub fn pass_on(&self, pid: i32) {
+    pub fn forward_pending(&self, pid: i32) {
         while let Some(taken) = self.next(Duration::ZERO) {
             if taken.signal != libc::SIGCHLD {
                 send(pid, taken.signal);
@@ -203,7 +203,7 @@ fn take_effect(signal: i32) {
 /// it, before the terminal's own signal reaches tprof. A signal that came after the shell's SIGCONT
 /// would stop tprof once more, while the job runs. So that signal is taken first; a job that
 /// stopped itself caused none.
-pub fn stop_by(signal: i32) {
+pub fn stop_like_job(signal: i32) {
     const ON_ITS_WAY: Duration = Duration::from_millis(20);
     take(&set_of([signal]), ON_ITS_WAY);
     take_effect(signal);
@@ -211,7 +211,7 @@ pub fn stop_by(signal: i32) {
 
 /// Dies by the same signal as the job, so that the waiting process gets the same status. Writes no
 /// core dump of tprof in addition to the job's.
-pub fn die_by(signal: i32) -> ! {
+pub fn die_like_job(signal: i32) -> ! {
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
     // A core handler behind a pipe ignores the limit, but checks this.
     let _ = set_dumpable(false);

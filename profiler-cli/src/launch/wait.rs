@@ -30,7 +30,7 @@ pub struct Interrupts {
 
 impl Interrupts {
     /// Whether this Ctrl-C closely follows another.
-    pub fn second(&mut self, now: Instant) -> bool {
+    pub fn is_double(&mut self, now: Instant) -> bool {
         let second = self.last.is_some_and(|last| now.duration_since(last) <= DOUBLE);
         self.last = Some(now);
         second
@@ -50,7 +50,7 @@ pub fn wait(pid: i32, signals: &Signals, asked_to_end: &dyn Fn(i32)) -> Outcome 
         match changed.take().or_else(|| signals::change_of(pid)) {
             Some(Change::Ended(status)) => return Outcome::Ended(status),
             Some(Change::Stopped(signal)) if has_terminal() => {
-                signals::stop_by(signal);
+                signals::stop_like_job(signal);
                 (was_stopped, job_is_stopped) = (true, true);
             }
             Some(Change::Continued) => job_is_stopped = false,
@@ -79,7 +79,7 @@ pub fn wait(pid: i32, signals: &Signals, asked_to_end: &dyn Fn(i32)) -> Outcome 
                 if is_for_job(taken, pid) {
                     signals::send(pid, signal);
                 }
-                if signal == libc::SIGINT && interrupts.second(Instant::now()) {
+                if signal == libc::SIGINT && interrupts.is_double(Instant::now()) {
                     return Outcome::Interrupted;
                 }
             }
@@ -135,9 +135,9 @@ mod tests {
     fn two_interrupts_close_together_are_needed() {
         let start = Instant::now();
         let mut interrupts = Interrupts::default();
-        assert!(!interrupts.second(start));
-        assert!(!interrupts.second(start + Duration::from_secs(60)));
-        assert!(interrupts.second(start + Duration::from_secs(61)));
+        assert!(!interrupts.is_double(start));
+        assert!(!interrupts.is_double(start + Duration::from_secs(60)));
+        assert!(interrupts.is_double(start + Duration::from_secs(61)));
     }
 
     #[test]

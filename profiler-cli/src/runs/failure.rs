@@ -98,7 +98,7 @@ pub fn no_cycle(cycle: u32, there: &[String]) -> Failure {
 }
 
 /// The requested part of the run's time ends before it begins.
-pub fn backwards(from_ns: u64, to_ns: u64) -> Failure {
+pub fn reversed_times(from_ns: u64, to_ns: u64) -> Failure {
     let (from, to) = (duration(from_ns), duration(to_ns));
     Failure::new("the slice is empty")
         .cause(format!("the slice begins at {from} and ends at {to}"))

@@ -80,7 +80,7 @@ fn watch() {
         };
         ENDS.store(true, Release);
         remove_all();
-        signals::die_by(taken.signal)
+        signals::die_like_job(taken.signal)
     };
     // Without this thread, a signal would never take effect.
     if std::thread::Builder::new().name("tprof-scratch".to_owned()).spawn(watch).is_err() {

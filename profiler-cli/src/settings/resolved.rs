@@ -22,7 +22,7 @@ pub struct Resolved {
 
 impl Resolved {
     /// Whether a setting was given on the command line.
-    pub fn was_typed(&self, name: &str) -> bool {
+    pub fn is_from_command_line(&self, name: &str) -> bool {
         self.sources.get(name) == Some(&Source::Flag)
     }
 }

@@ -42,8 +42,8 @@ pub fn shorten(text: &str, columns: usize) -> String {
     // The beginning is more useful than the end, but some of the end always stays.
     let room = columns.saturating_sub(1);
     let head = room * 3 / 5;
-    let start: String = fitting(text.chars(), head).collect();
-    let end: Vec<char> = fitting(text.chars().rev(), room - head).collect();
+    let start: String = prefix_that_fits(text.chars(), head).collect();
+    let end: Vec<char> = prefix_that_fits(text.chars().rev(), room - head).collect();
     format!("{start}\u{2026}{}", end.iter().rev().collect::<String>())
 }
 
@@ -52,12 +52,15 @@ pub fn cut(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
     }
-    let start: String = fitting(text.chars(), columns.saturating_sub(1)).collect();
+    let start: String = prefix_that_fits(text.chars(), columns.saturating_sub(1)).collect();
     format!("{start}\u{2026}")
 }
 
 /// Returns the first characters that fit.
-fn fitting(chars: impl Iterator<Item = char>, columns: usize) -> impl Iterator<Item = char> {
+fn prefix_that_fits(
+    chars: impl Iterator<Item = char>,
+    columns: usize,
+) -> impl Iterator<Item = char> {
     chars.scan(0, move |used, c| {
         *used += c.width().unwrap_or(0);
         (*used <= columns).then_some(c)

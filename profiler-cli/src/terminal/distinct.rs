@@ -16,15 +16,15 @@ pub fn shorten_all(texts: &[&str], columns: usize) -> Vec<String> {
     let mut short: Vec<String> = texts.iter().map(|text| shorten(text, columns)).collect();
     if columns >= LEAST {
         let all: Vec<usize> = (0..texts.len()).collect();
-        for same in alike(&all, texts, &short) {
-            separate(&same, texts, columns, 0, &mut short);
+        for same in groups_read_alike(&all, texts, &short) {
+            show_differences(&same, texts, columns, 0, &mut short);
         }
     }
     short
 }
 
 /// Groups texts that differ but read the same.
-fn alike(of: &[usize], texts: &[&str], short: &[String]) -> Vec<Vec<usize>> {
+fn groups_read_alike(of: &[usize], texts: &[&str], short: &[String]) -> Vec<Vec<usize>> {
     let mut groups: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for &at in of {
         groups.entry(&short[at]).or_default().push(at);
@@ -36,7 +36,13 @@ fn alike(of: &[usize], texts: &[&str], short: &[String]) -> Vec<Vec<usize>> {
 /// Shows the beginning of texts, from their character `from` on, and after the omitted part the
 /// first place where they differ. Texts that differ only later are separated again, in smaller
 /// groups that have a longer common beginning.
-fn separate(group: &[usize], texts: &[&str], columns: usize, from: usize, short: &mut [String]) {
+fn show_differences(
+    group: &[usize],
+    texts: &[&str],
+    columns: usize,
+    from: usize,
+    short: &mut [String],
+) {
     let first: Vec<char> = texts[group[0]].chars().collect();
     let common = |at: &usize| texts[*at].chars().zip(&first).take_while(|(a, b)| a == *b).count();
     let differing = group.iter().filter(|&&at| texts[at] != texts[group[0]]);
@@ -57,9 +63,9 @@ fn separate(group: &[usize], texts: &[&str], columns: usize, from: usize, short:
         let start = cut(&before, columns.saturating_sub(width(&end)));
         short[at] = format!("{}\u{2026}{end}", start.trim_end_matches('\u{2026}'));
     }
-    for same in alike(group, texts, short) {
+    for same in groups_read_alike(group, texts, short) {
         if same.len() < group.len() {
-            separate(&same, texts, columns, begins, short);
+            show_differences(&same, texts, columns, begins, short);
         }
     }
 }

@@ -2,8 +2,8 @@
 
 import checks.truth
 
-# Beyond what the same end takes without tprof: the last records are waited for, two seconds at
-# most, and the collector writes files.
+# Allowed extra time compared with the same end without tprof: it waits at most two seconds for the last records, and
+# the collector writes files.
 MORE_TIME_S = 10.0
 
 
@@ -29,7 +29,7 @@ def judge_end(folder, how, steps, findings):
     part = next(part for part in truth["parts"] if part["part"] == "end")
     found = sum(row.name.startswith(part["kernel"]) for row in folder.table("kernels"))
     lost = sum(loss["count"] for loss in run["completeness"]["losses"])
-    # All that ended a while before the end; of the one in flight, a row or a loss.
+    # Kernels that ended well before the end must all be there; the one in flight must have a row or a loss.
     findings.add(f"end by {how}: kernels are kept", part["count"] <= found <= part["count"] + part["in_flight"],
                  found=found, ended=part["count"])
     check = f"end by {how}: the kernel in flight is recorded or counted"

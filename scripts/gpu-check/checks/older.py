@@ -6,8 +6,8 @@ rest, exactly what an older one is known to do is not checked, with the reason; 
 
 import collections
 
-# Of what this check gathers. 2: memory.py takes its baseline behind a kernel, tables have counters, and tprof knows
-# CUPTI's records of events, matches memory by size, and keeps what comes before `_exit`.
+# Edition of the evidence that this check gathers. In edition 2, memory.py takes its baseline after a kernel, tables
+# have counters, and tprof knows CUPTI's event records, matches memory by size, and keeps what comes before `_exit`.
 EDITION = 2
 EVENT, MEMORY = 36, 49
 NEAR_NS = 1_000_000

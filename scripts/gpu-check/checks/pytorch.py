@@ -85,11 +85,11 @@ def judge_memory(what, folder, edition, findings):
             continue
         facts = {"tprof_bytes": live, "reserved_bytes": reserved, "driver_bytes": found["driver_bytes"]}
         if found.get("allocator") == POOLS:
-            # Rows are the blocks that were given out; what the pool holds of the device is a counter.
+            # Rows are the blocks that were allocated; what the pool reserves of the device is a counter.
             findings.add(check, live == found["held_bytes"], held_bytes=found["held_bytes"], **facts)
             judge_pool(check, inside.table("counters"), reserved, edition, findings)
         else:
-            # All that PyTorch reserved, and what its libraries took beside.
+            # All memory that PyTorch reserved, and what its libraries took in addition.
             most = max(reserved, found["driver_bytes"]) * 1.05 + (64 << 20)
             findings.add(check, reserved - MEMORY_STEP <= live <= most, **facts)
         nvml = found["nvml_bytes"]

@@ -79,7 +79,7 @@ def judge_names(raw, kernels):
 def judge_kernels(what, raw, kernels, findings):
     names = judge_names(raw, kernels)
     wrong = [f"{text} became {sorted(found)}" for text, found in names.items() if len(found) > 1]
-    # A name without C++ in it stays as it is.
+    # A name that is not C++ stays unchanged.
     wrong += [f"{text} became {sorted(found)}" for text, found in names.items()
               if text and not text.startswith("_Z") and found != {text}]
     name = lambda address: next(iter(names.get(raw.name(address)) or ["?"]))

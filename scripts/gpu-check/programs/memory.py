@@ -27,7 +27,7 @@ def nvml_bytes():
 
 def main():
     torch.cuda.init()
-    # The driver loads a kernel's module when it first runs: that is none of what is measured.
+    # The driver loads a kernel's module when it first runs, which must not count.
     torch.ones(1, device="cuda")
     torch.cuda.synchronize()
     free, nvml = torch.cuda.mem_get_info()[0], nvml_bytes()

@@ -94,7 +94,7 @@ def main():
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
         "steps": args.steps,
-        # The first steps warm up; the middle one of the others stands for them.
+        # The first steps warm up; the median of the others is used.
         "median_step_s": statistics.median(times[len(times) // 3 :]),
     }
     with open(args.out, "w", encoding="utf-8") as file:

@@ -83,7 +83,7 @@ impl Commit {
                 object_store::Error::AlreadyExists { .. }
                 | object_store::Error::Precondition { .. },
             ) => Ok(false),
-            Err(error) => Err(failure::of(&error, place.store_named(), "write to")),
+            Err(error) => Err(failure::of(&error, place.describe_store(), "write to")),
         }
     }
 
@@ -93,7 +93,8 @@ impl Commit {
         place: &Location,
         store: &Arc<dyn ObjectStore>,
     ) -> Result<Option<Commit>, Failure> {
-        let failed = |error: object_store::Error| failure::of(&error, place.store_named(), "read");
+        let failed =
+            |error: object_store::Error| failure::of(&error, place.describe_store(), "read");
         let got = match store.get(&place.path(&commit(id))).await {
             Ok(got) => got,
             // A missing bucket is not a missing object.
@@ -144,7 +145,8 @@ impl Commits {
 
     /// Reads all runs.
     pub async fn read(place: &Location, store: &Arc<dyn ObjectStore>) -> Result<Commits, Failure> {
-        let failed = |error: object_store::Error| failure::of(&error, place.store_named(), "read");
+        let failed =
+            |error: object_store::Error| failure::of(&error, place.describe_store(), "read");
         let files = files(place, store).await?;
         let read = futures::stream::iter(files.into_iter().map(|path| async move {
             let bytes = store.get(&path).await?.bytes().await?;
@@ -178,7 +180,7 @@ pub async fn ids(place: &Location, store: &Arc<dyn ObjectStore>) -> Result<Vec<S
 async fn files(place: &Location, store: &Arc<dyn ObjectStore>) -> Result<Vec<Path>, Failure> {
     let listed: object_store::Result<Vec<_>> =
         store.list(Some(&place.path(COMMITS))).try_collect().await;
-    let listed = listed.map_err(|error| failure::of(&error, place.store_named(), "read"))?;
+    let listed = listed.map_err(|error| failure::of(&error, place.describe_store(), "read"))?;
     let paths = listed.into_iter().map(|of| of.location);
     Ok(paths.filter(|path| path.as_ref().ends_with(".json")).collect())
 }

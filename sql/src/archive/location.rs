@@ -102,7 +102,7 @@ impl Location {
     }
 
     /// Returns its description for error messages.
-    pub fn store_named(&self) -> Store<'_> {
+    pub fn describe_store(&self) -> Store<'_> {
         Store { shown: &self.shown, bucket: &self.bucket, kind: &self.kind }
     }
 
@@ -134,7 +134,7 @@ impl Location {
     pub fn store(&self) -> Result<Arc<dyn ObjectStore>, Failure> {
         self.kind
             .client(&self.bucket)
-            .map_err(|error| failure::of_settings(&error, self.store_named()))
+            .map_err(|error| failure::of_settings(&error, self.describe_store()))
     }
 
     /// Returns the URL by which the query engine finds the client.

@@ -75,7 +75,7 @@ pub async fn check(
     }
     let mut findings = Vec::new();
     let mut there = store.list(Some(place.root()).filter(|root| !root.as_ref().is_empty()));
-    let failed = |error: object_store::Error| failure::of(&error, place.store_named(), "read");
+    let failed = |error: object_store::Error| failure::of(&error, place.describe_store(), "read");
     while let Some(object) = there.try_next().await.map_err(failed)? {
         let Some(parts) = object.location.prefix_match(place.root()) else { continue };
         let path = parts.map(|part| part.as_ref().to_owned()).collect::<Vec<_>>().join("/");

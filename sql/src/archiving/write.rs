@@ -174,7 +174,7 @@ impl Archiver {
     /// twice.
     async fn under_other_name(&self, hash: &str) -> Result<Option<String>, Failure> {
         let failed =
-            |error: object_store::Error| failure::of(&error, self.place.store_named(), "read");
+            |error: object_store::Error| failure::of(&error, self.place.describe_store(), "read");
         let mut names = self.store.list(Some(&self.place.path(COMMITS)));
         while let Some(object) = names.try_next().await.map_err(failed)? {
             let id = object.location.filename().and_then(|name| name.strip_suffix(".json"));
@@ -241,8 +241,9 @@ impl Archiver {
 
     async fn send(&self, from: &Path, object: &Object) -> Result<(), Failure> {
         let to = self.place.path(&object.path);
-        let failed =
-            |error: object_store::Error| failure::of(&error, self.place.store_named(), "write to");
+        let failed = |error: object_store::Error| {
+            failure::of(&error, self.place.describe_store(), "write to")
+        };
         if object.bytes <= PART as u64 {
             let bytes = fs::read(from).map_err(|error| self.unread(from, &error))?;
             self.store.put(&to, bytes.into()).await.map_err(failed)?;

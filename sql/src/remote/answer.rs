@@ -121,7 +121,7 @@ impl<'c> Answer<'c> {
             };
             match came {
                 Ok(Some(part)) => {
-                    if !self.client.observe(&part.server_session_id) {
+                    if !self.client.record_session_name(&part.server_session_id) {
                         return Err(StreamFailure::Restarted);
                     }
                     if !part.response_id.is_empty() {

@@ -162,7 +162,7 @@ impl Client {
             client_type: Some(self.agent.clone()),
             all: Some(Empty {}),
         };
-        self.courtesy("ReleaseExecute", request).await;
+        self.send_best_effort("ReleaseExecute", request).await;
     }
 
     /// Stops everything that the session executes.
@@ -173,7 +173,7 @@ impl Client {
             client_type: Some(self.agent.clone()),
             kind: ALL,
         };
-        self.courtesy("Interrupt", request).await;
+        self.send_best_effort("Interrupt", request).await;
     }
 
     /// Ends the session on the server.
@@ -183,7 +183,7 @@ impl Client {
             user_context: Some(self.user.clone()),
             client_type: Some(self.agent.clone()),
         };
-        self.courtesy("ReleaseSession", request).await;
+        self.send_best_effort("ReleaseSession", request).await;
     }
 
     /// Returns all of an error; `None` if the server does not have it.
@@ -198,7 +198,7 @@ impl Client {
     }
 
     /// Records the server's own name of the session; false if it has changed.
-    pub fn observe(&self, name: &str) -> bool {
+    pub fn record_session_name(&self, name: &str) -> bool {
         let mut session = self.session();
         match &session.observed {
             Some(known) => name.is_empty() || known == name,
@@ -237,7 +237,7 @@ impl Client {
     }
 
     /// Sends a request that only matters to the server.
-    async fn courtesy(&self, method: &str, message: impl Message + 'static) {
+    async fn send_best_effort(&self, method: &str, message: impl Message + 'static) {
         let _ = tokio::time::timeout(LAST, self.unary::<_, Empty>(method, message)).await;
     }
 

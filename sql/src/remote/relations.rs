@@ -127,7 +127,7 @@ impl Registry {
         // A view that uses another one comes after it.
         for view in VIEWS.iter().rev() {
             if needed.contains(view.name) && !self.is_user_view(view.name) {
-                needed.extend(made_of(view.query()));
+                needed.extend(used_relations(view.query()));
             }
         }
         let tables = needed.iter().filter(|name| session.tables.is_table(name)).cloned().collect();
@@ -294,7 +294,7 @@ fn relation(rows: Rows) -> Relation {
 }
 
 /// Returns the tables and views that a view's query uses.
-fn made_of(query: &str) -> BTreeSet<String> {
+fn used_relations(query: &str) -> BTreeSet<String> {
     let parsed = statements::parse(query, Dialect::Server).unwrap_or_default();
     let named = parsed.iter().flat_map(|source| check::relations(&source.parsed));
     named.filter(|one| !one.is_defined).map(|one| one.name).collect()
@@ -319,13 +319,13 @@ mod tests {
     fn a_view_is_made_of_what_its_query_names() {
         let of = |name: &str| {
             let view = VIEWS.iter().find(|view| view.name == name).unwrap();
-            made_of(view.query()).into_iter().collect::<Vec<_>>()
+            used_relations(view.query()).into_iter().collect::<Vec<_>>()
         };
         assert_eq!(of("breakdown"), ["device_time"]);
         assert_eq!(of("device_time"), ["copies", "kernels"]);
         assert_eq!(of("meetings"), ["collective_runs"]);
         for view in VIEWS {
-            assert!(!made_of(view.query()).is_empty(), "{}", view.name);
+            assert!(!used_relations(view.query()).is_empty(), "{}", view.name);
         }
     }
 }

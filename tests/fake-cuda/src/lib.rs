@@ -16,7 +16,7 @@
 //! | `libnvidia-ml.so.1` | NVML | reports utilisation, memory, clocks, power, heat; of its own making |
 //! | `libnccl.so.2` | NCCL | collectives as kernels that wait for the other ranks |
 //!
-//! It is no implementation of the driver: of its interface `libcuda.so.1` has what
+//! This is no implementation of the driver: `libcuda.so.1` has only the functions that
 //! `tprof doctor --run-kernel` calls. The kernel of that program is the only one that
 //! computes something, in Rust, chosen by its name; the PTX is not read.
 //!

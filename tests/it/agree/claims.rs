@@ -1,4 +1,4 @@
-//! What reports deny, in sentences, held against what they count.
+//! Compares what reports deny, in sentences, with what they count.
 
 use super::facts::{Facts, Subject, rows};
 use Subject::*;
@@ -164,7 +164,7 @@ fn judge(sentence: &Sentence, facts: &Facts) -> Option<String> {
     (!known).then(|| "claims.rs lacks what it denies".to_owned())
 }
 
-/// That none was recorded.
+/// Checks a sentence that none was recorded.
 fn denied(sentence: &Sentence, subject: Subject, facts: &Facts) -> Option<String> {
     let has = |rank: &String| facts.on_rank(subject, rank) > 0.0;
     match &sentence.ranks {
@@ -180,7 +180,8 @@ fn denied(sentence: &Sentence, subject: Subject, facts: &Facts) -> Option<String
     }
 }
 
-/// That what was recorded lies elsewhere: it was recorded, and what is judged is named right.
+/// Checks a sentence that what was recorded lies elsewhere: it was recorded, and what is analyzed is
+/// named right.
 fn elsewhere(rest: &str, sentence: &Sentence, subject: Subject, facts: &Facts) -> Option<String> {
     let has = |rank: &String| facts.on_rank(subject, rank) > 0.0;
     let with = facts.ranks.iter().filter(|rank| has(rank)).count();

@@ -1,4 +1,4 @@
-//! What each kind of report counts of what was recorded, by rank.
+//! The counts of recorded things in each kind of report, by rank.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -162,7 +162,7 @@ fn one(_: &Value) -> f64 {
     1.0
 }
 
-/// Those outside of the steps included, which `kernels` has apart.
+/// Counts a row's calls, including those outside of the steps, which `kernels` lists apart.
 fn count(row: &Value) -> f64 {
     sum(row, &["count", "outside_count"])
 }
@@ -216,7 +216,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Of `tprof report all --json`.
+    /// Reads the facts from `tprof report all --json`.
     pub fn of(reports: &Value) -> Facts {
         let ranks = reports["summary"]["ranks"].as_array().unwrap();
         let ranks: Vec<String> = ranks.iter().map(|row| text(row, "label").to_owned()).collect();

@@ -1,5 +1,6 @@
-//! What a stranger runs on a real GPU (docs/gpu-check.md), from its package, on the stand-ins:
-//! the parts work together, and a judge that only has the archive fails on each planted fault.
+//! The check that a stranger runs on a real GPU (docs/gpu-check.md), from its package, on the
+//! stand-ins: the parts work together, and a judge that only has the archive fails on each planted
+//! fault.
 
 use super::*;
 use std::process::Command;
@@ -7,7 +8,7 @@ use tprof_tests::{nvcc, skip, tprof_at};
 
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/gpu-check");
 
-/// What a command printed; panics with it if it failed.
+/// The output of a command; panics with it if the command failed.
 #[track_caller]
 fn printed(command: &mut Command) -> String {
     let output = command.output().unwrap();
@@ -76,7 +77,7 @@ fn the_package_checks_a_machine_and_its_judge_fails_on_each_planted_fault() {
         let whole = format!("ok           truth-13{form}: nothing of the device is lost");
         assert!(text.contains(&whole), "{text}");
     }
-    // What cannot run here has not passed.
+    // Parts that cannot run here have not passed.
     assert!(text.contains("not checked  PyTorch"), "{text}");
     assert!(text.contains("not checked  facts of the machine"), "{text}");
 
@@ -88,12 +89,12 @@ fn the_package_checks_a_machine_and_its_judge_fails_on_each_planted_fault() {
         printed(Command::new("python3").arg(format!("{SCRIPTS}/test_judge.py")).arg(&bundle));
     assert!(faults.contains("each check failed on its fault"), "{faults}");
 
-    // What CUPTI did there, it does again.
+    // The replay does what CUPTI did there.
     let again = replayed(home, &bundle);
     assert!(again.contains("ok           the same records come in the same buffers"), "{again}");
 }
 
-/// What the replay of an archive's recordings prints.
+/// The output of the replay of an archive's recordings.
 fn replayed(home: &Path, archive: &Path) -> String {
     let mut replay = Command::new("python3");
     printed(replay.arg(format!("{SCRIPTS}/replay.py")).arg(tprof_at()).arg(home).arg(archive))

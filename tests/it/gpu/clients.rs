@@ -70,7 +70,7 @@ fn a_cupti_that_cannot_be_used_is_reported_and_harms_nothing() {
 
 #[test]
 fn another_client_that_takes_the_records_over_is_named_with_its_times() {
-    // Its kernels take long enough that what is missing is no mere moment.
+    // The kernels take long enough that what is missing is no mere moment.
     let slow = [("FAKE_CUDA_BLOCK_NS", "40000")];
     let (_scratch, ran) = need_some!(ran(12, &["120", "tool"], &slow));
     assert_eq!(ran.traced.outcome.code, Some(0), "{:?}", ran.traced.outcome);
@@ -89,7 +89,7 @@ fn another_client_that_takes_the_records_over_is_named_with_its_times() {
     let marks = ran.file.marks().iter().map(|mark| (ran.file.name(mark.name), mark.time_ns));
     let taken = marks.filter(|(name, _)| name.starts_with("another client of CUPTI"));
     let taken: Vec<u64> = taken.map(|(_, time_ns)| time_ns).collect();
-    // It begins with the first launch that was not recorded, to milliseconds.
+    // The gap begins with the first launch that was not recorded, to milliseconds.
     let [taken] = taken.as_slice() else { panic!("{taken:?}") };
     let spans = rows::<Span>(&ran.file);
     let recorded = |span: &&Span| is_launch(ran.file.name(span.name));

@@ -1,4 +1,4 @@
-//! What `tprof doctor` prints about GPUs.
+//! The lines of `tprof doctor` about GPUs.
 
 use super::*;
 

@@ -38,7 +38,7 @@ fn a_graph_is_recorded_as_a_whole_from_its_first_node_to_its_last() {
         let wanted: Vec<_> = of_kind(&ran.log, "graph").iter().map(of_line).collect();
         assert_eq!(wanted.len(), 7);
         assert_same(wanted, graphs.iter().map(facts).collect(), uncertainty(&ran.file));
-        // Its call is known, and what is launched beside graphs is recorded as ever.
+        // The graph's call is known, and launches beside graphs are recorded as ever.
         let spans = rows::<Span>(&ran.file);
         for row in &graphs {
             let call = spans.iter().find(|span| span.correlation == row.correlation).unwrap();
@@ -101,7 +101,7 @@ fn whole_graphs_are_recorded_again_after_a_client_detached_cupti() {
     // Two runs in each stretch without a session: the first, and the last, long after the second
     // session; those right after a session lie in a gap, which is named.
     let whole: Vec<_> = graphs.iter().filter(|row| row.graph_node.is_none()).collect();
-    // Not by the time of what ran last: that may be a kernel on another stream.
+    // The time of what ran last does not count: that may be a kernel on another stream.
     let of_launches = of_kind(&ran.log, "graph");
     let last = of_launches.iter().map(|line| number(line, "correlation")).max().unwrap();
     assert!(whole.iter().any(|row| row.correlation == Some(last)), "{last}: {whole:?}");

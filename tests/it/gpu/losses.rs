@@ -33,7 +33,8 @@ fn records_of_unknown_kinds_are_counted_and_hide_nothing() {
 
 #[test]
 fn a_buffer_that_cannot_be_read_on_is_counted() {
-    // Over a second: at the end, where the flush is forced, it may be work that has not ended.
+    // The job runs for over a second: at the end, where the flush is forced, it may be work that
+    // has not ended.
     let faulty = [("FAKE_CUPTI_FAULTS", "broken=40"), ("FAKE_CUDA_BLOCK_NS", "40000")];
     let (_scratch, ran) = need_some!(ran(12, &["120"], &faulty));
     assert_eq!(ran.traced.outcome.code, Some(0), "{:?}", ran.traced.outcome);
@@ -65,7 +66,7 @@ fn a_device_that_is_lost_in_the_middle_leaves_what_came_before() {
     assert_eq!(run.outcome.code, Some(1), "{:?}", run.outcome);
     assert!(run.outcome.stderr.contains("failed with 719"), "{:?}", run.outcome);
     let ran = read(run, &log, 0);
-    // What was done when the job last waited for it is all there; nothing is invented.
+    // Everything that was done when the job last waited for it is there; nothing is invented.
     let calls = of_kind(&ran.log, "call").into_iter();
     let waited = calls.filter(|l| l["name"] == "cudaStreamSynchronize" && l["result"] == 0);
     let done = waited.map(|line| number(line, "start")).max().unwrap();
@@ -85,7 +86,7 @@ fn a_device_that_is_lost_in_the_middle_leaves_what_came_before() {
 
 #[test]
 fn a_job_that_ends_without_a_flush_has_lost_the_last_moment_at_most() {
-    // Over two seconds, and so at least two flushes.
+    // The job runs for over two seconds, and so has at least two flushes.
     let slow = [("FAKE_CUDA_BLOCK_NS", "80000")];
     let (_scratch, ran) = need_some!(ran(12, &["120", "kill"], &slow));
     let wanted = kernels_of_log(&ran.log);
@@ -93,7 +94,7 @@ fn a_job_that_ends_without_a_flush_has_lost_the_last_moment_at_most() {
     for (facts, _) in &got {
         assert!(wanted.iter().any(|(of_log, _)| of_log == facts), "{facts:?} never ran");
     }
-    // What one flush gives back is recorded before the next one begins.
+    // Everything that one flush gives back is recorded before the next one begins.
     let flushes: Vec<u64> =
         of_kind(&ran.log, "flush").iter().map(|line| number(line, "start")).collect();
     let [.., flushed, _] = flushes[..] else { panic!("{flushes:?}") };
@@ -140,7 +141,7 @@ fn kernels_that_were_launched_and_never_recorded_are_counted() {
     for major in [12, 13] {
         let (_scratch, ran) = need_some!(ran(major, &["4", "queue"], &[]));
         assert_eq!(ran.traced.outcome.code, Some(3), "{:?}", ran.traced.outcome);
-        // What ended is there; of the rest only the launches were recorded.
+        // Kernels that ended are there; of the rest only the launches were recorded.
         assert_kernels(&ran);
         assert_calls(&ran);
         assert_eq!(losses(&ran, "kernels", "CUPTI gave no record of them"), 50);

@@ -175,7 +175,7 @@ fn what_cupti_has_of_a_context_is_flushed_before_the_context_ends() {
     for word in ["reset", "destroy"] {
         let env = [("FAKE_CUPTI_FAULTS", "reset")];
         let (_scratch, ran) = need_some!(took(12, &["workspace", word], &env));
-        // What the library took, CUPTI only has recorded.
+        // Only CUPTI has recorded the memory that the library took.
         let of_log = of_kind(&ran.log, "memory");
         let addresses = |lines: &mut dyn Iterator<Item = u64>| {
             let mut all: Vec<u64> = lines.collect();

@@ -1,4 +1,4 @@
-//! What devices did, as CUPTI's agent recorded it, against the log of what truly
+//! Compares what CUPTI's agent recorded of devices with the log of what truly
 //! ran on the stand-ins (a simulation).
 
 mod beside;
@@ -28,7 +28,7 @@ use tprof_trace::model::*;
 /// Each node of graphs: what ran is compared kernel by kernel.
 const GPU: &[&str] = &["--activities", "gpu", "--cuda-graphs", "node"];
 
-/// What CUPTI's clock and ours may be apart beyond a join's own uncertainty.
+/// Time that CUPTI's clock and ours may be apart beyond a join's own uncertainty.
 const JOIN_SLACK_NS: u64 = 100_000;
 
 fn number(line: &Value, key: &str) -> u64 {
@@ -242,7 +242,7 @@ fn assert_calls(ran: &Ran) {
         let key = (ran.file.name(span.name), u64::from(thread.tid));
         *got.entry(key).or_insert(0) += 1;
     }
-    // Also each thread's first, in which CUDA starts, and CUPTI with it.
+    // Each thread's first call is among them, in which CUDA starts, and CUPTI with it.
     assert_eq!(got, wanted);
 }
 

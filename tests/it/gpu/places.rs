@@ -22,7 +22,7 @@ fn a_device_that_cupti_did_not_describe_is_described_by_the_driver() {
         assert_eq!(ran.file.name(device.name), "Simulated GPU");
         assert_eq!((device.processors, device.compute_major), (Some(132), Some(9)));
         assert_eq!(device.memory_bytes, Some(80 << 30));
-        // What was not answered is unknown.
+        // Properties that were not answered are unknown.
         let properties = ran.file.name(device.properties);
         assert!(!properties.contains("warpSize"), "{properties}");
         // The questions are none of the job's calls.

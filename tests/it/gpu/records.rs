@@ -1,4 +1,4 @@
-//! What ran is recorded as it ran: by the log, record by record.
+//! Compares what was recorded with the log of what ran, record by record.
 
 use super::*;
 
@@ -325,7 +325,7 @@ fn calls_of_the_driver_and_cuptis_own_time_arrive_once() {
         };
         let driver = row_of("cuda_api_sum").unwrap();
         assert_eq!(driver["interface"], "driver");
-        // Those outside of the inferred steps are apart.
+        // Launches outside of the inferred steps are apart.
         let outside = row_of("outside_of_steps").map_or(0, |row| number(row, "outside_count"));
         assert_eq!(number(driver, "count") + outside, 72, "{tables}");
 

@@ -222,7 +222,7 @@ fn critical_paths_are_htas() {
         let tables = set.report_with("critical-path", &arguments);
         let (_, path) = rows(&tables, "critical_path").next().unwrap();
         near(us(path, "length_ns"), length, 0.0, name);
-        // Only of some paths were parts and graph kept.
+        // Parts and graph were kept for some of the paths only.
         let whole = set.json("critical_path_whole_trace.json");
         let is_kept = within.is_some() || !name.ends_with("_cp") || name == "event_sync_cp";
         let kept =

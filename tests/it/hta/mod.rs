@@ -228,7 +228,7 @@ fn queues_are_htas_at_every_moment() {
             for (theirs, key) in keys {
                 near(ours[key].as_f64().unwrap(), number(row, theirs), 0.0, &what);
             }
-            // Of several changes at one moment either order is as good: 1 of 30 points at most.
+            // Either order of several changes at one moment is as good: 1 of 30 points at most.
             let mean = ours["points_mean"].as_f64().unwrap();
             near(mean, number(row, "mean"), 1.0 / 30.0, &what);
         }

@@ -1,4 +1,5 @@
-//! What Holistic Trace Analysis 0.5.0 reported of public traces, where that is at hand.
+//! The results that Holistic Trace Analysis 0.5.0 reported of public traces, where they are at
+//! hand.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -61,7 +62,7 @@ impl Set {
         }
     }
 
-    /// The same, with more arguments.
+    /// As [`report`](Self::report), with more arguments.
     pub fn report_with(&self, kind: &str, arguments: &[&str]) -> Value {
         let mut job = tprof(["report", kind, "--hta", "--json"]);
         for argument in arguments {

@@ -1,4 +1,4 @@
-//! Only who has the token gets an answer, and no answer may be kept or used elsewhere.
+//! Only clients with the token get an answer, and no answer may be kept or used elsewhere.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,7 +18,7 @@ const PATHS: [&str; 8] = [
     "/nothing",
 ];
 
-/// What every answer must have, an error too.
+/// The headers that every answer must have, an error too.
 #[track_caller]
 fn assert_guarded(answer: &Answer) {
     let header = |name: &str| answer.header(name).unwrap_or_default();
@@ -108,7 +108,7 @@ fn the_address_exchanges_the_token_for_a_cookie() {
         let many = format!("a=b; {pair}; c");
         served.send(&served.bare("GET", "/api/v1").header("Cookie", &many)).expect(200);
     }
-    // Only that address, and only to read.
+    // Only that address is open, and only to read.
     let longer = format!("/{}/x", served.token);
     served.send(&served.bare("GET", &longer)).expect_failure(401);
     served.send(&served.bare("POST", &format!("/{}/", served.token))).expect_failure(401);

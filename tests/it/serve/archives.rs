@@ -15,7 +15,7 @@ struct Apart {
     archive: PathBuf,
 }
 
-/// What a script answers to the two questions for the runs of an archive.
+/// The answers of a script to the two questions for the runs of an archive.
 const LISTED: &str = r#"
 case "$*" in
 *--ids*) echo r1-00; exit ;;

@@ -1,4 +1,4 @@
-//! What clients do, or leave undone, harms no other client.
+//! Nothing that clients do, or leave undone, harms other clients.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -43,7 +43,7 @@ fn a_foreign_name_of_this_machine_is_refused() {
         format!("127.0.0.1:{port}, evil.example"),
     ] {
         served.send(&to_hosts(&served, &[&host])).expect_failure(404);
-        // Nor is the token taken there.
+        // The token is not taken there either.
         let path = format!("/{}/", served.token);
         let welcome =
             Request::new("GET", &path).header("Host", &host).header("Connection", "close");
@@ -60,7 +60,7 @@ fn a_foreign_name_of_this_machine_is_refused() {
     }
 }
 
-/// What browsers send from another page, and its own.
+/// Origins that browsers send from another page, and from its own.
 fn origins(served: &Served) -> (Vec<String>, Vec<String>) {
     let port = served.address.rsplit_once(':').unwrap().1;
     let other = port.parse::<u16>().unwrap() ^ 1;

@@ -285,7 +285,7 @@ fn a_run_that_is_replaced_again_and_again_harms_nobody() {
     let id = served.id_of(Path::new("recorded"));
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Also where a question panics, or the scope would wait for ever.
+        // Also ends the thread where a question panics, or the scope would wait for ever.
         let _done = Done(&is_done);
         scope.spawn(|| {
             let run = directory.join("recorded");

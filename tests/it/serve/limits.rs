@@ -1,4 +1,4 @@
-//! What one report may take is limited, and what the server itself takes.
+//! Limits of what one report may take, and of what the server itself takes.
 
 use std::fs;
 use std::io::BufWriter;

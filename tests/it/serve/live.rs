@@ -79,7 +79,7 @@ fn a_run_in_progress_is_followed_to_its_end() {
     assert_eq!(events.event().map(|(name, _)| name), None, "nothing comes after the end");
     tprof_tests::wait_until("the list has the end", || served.row("going")["state"] == "finished");
     assert_eq!(served.json(&format!("/api/v1/runs/{id}/live"))["state"], "finished");
-    // Those of a run that has ended say so at once.
+    // The events of a run that has ended end at once.
     let mut events = served.begin(&format!("/api/v1/runs/{id}/events"));
     assert_eq!(events.event().unwrap().0, "start");
     until(&mut events, "the end", |name, _| name == "end");

@@ -1,4 +1,4 @@
-// What libc10 and libtorch_cpu have in common: objects laid out as PyTorch's are.
+// The objects that libc10 and libtorch_cpu have in common, laid out as PyTorch's are.
 #pragma once
 #include <cstddef>
 #include <cstdint>

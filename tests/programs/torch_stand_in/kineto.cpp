@@ -55,7 +55,7 @@ struct Client {
         return sendto(fd, &message, sizeof message, MSG_DONTWAIT, (sockaddr *)&daemon, sizeof daemon) > 0;
     }
 
-    // What to record; empty: nothing.
+    // Asks what to record; empty: nothing.
     std::string answer() {
         char bytes[4096];
         sockaddr_un from = {};

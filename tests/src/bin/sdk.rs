@@ -160,7 +160,7 @@ fn off() {
     println!("off {is_off} on {is_on}");
 }
 
-/// Of everything one.
+/// Emits one event of each kind.
 fn events() {
     for at in 0..20_u64 {
         let _outer = tprof::span!("quiet", at = at, text = "same", half = 0.5, flag = true);

@@ -170,7 +170,7 @@ fn instant<W: Write>(
 pub(super) fn memory<W: Write>(to: &mut Writer<'_, W>) -> io::Result<u64> {
     let (trace, window) = (&to.part.trace, to.part.window);
     let (first_ns, last_ns) = trace.extent_ns().unwrap_or_default();
-    let stretch_ns = counters::stretch(last_ns.saturating_sub(first_ns));
+    let stretch_ns = counters::stretch_ns(last_ns.saturating_sub(first_ns));
     let mut drawn: HashSet<(ProcessIndex, &str)> = HashSet::new();
     counters::heap(trace, stretch_ns, |process, time_ns, bytes| {
         if !window.holds(time_ns) {
@@ -253,7 +253,7 @@ fn point<W: Write>(
     let first = to.part.trace.processes().first().map_or(0, |process| process.process);
     let pid = match gpu {
         Some(Gpu::Seen(_, device)) => device.to_string().into(),
-        Some(Gpu::OfHost(device)) => envelope::of_host(device).to_string().into(),
+        Some(Gpu::OfHost(device)) => envelope::unused_device_pid(device).to_string().into(),
         None => to.pid(process.unwrap_or(first)),
     };
     // Viewers show name and key: `heap` with its `bytes`.

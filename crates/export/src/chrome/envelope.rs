@@ -16,7 +16,7 @@ use crate::{OpenRank, Window};
 
 /// Returns the "process" of a device that no process of the file uses, to which CUDA gives no
 /// number.
-pub(super) fn of_host(device: u32) -> u64 {
+pub(super) fn unused_device_pid(device: u32) -> u64 {
     1_000 + u64::from(device)
 }
 
@@ -157,7 +157,10 @@ impl<'a> Envelope<'a> {
         let all: BTreeSet<Gpu> = trace.counters().iter().filter_map(|row| gpus.gpu(row)).collect();
         for gpu in all {
             let Gpu::OfHost(device) = gpu else { continue };
-            let (pid, sort) = (of_host(device).to_string(), DEVICE_SORT_INDEX + of_host(device));
+            let (pid, sort) = (
+                unused_device_pid(device).to_string(),
+                DEVICE_SORT_INDEX + unused_device_pid(device),
+            );
             metadata(to, "process_name", &pid, "0", &json!({ "name": gpu.label() }))?;
             metadata(to, "process_sort_index", &pid, "0", &json!({ "sort_index": sort }))?;
         }
@@ -218,7 +221,7 @@ impl<'a> Envelope<'a> {
         let mut add = |key: &str, value: Value| facts.insert(key.to_owned(), value);
         if !self.imported {
             let (first_ns, last_ns) = trace.extent_ns().unwrap_or_default();
-            let stretch_ns = counters::stretch(last_ns.saturating_sub(first_ns));
+            let stretch_ns = counters::stretch_ns(last_ns.saturating_sub(first_ns));
             add("tprof", env!("CARGO_PKG_VERSION").into());
             add("recorded_by", trace.header().tprof.clone().into());
             add("host", trace.header().host.clone().into());

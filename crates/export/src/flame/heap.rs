@@ -6,7 +6,7 @@ use tprof_trace::model::{HeapChange, MemoryRecording, ProcessIndex, StackId, Thr
 use super::labels::Labels;
 use super::profile::{Measure, Profile};
 use super::tree::FrameTable;
-use crate::stacks::stands_for;
+use crate::stacks::represented_allocations;
 use crate::{OpenRank, Written};
 
 pub(crate) const MEASURES: [Measure; 3] = [
@@ -36,8 +36,9 @@ pub(crate) fn collect(
             MemoryRecording::Exact | MemoryRecording::Off => None,
         })
         .collect();
-    let weight =
-        |process: ProcessIndex, size: u64| stands_for(size, intervals.get(&process).copied());
+    let weight = |process: ProcessIndex, size: u64| {
+        represented_allocations(size, intervals.get(&process).copied())
+    };
     let mut sums: FxHashMap<HeapKey, [f64; 3]> = FxHashMap::default();
     let mut heaps: FxHashMap<ProcessIndex, Heap> = FxHashMap::default();
     for event in file.heap_events().filter(|event| part.window.holds(event.time_ns)) {

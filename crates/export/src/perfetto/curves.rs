@@ -126,7 +126,7 @@ fn instant<W: Write>(
 fn memory<W: Write>(scene: &mut RankWriter<'_, '_, W>, sequence: u64) -> io::Result<u64> {
     let (trace, window) = (&scene.part.trace, scene.part.window);
     let (first_ns, last_ns) = trace.extent_ns().unwrap_or_default();
-    let stretch_ns = counters::stretch(last_ns.saturating_sub(first_ns));
+    let stretch_ns = counters::stretch_ns(last_ns.saturating_sub(first_ns));
     let mut last: FxHashMap<ProcessIndex, u64> = FxHashMap::default();
     counters::heap(trace, stretch_ns, |process, time_ns, bytes| {
         if !window.holds(time_ns) {

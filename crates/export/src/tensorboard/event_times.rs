@@ -6,7 +6,7 @@ use super::events::EventTime;
 use crate::OpenRank;
 
 /// Returns the time when a rank's file begins, in seconds since 1970.
-pub(super) fn begins_s(part: &OpenRank<'_>, zero: Zero) -> f64 {
+pub(super) fn start_s(part: &OpenRank<'_>, zero: Zero) -> f64 {
     let first_ns = part.trace.extent_ns().map_or(0, |(first_ns, _)| first_ns);
     wall_s(zero, part.at(first_ns))
 }

@@ -13,7 +13,7 @@ use tprof_facts::labels;
 use tprof_trace::RunDir;
 
 use super::analysis::{RankFigures, RunAnalysis};
-use super::event_times::begins_s;
+use super::event_times::start_s;
 use super::events::EventFile;
 use super::progress::{Extent, Progress};
 use super::rank::{MissingData, RankLog};
@@ -146,7 +146,7 @@ fn write(
     let to = BufWriter::new(to);
     let file = match progress {
         Some(progress) => EventFile::resume(to, progress),
-        None => EventFile::begin(to, begins_s(part, selection.zero))?,
+        None => EventFile::begin(to, start_s(part, selection.zero))?,
     };
     let log = RankLog::new(part, selection.zero, extent, file);
     let steps_inferred = log.steps_inferred;

@@ -11,7 +11,7 @@ use tprof_trace::model::{Mark, MarkKind, ProcessIndex};
 use super::event_times::{at_time, wall_s};
 use super::events::{EventFile, EventTime, Tag, code};
 use super::histogram::Histogram;
-use super::series::cut;
+use super::series::shorten_name;
 use crate::OpenRank;
 
 /// Values and histograms that could not be written.
@@ -53,7 +53,7 @@ pub(super) fn write<W: Write>(
             continue;
         };
         if found.not_finite > 0 {
-            *left_out.not_finite.entry(cut(name)).or_default() += found.not_finite;
+            *left_out.not_finite.entry(shorten_name(name)).or_default() += found.not_finite;
         }
         let Some(histogram) = Histogram::counted(&found) else { continue };
         let all = &processes[name];
@@ -64,8 +64,8 @@ pub(super) fn write<W: Write>(
         let process = mark.process.filter(|_| !has_plain);
         let process = process.map(|process| labels::process(trace, process, Ids::LeftOut));
         let name = match process {
-            None => cut(name),
-            Some(process) => format!("{}/{}", cut(name), cut(&process)),
+            None => shorten_name(name),
+            Some(process) => format!("{}/{}", shorten_name(name), shorten_name(&process)),
         };
         let about = format!("values of {} in the program", code(&name));
         let within = || step_of(mark, settled, &unended);

@@ -12,15 +12,15 @@ use tprof_trace::model::{
 };
 
 use super::analysis::{CounterKey, Figure, RankFigures, StepFigures};
-use super::event_times::{at_step, at_time, begins_s, wall_s};
+use super::event_times::{at_step, at_time, start_s, wall_s};
 use super::events::{EventFile, EventTime, Tag, code};
 use super::histogram::{Durations, Histogram};
 use super::program_histograms::{self, SkippedHistograms};
 use super::progress::Extent;
-use super::series::{Series, free, series};
+use super::series::{Series, series, unique_name};
 use super::{graph, peaks, throughput};
 use crate::OpenRank;
-use crate::counters::{self, Downsampler, POINTS, stretch};
+use crate::counters::{self, Downsampler, POINTS, stretch_ns};
 
 /// Largest number of histograms over the steps of a rank.
 const MOST_HISTOGRAMS: usize = 50;
@@ -104,7 +104,7 @@ impl<'a, W: Write> RankLog<'a, W> {
         let own = self.own_histograms(u64::MAX)?;
         let mut nodes = 0;
         if let Some(graph) = graph::of(self.part) {
-            self.file.graph(begins_s(self.part, self.zero), &graph.encoded)?;
+            self.file.graph(start_s(self.part, self.zero), &graph.encoded)?;
             nodes = graph.left_out;
         }
         let wide = self.file.left_out;
@@ -144,7 +144,7 @@ impl<'a, W: Write> RankLog<'a, W> {
         let mut taken = HashSet::new();
         for series in all.values().filter(|series| series.is_of(self.process)) {
             let Some(unit) = throughput::unit(&series.counter) else { continue };
-            let name = free(format!("step/{unit}_per_s"), &mut taken);
+            let name = unique_name(format!("step/{unit}_per_s"), &mut taken);
             let about = format!("by the counter {}, of the step's time", code(&series.name));
             let tag = Tag { name, about };
             for (place, rate) in throughput::rates(&series.counter, &series.readings, &self.steps) {
@@ -253,7 +253,7 @@ impl<'a, W: Write> RankLog<'a, W> {
                     format!("{}/{process}", counter::HEAP_BYTES)
                 }
             };
-            names.insert(key.clone(), free(name, &mut taken));
+            names.insert(key.clone(), unique_name(name, &mut taken));
         }
         tag(&format!("time/{}", names[&key]), "live heap bytes")
     }
@@ -285,7 +285,7 @@ impl<'a, W: Write> RankLog<'a, W> {
                         ),
                     };
                     let name = format!("time/{what}/{}", labels::device(device));
-                    let tag = Tag { name: free(name, &mut taken), about: about.to_owned() };
+                    let tag = Tag { name: unique_name(name, &mut taken), about: about.to_owned() };
                     (tag, Downsampler::new(stretch_ns))
                 });
                 if let Some((time_ns, bytes)) = thin.point(row.time_ns, bytes) {
@@ -384,7 +384,7 @@ impl<'a, W: Write> RankLog<'a, W> {
     /// Stretch of time that a point of a curve stands for.
     fn stretch_ns(&self) -> u64 {
         let (first_ns, last_ns) = self.part.trace.extent_ns().unwrap_or_default();
-        stretch(last_ns.saturating_sub(first_ns))
+        stretch_ns(last_ns.saturating_sub(first_ns))
     }
 }
 

@@ -72,14 +72,15 @@ pub(super) fn series(
             let (name, counter) = (name.clone(), key.name.clone());
             return (key, Series { name, counter, readings, process: row.process });
         }
-        let mut name = cut(&key.name);
+        let mut name = shorten_name(&key.name);
         if let Some(gpu) = gpus.gpu(&row) {
             name = format!("{name}/{}", gpu.label());
         }
         if let Some(process) = row.process.filter(|_| !is_plain(&key)) {
-            name = format!("{name}/{}", cut(&labels::process(trace, process, Ids::LeftOut)));
+            name =
+                format!("{name}/{}", shorten_name(&labels::process(trace, process, Ids::LeftOut)));
         }
-        let name = free(name, &mut taken);
+        let name = unique_name(name, &mut taken);
         names.insert(key.clone(), name.clone());
         let counter = key.name.clone();
         (key, Series { name, counter, readings, process: row.process })
@@ -88,7 +89,7 @@ pub(super) fn series(
 }
 
 /// Returns a name that no other curve has.
-pub(super) fn free(name: String, taken: &mut HashSet<String>) -> String {
+pub(super) fn unique_name(name: String, taken: &mut HashSet<String>) -> String {
     let mut free = name.clone();
     let mut number = 2;
     while !taken.insert(free.clone()) {
@@ -99,7 +100,7 @@ pub(super) fn free(name: String, taken: &mut HashSet<String>) -> String {
 }
 
 /// Cuts a name to the length that is kept.
-pub(super) fn cut(name: &str) -> String {
+pub(super) fn shorten_name(name: &str) -> String {
     match name.char_indices().nth(MOST_CHARACTERS) {
         Some((at, _)) => format!("{}…", &name[..at]),
         None => name.to_owned(),

@@ -10,7 +10,7 @@ use tprof_trace::model::{DeviceAllocation, ProcessEnd, ProcessIndex};
 
 use super::device_memory;
 use super::processes::Processes;
-use crate::counters::{Downsampler, heap, stretch};
+use crate::counters::{Downsampler, heap, stretch_ns};
 use crate::gpus::{Gpu, Gpus};
 use crate::page::Payload;
 use crate::rows::wanted;
@@ -39,7 +39,7 @@ impl Curves {
     /// Adds the curves of a file.
     pub fn file(&mut self, part: &OpenRank<'_>, written: &mut Written, processes: &mut Processes) {
         let Window { from_ns, to_ns } = part.window;
-        let stretch_ns = stretch(length_ns(part).min(to_ns - from_ns));
+        let stretch_ns = stretch_ns(length_ns(part).min(to_ns - from_ns));
         self.heap(part, processes, stretch_ns);
         self.taken(part, processes, stretch_ns);
         self.device(part, written, processes, stretch_ns);

@@ -13,10 +13,10 @@ impl Reading<'_, '_> {
     pub fn entries(&mut self, list: Value, device: Option<u32>) -> Result<(), SnapshotError> {
         let arena = self.arena;
         for (order, item) in (0..).zip(arena.items(list).unwrap_or_default()) {
-            self.spend(1)?;
+            self.count_rows(1)?;
             match arena.pairs(*item) {
                 Some(pairs) => self.entry(pairs, device, order),
-                None => self.output.tally.lose(LossReason::SnapshotRow),
+                None => self.output.tally.count_loss(LossReason::SnapshotRow),
             }
         }
         Ok(())
@@ -44,7 +44,7 @@ impl Reading<'_, '_> {
         row.args = self.args(&others);
         self.others = others;
         if row.action == NameId(0) {
-            self.output.tally.lose(LossReason::SnapshotRow);
+            self.output.tally.count_loss(LossReason::SnapshotRow);
             return;
         }
         row.bytes = size.unwrap_or(0);

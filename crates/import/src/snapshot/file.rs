@@ -116,7 +116,7 @@ fn top_level(reading: &mut Reading<'_, '_>, root: Value) -> Result<Members, Snap
             Some(b"device_traces") => {
                 let traces = list(arena, *value, "device_traces")?;
                 for (device, entries) in (0..).zip(arena.items(traces).unwrap_or_default()) {
-                    reading.spend(1)?;
+                    reading.count_rows(1)?;
                     let entries = list(arena, *entries, "device_traces")?;
                     reading.entries(entries, Some(device))?;
                     members.devices += 1;
@@ -129,7 +129,7 @@ fn top_level(reading: &mut Reading<'_, '_>, root: Value) -> Result<Members, Snap
                 }
                 fact(reading, key, *value);
             }
-            None => reading.output.tally.lose(LossReason::SnapshotDetails),
+            None => reading.output.tally.count_loss(LossReason::SnapshotDetails),
         }
     }
     Ok(members)
@@ -157,13 +157,13 @@ fn fact(reading: &mut Reading<'_, '_>, key: &[u8], value: Value) {
             let key = format!("torch.memory_snapshot.{}", String::from_utf8_lossy(key));
             property(&key, text, reading.output);
         }
-        _ => reading.output.tally.lose(LossReason::FactTooLong),
+        _ => reading.output.tally.count_loss(LossReason::FactTooLong),
     }
 }
 
 /// Gives entries with an impossible time the time of the previous entry, because their order is
 /// certain.
-fn settle_times(events: &mut [AllocatorEvent], tally: &mut Tally) {
+fn repair_times(events: &mut [AllocatorEvent], tally: &mut Tally) {
     let mut times = Times::default();
     let moment = |time_ns| EventMoment { time_ns, is_zero: time_ns == 0 };
     events.iter().filter_map(|event| event.time_ns).for_each(|time_ns| times.add(moment(time_ns)));
@@ -174,7 +174,7 @@ fn settle_times(events: &mut [AllocatorEvent], tally: &mut Tally) {
         events.iter().filter_map(|event| event.time_ns).find(|ns| !is_outside(Some(*ns)));
     for event in events {
         if is_outside(event.time_ns) {
-            tally.lose(LossReason::SnapshotTime);
+            tally.count_loss(LossReason::SnapshotTime);
             event.time_ns = last_ns;
         }
         last_ns = event.time_ns.or(last_ns);
@@ -188,7 +188,7 @@ fn finish(
 ) -> Result<Snapshot, SnapshotError> {
     let mut snapshot = Snapshot::default();
     let mut events = std::mem::take(&mut reading.event_rows);
-    settle_times(&mut events, &mut reading.output.tally);
+    repair_times(&mut events, &mut reading.output.tally);
     let timed = !events.is_empty() && events.iter().all(|event| event.time_ns.is_some());
     if timed {
         let times = || events.iter().filter_map(|event| event.time_ns);

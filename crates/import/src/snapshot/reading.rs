@@ -90,7 +90,7 @@ impl Reading<'_, '_> {
     }
 
     /// Counts rows against the limit.
-    pub fn spend(&mut self, rows: usize) -> Result<(), SnapshotError> {
+    pub fn count_rows(&mut self, rows: usize) -> Result<(), SnapshotError> {
         self.rows_left = self.rows_left.checked_sub(rows).ok_or_else(|| {
             SnapshotError::Content("more rows than a file of this length describes".to_owned())
         })?;
@@ -110,7 +110,7 @@ impl Reading<'_, '_> {
         let name = match whole {
             true => self.output.json_name(&text),
             false => {
-                self.output.tally.lose(LossReason::SnapshotDetails);
+                self.output.tally.count_loss(LossReason::SnapshotDetails);
                 NameId(0)
             }
         };

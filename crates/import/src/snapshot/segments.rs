@@ -12,7 +12,7 @@ impl Reading<'_, '_> {
     /// Takes a list of segments; `host` says whether they are pinned host memory.
     pub fn segments(&mut self, list: Value, host: bool) -> Result<(), SnapshotError> {
         for item in self.arena.items(list).unwrap_or_default() {
-            self.spend(1)?;
+            self.count_rows(1)?;
             self.segment(*item, host)?;
         }
         Ok(())
@@ -21,7 +21,7 @@ impl Reading<'_, '_> {
     fn segment(&mut self, value: Value, host: bool) -> Result<(), SnapshotError> {
         let arena = self.arena;
         let Some(pairs) = arena.pairs(value) else {
-            self.output.tally.lose(LossReason::SnapshotRow);
+            self.output.tally.count_loss(LossReason::SnapshotRow);
             return Ok(());
         };
         let mut row = AllocatorSegment {
@@ -33,7 +33,7 @@ impl Reading<'_, '_> {
         let (mut blocks, mut size, mut others) = (None, None, Vec::new());
         for (key, value) in pairs {
             match arena.text(*key).unwrap_or_default() {
-                b"device" if !host => row.device = small(*value),
+                b"device" if !host => row.device = as_u32(*value),
                 b"address" => row.address = value.unsigned().unwrap_or(0),
                 b"total_size" | b"size" => size = value.unsigned(),
                 b"stream" => row.stream = value.unsigned().unwrap_or(0),
@@ -51,7 +51,7 @@ impl Reading<'_, '_> {
             }
         }
         let Some(size) = size else {
-            self.output.tally.lose(LossReason::SnapshotRow);
+            self.output.tally.count_loss(LossReason::SnapshotRow);
             return Ok(());
         };
         row.bytes = size;
@@ -67,7 +67,7 @@ impl Reading<'_, '_> {
         if let Some(blocks) = blocks {
             let mut address = row.address;
             for block in arena.items(blocks).unwrap_or_default() {
-                self.spend(1)?;
+                self.count_rows(1)?;
                 self.block(*block, &row, &mut address);
             }
         }
@@ -78,7 +78,7 @@ impl Reading<'_, '_> {
     fn block(&mut self, value: Value, segment: &AllocatorSegment, address: &mut u64) {
         let arena = self.arena;
         let Some(pairs) = arena.pairs(value) else {
-            self.output.tally.lose(LossReason::SnapshotRow);
+            self.output.tally.count_loss(LossReason::SnapshotRow);
             return;
         };
         let mut row = AllocatorBlock {
@@ -99,7 +99,7 @@ impl Reading<'_, '_> {
             }
         }
         let (Some(size), true) = (size, row.state != NameId(0)) else {
-            self.output.tally.lose(LossReason::SnapshotRow);
+            self.output.tally.count_loss(LossReason::SnapshotRow);
             return;
         };
         row.bytes = size;
@@ -116,6 +116,6 @@ impl Reading<'_, '_> {
 }
 
 /// Returns the value as a number of 32 bits.
-pub(super) fn small(value: Value) -> Option<u32> {
+pub(super) fn as_u32(value: Value) -> Option<u32> {
     value.unsigned().and_then(|number| u32::try_from(number).ok())
 }

@@ -33,7 +33,7 @@ impl SnapshotStacks {
         frames.clear();
         let items = arena.items(list).unwrap_or_default();
         if items.len() > MAX_FRAMES {
-            output.tally.lose_many(LossReason::LongStack, (items.len() - MAX_FRAMES) as u64);
+            output.tally.count_losses(LossReason::LongStack, (items.len() - MAX_FRAMES) as u64);
         }
         for item in items.iter().take(MAX_FRAMES) {
             frames.push(self.frame(arena, *item, output));
@@ -92,7 +92,7 @@ impl SnapshotStacks {
                 _ => others += 1,
             }
         }
-        output.tally.lose_many(LossReason::FrameDetails, others);
+        output.tally.count_losses(LossReason::FrameDetails, others);
         let next = self.by_content.len() as u32;
         let frame = *self.by_content.entry((name, file, line)).or_insert(next);
         if frame == next {

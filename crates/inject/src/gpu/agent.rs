@@ -1,4 +1,5 @@
-//! Begins, goes on, and ends: what `InitializeInjection` starts.
+//! The agent's life: `InitializeInjection` starts it here, and it flushes CUPTI until the process
+//! ends.
 //!
 //! One thread of ours flushes once a second while CUPTI has buffers of ours, so that a
 //! job that is killed has lost no more than that, and turns records into ours as soon as
@@ -36,12 +37,12 @@ const IN_VAIN: u32 = 3;
 /// Longest time between two flushes, as a multiple of [`FLUSH_NS`]: well below the collector's
 /// patience with launches whose kernels do not come (30 s).
 const LONGEST: u64 = 8;
-/// Without work there is nothing to wait for but a request.
+/// Interval while there is no work, and only a request for a buffer to wait for.
 const IDLE_NS: u64 = 3600 * FLUSH_NS;
-/// How often the agent looks whether recording is on again, while it is off: most work begins by
-/// a call that is hooked, and the hook has CUPTI record it.
+/// Interval at which the agent checks whether recording is on again, while it is off: most work
+/// begins by a call that is hooked, and the hook makes CUPTI record it.
 const LOOK_NS: u64 = 20_000_000;
-/// How long the end of the process, or of a context, waits for the last records.
+/// Maximum time that the end of the process, or of a context, waits for the last records.
 const LAST_NS: u64 = 2_000_000_000;
 
 /// Newest version with known records: 13.5 with its updates.
@@ -70,7 +71,7 @@ pub fn prepare() {
     interned::prepare();
 }
 
-/// Begins to record what the devices do. Called by the driver in `cuInit`.
+/// Begins to record the work of devices. Called by the driver in `cuInit`.
 pub fn start() {
     journal::begin();
     journal::keep(JournalEvent::Began, [0; 3]);
@@ -81,7 +82,7 @@ pub fn start() {
     journal::keep(JournalEvent::SetUp, [0; 3]);
 }
 
-/// Whether the agent now has CUPTI's callbacks.
+/// Whether the agent now holds CUPTI's callbacks.
 fn set_up() -> bool {
     let loader = Loader::find();
     // First the library that was to be loaded before us: it expects to find CUPTI unused.
@@ -152,7 +153,7 @@ fn begin(thread: &Thread, loader: &Loader) -> bool {
     join_clocks(thread, &cupti);
     let on = kinds::enable(thread, &cupti);
     kinds::follow(thread, &cupti, resume);
-    // Last, so that no other thread calls CUPTI while it is being set up.
+    // Set last, so that no other thread calls CUPTI while it is being set up.
     if !spawn(create) {
         PHASE.store(DONE, Release);
         without(thread, b"no thread could be started for CUPTI's records", b"");
@@ -198,7 +199,7 @@ fn chain(loader: &Loader) -> bool {
     true
 }
 
-/// A thread of ours, which no signal of the job reaches.
+/// Starts a thread of ours, which no signal of the job reaches.
 fn spawn(create: usize) -> bool {
     type Create = unsafe extern "C" fn(
         *mut usize,
@@ -352,7 +353,7 @@ impl Flushing {
 
     fn flush(&mut self, last: bool) {
         join_clocks(self.thread, &self.cupti);
-        // At the end also what is not complete, since it never will be.
+        // At the end, incomplete buffers are read too, since they never will be complete.
         let how = if last { CUPTI_ACTIVITY_FLAG_FLUSH_FORCED } else { 0 };
         let _busy = Delivering::begin();
         let began_ns = journal::now_ns();
@@ -382,7 +383,7 @@ impl Flushing {
         any
     }
 
-    /// How long nothing is to be done, unless it is woken.
+    /// Time until there is something to do, unless the thread is woken.
     fn rest_ns(&self) -> u64 {
         match self.due_ns {
             0 => IDLE_NS,
@@ -391,19 +392,19 @@ impl Flushing {
     }
 }
 
-/// A thread of the job's makes a call that has to be recorded, and CUPTI has paused.
+/// Called when a thread of the job's makes a call that has to be recorded, and CUPTI is paused.
 extern "C" fn resume() {
     if let (Some(cupti), Some(thread)) = (started::cupti(), gate::recording()) {
         if buffers::REQUESTS.load(Acquire) == 0 {
-            // Another thread may be in `cuInit` yet.
+            // Another thread may still be in `cuInit`.
             started::wait_for_driver();
         }
         kinds::follow(thread, &cupti, resume);
     }
 }
 
-/// A context is about to end, by a call of this thread's, and with it what CUPTI has of it: flushes
-/// before, as NVIDIA's samples do. Returns once that is done, or after two seconds.
+/// Called when a context is about to end, by a call of this thread's, and with it what CUPTI has of
+/// it: flushes before, as NVIDIA's samples do. Returns once that is done, or after two seconds.
 pub fn flush_before_end() {
     if started::cupti().is_none() || PHASE.load(Acquire) != STARTED {
         return;
@@ -428,15 +429,15 @@ fn wait_for(futex: &AtomicU32, is_done: impl Fn() -> bool) {
     }
 }
 
-/// `exit` runs this, before CUPTI's own destructors, and `quick_exit` does.
+/// Runs at `exit`, before CUPTI's own destructors, and at `quick_exit`.
 extern "C" fn leave(_: *mut c_void) {
     leave_at_once();
 }
 
-/// The hooks of `_exit` call this, maybe in a signal's handler. What another thread that leaves waits
-/// for is waited for here too: it would not come to its end.
+/// Called by the hooks of `_exit`, maybe in a signal's handler. It also waits for what another
+/// thread that leaves waits for, which would not get to its end otherwise.
 extern "C" fn leave_at_once() {
-    // Before Linux 4.14 a forked child has what its parent had.
+    // A forked child has its parent's state before Linux 4.14.
     if started::cupti().is_none() || sys::pid() != state::PID.load(Relaxed) {
         return;
     }

@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsiz
 pub const BYTES: usize = 1 << 20;
 /// Buffers at most: 128 MiB, touched as needed.
 pub const MOST: usize = 128;
-/// Spare ones behind them. The last is lent to all that come when no other is left.
+/// Spare buffers behind them. The last one is lent to all requests when no other is left.
 const SPARE: usize = 64;
 const ALL: usize = MOST + SPARE;
 
@@ -41,11 +41,11 @@ static BASE: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 static STATES: [AtomicU32; ALL] = [const { AtomicU32::new(state::CLOSED) }; ALL];
 static VALID: [AtomicUsize; ALL] = [const { AtomicUsize::new(0) }; ALL];
 static ORDER: [AtomicU64; ALL] = [const { AtomicU64::new(0) }; ALL];
-/// How often another client's wishes had changed when each was lent.
+/// For each buffer, the number of changes of another client's wishes when it was lent.
 static LENT_AT: [AtomicU32; ALL] = [const { AtomicU32::new(0) }; ALL];
-/// Whether each came back in a forced flush.
+/// For each buffer, whether it came back in a forced flush.
 static FORCED: [AtomicBool; ALL] = [const { AtomicBool::new(false) }; ALL];
-/// Forced flushes that run.
+/// Number of forced flushes that are running.
 static FORCING: AtomicU32 = AtomicU32::new(0);
 static TURNS: AtomicU64 = AtomicU64::new(1);
 static MAY_REFUSE: AtomicBool = AtomicBool::new(true);
@@ -59,7 +59,7 @@ pub static WAITING: AtomicU32 = AtomicU32::new(0);
 pub static REFUSED: AtomicU64 = AtomicU64::new(0);
 /// Bytes of records that were dropped with spare buffers since the flush thread asked.
 pub static DROPPED_BYTES: AtomicU64 = AtomicU64::new(0);
-/// Futex: raised to wake the flush thread.
+/// Futex that is raised to wake the flush thread.
 static WAKE: AtomicU32 = AtomicU32::new(0);
 
 /// Runs a flush; a forced one also gives back buffers with records of work that has not ended.
@@ -77,12 +77,12 @@ pub fn wake() {
     sys::futex_wake(WAKE.as_ptr(), 1);
 }
 
-/// How often it was woken.
+/// Number of times that the flush thread was woken.
 pub fn wakes() -> u32 {
     WAKE.load(Acquire)
 }
 
-/// Waits until it was woken once more than `seen`, at most `ns`.
+/// Waits until the flush thread was woken once more than `seen`, at most `ns`.
 pub fn wait(seen: u32, ns: u64) {
     sys::futex_wait(WAKE.as_ptr(), seen, ns);
 }
@@ -113,7 +113,7 @@ fn index_of(buffer: *mut u8) -> usize {
     (buffer as usize).wrapping_sub(BASE.load(Relaxed) as usize) / BYTES
 }
 
-/// CUPTI wants a buffer.
+/// Called when CUPTI wants a buffer.
 ///
 /// # Safety
 /// The pointers are CUPTI's places for the answers.
@@ -144,7 +144,7 @@ fn lend() -> *mut u8 {
     let spare = if MAY_REFUSE.load(Relaxed) { MOST..MOST } else { MOST..ALL };
     let found = lend_one(0..MOST).or_else(|| lend_one(spare.clone()));
     found.unwrap_or(match spare.end {
-        // Two owners write over each other what is dropped anyway.
+        // Two owners overwrite each other's records, which are dropped anyway.
         ALL => address(ALL - 1),
         _ => core::ptr::null_mut(),
     })
@@ -180,12 +180,12 @@ pub fn is_shared(buffer: *mut u8) -> bool {
     index_of(buffer) == ALL - 1
 }
 
-/// How often another client's wishes had changed when a buffer was lent ([`wants::turn`]).
+/// The number of changes of another client's wishes when a buffer was lent ([`wants::turn`]).
 pub fn lent_at(buffer: *mut u8) -> u32 {
     LENT_AT.get(index_of(buffer)).map_or(0, |lent| lent.load(Relaxed))
 }
 
-/// CUPTI gives a buffer back, on any thread: it is only marked.
+/// Called when CUPTI gives a buffer back, on any thread: the buffer is only marked.
 ///
 /// # Safety
 /// `buffer` was lent by [`request`].
@@ -222,7 +222,8 @@ pub unsafe extern "C" fn complete(
     wake();
 }
 
-/// CUPTI is detached: what it has it never gives back. How many buffers these are.
+/// Called when CUPTI is detached: it never gives back the buffers that it has. Returns their
+/// number.
 pub fn abandon() -> u64 {
     let lost = STATES
         .iter()
@@ -250,7 +251,7 @@ impl Done {
         FORCED.get(self.index).is_some_and(|forced| forced.load(Relaxed))
     }
 
-    /// Bytes of them.
+    /// Number of valid bytes.
     pub fn valid(&self) -> usize {
         self.valid
     }
@@ -269,7 +270,7 @@ pub fn next() -> Option<Done> {
     Some(Done { index, at: address(index), valid })
 }
 
-/// A buffer may be lent again.
+/// Lets a buffer be lent again.
 pub fn recycle(done: Done) {
     if let Some(place) = STATES.get(done.index) {
         place.store(state::FREE, Release);
@@ -336,7 +337,7 @@ mod tests {
         assert_eq!((first.at, first.valid), (late, 500));
         recycle(first);
         assert_eq!(ask(), late);
-        // However often it is detached.
+        // The same holds however often CUPTI is detached.
         for _ in 0..3 {
             while !ask().is_null() {}
             assert_eq!((OUT.load(Relaxed), abandon()), (MOST as u32, MOST as u64));

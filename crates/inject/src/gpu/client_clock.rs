@@ -23,7 +23,7 @@ pub struct ClientClock {
 static CHOSEN: Guarded<ClientClock> =
     Guarded::new(ClientClock { clock: None, count: 0, readings: [[0; 2]; KEPT] });
 
-/// Takes a client's clock.
+/// Uses a client's clock from now on.
 pub fn choose(clock: Clock) {
     CHOSEN.with(|chosen| {
         if chosen.clock.map(|known| known as usize) != Some(clock as usize) {
@@ -33,7 +33,7 @@ pub fn choose(clock: Clock) {
     });
 }
 
-/// Back to CUPTI's own; the one that the client had.
+/// Goes back to CUPTI's own clock; returns the one that the client had.
 pub fn forget() -> Option<Clock> {
     CHOSEN.with(|chosen| chosen.clock.take())
 }
@@ -74,7 +74,7 @@ pub fn read(cupti: &Cupti) {
         return;
     }
     CHOSEN.with(|chosen| {
-        // Another thread may have chosen another meanwhile.
+        // Another thread may have chosen another clock meanwhile.
         if chosen.clock.map(|known| known as usize) == Some(clock as usize)
             && let Some(place) = chosen.readings.get_mut(chosen.count % KEPT)
         {
@@ -85,8 +85,8 @@ pub fn read(cupti: &Cupti) {
 }
 
 impl ClientClock {
-    /// CUPTI's time on the client's clock; as it is where the client has CUPTI's, and for times
-    /// that were not measured.
+    /// Converts CUPTI's time to the client's clock. Times that were not measured, and all times
+    /// where the client uses CUPTI's clock, stay as they are.
     pub fn theirs(&self, cupti_ns: u64) -> u64 {
         if self.clock.is_none() || cupti_ns == 0 || cupti_ns == u64::MAX {
             return cupti_ns;

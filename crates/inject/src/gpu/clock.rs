@@ -1,4 +1,4 @@
-//! CUPTI's clock beside ours.
+//! Readings of CUPTI's clock between readings of ours.
 
 use super::cupti::Cupti;
 use super::journal::{self, JournalEvent};
@@ -9,9 +9,9 @@ use tprof_cupti_sys::CUPTI_SUCCESS;
 use tprof_wire::gpu::ClockJoin;
 use tprof_wire::record::ExtKind;
 
-/// Reads CUPTI's clock between two readings of ours; the closest of some.
+/// Reads CUPTI's clock between two readings of ours; takes the closest of several.
 pub fn join_clocks(thread: &Thread, cupti: &Cupti) {
-    // A thread that is put off between readings is a poor sample: some more are tried then.
+    // A thread that is preempted between readings gives a poor sample: some more are tried then.
     const TRIES: u32 = 12;
     static CLOSEST: AtomicU64 = AtomicU64::new(u64::MAX);
     let mut best = (0, u64::MAX, 0);

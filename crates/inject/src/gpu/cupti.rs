@@ -1,4 +1,4 @@
-//! CUPTI's functions, by address.
+//! Addresses of CUPTI's functions.
 
 use super::loader::{Loader, function};
 use super::places::CuptiLibrary;
@@ -25,9 +25,9 @@ pub struct Cupti {
     pub next: f::ActivityGetNextRecord,
     /// `cuptiActivityGetNumDroppedRecords`, which every version has.
     pub dropped: f::ActivityGetNumDroppedRecords,
-    /// Whether a call of the runtime's is recorded: since CUDA 12.6.
+    /// Chooses whether a call of the runtime API is recorded: since CUDA 12.6.
     pub choose_runtime_call: Option<f::ActivityEnableRuntimeApi>,
-    /// Whether a call of the driver's is recorded: since CUDA 12.6.
+    /// Chooses whether a call of the driver API is recorded: since CUDA 12.6.
     pub choose_driver_call: Option<f::ActivityEnableDriverApi>,
     thread_ids: Option<f::SetThreadIdType>,
     name: Option<f::GetCallbackName>,

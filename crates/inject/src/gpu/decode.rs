@@ -27,18 +27,18 @@ impl Decoded {
     }
 }
 
-/// Why there is none.
+/// Why a record is skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Skip {
     /// The record has no times: CUPTI had no memory for them.
     NoTimes,
-    /// A kind that was not enabled, or is unknown.
+    /// The kind was not enabled, or is unknown.
     Unknown,
     /// A record that is of no interest.
     Idle,
 }
 
-/// Who turns names into text ids.
+/// Turns names into text ids.
 pub trait Names {
     /// The id of a text.
     fn text(&mut self, text: &[u8]) -> u32;
@@ -63,7 +63,7 @@ fn decoded<const N: usize>(kind: ExtKind, payload: [u64; N]) -> Result<Decoded, 
     Ok(Decoded { kind, words, len: N })
 }
 
-/// Text at a pointer of a record, which may be null.
+/// The id of the text at a pointer of a record, which may be null.
 ///
 /// # Safety
 /// It is null or a NUL-terminated string.
@@ -306,7 +306,7 @@ fn wait(r: &record::Synchronization) -> Result<Decoded, Skip> {
 
 fn memory(r: &record::Memory) -> Result<Decoded, Skip> {
     has_times(r.timestamp, r.timestamp)?;
-    // Sizes are those of a pool of this process.
+    // Sizes are known only for a pool of this process.
     let is_local = r.memoryPoolConfig.memoryPoolType == CUPTI_ACTIVITY_MEMORY_POOL_TYPE_LOCAL;
     let of_pool = |value: u64| if is_local { value } else { 0 };
     // SAFETY: both variants are one word.

@@ -11,9 +11,9 @@ use crate::sys;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_cupti_sys::*;
 
-/// Threads that deliver, or flush for the agent and may begin to. A futex.
+/// Number of threads that deliver, or flush for the agent and may begin to. A futex.
 static BUSY: AtomicU32 = AtomicU32::new(0);
-/// How long a client's flush waits for other threads to deliver.
+/// Maximum time that a client's flush waits for other threads to deliver.
 const WAIT_NS: u64 = 2_000_000_000;
 
 /// A delivery in progress: while this lives, a client's flush waits.
@@ -57,7 +57,7 @@ pub fn register(cupti: &Cupti) -> CUptiResult {
     result
 }
 
-/// CUPTI gives a buffer back: first other clients get their records of it.
+/// Called when CUPTI gives a buffer back: other clients get their records of it first.
 unsafe extern "C" fn complete(
     context: CUcontext,
     stream: u32,
@@ -66,7 +66,8 @@ unsafe extern "C" fn complete(
     valid: usize,
 ) {
     if !buffers::is_own(buffer) {
-        // Lent by the client before the agent had the callbacks: its own, as it is.
+        // The client lent it before the agent had the callbacks: it gets its own buffer back as it
+        // is.
         if let Some((_, theirs)) = wants::callbacks() {
             // SAFETY: the client's function, as CUPTI called this.
             unsafe { theirs(context, stream, buffer, bytes, valid) };
@@ -80,7 +81,7 @@ unsafe extern "C" fn complete(
     }
 }
 
-/// Copies what the client wants of a buffer.
+/// Copies the records of a buffer that the client wants.
 ///
 /// # Safety
 /// CUPTI passed these to the agent's callback, which has not returned.
@@ -122,7 +123,7 @@ pub unsafe fn deliver(context: CUcontext, stream: u32, buffer: *mut u8, valid: u
     copies.end(result == CUPTI_ERROR_MAX_LIMIT_REACHED);
 }
 
-/// Notes which calls of a buffer began when: external ids stand before them.
+/// Notes when the calls of a buffer began: external ids stand before them.
 ///
 /// # Safety
 /// CUPTI has completed the buffer, and has not got it back.
@@ -213,8 +214,8 @@ impl Copies {
         unsafe { convert(copy, record.len(), &self.clock) };
     }
 
-    /// What is not full stays for the next records, but for a client that wants it regularly, and
-    /// where what could not be read lies behind the last record: the client's reading ends there.
+    /// A buffer that is not full is kept for the next records, unless the client wants buffers
+    /// regularly, or unreadable bytes lie behind the last record: the client's reading ends there.
     fn end(&mut self, was_read: bool) {
         let Some(open) = self.open.take() else { return };
         let rest = match was_read && !wants::IS_PERIODIC.load(Relaxed) {

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use tprof_cupti_sys::*;
 use tprof_wire::gpu::trouble;
 
-/// Who is in CUPTI. A futex.
+/// The thread that is in CUPTI. A futex.
 static STATE: AtomicU32 = AtomicU32::new(FREE);
 /// The agent's thread may enter.
 const FREE: u32 = 0;
@@ -22,10 +22,10 @@ const DETACHED: u32 = 3;
 /// A thread sets CUPTI up again.
 const ATTACHING: u32 = 4;
 
-/// CUPTI was detached while the agent's thread was inside.
+/// Set if CUPTI was detached while the agent's thread was inside.
 static IS_LATE: AtomicBool = AtomicBool::new(false);
 
-/// How long a client waits for the agent's thread: a flush.
+/// Maximum time that a client waits for the agent's thread: a flush.
 const WAIT_NS: u64 = 2_000_000_000;
 
 /// Runs a part of the agent's thread that calls CUPTI; false if it may not.
@@ -48,7 +48,7 @@ fn settle() {
     }
 }
 
-/// Runs what detaches CUPTI, while the agent's thread is outside.
+/// Runs a call that detaches CUPTI, while the agent's thread is outside.
 pub fn detached(finalize: impl FnOnce() -> CUptiResult) -> CUptiResult {
     const ROUND_NS: u64 = 1_000_000;
     let mut left = WAIT_NS;

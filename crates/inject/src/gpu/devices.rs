@@ -15,12 +15,12 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tprof_wire::gpu;
 use tprof_wire::record::ExtKind;
 
-/// Devices with a description, as bits.
+/// Bit set of the devices with a description.
 static DESCRIBED: AtomicU64 = AtomicU64::new(0);
-/// Devices with a context, as bits.
+/// Bit set of the devices with a context.
 static USED: AtomicU64 = AtomicU64::new(0);
 
-/// Takes a record of CUPTI's.
+/// Called for each record of CUPTI's.
 pub fn seen(decoded: &Decoded) {
     let (place, device) = match decoded.kind {
         ExtKind::Device => (&DESCRIBED, gpu::Device::unpack(decoded.payload()).map(|d| d.device)),
@@ -53,7 +53,7 @@ type GetName = unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int;
 type GetMemory = unsafe extern "C" fn(*mut usize, c_int) -> c_int;
 type GetAttribute = unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int;
 
-/// Bytes of a name, at most.
+/// Maximum bytes of a name.
 const NAME_MOST: usize = 128;
 
 /// Numbers of `CUdevice_attribute`.
@@ -73,7 +73,7 @@ mod attribute {
     pub const BLOCKS: i32 = 106;
 }
 
-/// The driver's functions.
+/// The driver's functions that are called.
 struct DriverFunctions {
     get: GetDevice,
     uuid: GetUuid,

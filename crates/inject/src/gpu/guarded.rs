@@ -1,11 +1,11 @@
-//! A value that one thread at a time has, for a few instructions: what several threads write as
-//! a whole, where CUPTI calls the agent and no lock of the job's may be taken.
+//! A value that one thread at a time holds, for a few instructions. It protects values that several
+//! threads write as a whole, where CUPTI calls the agent and no lock of the job's may be taken.
 
 use crate::sys;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, Ordering::*};
 
-/// See the module.
+/// A value with a spin lock, see the module.
 pub struct Guarded<T> {
     is_held: AtomicBool,
     value: UnsafeCell<T>,
@@ -20,7 +20,7 @@ impl<T> Guarded<T> {
         Guarded { is_held: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
-    /// Reads or changes it. `change` is short, and wants no value that is held so.
+    /// Reads or changes the value. `change` is short, and uses no other value of this kind.
     pub fn with<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         while self.is_held.compare_exchange(false, true, Acquire, Relaxed).is_err() {
             sys::yield_now();

@@ -44,16 +44,16 @@ pub enum JournalEvent {
     Lost = 13,
 }
 
-/// Bytes of an entry: what (4), thread id (4), CLOCK_MONOTONIC in ns (8), three numbers.
+/// Bytes of an entry: its kind (4), thread id (4), CLOCK_MONOTONIC in ns (8), three numbers.
 pub const ENTRY: usize = 40;
 const WORDS: usize = ENTRY / 8;
-/// Entries that wait at most: some flushes of a busy job.
+/// Maximum number of entries that wait: some flushes of a busy job.
 const ROOM: u64 = 4096;
-/// Entries of one block.
+/// Number of entries in one block.
 const BLOCK: usize = 64;
 
 struct Slot {
-    /// Number of the entry that is whole here, from 1 on.
+    /// Number of the entry that is complete here, from 1 on.
     whole: AtomicU64,
     words: [AtomicU64; WORDS],
 }
@@ -67,13 +67,13 @@ static LOST: AtomicU64 = AtomicU64::new(0);
 static IS_ON: AtomicBool = AtomicBool::new(false);
 static PID: AtomicU32 = AtomicU32::new(0);
 
-/// Begins, if the environment names a file for raw buffers.
+/// Begins the journal, if the environment names a file for raw buffers.
 pub fn begin() {
     PID.store(sys::pid(), Relaxed);
     IS_ON.store(Raw::wanted(0).is_some(), Release);
 }
 
-/// CLOCK_MONOTONIC in nanoseconds for [`keep_at`]; 0 while nothing is kept.
+/// CLOCK_MONOTONIC in nanoseconds for [`keep_at`]; 0 while no journal is kept.
 #[inline]
 pub fn now_ns() -> u64 {
     if IS_ON.load(Relaxed) { sys::monotonic_ns() } else { 0 }
@@ -87,7 +87,7 @@ pub fn keep(what: JournalEvent, numbers: [u64; 3]) {
     }
 }
 
-/// Keeps an entry that happened at a [`now_ns`].
+/// Keeps an entry that happened at a time of [`now_ns`].
 #[inline]
 pub fn keep_at(what: JournalEvent, at_ns: u64, numbers: [u64; 3]) {
     if IS_ON.load(Relaxed) {
@@ -117,7 +117,7 @@ fn put(what: JournalEvent, at_ns: u64, numbers: [u64; 3]) {
     slot.whole.store(number + 1, Release);
 }
 
-/// Writes the entries that are whole, on the flush thread. One that another thread is about
+/// Writes the entries that are complete, on the flush thread. An entry that another thread is about
 /// to finish stays, with those behind it, for the next time.
 pub fn write(raw: &Raw) {
     if PID.load(Relaxed) != sys::pid() {
@@ -132,7 +132,7 @@ pub fn write(raw: &Raw) {
     }
 }
 
-/// Writes what waits.
+/// Writes the entries that wait.
 fn drain(raw: &Raw) {
     loop {
         let mut bytes = [0u8; BLOCK * ENTRY];

@@ -21,7 +21,7 @@ pub struct Lent {
 unsafe impl Send for Lent {}
 
 impl Lent {
-    /// Asks the client for one.
+    /// Asks the client for a buffer.
     pub fn ask((request, complete): (Request, Complete)) -> Option<Lent> {
         let (mut at, mut bytes, mut most) = (core::ptr::null_mut(), 0, 0);
         // SAFETY: the client's function, with places for its answers.
@@ -30,7 +30,7 @@ impl Lent {
         (!at.is_null()).then_some(Lent { complete, at, bytes, used: 0, left })
     }
 
-    /// Whether a record of so many bytes goes into it.
+    /// Whether a record of so many bytes fits into it.
     pub fn has_room(&self, bytes: usize) -> bool {
         self.left > 0 && self.bytes - self.used >= bytes
     }
@@ -40,7 +40,7 @@ impl Lent {
         self.used > 0
     }
 
-    /// Copies a record for which there is room; where it is.
+    /// Copies a record for which there is room, and returns its address.
     pub fn push(&mut self, record: &[u8]) -> *mut u8 {
         // SAFETY: the client lent so much memory, for CUPTI to fill.
         let to = unsafe {
@@ -53,7 +53,7 @@ impl Lent {
         to
     }
 
-    /// Gives it back to the client.
+    /// Gives the buffer back to the client.
     #[allow(clippy::not_unsafe_ptr_arg_deref)] // passed on, not read
     pub fn give_back(self, context: CUcontext, stream: u32) {
         // SAFETY: the client's function, with a buffer that it lent.
@@ -61,20 +61,20 @@ impl Lent {
     }
 }
 
-/// The one that is not full.
+/// The buffer that is not full.
 static PLACE: Guarded<Option<Lent>> = Guarded::new(None);
 
-/// Takes it, if there is one.
+/// Takes the buffer that is not full, if there is one.
 pub fn take() -> Option<Lent> {
     PLACE.with(Option::take)
 }
 
-/// Puts one there; another thread's that is there already comes back.
+/// Keeps a buffer that is not full; returns another thread's that was kept already.
 pub fn put(lent: Lent) -> Option<Lent> {
     PLACE.with(|place| place.replace(lent))
 }
 
-/// Asks the client for one, if there is none.
+/// Asks the client for a buffer, if there is none.
 pub fn prepare(callbacks: (Request, Complete)) {
     if PLACE.with(|place| place.is_none()) {
         let other = Lent::ask(callbacks).and_then(put);
@@ -84,7 +84,7 @@ pub fn prepare(callbacks: (Request, Complete)) {
     }
 }
 
-/// Gives it back, at a flush of the client's.
+/// Gives the buffer back, at a flush of the client's.
 pub fn flush() {
     if let Some(lent) = take() {
         lent.give_back(core::ptr::null_mut(), 0);

@@ -14,20 +14,20 @@ pub fn reason(why: &[u8], file: &[u8]) -> places::Path {
     places::Path::of(parts).or_else(|| places::Path::of(&[why])).unwrap_or_default()
 }
 
-/// Reports that CUPTI cannot be used: false, for who asks whether it is.
+/// Reports that CUPTI cannot be used, and returns false.
 pub fn without(thread: &Thread, why: &[u8], file: &[u8]) -> bool {
     note(thread, trouble::NO_CUPTI, 1, reason(why, file).as_c().to_bytes());
     false
 }
 
-/// Writes one: what, how many, why.
+/// Writes a note: what happened, how often, and why.
 pub fn note(thread: &Thread, what: u32, count: u64, why: &[u8]) {
     let text = texts::id(thread, why);
     let clock = thread.clock();
     ring::ext(thread, ExtKind::AgentNote, what, clock, &[count, u64::from(text)]);
 }
 
-/// Reports what CUPTI refused.
+/// Reports a call that CUPTI refused.
 pub fn refused(thread: &Thread, cupti: &Cupti, what: &[u8], result: CUptiResult) {
     if let Some(text) = places::Path::of(&[what, b": ", cupti.result_name(result)]) {
         note(thread, trouble::REFUSED, u64::from(result), text.as_c().to_bytes());

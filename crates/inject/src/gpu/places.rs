@@ -12,7 +12,7 @@ use tprof_wire::env;
 /// Longest path that is tried, in bytes.
 const PATH_MOST: usize = 1024;
 
-/// A path that is put together.
+/// A path that is being put together.
 pub struct Path {
     bytes: [u8; PATH_MOST],
     len: usize,
@@ -59,7 +59,7 @@ pub struct CuptiLibrary {
     pub path: Path,
 }
 
-/// Why there is none.
+/// Why there is no CUPTI to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
     /// The driver is not loaded: CUPTI must not be called.
@@ -77,7 +77,7 @@ pub enum Missing {
 const LAZY: c_int = 1;
 const NOLOAD: c_int = 4;
 
-/// Finds CUPTI, and loads it if it must.
+/// Finds CUPTI, and loads it if necessary.
 pub fn find(loader: &Loader) -> Result<CuptiLibrary, Missing> {
     let Some(driver) = loaded::named(b"libcuda.so") else { return Err(Missing::NoDriver) };
     if let Some(there) = loaded::named(b"libcupti.so") {
@@ -87,7 +87,7 @@ pub fn find(loader: &Loader) -> Result<CuptiLibrary, Missing> {
     }
     if let Some(named) = environment::variable(env::CUPTI).filter(|text| !text.is_empty()) {
         let path = Path::of(&[named]).ok_or(Missing::Named)?;
-        // A name without a slash is searched by the loader.
+        // The loader searches for a name without a slash.
         let is_there = !named.contains(&b'/') || sys::is_there(path.as_c().as_ptr().cast());
         let why = if is_there { Missing::Named } else { Missing::NoFile };
         let handle = loader.open(path.as_c(), LAZY).ok_or(why)?;
@@ -117,7 +117,7 @@ fn file_name(major: u32) -> Option<&'static [u8]> {
     }
 }
 
-/// The newest CUDA that the driver supports.
+/// The newest CUDA version that the driver supports.
 fn driver_major(driver: &Loaded) -> Option<u32> {
     let address = driver.function(c"cuDriverGetVersion")?;
     let mut version: c_int = 0;
@@ -129,7 +129,7 @@ fn driver_major(driver: &Loaded) -> Option<u32> {
     (result == 0).then_some(version as u32 / 1000)
 }
 
-/// The CUDA of the runtime that the job has loaded.
+/// The CUDA version of the runtime that the job has loaded.
 fn runtime_major() -> Option<u32> {
     let runtime = loaded::named(b"libcudart")?;
     major_of(runtime.base())
@@ -143,8 +143,7 @@ fn major_of(name: &[u8]) -> Option<u32> {
     (number > 0).then_some(number)
 }
 
-/// Where it lies beside libraries that a job of CUDA has loaded: wheels, conda,
-/// the toolkit.
+/// Libraries that a CUDA job has loaded and that CUPTI lies beside: in wheels, conda, the toolkit.
 const ANCHORS: [&[u8]; 4] =
     [b"libcudart", b"libcublas.so", b"libtorch_cuda.so", b"libtorch_cpu.so"];
 const BESIDE: [&[u8]; 6] = [
@@ -174,7 +173,7 @@ fn beside(loader: &Loader, name: &[u8]) -> Option<CuptiLibrary> {
 fn elsewhere(loader: &Loader, name: &[u8]) -> Option<CuptiLibrary> {
     let home = |variable| environment::variable(variable).filter(|text| !text.is_empty());
     let homes = [home("CUDA_HOME"), home("CUDA_PATH"), Some(b"/usr/local/cuda".as_slice())];
-    // The loader's own search first: LD_LIBRARY_PATH, and the cache of ldconfig.
+    // The loader's own search comes first: LD_LIBRARY_PATH, and the cache of ldconfig.
     let path = Path::of(&[name])?;
     if let Some(handle) = loader.open(path.as_c(), LAZY) {
         return Some(CuptiLibrary { handle, path });

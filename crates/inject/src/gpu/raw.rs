@@ -1,4 +1,4 @@
-//! Keeps CUPTI's buffers as they came, to learn from on machines without a GPU:
+//! Keeps CUPTI's buffers as they came, to replay them on machines without a GPU:
 //! `TPROF_CUPTI_RECORD=FILE`. Blocks one behind the other, native endian:
 //!
 //! ```text
@@ -23,7 +23,7 @@ const MAGIC: &[u8; 8] = b"TPROFRAW";
 const BUFFER: u32 = 1;
 const TEXT: u32 = 2;
 const JOURNAL: u32 = 3;
-/// Texts that are known to be there; one more costs its block again.
+/// Texts that are known to be in the file; further ones are written again.
 const KNOWN: usize = 4096;
 static TEXTS: [AtomicU64; KNOWN] = [const { AtomicU64::new(0) }; KNOWN];
 
@@ -40,7 +40,7 @@ impl Raw {
         Some(Raw { path: Path::of(&[named])?, version })
     }
 
-    /// Keeps the text that a record names, if it does.
+    /// Keeps the text that a record names, if it names one.
     ///
     /// # Safety
     /// `record` was returned by CUPTI (12.0 or newer), in a buffer that is not given
@@ -75,7 +75,7 @@ impl Raw {
         self.block(BUFFER, &[bytes]);
     }
 
-    /// Keeps entries of the journal, if there are any.
+    /// Writes entries of the journal, if there are any.
     pub fn journal(&self, entries: &[u8]) {
         if !entries.is_empty() {
             self.block(JOURNAL, &[entries]);

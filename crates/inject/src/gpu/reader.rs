@@ -35,7 +35,7 @@ pub fn keep(raw: &Raw, cupti: &Cupti, done: &Done) {
         unsafe { raw.text_of(record) };
     };
     journal::keep(JournalEvent::Read, [done.at() as u64, records, u64::from(result)]);
-    // All that came before this buffer stands before it.
+    // Journal entries from before this buffer stand before it.
     journal::write(raw);
     // SAFETY: CUPTI filled so much of a buffer of ours.
     raw.buffer(unsafe { core::slice::from_raw_parts(done.at(), done.valid()) });
@@ -93,7 +93,7 @@ pub fn read(thread: &Thread, cupti: &Cupti, names: &mut Interner, done: &Done) {
     }
 }
 
-/// Notes what CUPTI dropped, and for what there was no buffer.
+/// Notes the records that CUPTI dropped, and those for which there was no buffer.
 pub fn count_lost(thread: &Thread, cupti: &Cupti) {
     let mut dropped = 0usize;
     // SAFETY: a place for the answer; no lock of ours is held.

@@ -10,7 +10,7 @@ use core::ffi::c_int;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 
-/// The process's generation when it started; 0 before. A forked child has another.
+/// The process's generation when the agent started; 0 before. A forked child has another one.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
 /// CUPTI's functions, written once before [`GENERATION`].
@@ -19,7 +19,7 @@ struct CuptiCell(UnsafeCell<MaybeUninit<Cupti>>);
 unsafe impl Sync for CuptiCell {}
 static CUPTI: CuptiCell = CuptiCell(UnsafeCell::new(MaybeUninit::uninit()));
 
-/// Sets it: by the thread that starts the agent, once.
+/// Sets the CUPTI in use: called once, by the thread that starts the agent.
 pub fn start(cupti: Cupti) {
     // SAFETY: no reader before GENERATION changes, and no second call.
     unsafe { (*CUPTI.0.get()).write(cupti) };
@@ -36,7 +36,7 @@ pub fn cupti() -> Option<Cupti> {
     Some(unsafe { (*CUPTI.0.get()).assume_init() })
 }
 
-/// No agent comes to be in this process.
+/// Set once it is certain that no agent will start in this process.
 static IS_WITHOUT: AtomicBool = AtomicBool::new(false);
 
 /// Whether the agent may still start: CUPTI can be used before the driver is, and its clients then
@@ -45,7 +45,7 @@ pub fn is_awaited() -> bool {
     GENERATION.load(Acquire) == 0 && !IS_WITHOUT.load(Acquire) && places::of_agent().is_some()
 }
 
-/// The agent does not start.
+/// Called when the agent does not start.
 pub fn give_up() {
     IS_WITHOUT.store(true, Release);
 }
@@ -53,12 +53,12 @@ pub fn give_up() {
 /// The agent's thread; 0 before it runs.
 static OWN_THREAD: AtomicU32 = AtomicU32::new(0);
 
-/// The calling thread is the agent's.
+/// Marks the calling thread as the agent's.
 pub fn begin_thread() {
     OWN_THREAD.store(sys::tid(), Relaxed);
 }
 
-/// Whether a thread is the agent's: its calls are none of the job's.
+/// Whether a thread is the agent's: its calls are not the job's.
 pub fn is_own_thread(id: u32) -> bool {
     id != 0 && OWN_THREAD.load(Relaxed) == id
 }

@@ -7,13 +7,13 @@ use tprof_cupti_sys::*;
 
 /// The client's function that lends a buffer.
 pub type Request = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
-/// The client's function that takes it back.
+/// The client's function that takes a buffer back.
 pub type Complete = unsafe extern "C" fn(CUcontext, u32, *mut u8, usize, usize);
 
-/// Both, of one client: a buffer that one of them lends goes back by its own other.
+/// Both functions of one client: a buffer goes back by the client that lent it.
 static CALLBACKS: Guarded<Option<(Request, Complete)>> = Guarded::new(None);
 
-/// Keeps a client's functions; the ones before.
+/// Keeps a client's functions; returns the ones before.
 pub fn register(request: Request, complete: Complete) -> Option<(Request, Complete)> {
     CALLBACKS.with(|callbacks| callbacks.replace((request, complete)))
 }
@@ -23,7 +23,7 @@ pub fn callbacks() -> Option<(Request, Complete)> {
     CALLBACKS.with(|callbacks| *callbacks)
 }
 
-/// Kinds with a place here; CUPTI has 60.
+/// Number of kinds with a place here; CUPTI has 60.
 const KINDS: usize = 64;
 /// A stretch in which the client wants records of a kind: CUPTI's clock, ns, and turns.
 struct Stretch {
@@ -56,10 +56,10 @@ static LAST: [Stretch; KINDS] = [const { Stretch::none() }; KINDS];
 static BEFORE: [Stretch; KINDS] = [const { Stretch::none() }; KINDS];
 /// Kinds that the client ever enabled, as bits.
 static EVER: AtomicU64 = AtomicU64::new(0);
-/// How often a stretch began or ended.
+/// Number of times that a stretch began or ended.
 static TURN: AtomicU32 = AtomicU32::new(0);
 
-/// How often the client has begun or ended to want a kind.
+/// The number of times that the client has begun or ended to want a kind.
 pub fn turn() -> u32 {
     TURN.load(Acquire)
 }
@@ -69,7 +69,7 @@ pub fn ever(kind: CUpti_ActivityKind) -> bool {
     kind < KINDS as u32 && EVER.load(Relaxed) >> kind & 1 != 0
 }
 
-/// Whether the client ever wanted any.
+/// Whether the client ever wanted any kind.
 pub fn any_ever() -> bool {
     EVER.load(Relaxed) != 0
 }
@@ -84,7 +84,7 @@ pub fn is_any_on() -> bool {
     (0..KINDS as u32).any(is_on)
 }
 
-/// The client wants a kind from now on.
+/// Called when the client wants a kind from now on.
 pub fn begin(kind: CUpti_ActivityKind, now_ns: u64) {
     let (Some(last), Some(before)) = (LAST.get(kind as usize), BEFORE.get(kind as usize)) else {
         return;
@@ -103,7 +103,7 @@ pub fn begin(kind: CUpti_ActivityKind, now_ns: u64) {
     EVER.fetch_or(1 << kind, Release);
 }
 
-/// The client wants no more of a kind.
+/// Called when the client no longer wants a kind.
 pub fn end(kind: CUpti_ActivityKind, now_ns: u64) {
     if let Some(last) = LAST.get(kind as usize).filter(|_| is_on(kind)) {
         last.until_turn.store(TURN.fetch_add(1, AcqRel) + 1, Relaxed);
@@ -129,7 +129,7 @@ pub fn covers_turn(kind: CUpti_ActivityKind, since: u32) -> bool {
 static CALL_BEFORE: AtomicU32 = AtomicU32::new(0);
 static CALL_AFTER: AtomicU32 = AtomicU32::new(u32::MAX);
 
-/// Takes a call's number and when it began, to place external ids by.
+/// Takes a call's number and the time when it began, to place external ids by.
 pub fn place_call(correlation: u32, start_ns: u64) {
     let Some(last) = LAST.get(CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION as usize) else { return };
     if start_ns < last.from_ns.load(Relaxed) {
@@ -159,14 +159,14 @@ fn word(driver: bool, call: u32) -> Option<&'static AtomicU64> {
     CALLS.get(usize::from(driver))?.get(call as usize / 64)
 }
 
-/// The client wants all calls of a domain, or none.
+/// Called when the client wants all calls of a domain, or none.
 pub fn choose_all(driver: bool, on: bool) {
     for word in CALLS.get(usize::from(driver)).into_iter().flatten() {
         word.store(if on { !0 } else { 0 }, Relaxed);
     }
 }
 
-/// The client wants a call's records, or not.
+/// Called when the client wants a call's records, or no longer wants them.
 pub fn choose(driver: bool, call: u32, on: bool) {
     if let Some(word) = word(driver, call) {
         let bit = 1 << (call % 64);
@@ -196,13 +196,13 @@ pub fn attribute(attribute: CUpti_ActivityAttribute) -> Option<&'static AtomicU3
     KEPT.get(ATTRIBUTES.iter().position(|known| *known == attribute)?)
 }
 
-/// Whether the client has CUPTI flush at regular times.
+/// Whether the client makes CUPTI flush at regular intervals.
 pub static IS_PERIODIC: AtomicBool = AtomicBool::new(false);
-/// How the client wants threads to be named, plus 1; 0 before it chose.
+/// The thread ids that the client wants, plus 1; 0 before it chose.
 pub static THREAD_IDS: AtomicU32 = AtomicU32::new(0);
 /// Records that found no place in the client's buffers since it asked.
 pub static DROPPED: AtomicU64 = AtomicU64::new(0);
-/// Records that CUPTI dropped, of which the client has asked and the agent has not.
+/// Dropped records that CUPTI has reported to the client but not to the agent yet.
 pub static DROPPED_OURS: AtomicU64 = AtomicU64::new(0);
 
 #[cfg(test)]

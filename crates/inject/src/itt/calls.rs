@@ -1,5 +1,6 @@
 //! ITT's functions, as they are put in the place of those that do nothing. Tasks lie on a thread's
-//! stack of their domain, as NVTX's push and pop do; what overlaps has a number made of its id.
+//! stack of their domain, as NVTX's push and pop do; ranges that may overlap have a number made of
+//! their id.
 
 use super::handles::{self, DomainHandle, TextHandle};
 use crate::nvtx::event::Text;
@@ -39,10 +40,10 @@ pub fn function(name: &CStr) -> Option<usize> {
     })
 }
 
-/// Set in the numbers of what overlaps: none is a number of NVTX's.
+/// Set in the numbers of ranges that may overlap: no number of NVTX's has it.
 const OF_ITT: u64 = 1 << 62;
 
-/// What overlaps: ids of one kind are of no other.
+/// The kinds of ranges that may overlap: ids of one kind are not ids of another.
 #[derive(Clone, Copy)]
 enum Kind {
     Task = 1,
@@ -82,7 +83,7 @@ unsafe extern "C" fn task_begin(
     unsafe { ranges::push(domain, RangeText::Kept(domain, name)) };
 }
 
-/// A task that is named by the address of its function.
+/// Begins a task that is named by the address of its function.
 unsafe extern "C" fn task_begin_fn(domain: *const DomainHandle, _: Id, _: Id, function: usize) {
     let mut text = *b"0x0000000000000000";
     let mut rest = function;

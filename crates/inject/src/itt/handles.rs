@@ -1,4 +1,4 @@
-//! What a program gets for its names: structures of ITT's, of domains and texts. They are kept for
+//! The structures that ITT gives a program for its names, of domains and texts. They are kept for
 //! good, one for each text, and lead to the names that NVTX's ranges use too. A static part makes
 //! such structures itself before it has loaded a tool; those learn their name at their first use.
 
@@ -55,7 +55,7 @@ impl TextHandle {
     }
 }
 
-/// Places of structures, found by their names.
+/// Number of places for structures, found by their names.
 struct Places<T: 'static, const COUNT: usize>([AtomicPtr<T>; COUNT]);
 
 /// Places tried before a structure is made anew.

@@ -24,9 +24,9 @@ use core::sync::atomic::Ordering::Relaxed;
 struct Listed {
     name: *const c_char,
     place: *mut usize,
-    /// Loads the tool, then calls what is in its place.
+    /// Loads the tool, then calls the function that is in its place.
     init: usize,
-    /// What stands there without a tool; 0 for most.
+    /// The function that stands there without a tool; 0 for most.
     without: usize,
     group: c_int,
 }
@@ -57,7 +57,7 @@ const _: () = assert!(core::mem::offset_of!(Global, functions) == 120);
 
 const MAGIC: [u8; 8] = [0xED, 0xAB, 0xAB, 0xEC, 0x0D, 0xEE, 0xDA, 0x30];
 const MAJOR: c_ulong = 3;
-/// From this build on a static part's list is of [`Listed`]s.
+/// First build whose static part's list is of [`Listed`]s.
 const FIRST_BUILD: c_ulong = 20_111_111;
 
 /// Puts functions that record into the places of one static part. Where nothing can be recorded,

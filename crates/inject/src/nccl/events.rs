@@ -27,9 +27,9 @@ unsafe fn text(thread: &Thread, at: *const c_char) -> u32 {
 pub struct Communicator {
     /// Version of the interface.
     pub version: u32,
-    /// Name; null for none.
+    /// Name of the communicator; null for none.
     pub name: *const c_char,
-    /// Number; 0 if not given.
+    /// Number of the communicator; 0 if not given.
     pub hash: u64,
     /// Number of hosts; 0 if not given.
     pub nodes: c_int,
@@ -39,13 +39,13 @@ pub struct Communicator {
     pub rank: c_int,
 }
 
-/// A communicator is made: its context.
+/// Records a communicator that is made, and returns its context.
 ///
 /// # Safety
 /// The name is null or NUL terminated.
 pub unsafe fn context(of: Communicator) -> u64 {
     let context = handle::new(HandleKind::Context);
-    // Whether or not recording is on: later operations refer to it.
+    // This is recorded whether or not recording is on: later operations refer to it.
     let Some(thread) = gate::recording() else { return context };
     let payload = Context {
         context,
@@ -66,7 +66,7 @@ pub fn recording() -> Option<&'static Thread> {
     gate::recording().filter(|thread| agent_link::is_on(thread))
 }
 
-/// A call's own texts and numbers, whichever kind it is.
+/// The texts and numbers that calls of all kinds have.
 struct AskedCall {
     function: *const c_char,
     count: usize,
@@ -77,7 +77,7 @@ struct AskedCall {
     captured: bool,
 }
 
-/// Records a call; its handle.
+/// Records a call, and returns its handle.
 ///
 /// # Safety
 /// The texts are null or NUL terminated.
@@ -98,10 +98,10 @@ unsafe fn call(thread: &Thread, context: u64, of: &AskedCall) -> u64 {
     payload.id
 }
 
-/// A collective's call; its handle.
+/// Records a collective's call, and returns its handle.
 ///
 /// # Safety
-/// `at` is the description of one.
+/// `at` is the description of a collective's call.
 pub unsafe fn collective_call(thread: &Thread, context: u64, at: *const c_void) -> u64 {
     // SAFETY: the caller's premise.
     let of = &unsafe { &*at.cast::<Description<CollApi>>() }.of;
@@ -113,10 +113,10 @@ pub unsafe fn collective_call(thread: &Thread, context: u64, at: *const c_void) 
     }
 }
 
-/// The call of a send or a receive; its handle.
+/// Records the call of a send or a receive, and returns its handle.
 ///
 /// # Safety
-/// `at` is the description of one.
+/// `at` is the description of such a call.
 pub unsafe fn point_to_point_call(thread: &Thread, context: u64, at: *const c_void) -> u64 {
     // SAFETY: the caller's premise.
     let of = &unsafe { &*at.cast::<Description<P2pApi>>() }.of;
@@ -127,7 +127,7 @@ pub unsafe fn point_to_point_call(thread: &Thread, context: u64, at: *const c_vo
     }
 }
 
-/// An operation as enqueued; its handle.
+/// Records an operation as enqueued, and returns its handle.
 ///
 /// # Safety
 /// The texts are NCCL's.
@@ -160,10 +160,10 @@ pub unsafe fn task(thread: &Thread, context: u64, kind: u32, rank: c_int, of: &O
     id
 }
 
-/// Begins an event of these types; its handle.
+/// Begins an event of these types, and returns its handle.
 ///
 /// # Safety
-/// `at` is a description of this version's and this type.
+/// `at` is a description of this version and this type.
 pub unsafe fn begin(
     version: u32,
     context: u64,

@@ -1,5 +1,5 @@
-//! Handles of events: numbers that are unique in their process, with the sort of event in the
-//! low bits.
+//! Handles of events: numbers that are unique in their process, with the kind of event in the low
+//! bits.
 //!
 //! NCCL passes a parent's handle with each event, also one of another process where a proxy
 //! works for several: no handle is ever followed as a pointer.
@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub enum HandleKind {
     /// A communicator's context.
     Context = 1,
-    /// What is handed to the device together.
+    /// Operations that are handed to the device together.
     Group = 2,
     /// An NCCL call.
     Call = 3,
@@ -28,7 +28,7 @@ const KIND_MASK: u64 = (1 << KIND_BITS) - 1;
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// A new handle of this sort.
+/// A new handle of this kind.
 pub fn new(kind: HandleKind) -> u64 {
     NEXT.fetch_add(1, Relaxed) << KIND_BITS | kind as u64
 }
@@ -38,12 +38,12 @@ pub fn of_number(kind: HandleKind, number: u64) -> u64 {
     number << KIND_BITS | kind as u64
 }
 
-/// The handle's number, if it is of this sort.
+/// The handle's number, if it is of this kind.
 pub fn number(kind: HandleKind, handle: u64) -> Option<u64> {
     (handle & KIND_MASK == kind as u64).then_some(handle >> KIND_BITS)
 }
 
-/// The handle itself if it is of this sort, else 0.
+/// The handle itself if it is of this kind, else 0.
 pub fn checked(kind: HandleKind, handle: *const c_void) -> u64 {
     let handle = handle as u64;
     if handle & KIND_MASK == kind as u64 { handle } else { 0 }

@@ -1,12 +1,12 @@
 //! NCCL's descriptions of events, as each version of the interface lays them out.
 //!
-//! A description is a type, the parent's handle, the rank, and a union. Only what is read is
-//! declared; what a later version appended to a structure is not needed.
+//! A description is a type, the parent's handle, the rank, and a union. Only fields that are read
+//! are declared; fields that a later version appended to a structure are not needed.
 
 use super::mask::event;
 use core::ffi::{c_char, c_int, c_void};
 
-/// Beginning of a description. The type has one byte before version 5 (the seven behind it are
+/// Beginning of a description. The type has one byte before version 5 (the seven behind it hold
 /// anything), eight since.
 #[repr(C)]
 pub struct Description<U> {
@@ -21,10 +21,10 @@ pub struct Description<U> {
     pub of: U,
 }
 
-/// Type, parent, and rank of a description.
+/// The type, parent, and rank of a description.
 ///
 /// # Safety
-/// `at` is a description of this version's.
+/// `at` is a description of this version.
 pub unsafe fn head(version: u32, at: *const c_void) -> (u64, *const c_void, c_int) {
     // SAFETY: the caller's premise; the three lie alike in all versions.
     let head = unsafe { &*at.cast::<Description<[u64; 0]>>() };
@@ -35,7 +35,7 @@ pub unsafe fn head(version: u32, at: *const c_void) -> (u64, *const c_void, c_in
     (kind, head.parent, head.rank)
 }
 
-/// Versions 1 to 3 name the communicator in each operation.
+/// An operation of versions 1 to 3, which name its communicator.
 #[repr(C)]
 pub struct WithCommunicator<O> {
     /// Name of the communicator.

@@ -6,13 +6,13 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 /// An operation as enqueued, of any version.
 #[derive(Clone, Copy)]
 pub struct Operation {
-    /// Name of the function; a text of NCCL's, or null.
+    /// Name of the function; NCCL's text, or null.
     pub function: *const c_char,
-    /// Type of an element; a text of NCCL's, or null.
+    /// Type of an element; NCCL's text, or null.
     pub data_type: *const c_char,
-    /// Name of the algorithm; a text of NCCL's, or null.
+    /// Name of the algorithm; NCCL's text, or null.
     pub algorithm: *const c_char,
-    /// Name of the protocol; a text of NCCL's, or null.
+    /// Name of the protocol; NCCL's text, or null.
     pub protocol: *const c_char,
     /// Name of the communicator; null from version 4 on.
     pub name: *const c_char,
@@ -24,9 +24,9 @@ pub struct Operation {
     pub count: u64,
     /// Root or other rank plus one; 0 for none.
     pub peer: u32,
-    /// Channels; 0 if not given.
+    /// Number of channels; 0 if not given.
     pub channels: u8,
-    /// What is handed over with it.
+    /// The group that is handed over with it.
     pub group: *const c_void,
     /// The call; null before version 5.
     pub call: *const c_void,
@@ -73,7 +73,7 @@ fn peer(rank: c_int) -> u32 {
     u32::try_from(rank).map_or(0, |rank| rank.saturating_add(1))
 }
 
-/// Nothing is known of it.
+/// An operation of which nothing is known.
 const NONE: Operation = Operation {
     function: core::ptr::null(),
     data_type: core::ptr::null(),
@@ -127,7 +127,7 @@ fn named<O>(of: &WithCommunicator<O>, group: *const c_void, operation: Operation
 /// A description with the union of one version and type.
 ///
 /// # Safety
-/// `at` is one.
+/// `at` is such a description.
 unsafe fn description<'a, U>(at: *const c_void) -> &'a Description<U> {
     // SAFETY: the caller's premise.
     unsafe { &*at.cast() }
@@ -136,7 +136,7 @@ unsafe fn description<'a, U>(at: *const c_void) -> &'a Description<U> {
 /// Reads a collective.
 ///
 /// # Safety
-/// `at` is a description of a collective's in this version.
+/// `at` is a description of a collective in this version.
 pub unsafe fn collective(version: u32, at: *const c_void) -> Operation {
     match version {
         1 => {
@@ -185,7 +185,7 @@ pub unsafe fn collective(version: u32, at: *const c_void) -> Operation {
 /// Reads half of an exchange.
 ///
 /// # Safety
-/// `at` is a description of one in this version.
+/// `at` is a description of half an exchange in this version.
 pub unsafe fn point_to_point(version: u32, at: *const c_void) -> Operation {
     match version {
         1 => {
@@ -227,7 +227,7 @@ pub unsafe fn point_to_point(version: u32, at: *const c_void) -> Operation {
 /// Reads a collective by copy engines, of version 6.
 ///
 /// # Safety
-/// `at` is a description of one.
+/// `at` is a description of a collective by copy engines.
 pub unsafe fn copy_engine(at: *const c_void) -> Operation {
     // SAFETY: the caller's premise.
     let event = unsafe { description::<CopyCollective>(at) };

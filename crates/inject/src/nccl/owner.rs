@@ -16,7 +16,7 @@ use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_wire::gpu::trouble;
 
-/// The tables' names, by version less one.
+/// Names of the tables, by version less one.
 const NAMES: [&CStr; 6] = [
     c"ncclProfiler_v1",
     c"ncclProfiler_v2",
@@ -25,7 +25,7 @@ const NAMES: [&CStr; 6] = [
     c"ncclProfiler_v5",
     c"ncclProfiler_v6",
 ];
-/// Versions that plugins of others may have beyond those.
+/// Further versions that plugins of others may have.
 const NEWER: [&CStr; 2] = [c"ncclProfiler_v7", c"ncclProfiler_v8"];
 
 /// The job's own plugin, once it was searched for.
@@ -60,7 +60,7 @@ pub fn table(version: usize) -> *const c_void {
 }
 
 fn own_plugin(loader: &Loader) -> Option<Handle> {
-    // The loader's lock is held: one thread at a time, and a search may come back here.
+    // The loader's lock is held: one thread is here at a time, but a search may come back here.
     if STATE.compare_exchange(NEW, SEARCHING, AcqRel, Acquire).is_ok() {
         let found = search(loader);
         // SAFETY: only this thread has SEARCHING, and none reads before KNOWN.

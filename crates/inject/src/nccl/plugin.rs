@@ -6,7 +6,7 @@ use super::{mask, transfers};
 use crate::gpu::agent;
 use core::ffi::{c_char, c_int, c_void};
 
-/// Versions: 1 to this one.
+/// The newest version: tables have versions 1 to this one.
 pub const VERSIONS: usize = 6;
 
 const SUCCESS: c_int = 0;
@@ -15,7 +15,7 @@ type Start = unsafe extern "C" fn(*mut c_void, *mut *mut c_void, *const c_void) 
 type Stop = unsafe extern "C" fn(*mut c_void) -> c_int;
 type State = unsafe extern "C" fn(*mut c_void, c_int, *const c_void) -> c_int;
 
-/// `ncclProfiler_vN_t`. `init` differs in its arguments.
+/// NCCL's `ncclProfiler_vN_t`. `init` differs in its arguments.
 #[repr(C)]
 pub struct Table {
     name: *const c_char,
@@ -50,7 +50,7 @@ const fn unknown(version: u32) -> Communicator {
     Communicator { version, name: core::ptr::null(), hash: 0, nodes: 0, ranks: 0, rank: 0 }
 }
 
-/// `init` of versions 1 to 3.
+/// The function `init` of versions 1 to 3.
 unsafe extern "C" fn init_1<const VERSION: u32>(
     context: *mut *mut c_void,
     mask: *mut c_int,
@@ -59,7 +59,7 @@ unsafe extern "C" fn init_1<const VERSION: u32>(
     unsafe { init(context, mask, unknown(VERSION)) }
 }
 
-/// `init` of version 4.
+/// The function `init` of version 4.
 unsafe extern "C" fn init_4(
     context: *mut *mut c_void,
     mask: *mut c_int,
@@ -74,7 +74,7 @@ unsafe extern "C" fn init_4(
     unsafe { init(context, mask, Communicator { version: 4, name, hash, nodes, ranks, rank }) }
 }
 
-/// `init` of versions 5 and 6.
+/// The function `init` of versions 5 and 6.
 unsafe extern "C" fn init_5<const VERSION: u32>(
     context: *mut *mut c_void,
     hash: u64,

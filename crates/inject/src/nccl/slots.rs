@@ -1,5 +1,5 @@
-//! What is summed up between the beginning and the end of work on a channel: slots, in memory
-//! that is only mapped where a run asks for this work.
+//! Slots in which work on a channel is summed up between its beginning and its end, in memory that
+//! is only mapped where a run asks for this work.
 //!
 //! A handle has the slot's place and how often the slot was used, so that a stale one finds
 //! nothing. One of NCCL's threads works on an event at a time; which one may change.
@@ -9,7 +9,7 @@ use crate::sys;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
-/// How many: proxies have some hundreds of operations on their way, with 8 steps each.
+/// Number of slots: proxies have some hundreds of operations on their way, with 8 steps each.
 const SLOTS: usize = 1 << 14;
 const INDEX_BITS: u32 = 14;
 /// Places tried before work goes uncounted.
@@ -18,7 +18,7 @@ const PROBES: usize = 64;
 /// Work on a channel, or a step of it.
 #[repr(C, align(64))]
 pub struct WorkSlot {
-    /// How often it was used, twice: odd while it is.
+    /// Number of uses, times two: odd while the slot is in use.
     uses: AtomicU64,
     /// Operation of the work; work of the step (its handle).
     pub parent: AtomicU64,
@@ -28,7 +28,7 @@ pub struct WorkSlot {
     pub start: AtomicU64,
     /// Clock at the last change of state.
     pub since: AtomicU64,
-    /// Ticks by [`super::transfers::StepWait`].
+    /// Ticks that were waited, by [`super::transfers::StepWait`].
     pub waits: [AtomicU64; 3],
     /// Bytes so far.
     pub bytes: AtomicU64,
@@ -36,7 +36,7 @@ pub struct WorkSlot {
     pub device: [AtomicU64; 2],
     /// The wait that is in progress: its place in `waits` plus one.
     pub waiting: AtomicU32,
-    /// Steps that ended.
+    /// Number of steps that ended.
     pub steps: AtomicU32,
     /// [`tprof_wire::nccl::transfer_kind`], or [`STEP`].
     pub kind: AtomicU32,
@@ -70,7 +70,7 @@ fn pool() -> Option<&'static [WorkSlot]> {
     Some(unsafe { core::slice::from_raw_parts(pool, SLOTS) })
 }
 
-/// Takes a free slot: with its handle.
+/// Takes a free slot, and returns it with its handle.
 pub fn take() -> Option<(&'static WorkSlot, u64)> {
     let pool = pool()?;
     let first = NEXT.fetch_add(1, Relaxed) as usize;
@@ -105,7 +105,7 @@ impl WorkSlot {
         }
     }
 
-    /// Gives it back.
+    /// Frees the slot again.
     pub fn give_back(&self) {
         self.uses.fetch_add(1, Release);
     }

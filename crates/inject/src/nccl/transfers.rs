@@ -1,4 +1,4 @@
-//! Work on channels: what NCCL's proxy thread sends and receives for an operation, and a
+//! Records work on channels: what NCCL's proxy thread sends and receives for an operation, and a
 //! kernel's part of it.
 //!
 //! Steps are many, so they are summed up in their work's slot and not recorded one by one: how
@@ -59,7 +59,7 @@ fn taken(thread: &Thread) -> Option<(&'static WorkSlot, u64)> {
     taken
 }
 
-/// The proxy begins to work for an operation on a channel; its handle.
+/// Called when the proxy begins to work for an operation on a channel; returns a handle.
 ///
 /// # Safety
 /// `at` is the description of such work.
@@ -79,10 +79,10 @@ pub unsafe fn proxy(context: u64, parent: *const c_void, at: *const c_void) -> u
     event
 }
 
-/// A kernel began its part on a channel; its handle.
+/// Called when a kernel began its part on a channel; returns a handle.
 ///
 /// # Safety
-/// `at` is the description of one in this version.
+/// `at` is the description of a kernel's part in this version.
 pub unsafe fn kernel(version: u32, context: u64, parent: *const c_void, at: *const c_void) -> u64 {
     let Some(thread) = recording() else { return 0 };
     let Some((slot, event)) = taken(thread) else { return 0 };
@@ -104,7 +104,7 @@ fn begin(slot: &WorkSlot, thread: &Thread, context: u64, channel: u8) {
     slot.start.store(thread.clock(), Relaxed);
 }
 
-/// A step of the proxy's work begins; its handle.
+/// Called when a step of the proxy's work begins; returns a handle.
 pub fn step(parent: *const c_void) -> u64 {
     let Some(thread) = recording() else { return 0 };
     if slots::of(parent).is_none() {
@@ -117,7 +117,7 @@ pub fn step(parent: *const c_void) -> u64 {
     event
 }
 
-/// Counts the time since the last change of a step's state, for what it waited for.
+/// Adds the time since the last change of a step's state to what the step waited for.
 fn settle(step: &WorkSlot, now: u64) -> Option<&'static WorkSlot> {
     let work = slots::of(step.parent.load(Relaxed) as *const c_void)?;
     let ticks = now.saturating_sub(step.since.load(Relaxed));
@@ -129,7 +129,7 @@ fn settle(step: &WorkSlot, now: u64) -> Option<&'static WorkSlot> {
     Some(work)
 }
 
-/// An event changes its state.
+/// Called when an event changes its state.
 ///
 /// # Safety
 /// `arguments` is null, or what this version passes with this state.
@@ -157,7 +157,7 @@ pub unsafe fn change(version: u32, event: *const c_void, state: c_int, arguments
     }
 }
 
-/// An event ends.
+/// Called when an event ends.
 pub fn end(event: *const c_void) {
     let Some(slot) = slots::of(event) else { return };
     if let Some(thread) = crate::gate::recording() {

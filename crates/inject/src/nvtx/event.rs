@@ -39,7 +39,7 @@ pub enum Text {
     Wide(*const u32),
 }
 
-/// Reads a text and hands it on; the empty one for null.
+/// Reads a text and passes it to `then`; the empty one for null.
 ///
 /// # Safety
 /// The pointer is null or a text that ends as in the variant.
@@ -57,7 +57,7 @@ pub unsafe fn with<R>(text: Text, then: impl FnOnce(&[u8]) -> R) -> R {
     }
 }
 
-/// `wchar_t`s as UTF-8, as far as there is room; how many bytes.
+/// Converts `wchar_t`s to UTF-8, as far as there is room; returns the number of bytes.
 ///
 /// # Safety
 /// `at` ends with a zero.
@@ -82,7 +82,7 @@ unsafe fn narrow(mut at: *const u32, bytes: &mut [u8]) -> usize {
     }
 }
 
-/// The number of a text on the wire.
+/// The id of a text on the wire.
 ///
 /// # Safety
 /// The same premises as [`with`].
@@ -100,7 +100,7 @@ pub unsafe fn named(thread: &Thread, text: Text) -> Range {
     Range { name: unsafe { text_id(thread, text) }, ..Range::default() }
 }
 
-/// A range with these attributes, in a domain. What is not there is left out.
+/// A range with these attributes, in a domain. Attributes that are not set are left out.
 ///
 /// # Safety
 /// `at` is null or a structure of NVTX's of the size that it gives.
@@ -142,7 +142,7 @@ pub unsafe fn described(
     range
 }
 
-/// Hands on the text of attributes; not called where there is none.
+/// Passes the text of attributes to `then`, which is not called where there is none.
 ///
 /// # Safety
 /// The same premises as [`described`].

@@ -3,12 +3,12 @@
 //! NVTX consists of headers: each library that uses it carries its own copy. At its
 //! first use a copy loads what `NVTX_INJECTION64_PATH` names and calls
 //! `InitializeInjectionNvtx2` with a function that hands out its tables: places of
-//! function pointers, by number. Ours are put there ([`install`]); what is left
-//! by itself does nothing. No GPU and no CUDA are needed.
+//! function pointers, by number. Ours are put there ([`install`]); the functions of
+//! other numbers do nothing. Neither a GPU nor CUDA is needed.
 //!
 //! Handles that a program gets (domains, registered strings) are addresses of
-//! names, which outlive a fork. What a call returns is what it returns without a tool, but
-//! for handles and numbers of ranges, which must differ for the calls that take them.
+//! names, which outlive a fork. Calls return what they return without a tool, except
+//! handles and numbers of ranges, which must differ for the calls that take them.
 //!
 //! Not recorded: payload schemas and counters, resources, names of CUDA streams, events, contexts
 //! and devices, synchronisation objects. Marks keep time and text. Ranges that a process leaves

@@ -73,7 +73,7 @@ pub fn prepare() -> bool {
     true
 }
 
-/// The name behind a handle; `None` for null, and for what was never one.
+/// The name behind a handle; `None` for null, and for an address that was never a handle.
 pub fn of_handle(handle: *const Name) -> Option<&'static Name> {
     let arena = ARENA.load(Acquire);
     let at = (handle as usize).wrapping_sub(arena as usize);
@@ -117,8 +117,8 @@ pub fn name(kind: NameKind, text: &[u8]) -> Option<&'static Name> {
     make(kind, text)
 }
 
-/// Memory for good, all zero, of a multiple of 8 bytes; `None` if there is no more room, and so it
-/// stays: what is used is never taken back.
+/// Reserves zeroed memory for good, a multiple of 8 bytes; `None` from the first time on that there
+/// is no room: memory is never given back.
 pub fn reserve(bytes: usize) -> Option<*mut u8> {
     let arena = ARENA.load(Acquire);
     if arena.is_null() || USED.load(Relaxed) > BYTES {
@@ -196,7 +196,7 @@ fn places(key: u64) -> impl Iterator<Item = &'static NameSlot> {
     (0..PROBES).filter_map(move |probe| CATEGORY.get((first + probe) & (CATEGORIES - 1)))
 }
 
-/// Names a category of a domain. One too many keeps only its number.
+/// Names a category of a domain. Beyond the room for categories only the number is kept.
 pub fn name_category(domain: Option<&Name>, category: u32, text: &[u8]) {
     let Some(name) = name(NameKind::Text, text) else { return };
     let key = key(domain, category);

@@ -1,8 +1,8 @@
-//! Ranges and marks that a program makes, through NVTX or ITT, as they are written.
+//! Writes the ranges and marks that a program makes through NVTX or ITT.
 //!
-//! Beginnings are recorded while recording is on; ends always, so that a range that
-//! began gets its true end. A push and its pop carry how deep they lie, so
-//! that a lost or unrecorded one takes no other's place.
+//! Beginnings are recorded while recording is on, ends always, so that a range that
+//! began gets its true end. A push and its pop carry their depth, so that a lost or unrecorded one
+//! takes no other's place.
 
 use super::event::{self, Attributes, Text};
 use super::names::Name;
@@ -49,7 +49,7 @@ impl RangeText {
         }
     }
 
-    /// Hands its name on.
+    /// Passes its name to `then`.
     ///
     /// # Safety
     /// The same premises as [`RangeText::range`].
@@ -92,7 +92,7 @@ fn write(thread: &Thread, kind: ExtKind, clock: u64, range: &Range) {
     ring::quick(thread, kind, 0, clock, &range.pack());
 }
 
-/// How deep this thread is in a domain, if that is counted.
+/// This thread's depth in a domain, if that is counted.
 fn level<'t>(thread: &'t Thread, domain: Option<&Name>) -> Option<&'t SignalCell<u16>> {
     thread.levels.get(domain.map_or(0, Name::domain) as usize)
 }
@@ -140,7 +140,7 @@ pub fn pop_from(domain: Option<&'static Name>) -> c_int {
     NO_TRACKING
 }
 
-/// Begins a range that is not on a thread's stack; its number.
+/// Begins a range that is not on a thread's stack, and returns its number.
 ///
 /// # Safety
 /// The same premises as [`RangeText::range`].
@@ -190,7 +190,8 @@ pub unsafe fn mark(what: RangeText) {
     }
 }
 
-/// A thread's name refers to what comes later: it is written while recording is off, too.
+/// Records a thread's name. Later records refer to it, so it is written while recording is off,
+/// too.
 ///
 /// # Safety
 /// The same premises as [`event::with`].

@@ -20,14 +20,14 @@ const WINDOW: u64 = 1 << 13;
 /// Operators after which the share is computed where steps are sampled and the recorded one is
 /// over: fewer tell little.
 const ENOUGH: u64 = 1 << 8;
-/// The operators' share of the thread's time is one in this.
+/// The share of a thread's time that operators may take: one part in this many.
 const SHARE: u64 = 100;
-/// PyTorch's part and ours, in terms of ours.
+/// Parts of PyTorch and of ours, in units of ours.
 const PARTS: u64 = 4;
 /// A callback that takes longer, some 10 us, was interrupted, or waited for the collector, which
 /// is counted by itself.
 const LONGEST: u64 = 1 << 15;
-/// One step in so many is recorded at least.
+/// At least one step in this many is recorded.
 const FEWEST: u64 = 1000;
 
 /// The clock, if the operator that begins is measured; else 0.
@@ -46,7 +46,7 @@ pub fn begins(thread: &Thread, open: &OpenOperators) -> u64 {
     clock
 }
 
-/// The first operator of another recorded step: what was measured in the last one is judged.
+/// Judges what was measured in the last recorded step, at the first operator of another one.
 #[cold]
 #[inline(never)]
 fn next_turn(thread: &Thread, open: &OpenOperators) {
@@ -67,7 +67,7 @@ pub fn measured(thread: &Thread, open: &OpenOperators, began: u64) {
     }
 }
 
-/// Adds what one of [`EACH`] callbacks took since this clock.
+/// Adds the time that one of [`EACH`] callbacks took since this clock.
 #[cold]
 #[inline(never)]
 fn took(thread: &Thread, open: &OpenOperators, since: u64) {
@@ -80,7 +80,7 @@ fn took(thread: &Thread, open: &OpenOperators, since: u64) {
     }
 }
 
-/// An operator's end was recorded, of this clock.
+/// Called when an operator's end was recorded at this clock.
 #[inline(always)]
 pub fn ends(thread: &Thread, open: &OpenOperators, clock: u64) {
     let count = open.count.get();

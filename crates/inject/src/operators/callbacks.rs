@@ -20,19 +20,19 @@ pub type StartCallback = unsafe extern "C" fn(*mut usize, usize) -> *mut usize;
 /// `void (*)(const RecordFunction&, ObserverContext*)`.
 pub type EndCallback = unsafe extern "C" fn(usize, *mut c_void);
 
-/// An operator begins.
+/// Called when an operator begins.
 pub unsafe extern "C" fn operator(context: *mut usize, function: usize) -> *mut usize {
     // SAFETY: PyTorch's own arguments.
     unsafe { begin(context, function, false) }
 }
 
-/// An operator begins, and its inputs are at hand.
+/// Called when an operator begins, and its inputs are at hand.
 pub unsafe extern "C" fn with_sizes(context: *mut usize, function: usize) -> *mut usize {
     // SAFETY: PyTorch's own arguments.
     unsafe { begin(context, function, true) }
 }
 
-/// An operator ends.
+/// Called when an operator ends.
 pub unsafe extern "C" fn end(function: usize, _: *mut c_void) {
     let Some(thread) = gate::recording() else { return };
     let clock = thread.clock();
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn end(function: usize, _: *mut c_void) {
     budget::ends(thread, open, clock);
 }
 
-/// A range begins.
+/// Called when a range begins.
 pub unsafe extern "C" fn range(context: *mut usize, function: usize) -> *mut usize {
     // SAFETY: PyTorch's own argument. There is no context to be deleted later.
     unsafe { *context = 0 };
@@ -70,8 +70,8 @@ pub unsafe extern "C" fn range(context: *mut usize, function: usize) -> *mut usi
     context
 }
 
-/// A range ends, perhaps in another thread than it began in: whether recording was on then is not
-/// known here.
+/// Called when a range ends, perhaps in another thread than it began in: whether recording was on
+/// then is not known here.
 pub unsafe extern "C" fn range_end(function: usize, _: *mut c_void) {
     let Some(thread) = gate::recording() else { return };
     let edge = RangeEdge { object: function as u64, inputs: Inputs::default() };
@@ -85,8 +85,8 @@ pub unsafe extern "C" fn range_end(function: usize, _: *mut c_void) {
     }
 }
 
-/// Counts a step of torch.profiler's, a batch or an epoch, and opens the capture, if a range is
-/// one of these. Where [turns](super::step_sampling) are taken the next may begin.
+/// Counts a step of torch.profiler's, a batch or an epoch, and opens the capture, if a range is one
+/// of these. Where [steps are sampled](super::step_sampling) the next one may begin.
 ///
 /// # Safety
 /// `function` is a `RecordFunction`.

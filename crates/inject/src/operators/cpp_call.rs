@@ -1,4 +1,4 @@
-//! Calls a function of C++ that may throw: the exception ends here.
+//! Calls a C++ function that may throw, and catches the exception.
 //!
 //! The frame of [`call`] has a personality routine that takes any exception. It needs functions
 //! of libgcc and libstdc++, which are loaded where code in C++ is, and found by name.
@@ -25,7 +25,7 @@ static LANDING: RuntimeFunction = wanted(b"libgcc_s.so", c"_Unwind_GetLanguageSp
 static BEGIN_CATCH: RuntimeFunction = wanted(b"libstdc++.so", c"__cxa_begin_catch");
 static END_CATCH: RuntimeFunction = wanted(b"libstdc++.so", c"__cxa_end_catch");
 
-/// Finds what is needed; false if some of it is not there.
+/// Finds the functions that are needed; false if some are missing.
 pub fn prepare() -> bool {
     [&SET_IP, &SET_REGISTER, &LANDING, &BEGIN_CATCH, &END_CATCH].iter().all(|wanted| {
         let found = loaded::find(|loaded: &Loaded| {
@@ -45,7 +45,7 @@ struct CallOutcome {
     returned: u64,
 }
 
-/// Calls `function` with three arguments: what it returned; `None` if it threw.
+/// Calls `function` with three arguments. Returns its result; `None` if it threw.
 ///
 /// # Safety
 /// `function` takes arguments of these classes, and [`prepare`] found what is needed.
@@ -104,7 +104,7 @@ unsafe extern "C" fn enter(function: usize, first: u64, second: u64, third: u64)
     )
 }
 
-/// The unwinder met [`enter`]'s frame.
+/// Called when the unwinder reaches [`enter`]'s frame.
 unsafe extern "C" fn personality(
     _version: c_int,
     actions: c_int,
@@ -121,7 +121,7 @@ unsafe extern "C" fn personality(
         return FOUND;
     }
     if actions & HANDLER == 0 {
-        // A thread that is cancelled goes on unwinding.
+        // A thread that is being cancelled goes on unwinding.
         return CONTINUE;
     }
     // SAFETY: functions of the unwinder, found under these names; register 0 is rax.

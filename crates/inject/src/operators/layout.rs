@@ -20,7 +20,7 @@ const TYPE_OF_TAG: &CStr = c"_ZN3c106IValue7TagTypeINS_4TypeEE3getERKS0_";
 const TENSOR: &CStr = c"_ZTVN3c1010TensorImplE";
 const DELETE: &CStr = c"_ZdlPv";
 
-/// Words of the objects that are laid out.
+/// Number of words of the objects that are laid out.
 const WORDS: usize = 96;
 /// A `RecordFunction` begins with its callbacks: inputs begin behind these words.
 const FIRST_WORD: usize = 14;
@@ -67,8 +67,8 @@ pub static LAYOUT: Layout = Layout {
     list: AtomicU32::new(0),
 };
 
-/// Finds it; the error, of [`unread`], says why inputs have no sizes. Without the first function
-/// there are not even names: `None`.
+/// Finds the layout; the error, of [`unread`], says why inputs have no sizes. `None` without the
+/// first function: then there are not even names.
 pub fn find(torch: &Loaded) -> Option<Result<(), u64>> {
     LAYOUT.name.store(torch.function(NAME)?, Relaxed);
     for place in [&LAYOUT.inputs, &LAYOUT.sizes, &LAYOUT.of_type, &LAYOUT.tensor] {
@@ -132,14 +132,14 @@ fn inputs_at(input_sizes: usize) -> Result<usize, u64> {
     Err(unread::NO_PLACE)
 }
 
-/// `inputSizes`, and where it reads the inputs.
+/// The function `inputSizes`, and the place where it reads the inputs.
 struct InputList {
     function: usize,
     at: usize,
 }
 
 impl InputList {
-    /// How many sizes it gives of one input; `None` where it finds no input.
+    /// Number of sizes that it gives for one input; `None` where it finds no input.
     ///
     /// # Safety
     /// `input` is an `IValue`; before `at` the function reads no inputs.
@@ -175,7 +175,7 @@ impl InputList {
     }
 }
 
-/// Frees what a vector held.
+/// Frees the memory of a vector.
 fn free(memory: u64) {
     let delete = || {
         loaded::find(|loaded| {
@@ -271,7 +271,7 @@ fn read(function: usize, object: &[u64; WORDS]) -> Result<u64, u64> {
     }
 }
 
-/// Reads a word.
+/// Reads a word of memory.
 ///
 /// # Safety
 /// One lies there, aligned.

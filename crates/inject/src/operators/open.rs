@@ -1,4 +1,4 @@
-//! Operators of a thread that have begun.
+//! Operators of a thread that have begun and not ended.
 
 use crate::block::Thread;
 use crate::signal_cell::SignalCell;
@@ -7,7 +7,7 @@ use crate::{interned, ring, sys};
 use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::record::ExtKind;
 
-/// Most that may be open at one time; the outermost are counted as lost beyond.
+/// Maximum that may be open at one time; beyond, the outermost are counted as lost.
 const MOST: usize = 200;
 
 /// An operator or range that has begun.
@@ -34,7 +34,7 @@ struct RecentId {
     id: SignalCell<u32>,
 }
 
-/// A thread's, innermost last. What a forked child finds here is its parent's.
+/// The open operators of a thread, innermost last. A forked child finds its parent's here.
 #[repr(C)]
 pub struct OpenOperators {
     generation: SignalCell<u64>,
@@ -45,7 +45,7 @@ pub struct OpenOperators {
     pub ticks: SignalCell<u64>,
     /// Clock when `count` began.
     pub since: SignalCell<u64>,
-    /// The clock of the last that was measured.
+    /// Clock of the last operator that was measured.
     pub last: SignalCell<u64>,
     /// The recorded step that they belong to, see [`super::step_sampling`].
     pub turn: SignalCell<u32>,
@@ -81,7 +81,7 @@ fn map(thread: &Thread) -> Option<*mut u8> {
     Some(at)
 }
 
-/// This thread is gone: so is what it kept.
+/// Frees the memory of this thread, which is about to end.
 pub fn ended(thread: &Thread) {
     let at = thread.operators.get();
     if !at.is_null() {
@@ -121,7 +121,7 @@ impl OpenOperators {
         id
     }
 
-    /// A place for one that begins; its fields are those of another.
+    /// A place for an operator that begins; its fields are still those of another one.
     #[inline]
     pub fn push(&self, thread: &Thread) -> Option<&OpenOperator> {
         if self.len.get() >= MOST {
@@ -133,7 +133,8 @@ impl OpenOperators {
         Some(entry)
     }
 
-    /// Takes out the one of this `RecordFunction`, which is the innermost unless it is asynchronous.
+    /// Takes out the operator of this `RecordFunction`, which is the innermost unless it is
+    /// asynchronous.
     #[inline]
     pub fn take(&self, function: usize) -> Option<Taken> {
         let len = self.len.get();
@@ -151,7 +152,7 @@ impl OpenOperators {
         taken
     }
 
-    /// Ended in another thread, or never will: half of all.
+    /// Drops the outer half: these ended in another thread, or never will.
     #[cold]
     fn drop_oldest(&self, thread: &Thread) {
         for at in 0..MOST / 2 {

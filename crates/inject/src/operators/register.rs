@@ -17,7 +17,7 @@ use tprof_wire::record::ExtKind;
 
 const LIBRARY: &[u8] = b"libtorch_cpu.so";
 
-/// `at::RecordFunctionCallback`, which goes by value.
+/// PyTorch's `at::RecordFunctionCallback`, which is passed by value.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct RecordFunctionCallback {
@@ -30,9 +30,9 @@ struct RecordFunctionCallback {
     needs_ids: bool,
 }
 
-/// An address in the library that they are registered with.
+/// An address in the library that the callbacks are registered with.
 static LIBRARY_AT: AtomicUsize = AtomicUsize::new(0);
-/// Objects that were loaded when they were last searched.
+/// Number of objects that were loaded when they were last searched.
 static LOADED: AtomicUsize = AtomicUsize::new(0);
 
 /// Registers the callbacks if PyTorch is loaded, they are wanted and not registered yet.
@@ -120,7 +120,7 @@ fn callback(
     }
 }
 
-/// Code was unloaded: if PyTorch was, it may come again.
+/// Called when code was unloaded: if PyTorch was, it may be loaded again.
 pub fn unloaded() {
     LOADED.store(0, Relaxed);
     if pytorch_registration::current_phase() == phase::DONE

@@ -1,4 +1,4 @@
-//! Sizes and types of an operator's inputs, and lists of numbers among them, read where they lie.
+//! Reads sizes and types of an operator's inputs, and lists of numbers among them, in place.
 //!
 //! Only what is certain is read: of plain tensors (others have other tables of functions: nested,
 //! sparse, and undefined ones), without extra metadata (symbolic sizes), with sizes that multiply
@@ -9,7 +9,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tprof_wire::operators::{Input, MAX_LISTED, MAX_NUMBERS, NO_TYPE, SIZES_WORDS};
 
-/// An `IValue`: what it holds, and its tag.
+/// An `IValue`: the value that it holds, and its tag.
 const VALUE_WORDS: usize = 2;
 /// Number of `IValue::Tag::Tensor`.
 const TENSOR: u32 = 1;
@@ -19,7 +19,7 @@ const LAST_NUMBER: u32 = 5;
 /// Tensors of more dimensions are not plain: PyTorch has at most 64.
 const DIMS_MOST: u64 = 64;
 
-/// The id of the sizes of a `RecordFunction`'s inputs, which `id` gives; 0 for none.
+/// The id of the sizes of a `RecordFunction`'s inputs, which the function `id` gives; 0 for none.
 ///
 /// # Safety
 /// `function` is one, within its start callback, and its inputs' place is known.

@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 /// One step in so many is recorded.
 static EVERY: AtomicU32 = AtomicU32::new(1);
-/// Boundaries since the last recorded step began, or since turns are taken.
+/// Boundaries since the last recorded step began, or since the sampling of steps began.
 static PASSED: AtomicU32 = AtomicU32::new(0);
 /// The source of the boundaries, and in the lower half which one of that kind; 0 before the first.
 static BOUNDARY: AtomicU64 = AtomicU64::new(0);
@@ -48,7 +48,7 @@ pub fn set_every(every: u32) -> bool {
     true
 }
 
-/// A step ends here, and the next one begins. `of` tells those of one kind apart.
+/// Called where a step ends and the next one begins. `of` tells those of one kind apart.
 pub fn boundary(source: Source, of: u32) {
     let this = (source as u64) << 32 | u64::from(of);
     let known = BOUNDARY.load(Relaxed);

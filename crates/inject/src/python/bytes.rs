@@ -1,4 +1,4 @@
-//! Hashes of what the interpreter keeps.
+//! Hashes of strings and tables that the interpreter keeps.
 
 use crate::arch;
 use tprof_wire::hash::{GOLDEN, spread};
@@ -38,13 +38,13 @@ impl Sum {
     }
 }
 
-/// A hash of two.
+/// Combines two hashes into one.
 #[inline(always)]
 pub fn joined(first: u64, second: u64) -> u64 {
     folded(first ^ GOLDEN, second ^ !GOLDEN)
 }
 
-/// The halves of a product, of whose bits each depends on all bits of both numbers.
+/// Folds the halves of a product, so that each bit depends on all bits of both numbers.
 #[inline(always)]
 fn folded(first: u64, second: u64) -> u64 {
     let product = u128::from(first) * u128::from(second);
@@ -107,7 +107,7 @@ mod tests {
                 met.insert(bytes_hash(&mut here, text.as_ptr() as u64, 48, 0));
             }
         }
-        // Zero is the same either way.
+        // The hash of zero is the same in both cases.
         assert_eq!(met.len(), 2 * 300 * 300 - 1);
     }
 }

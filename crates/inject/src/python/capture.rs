@@ -1,4 +1,4 @@
-//! Takes a thread's Python frames.
+//! Captures a thread's Python frames.
 
 use super::bytes::mix;
 use super::interpreter::interpreter;
@@ -40,8 +40,8 @@ pub struct ScratchGuard<'t> {
     _busy: Busy<'t>,
 }
 
-/// Takes the Python frames of this thread, which has walked its native stack. `None` if
-/// it runs no Python; where they cannot be had, that is counted.
+/// Takes the Python frames of this thread, which has walked its native stack. `None` if it runs no
+/// Python; frames that cannot be had are counted.
 #[inline(never)]
 pub fn take<'t>(thread: &'t Thread, walk: &Walk) -> Option<ScratchGuard<'t>> {
     let interpreter = interpreter()?;
@@ -54,7 +54,7 @@ pub fn take<'t>(thread: &'t Thread, walk: &Walk) -> Option<ScratchGuard<'t>> {
     Some(ScratchGuard { scratch, _busy: busy })
 }
 
-/// This thread is gone: so is what it kept.
+/// Frees the memory of this thread, which is about to end.
 pub fn ended(thread: &Thread) {
     let scratch = thread.python.get();
     if !scratch.is_null() && !thread.python_busy.get() {
@@ -64,9 +64,9 @@ pub fn ended(thread: &Thread) {
     }
 }
 
-/// Whether the thread may be running Python: it will return to the interpreter's code,
-/// which therefore stays where it is. Of a thread that will not, nothing is asked: it may
-/// run while that code is unloaded.
+/// Whether the thread may be running Python: it will return to the interpreter's code, which
+/// therefore stays where it is. A thread that will not is not examined further: that code may be
+/// unloaded while it runs.
 fn may_run(walk: &Walk, interpreter: &Interpreter) -> bool {
     let (start, end) = interpreter.text;
     let mut frames = walk.frames.iter().take(walk.len);
@@ -113,7 +113,7 @@ fn state_of(thread: &Thread, interpreter: &Interpreter) -> Option<(u64, bool)> {
     if current == own {
         return Some((own, true));
     }
-    // Another thread's, or this one's in another interpreter.
+    // The state is another thread's, or this one's in another interpreter.
     if current != 0 && first != main && !thread.is_quiet() && !is_forbidden(CallClass::Reading) {
         let mut pthread = [0];
         let at = current.wrapping_add(interpreter.layout.pthread);
@@ -199,8 +199,8 @@ fn collect(
         };
         let before = len.checked_sub(1).and_then(|before| keys.get_mut(before));
         if key == 0 {
-            // The interpreter's own code, without a name: no Python function, though the call of
-            // the loop in which the last one runs may begin there.
+            // This is the interpreter's own code, without a name: not a Python function, though the
+            // call of the loop in which the last one runs may begin there.
             if let Some(before) = before {
                 *before |= raw.entry;
             }

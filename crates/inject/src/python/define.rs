@@ -1,4 +1,4 @@
-//! Defines a frame, once: a record of its name, file and line.
+//! Defines each frame once, by a record of its name, file and line.
 
 use super::interpreter::interpreter;
 use super::memory::OwnMemory;
@@ -17,7 +17,7 @@ const ENTRIES: usize = 1 << 17;
 /// Entries tried before the table counts as full for a key.
 const PROBES: usize = 16;
 
-/// Maps the table, if it is not yet.
+/// Maps the table, if it is not mapped yet.
 pub fn prepare() {
     fork_tables::map(&DEFINED, ENTRIES * size_of::<AtomicU64>());
 }
@@ -72,7 +72,7 @@ fn claim(key: u64) -> Option<&'static AtomicU64> {
     None
 }
 
-/// Fills the payload of a frame's record; its words.
+/// Fills the payload of a frame's record, and returns its words.
 fn describe(
     memory: &mut impl Memory,
     layout: &Layout,
@@ -103,7 +103,7 @@ fn describe(
     Some(4 + name_words + file_words)
 }
 
-/// Copies characters, NUL padded to words; how many words.
+/// Copies characters, NUL padded to words; returns the number of words.
 fn copy(memory: &mut impl Memory, text: Text, to: &mut [u64]) -> Option<usize> {
     let words = text.bytes.div_ceil(8) as usize;
     for (at, word) in to.get_mut(..words)?.iter_mut().enumerate() {
@@ -114,7 +114,7 @@ fn copy(memory: &mut impl Memory, text: Text, to: &mut [u64]) -> Option<usize> {
     Some(words)
 }
 
-/// The bytes of a table of lines, as far as they can be read.
+/// An iterator over the bytes of a line table, as far as they can be read.
 struct LineTable<'a, M: Memory> {
     memory: &'a mut M,
     at: u64,

@@ -8,23 +8,23 @@ use tprof_wire::region::RegionHeader;
 /// The interpreter, as the collector published it: copied out of the region, so that a forked
 /// child, which gets a region of its own, still has it.
 static WORDS: [AtomicU64; INTERPRETER_WORDS] = [const { AtomicU64::new(0) }; INTERPRETER_WORDS];
-/// The copy is of this epoch: see [`UNLOADS`]. 0: there is none.
+/// Epoch of the copy, see [`UNLOADS`]; 0: there is none.
 static COPIED: AtomicU32 = AtomicU32::new(0);
-/// A thread copies.
+/// Set while a thread makes the copy.
 static COPYING: AtomicU32 = AtomicU32::new(0);
-/// Interpreters that were unloaded. What the collector found before the last of them went
-/// is of an earlier epoch (one more than this), and not used.
+/// Number of interpreters that were unloaded. Interpreters that the collector found before the last
+/// of them was unloaded belong to an earlier epoch (one more than this), and are not used.
 static UNLOADS: AtomicU32 = AtomicU32::new(0);
 
-/// A new region.
+/// Called for a new region.
 pub fn attached(header: &RegionHeader) {
     header.python_unloads.store(UNLOADS.load(SeqCst), Release);
     // The thread that copied is gone in a forked child.
     COPYING.store(0, Release);
 }
 
-/// A library was unloaded, or not: an interpreter that is gone is forgotten. The collector publishes
-/// the next one, wherever that lies.
+/// Called when a library was unloaded, or could not be: forgets an interpreter that is gone. The
+/// collector publishes the next one, wherever that lies.
 pub fn unloaded() {
     let unloads = UNLOADS.load(SeqCst);
     if COPIED.load(SeqCst) == unloads.wrapping_add(1) && !loaded::is_loaded(word(0) as usize) {
@@ -57,7 +57,7 @@ pub fn interpreter() -> Option<Interpreter> {
     Some(Interpreter::of_words(&words))
 }
 
-/// Copies what the collector published, if that is of this epoch.
+/// Copies the interpreter that the collector published, if it is of this epoch.
 #[cold]
 #[inline(never)]
 fn copy(epoch: u32) -> bool {

@@ -1,4 +1,4 @@
-//! This process's own memory: as it is, or through the kernel.
+//! Reads this process's own memory: directly, or through the kernel.
 
 use crate::state;
 use crate::sys;
@@ -19,7 +19,7 @@ fn is_word(at: u64) -> bool {
 pub struct OwnMemory(());
 
 impl OwnMemory {
-    /// Memory as it is.
+    /// Memory that is read directly.
     ///
     /// # Safety
     /// What is read is part of objects that the interpreter keeps while this is used, as it
@@ -56,7 +56,7 @@ impl Memory for OwnMemory {
 
     #[inline(always)]
     fn fields<const N: usize>(&mut self, object: u64, offsets: [u64; N]) -> Option<[u64; N]> {
-        // One comparison for all of them.
+        // One comparison checks all of them.
         if !is_word(object) {
             return None;
         }
@@ -89,10 +89,10 @@ impl Memory for OwnMemory {
     }
 }
 
-/// Bytes read at once, and what they are aligned to: never across a page.
+/// Bytes read at once, and their alignment: a block never crosses a page.
 const BLOCK: usize = 4096;
 const WORDS: usize = BLOCK / 8;
-/// Blocks that are kept.
+/// Maximum number of blocks that are kept.
 const BLOCKS: usize = 64;
 
 /// Memory that may not be there. What was read a moment ago is not read again: frames
@@ -114,7 +114,7 @@ pub struct KernelMemory {
 }
 
 impl KernelMemory {
-    /// Forgets what was read, and reads anew what was used of it.
+    /// Forgets what was read, and reads the blocks anew that were used.
     pub fn begin(&mut self) {
         let KernelMemory { starts, used, len, .. } = self;
         let mut kept = 0;
@@ -147,13 +147,13 @@ impl KernelMemory {
         self.blocks.get(self.last)?.get(place).copied()
     }
 
-    /// The block that begins there.
+    /// The block that begins at this address.
     fn find(&mut self, start: u64) -> Option<usize> {
         let known = self.starts.iter().take(self.len).position(|known| *known == start);
         if known.is_some() {
             return known;
         }
-        // The last place is used again where there are more blocks than places.
+        // The last place is reused where there are more blocks than places.
         let index = self.len.min(BLOCKS - 1);
         *self.starts.get_mut(index)? = 0;
         self.len = index;
@@ -191,7 +191,7 @@ impl Memory for KernelMemory {
 
 /// Reads this process's memory through the kernel; false if it is not all there.
 pub fn read(at: u64, into: &mut [u64]) -> bool {
-    // A vfork child has its parent's memory.
+    // A vfork child shares its parent's memory.
     sys::read_memory(state::PID.load(Relaxed), at, into)
 }
 
@@ -250,8 +250,8 @@ mod tests {
         assert_eq!(kernel.u8(page + 8191), None);
         // A block that was refused is not remembered.
         assert_eq!(kernel.u64(page + 4096), None);
-        // Read anew, what was used is there without being asked for, as it is now.
-        // SAFETY: a page of this test's own.
+        // After reading anew, used blocks are there without being asked for, with their current
+        // contents. SAFETY: a page of this test's own.
         unsafe { *(page as *mut u64).add(4088 / 8) = 9 };
         assert_eq!(kernel.u64(page + 4088), Some(0));
         kernel.begin();

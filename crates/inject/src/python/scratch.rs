@@ -16,15 +16,15 @@ pub const PAYLOAD: usize = {
 pub struct PythonFrames {
     /// Frames, the innermost first.
     pub frames: [RawFrame; MAX_PYTHON_FRAMES],
-    /// Hashes; bit 0: the frame is the outermost of its call of the loop.
+    /// Hashes of the frames; bit 0 is set if the frame is the outermost of its call of the loop.
     pub keys: [u64; MAX_PYTHON_FRAMES],
     /// Number of frames.
     pub len: usize,
     /// Hash over `keys`.
     pub hash: u64,
-    /// Why they end.
+    /// Why the frames end.
     pub ends: WalkEnd,
-    /// The interpreter vouches for its memory.
+    /// Whether the interpreter vouches for its memory.
     pub direct: bool,
     /// Room in which records are put together.
     pub payload: [u64; PAYLOAD],
@@ -41,7 +41,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Hash over the frames and how they end.
+    /// Hash over the frames and the reason why they end.
     pub fn hash(&self) -> u64 {
         self.taken.hash ^ (self.taken.ends as u64) << 48
     }

@@ -7,7 +7,7 @@ use tprof_wire::region::*;
 /// Slots kept free at the end of a chunk.
 pub const SPARE: usize = 8;
 
-/// Takes a set bit out of a bitmap of free things; its index.
+/// Clears a bit that is set in a bitmap of free things, and returns its index.
 ///
 /// # Safety
 /// `region` is this process's region.
@@ -27,7 +27,7 @@ pub unsafe fn take(region: *mut u8, bitmap: usize, words: usize) -> Option<usize
     None
 }
 
-/// Puts a bit back.
+/// Sets a bit again.
 ///
 /// # Safety
 /// As [`take`]; `index` came from it.
@@ -45,7 +45,7 @@ pub fn is_any_open() -> bool {
     POPULATED.iter().any(|word| word.load(Relaxed) != 0)
 }
 
-/// A new region: none of its pages are there, and if little of it was mapped,
+/// Prepares a new region: none of its pages are present, and if little of it was mapped,
 /// most chunks do not exist.
 ///
 /// # Safety
@@ -93,7 +93,7 @@ pub fn take_chunk(large: bool, quiet: bool) -> Option<ChunkRef> {
     if known.is_some_and(|word| word.load(Relaxed) & bit != 0) {
         return Some(chunk);
     }
-    // Under seccomp it may be closed, and may not be opened now.
+    // The chunk may be closed, and a seccomp filter may forbid to open it now.
     // SAFETY: the chunk lies in the region.
     if quiet || !unsafe { open(at, bytes) } {
         // SAFETY: `index` was taken above.

@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::*;
 use tprof_wire::record::SLOT_BYTES;
 use tprof_wire::region::*;
 
-/// Makes `chunk` the one this thread writes.
+/// Makes `chunk` the one that this thread writes.
 fn use_chunk(thread: &Thread, chunk: ChunkRef) {
     let Some((offset, bytes)) = chunk.place() else { return };
     let region = state::REGION.load(Relaxed);
@@ -31,8 +31,8 @@ pub fn first_chunk(thread: &Thread) -> Option<ChunkRef> {
     Some(chunk)
 }
 
-/// Whether this thread may fill no further chunk, and does not wait for one either: what
-/// finds no place is dropped, without a system call.
+/// Whether this thread may fill no further chunk, and does not wait for one either: records
+/// that find no place are dropped, without a system call.
 pub fn is_shut(thread: &Thread) -> bool {
     let slot = thread.slot();
     let filled = slot.filled_chunks.load(Relaxed);

@@ -1,4 +1,4 @@
-//! Waits for the collector to make room, as long as it gets on.
+//! Waits for the collector to make room, as long as it makes progress.
 
 use super::chunks;
 use crate::block::Thread;
@@ -29,7 +29,7 @@ impl Wait {
     }
 
     /// Waits a little; false once the bound is reached, and at once while the collector
-    /// stands still.
+    /// is stalled.
     #[cold]
     pub fn more(&mut self, thread: &Thread) -> bool {
         let (Some(header), Some(session)) = (state::header(), state::session()) else {
@@ -75,7 +75,7 @@ impl Wait {
         true
     }
 
-    /// Counts what was waited.
+    /// Adds up the time that was waited.
     #[inline(always)]
     pub fn finish(&mut self, thread: &Thread) {
         if self.rounds != 0 {

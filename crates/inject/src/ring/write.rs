@@ -32,8 +32,8 @@ pub fn heap(thread: &Thread, kind: Kind, address: u64, size: u64, stack: u32, cl
 fn epoch(thread: &Thread, clock: u64) -> bool {
     let before = thread.epoch.get();
     thread.epoch.set(clock >> record::EPOCH_SHIFT);
-    // Without it the event behind it could not be placed in time: if there is
-    // no room, that event is the one that is lost.
+    // The event behind a time record could not be placed in time without it: if there is
+    // no room for the time record, that event is the one that is lost.
     if put(thread, Kind::Time as u64, clock) {
         return true;
     }
@@ -72,8 +72,8 @@ unsafe fn write(at: usize, word0: u64, word1: u64) {
     }
 }
 
-/// An extended record: with signals blocked, so that its slots are consecutive
-/// and end inside the chunk. Rare: mappings, life, new stacks.
+/// Writes an extended record, with signals blocked, so that its slots are consecutive
+/// and end inside the chunk. Such records are rare: mappings, processes and threads, new stacks.
 pub fn ext(thread: &Thread, kind: ExtKind, argument: u32, clock: u64, payload: &[u64]) -> bool {
     let slots = 1 + payload.len().div_ceil(2);
     let bytes = slots * SLOT_BYTES;
@@ -117,7 +117,7 @@ pub fn ext(thread: &Thread, kind: ExtKind, argument: u32, clock: u64, payload: &
     }
 }
 
-/// An extended record of something frequent: its slots are reserved by one
+/// Writes an extended record of something frequent: its slots are reserved by one
 /// unlocked `xadd`, as a heap event's is, where [`ext`] makes two system calls.
 ///
 /// A handler that interrupts it gets the slots behind. If that handler never

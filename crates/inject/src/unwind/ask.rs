@@ -9,15 +9,14 @@ use tprof_wire::region::RegionHeader;
 /// Time when the collector may be asked again, and how patient to be after that.
 static PATIENCE: AtomicU64 = AtomicU64::new(0);
 
-/// The next question need not wait: code was unmapped, or the last answer helped.
+/// Called when the next question need not wait: code was unmapped, or the last answer helped.
 pub fn forget_patience() {
     PATIENCE.store(0, Relaxed);
 }
 
-/// Asks the collector for a fresh module table and waits for it; false if no
-/// answer came. A pc that stays unknown is asked for again only after the table
-/// changed, or an exponentially growing pause; what another thread asked a
-/// moment ago is waited for all the same.
+/// Asks the collector for a fresh module table and waits for it; false if no answer came. A pc that
+/// stays unknown is asked for again only after the table changed, or after an exponentially growing
+/// pause. The answer to another thread's recent question is waited for all the same.
 pub fn ask(thread: &Thread) -> bool {
     let Some(header) = state::header() else { return false };
     if thread.is_quiet() {
@@ -36,9 +35,9 @@ pub fn ask(thread: &Thread) -> bool {
     wait_for_answer(thread, now, question)
 }
 
-/// Asks, and does not wait: the number of the question. Who waits for it wakes the collector, a
-/// thread that may make no system call leaves it to the collector's next pass, any other wakes it
-/// here, once a question.
+/// Asks without waiting, and returns the number of the question. A thread that waits for it wakes
+/// the collector, one that may not make system calls leaves it to the collector's next pass, any
+/// other wakes the collector here, once a question.
 pub fn ask_at_once(thread: &Thread, header: &RegionHeader) -> u32 {
     header.finds_rows.store(u32::from(loaded_rows::can_find()), Relaxed);
     let question = header.modules_wanted.fetch_add(1, AcqRel).wrapping_add(1);
@@ -76,13 +75,13 @@ pub fn ask_for_mappings(thread: &Thread) -> bool {
     ask(thread)
 }
 
-/// How long an answer is waited for, ns, while they come. A collector that is
+/// Maximum wait for an answer, ns, while answers come. A collector that is
 /// alive gives it in a millisecond; on a machine with far more to run than it
 /// has cores it was measured to take more than a hundred.
 const ANSWER_NS: u64 = 1_000_000_000;
-/// Questions in a row that got no answer: each is waited for a quarter as long
-/// as the one before it, so that a collector that goes on without an answer holds
-/// a thread up for at most 1.4 s in all. One that stands still is not waited for.
+/// Questions in a row that got no answer: each is waited for a quarter as long as the one before
+/// it, so that a collector that runs without answering holds a thread up for at most 1.4 s in all.
+/// Threads do not wait for a stalled one.
 static SILENCES: AtomicU64 = AtomicU64::new(0);
 
 /// Waits a bounded time for the answer to a question, and under `--on-full drop` not

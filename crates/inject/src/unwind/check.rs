@@ -7,7 +7,7 @@ use crate::{state, sys};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Compares a whole walk with another of the same stack by `again`.
+/// Compares a whole walk with another one of the same stack, which `again` takes.
 #[cold]
 #[inline(never)]
 pub fn compare(thread: &Thread, walk: &mut Walk, again: impl Fn(&mut Walk)) {

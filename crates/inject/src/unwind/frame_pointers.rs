@@ -25,8 +25,8 @@ pub fn walk_frame_pointers(thread: &Thread, sp: usize, fp: usize, out: &mut Walk
     out.hash = hash.within(outermost(code));
 }
 
-/// Makes the collector learn the code of a stack that is defined now, while it is loaded: its
-/// names need that, and by frame pointers no search for a row has asked for it. What is no code is
+/// Makes the collector learn the code of a stack that is defined now, while it is loaded: names
+/// need that, and a walk by frame pointers has not asked for rows. Addresses that are not code are
 /// not asked for: a function may keep anything in the frame pointer's register.
 pub fn know_code(thread: &Thread, walk: &Walk) {
     if state::STACK_MODE.load(Relaxed) != stack_mode::FP {
@@ -42,7 +42,7 @@ pub fn know_code(thread: &Thread, walk: &Walk) {
     }
 }
 
-/// Why the frames end.
+/// Why the walk ends.
 fn follow(thread: &Thread, sp: usize, fp: usize, out: &mut Walk) -> StackEnd {
     if !readable(thread, sp) {
         return StackEnd::OutsideStack;

@@ -6,8 +6,8 @@
 //! exactly. To compare them takes no row, and no load waits for another. Between two allocations
 //! most of a stack stays: of cc1's 19.2 frames all but 2.8.
 //!
-//! A signal handler may walk while this thread does: each walk takes the next number, and what one
-//! remembers counts only as long as no other has begun.
+//! A signal handler may walk while this thread does: each walk takes the next number, and what a
+//! walk remembers counts only as long as no other one has begun.
 
 use super::frames::Walk;
 use crate::block::Thread;
@@ -16,11 +16,11 @@ use crate::{state, sys};
 use core::sync::atomic::{Ordering::*, compiler_fence};
 use tprof_wire::record::MAX_FRAMES;
 
-/// Frames that are remembered, the outermost of a stack, and its end.
+/// Maximum number of remembered frames: the outermost of a stack, and its end.
 pub const MAX_KEPT: usize = 96;
-/// Stacks that a thread takes before it remembers any: two pages are not worth it before.
+/// Stacks that a thread takes before it remembers any: two pages are not worth it for fewer.
 const STACKS_BEFORE: u32 = 64;
-/// Stacks for which a thread whose stacks have little in common does not remember.
+/// Stacks for which a thread stops remembering when its stacks have little in common.
 pub const PAUSE: u32 = 1024;
 /// Frames that may be walked beyond half of all, before such a pause.
 pub const PATIENCE: u32 = 256;
@@ -33,10 +33,10 @@ pub struct LastWalk {
     pub number: SignalCell<usize>,
     /// `number << 16 | len`: how many states that walk left.
     pub valid: SignalCell<usize>,
-    /// The top of the stack, and the code generation, that they belong to.
+    /// The top of the stack that the states belong to, and the code generation.
     pub top: SignalCell<usize>,
     pub code: SignalCell<u64>,
-    /// See [`PAUSE`] and [`PATIENCE`].
+    /// Counters for [`PAUSE`] and [`PATIENCE`].
     pub pause: SignalCell<u32>,
     pub patience: SignalCell<u32>,
     /// Bit set of the states with a frame pointer that was read and matters.
@@ -45,7 +45,7 @@ pub struct LastWalk {
     /// depends on the frame pointer.
     pub sp: [SignalCell<u32>; MAX_KEPT],
     pub ra: [SignalCell<u64>; MAX_KEPT],
-    /// Hash over a state's frame and all outside of it.
+    /// Hash over a state's frame and all frames outside of it.
     pub hash: [SignalCell<u64>; MAX_KEPT],
     pub fp: [SignalCell<usize>; MAX_KEPT],
     /// Places where the frame pointers in `links` were read.
@@ -86,7 +86,7 @@ impl Step {
     }
 }
 
-/// Set in a place on the stack, which is a multiple of 8.
+/// Flag in a place on the stack, which is a multiple of 8.
 pub const MARK: u32 = 1;
 
 /// The address that places on the stack are counted from: its top, which need not be aligned.
@@ -95,7 +95,7 @@ pub fn top(thread: &Thread) -> usize {
     thread.stack_high.get().wrapping_add(7) & !7
 }
 
-/// Memory for a thread that takes many stacks.
+/// Maps memory for a thread that takes many stacks.
 #[cold]
 #[inline(never)]
 pub fn map(thread: &Thread) -> Option<()> {
@@ -111,7 +111,7 @@ pub fn map(thread: &Thread) -> Option<()> {
     None
 }
 
-/// This thread is gone: so is what it remembered.
+/// Frees the memory of this thread, which is about to end.
 pub fn forget(thread: &Thread) {
     let last = thread.last_walk.get();
     if !last.is_null() {
@@ -121,7 +121,7 @@ pub fn forget(thread: &Thread) {
     }
 }
 
-/// Writes the frames of the last walk that a walk left out. False if another walk began since.
+/// Writes the frames of the last walk that a walk left out. False if another walk has begun since.
 #[cold]
 pub fn complete(thread: &Thread, walk: &mut Walk) -> bool {
     let Some(last) = LastWalk::of(thread) else { return false };

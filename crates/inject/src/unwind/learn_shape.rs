@@ -17,7 +17,7 @@ impl Guess {
         self.is_wrong(thread);
         let last = LastWalk::of(thread)?;
         let (number, len) = (last.valid.get() >> 16, last.valid.get() & 0xffff);
-        // All of this walk, and of no other.
+        // The states must be all of this walk, and of no other.
         if number != walk.number || len != walk.len + 1 || len > MAX_KEPT || walk.number == 0 {
             return None;
         }

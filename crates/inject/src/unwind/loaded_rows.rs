@@ -1,7 +1,6 @@
-//! Rows of code that the collector has no table for yet, out of the frame information that the loader
-//! mapped with the code: 0.3 µs in the C library (8,192 addresses in turn), where a
-//! question to the collector is a wait of one to several milliseconds. `import torch` asked for tables
-//! 15 times.
+//! Finds rows of code that the collector has no table for yet in the frame information that the
+//! loader mapped with the code: 0.3 µs in the C library (8,192 addresses in turn), where a question
+//! to the collector takes one to several milliseconds. `import torch` asked for tables 15 times.
 //!
 //! The loader finds the object (`_dl_find_object` of glibc 2.35, which unwinders of exceptions use:
 //! without locks, safe in signal handlers). Where it has no such function, tables are
@@ -34,13 +33,13 @@ struct FoundObject {
 
 type FindObject = unsafe extern "C" fn(*mut c_void, *mut FoundObject) -> c_int;
 
-/// `_dl_find_object`; 0 where there is none.
+/// Address of `_dl_find_object`; 0 where there is none.
 static FIND_OBJECT: AtomicUsize = AtomicUsize::new(0);
 
-/// Rows that were found here, by place in the code: a table of code that many come from is worth
-/// a question, for which no thread waits.
+/// Counts of rows that were found here, by place in the code: the table of code with many rows is
+/// worth a question, for which no thread waits.
 static FOUND: [AtomicU8; 256] = [const { AtomicU8::new(0) }; 256];
-/// Bits of an address within such a place, and rows of one until its table is asked for.
+/// Bits of an address within such a place, and the number of rows until the table is asked for.
 const PLACE_BITS: u32 = 17;
 const WORTH_A_TABLE: u8 = 64;
 
@@ -112,11 +111,12 @@ unsafe fn row_of_loaded(find: usize, pc: u64) -> Option<Row> {
     frames.row_at(pc)
 }
 
-/// Times that a thread which is to unload a library lets others run, who read frame information for
-/// a microsecond: one that was stopped in the middle is not waited for.
+/// Times that a thread that is about to unload a library yields to threads that read frame
+/// information, which takes them a microsecond: a thread that was stopped in the middle is not
+/// waited for.
 const MOST_YIELDS: u32 = 100;
 
-/// A library is about to be unloaded, which [`unloading::any`] shows already.
+/// Called before a library is unloaded, which [`unloading::any`] shows already.
 pub fn let_readers_leave() {
     for _ in 0..MOST_YIELDS {
         if WIPED.reading_frames.load(SeqCst) == 0 {

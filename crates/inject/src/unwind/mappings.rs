@@ -1,6 +1,6 @@
-//! Whether the module table has the mappings of now. After a `dlclose` it may name code that is
-//! gone, whose place other code has taken: no row and no name of it holds until the collector has
-//! read the mappings again.
+//! Whether the module table is up to date. After a `dlclose` it may name code that is gone and has
+//! been replaced by other code: no row and no name of it holds until the collector has read the
+//! mappings again.
 
 use super::ask::{ask_at_once, forget_patience, is_answered, wait_for};
 use crate::block::Thread;
@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU64, Ordering::*};
 /// The state in the low bits, above it the question of [`ASKED`], above that how often
 /// code was unmapped, so that no answer is taken for that to a later question.
 static MAPPINGS: AtomicU64 = AtomicU64::new(KNOWN);
-/// The table has them, or will have what comes new.
+/// The table is up to date, or will learn of new mappings.
 const KNOWN: u64 = 0;
 /// Nobody has asked since code was unmapped.
 const STALE: u64 = 1;
@@ -24,22 +24,23 @@ fn state(word: u64) -> u64 {
     word & ((1 << STATE_BITS) - 1)
 }
 
-/// Code was unmapped.
+/// Called when code was unmapped.
 pub fn unmapped() {
     let _ = MAPPINGS.fetch_update(AcqRel, Relaxed, |word| {
         Some((word & EPOCH).wrapping_add(1 << EPOCH_AT) | STALE)
     });
 }
 
-/// A new region, as a forked child has it: what was asked in the other one is not answered here.
+/// Called for a new region, as a forked child has it: questions of the other one are not answered
+/// here.
 pub fn begin() {
     let _ = MAPPINGS.fetch_update(AcqRel, Relaxed, |word| {
         (state(word) == ASKED).then_some(word & EPOCH | STALE)
     });
 }
 
-/// Whether they are; else the collector is asked, once, and its answer waited for as long as a
-/// thread may wait: one that is quiet, and any under `--on-full drop`, not at all.
+/// Whether the table is up to date; else the collector is asked, once, and its answer waited for as
+/// long as a thread may wait: a quiet thread, and any under `--on-full drop`, does not wait.
 #[inline(always)]
 pub fn are_known(thread: &Thread) -> bool {
     state(MAPPINGS.load(Acquire)) == KNOWN || are_known_now(thread)
@@ -66,7 +67,7 @@ fn are_known_now(thread: &Thread) -> bool {
                 header.maps_wanted.fetch_add(1, Release);
                 let question = ask_at_once(thread, header);
                 let asked = word & EPOCH | u64::from(question) << STATE_BITS | ASKED;
-                // Another thread may have asked as well: its answer does as well.
+                // Another thread may have asked too: its answer will do.
                 let _ = MAPPINGS.compare_exchange(word, asked, AcqRel, Relaxed);
                 continue;
             }
@@ -95,7 +96,7 @@ mod tests {
         let known = asked & EPOCH | KNOWN;
         assert!(MAPPINGS.compare_exchange(asked, known, AcqRel, Relaxed).is_err());
         assert_eq!(state(MAPPINGS.load(Relaxed)), STALE);
-        // A child has a region of its own, in which nothing was asked.
+        // A child has a region of its own, in which nothing was asked yet.
         let question = MAPPINGS.load(Relaxed) & EPOCH | 9 << STATE_BITS | ASKED;
         MAPPINGS.store(question, Relaxed);
         begin();

@@ -10,7 +10,7 @@ use crate::block::Thread;
 const MOST_BYTES: usize = 1 << 16;
 
 /// Asks for the tables of the code that this thread is in, by the words on its stack, and waits for
-/// them: what recorded stacks would wait for otherwise.
+/// them: otherwise recorded stacks would wait for them.
 #[cold]
 #[inline(never)]
 pub fn prefetch_tables(thread: &Thread) {

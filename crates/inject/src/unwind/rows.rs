@@ -1,4 +1,4 @@
-//! The row of a return address, memoised.
+//! Finds the row of a return address, memoised.
 
 use super::ask::{ask, ask_for_mappings, forget_patience, post};
 use super::short_row::{NOT_READY, ROW_BITS, ShortRow};
@@ -20,7 +20,7 @@ const WAYS: usize = 2;
 const MEMO: usize = WAYS << SET_BITS;
 const PAGE: usize = size_of::<AtomicU64>() * (WAYS << FEW_BITS);
 const _: () = assert!(PAGE == 4096);
-/// Rows that are kept in the page.
+/// Maximum number of rows that are kept in the page.
 const MOST_OF_FEW: u32 = 256;
 /// Bits of an address in user space.
 const PC_BITS: u32 = 47;
@@ -33,10 +33,11 @@ const _: () = assert!(ROW_BITS + PC_BITS - FEW_BITS == 64);
 /// The page, and all sets behind it. Each entry is `pc | generation | row`, all in one word: two writers
 /// cannot mix them.
 static MEMORY: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
-/// What is used of it: where it begins, at a page, and in the bits below how many bits a set's number
-/// has. Both in one word, so that none is used with the other's. 0: nothing.
+/// The part of the memo that is used: its address, at a page, and in the bits below the number of
+/// bits of a set's number. Both are in one word, so that neither is used with the other's old
+/// value. 0: no memory.
 static SETS: AtomicUsize = AtomicUsize::new(0);
-/// Rows that were kept in the page, or more.
+/// Number of rows that were kept in the page, or more.
 static MAX_KEPT: AtomicU32 = AtomicU32::new(0);
 /// Code generation, in the bits above a pc: part of every memo key and stack
 /// hash, so that nothing learnt before a `dlclose` is used after it.
@@ -48,7 +49,7 @@ pub fn prepare() {
     mappings::begin();
 }
 
-/// Maps the memo, if it is not yet.
+/// Maps the memo, if it is not mapped yet.
 pub fn map_memo() {
     fork_tables::map_inherited(&MEMORY, PAGE + MEMO * size_of::<AtomicU64>());
     let memory = MEMORY.load(Acquire) as usize;
@@ -57,7 +58,7 @@ pub fn map_memo() {
     }
 }
 
-/// Whether there is memory for it. Without it no stack is taken by rows.
+/// Whether there is memory for the memo. Without it no stack is taken by rows.
 pub fn has_memo() -> bool {
     SETS.load(Relaxed) != 0
 }
@@ -76,7 +77,7 @@ fn use_all() {
     }
 }
 
-/// Code was unmapped: other code may come to lie at the same addresses.
+/// Called when code was unmapped: other code may come to lie at the same addresses.
 pub fn code_changed() {
     // Entries of the page bear no generation: before, see `Rows::now`, and after, where another
     // thread has mapped the memo meanwhile.
@@ -100,7 +101,7 @@ fn forget_all() {
     }
 }
 
-/// The part of a code generation that an entry has room for, where it lies there.
+/// The part of a code generation that an entry has room for, shifted to its place.
 #[inline(always)]
 fn generation(code: u64) -> u64 {
     code << (16 - GENERATION_BITS) >> (64 - GENERATION_BITS) << ROW_BITS
@@ -108,7 +109,7 @@ fn generation(code: u64) -> u64 {
 
 const GENERATION: u64 = ((1 << GENERATION_BITS) - 1) << ROW_BITS;
 
-/// Whether an entry without its key is a row: the key was that of the entry.
+/// Whether an entry without its key is a row, which it is if the key was that of the entry.
 #[inline(always)]
 fn is_row(row: u64) -> bool {
     row >> ROW_BITS == 0 && row & 1 != 0
@@ -121,7 +122,7 @@ pub struct Rows {
     set_bits: u32,
     /// Code generation, in its upper 16 bits.
     pub code: u64,
-    /// Where an entry has room for one.
+    /// The code generation at its place in an entry.
     generation: u64,
 }
 
@@ -129,7 +130,7 @@ impl Rows {
     /// `None` where there is no memory for them.
     #[inline(always)]
     pub fn now() -> Option<Rows> {
-        // In this order: with a later generation than its own, the page is not used any more.
+        // The order matters: with a later generation than its own, the page is not used any more.
         let code = CODE.load(Acquire);
         let sets = SETS.load(Relaxed);
         let set_bits = sets as u32 & 63;
@@ -160,7 +161,7 @@ impl Rows {
         unsafe { &*self.memo.add(at) }
     }
 
-    /// The other entry of the set; then the tables.
+    /// Tries the other entry of the set, then the tables.
     #[cold]
     #[inline(never)]
     fn look_up(&self, thread: &Thread, pc: u64, at: usize, key: u64) -> ShortRow {
@@ -177,7 +178,7 @@ impl Rows {
         row
     }
 
-    /// Keeps a row. What lies there goes to the other entry.
+    /// Keeps a row. The row that is there moves to the other entry.
     fn keep(&self, at: usize, key: u64, row: ShortRow) {
         let is_of_few = self.set_bits == FEW_BITS;
         if is_of_few && MAX_KEPT.fetch_add(1, Relaxed) >= MOST_OF_FEW {
@@ -196,14 +197,15 @@ impl Rows {
         }
     }
 
-    /// The row of a pc that has none of the short form.
+    /// The row of a pc that has no short form.
     #[cold]
     pub fn long(&self, thread: &Thread, pc: u64) -> Row {
         find(thread, pc).0
     }
 }
 
-/// Finds the row of a pc in the tables; whether it holds as long as the code is loaded.
+/// Finds the row of a pc in the tables; also returns whether it holds as long as the code is
+/// loaded.
 #[cold]
 #[inline(never)]
 fn find(thread: &Thread, pc: u64) -> (Row, bool) {
@@ -230,7 +232,7 @@ fn find(thread: &Thread, pc: u64) -> (Row, bool) {
         }
         let is_unknown = matches!(found, RowSearch::Unknown);
         let is_known = !matches!(found, RowSearch::Unknown | RowSearch::Rewritten);
-        // Code that the collector does not know of it must come to know first, for names.
+        // The collector must first learn of code that it does not know, for names.
         if (quiet || !is_unknown)
             && let Some((row, is_worth_a_table)) = loaded_rows::find(pc)
         {
@@ -245,7 +247,7 @@ fn find(thread: &Thread, pc: u64) -> (Row, bool) {
             // A quiet thread cannot ask.
             RowSearch::Deferred | RowSearch::Asked(_) if quiet => return LATER,
             RowSearch::Deferred => asks = true,
-            // An answer brings it for certain.
+            // An answer will bring this table for certain.
             RowSearch::Asked(first) => {
                 if first || again {
                     forget_patience();

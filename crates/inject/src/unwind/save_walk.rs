@@ -1,4 +1,4 @@
-//! Keeps a walk for the next one.
+//! Saves a walk for the next one.
 
 use super::frames::{ByRows, Walk, grown, outermost};
 use super::last_walk::{MARK, MAX_KEPT, PATIENCE, PAUSE, Step, top};
@@ -9,7 +9,7 @@ use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 use tprof_wire::record::StackEnd;
 
 impl WalkReuse<'_> {
-    /// Remembers a walk that took `new` frames by rows. False if another walk
+    /// Saves a walk that took `new` frames by rows. False if another walk
     /// began meanwhile: what this one found may be mixed with its frames.
     #[inline(always)]
     pub fn remember(&self, thread: &Thread, walk: &Walk, found: &ByRows) -> bool {
@@ -26,7 +26,7 @@ impl WalkReuse<'_> {
         last.number.get() == self.number
     }
 
-    /// Pauses where most frames were walked all the same.
+    /// Pauses if most frames had to be walked all the same.
     #[inline(always)]
     fn judge(&self, new: u32, rest: u32) {
         if self.last.pause.get() > 0 {

@@ -1,4 +1,4 @@
-//! The shape of a stack: which words a walk reads, relative to where it begins.
+//! The shape of a stack: the words that a walk reads, relative to where it begins.
 //!
 //! A walk is a function of the rows and of the words that it reads. Which words those are follows
 //! from frame sizes and from the frame pointers that it goes by, and many stacks share it. So where
@@ -67,14 +67,14 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Without a frame.
+    /// A draft without a frame.
     #[inline(always)]
     pub const fn new() -> Draft {
         let (ras, links) = ((0, [0; MOST_FRAMES]), (0, [[0; 2]; MOST_FRAMES]));
         Draft { register: None, read: 0, ras, links }
     }
 
-    /// The next return address outwards, this many bytes above the first one.
+    /// Adds the next return address outwards, this many bytes above the first one.
     #[inline(always)]
     pub fn ra(&mut self, above: usize) -> Option<()> {
         let (count, places) = &mut self.ras;
@@ -84,7 +84,7 @@ impl Draft {
         Some(())
     }
 
-    /// A frame pointer that is saved at one place, and points to another.
+    /// Adds a frame pointer that is saved at one place, and points to another.
     #[inline(always)]
     pub fn link(&mut self, saved: usize, to: usize) -> Option<()> {
         let (count, links) = &mut self.links;
@@ -94,7 +94,7 @@ impl Draft {
         Some(())
     }
 
-    /// The frame pointer in its register matters, and points to this place.
+    /// Notes that the frame pointer in its register matters, and points to this place.
     pub fn register(&mut self, to: usize) {
         self.register = Some(to as u64);
     }
@@ -114,7 +114,7 @@ impl Draft {
         hash
     }
 
-    /// Words of memory that it takes.
+    /// Number of words of memory that the shape takes.
     pub fn words(&self) -> usize {
         size_of::<Shape>() / 8 + (self.ras.0 + self.links.0).div_ceil(4)
     }

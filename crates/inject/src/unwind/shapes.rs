@@ -1,4 +1,4 @@
-//! The shapes of this process's stacks, and which of them a stack is guessed to have: by its first
+//! The shapes of this process's stacks, and the guess which of them a stack has: by its first
 //! return address and its depth. A wrong guess costs time only.
 
 use super::frames::outermost;
@@ -24,8 +24,8 @@ const AMBIGUOUS: u32 = 1 << PLACE_BITS;
 const TAG_SHIFT: u32 = PLACE_BITS + 1;
 /// Entries tried for a shape.
 const PROBES: usize = 8;
-/// Wrong guesses beyond the right ones that a thread may make before it goes without for so many
-/// stacks: a wrong guess, with what is learnt from it, costs about what a right one saves.
+/// Wrong guesses beyond the right ones that a thread may make before it stops guessing for as many
+/// stacks: a wrong guess, with learning from it, costs about what a right one saves.
 const CREDIT: i16 = 256;
 const MOST_CREDIT: i16 = 1024;
 const PAUSE: i16 = 4096;
@@ -49,7 +49,7 @@ struct Shapes {
 
 static SHAPES: AtomicPtr<Shapes> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Maps them, if they are not yet.
+/// Maps the tables, if they are not mapped yet.
 pub fn map() {
     fork_tables::map(&SHAPES, size_of::<Shapes>());
 }
@@ -77,7 +77,7 @@ pub fn guess(thread: &Thread, sp: usize, fp: usize) -> Option<Guess> {
         return None;
     }
     let (shapes, rows) = (shapes()?, Rows::now()?);
-    // Only there is all readable from here to its end, not only what a walk reads.
+    // All of the stack is readable only there, from here to its end, not only what a walk reads.
     let high = own_top(thread);
     if sp < thread.stack_low.get() || sp.wrapping_add(8) > high || sp & 7 != 0 {
         return None;
@@ -117,7 +117,7 @@ fn is_due(thread: &Thread) -> bool {
     credit > 0
 }
 
-/// The place of a shape in a guess.
+/// The place of a shape in a guess's bits.
 #[inline(always)]
 fn place_in(guess: u32) -> u16 {
     (guess & PLACE_MASK) as u16
@@ -172,7 +172,7 @@ impl Shapes {
         first.store(guess, Release);
     }
 
-    /// A stack that was to be guessed by `key` had the shape at this place.
+    /// Learns that a stack that was to be guessed by `key` had the shape at this place.
     fn learn(&self, key: u64, before: u16, place: u16) {
         match self.guess(key) {
             None => self.expect(key, u32::from(place)),
@@ -234,8 +234,8 @@ impl Guess {
         thread.credit.set(if credit <= 0 { -PAUSE } else { credit });
     }
 
-    /// The stack had this shape and these return addresses: its hash, if it may be guessed from
-    /// now on.
+    /// Learns that the stack had this shape and these return addresses. Returns its hash, if it may
+    /// be guessed from now on.
     pub fn learn(
         &self,
         thread: &Thread,

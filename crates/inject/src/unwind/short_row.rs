@@ -15,7 +15,7 @@ pub const ROW_BITS: u32 = 25;
 pub struct ShortRow(pub u64);
 
 impl ShortRow {
-    /// Read it in the tables.
+    /// The row does not fit: read it in the tables.
     pub const LONG: u64 = 7;
     /// Tables are not there yet.
     pub const NOT_READY: u64 = 6;
@@ -24,7 +24,7 @@ impl ShortRow {
         ShortRow(1 | kind << 1)
     }
 
-    /// A row of the tables.
+    /// Shortens a row of the tables.
     pub const fn new(row: Row) -> ShortRow {
         if row.0 == NOT_READY {
             return ShortRow::of_kind(ShortRow::NOT_READY);

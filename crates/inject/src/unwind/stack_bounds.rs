@@ -30,8 +30,8 @@ pub fn own_top(thread: &Thread) -> usize {
     if high == arch::thread_pointer() || high == state::STACK_TOP.load(Relaxed) { high } else { 0 }
 }
 
-/// Another stack (a coroutine's, a signal's), or one that grew: asks the kernel
-/// page by page, once, and remembers.
+/// Extends the bounds to another stack (a coroutine's, a signal's), or one that grew: asks the
+/// kernel page by page, once, and remembers.
 #[cold]
 #[inline(never)]
 fn extend(thread: &Thread, low: usize, high: usize) -> bool {
@@ -41,7 +41,7 @@ fn extend(thread: &Thread, low: usize, high: usize) -> bool {
     let first = low & !4095;
     let (known_low, known_high) = (thread.stack_low.get(), thread.stack_high.get());
     let is_own = own_top(thread) != 0;
-    // A stack grows downwards without a gap: what lies between is stack.
+    // A stack grows downwards without a gap: everything in between is stack.
     let has_grown = first < known_low && high <= known_high && known_low - first <= MOST_GROWN;
     if is_own && has_grown && are_readable(first, known_low) {
         thread.stack_low.set(first);

@@ -17,13 +17,13 @@ pub enum RowSearch {
     Asked(bool),
     /// No published mapping holds this pc.
     Unknown,
-    /// The collector rewrites the module table, and does not get on with it.
+    /// The collector is rewriting the module table, and makes no progress.
     Rewritten,
 }
 
-/// Tries to read the module table while the collector rewrites it, which takes it some
-/// microseconds; and those after which others are let run, a collector without a processor
-/// among them.
+/// Attempts to read the module table while the collector rewrites it, which takes some
+/// microseconds; and the attempts after which the thread yields, maybe to a collector without a
+/// processor.
 const MOST_TRIES: u32 = 2000;
 const SPINS: u32 = 1000;
 
@@ -82,8 +82,8 @@ pub fn search(pc: u64, quiet: bool, asks: bool) -> RowSearch {
     RowSearch::Rewritten
 }
 
-/// Opens the tables for reading up to `end`, if they are not yet; that takes a system
-/// call, which a quiet thread does not make.
+/// Opens the tables for reading up to `end`, if they are not open yet. That takes a system call,
+/// which a quiet thread does not make.
 fn is_open(tables: *mut u8, end: usize, quiet: bool) -> bool {
     const STEP: usize = 1 << 20;
     let open = state::TABLES_OPEN.load(Acquire);

@@ -1,4 +1,4 @@
-//! Walks a stack by rows.
+//! Walks a stack by unwind rows.
 
 use super::check;
 use super::frame_pointers::walk_frame_pointers;
@@ -22,7 +22,7 @@ use tprof_wire::unwind::{Row, RowKind};
 #[inline(always)]
 pub fn walk(thread: &Thread, (sp, fp): (usize, usize), is_learnt_from: bool, out: &mut Walk) {
     (out.rest, out.number) = (0, 0);
-    // Without them neither rows nor names are right.
+    // Without the current mappings neither rows nor names are right.
     if !mappings::are_known(thread) {
         (out.len, out.hash, out.end) = (0, 0, StackEnd::NotReady);
         return;
@@ -57,7 +57,7 @@ pub fn walk(thread: &Thread, (sp, fp): (usize, usize), is_learnt_from: bool, out
     by_rows_only(thread, &rows, (sp, fp), out);
 }
 
-/// Writes those frames that [`walk`] left to the memory of an earlier walk, from the same place.
+/// Writes the frames that [`walk`] left to the memory of an earlier walk, from the same place.
 #[inline(always)]
 pub fn complete(thread: &Thread, from: (usize, usize), out: &mut Walk) {
     if out.rest > 0
@@ -110,8 +110,8 @@ fn by_rows(
         found.hash.add(ra);
         let pc = ra.wrapping_sub(after_call);
         let row = rows.of(thread, pc);
-        // A function that keeps a frame pointer, in its body: the whole stack of
-        // code that was built so. Kept apart since it needs nothing but `fp`.
+        // A function that keeps a frame pointer, in its body: code that was built so has whole
+        // stacks of them. Handled by itself since it needs only `fp`.
         if row == FRAME
             && fp & 7 == 0
             && fp >= sp
@@ -150,7 +150,7 @@ fn by_rows(
                     out.end = end;
                     break;
                 }
-                // What is mapped there by the time that it is read may be something else.
+                // Other code may be mapped there by the time that it is read.
                 Unusual::Unplaced => {
                     out.end = StackEnd::NotReady;
                     break;
@@ -196,7 +196,7 @@ const FRAME: ShortRow = match Row::new(RowKind::Fp, 16, Some(-16)) {
 
 /// Ways to go on from a frame that has no short row with a place for its caller's.
 enum Unusual {
-    /// The CFA, where the caller's frame pointer is saved, and whether it was found by this one.
+    /// The CFA, the place where the caller's frame pointer is saved, and whether `fp` gave the CFA.
     Caller(usize, Option<usize>, bool),
     /// Stack pointer, frame pointer, pc of the interrupted code.
     Signal((usize, usize, u64)),

@@ -1,4 +1,4 @@
-//! A walk that is compared with the last one as it goes.
+//! Compares a walk with the last one as it goes.
 
 use super::frames::HashSoFar;
 use super::last_walk::{self, LastWalk, MARK, top};
@@ -10,10 +10,10 @@ use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
 /// Observes each frame of a walk.
 pub trait FrameObserver {
-    /// How many frames are left, this one among them, where the rest is known to be as it was.
+    /// Number of frames that are left, this one among them, once the rest is known to be unchanged.
     fn rest(&mut self, sp: usize, fp: usize) -> Option<usize>;
-    /// The frame of this number has this state; its caller's is found by `fp`, or not; its
-    /// caller's frame pointer was read at `saved`, 0 if nowhere.
+    /// Called for the frame of this number, with its state: whether its caller's is found by `fp`,
+    /// and where its caller's frame pointer was read, 0 if nowhere.
     fn step(&mut self, index: usize, sp: usize, fp: usize, by_fp: bool, saved: usize);
 }
 
@@ -62,7 +62,7 @@ impl FrameObserver for WalkReuse<'_> {
 
 impl<'t> WalkReuse<'t> {
     /// Begins a walk whose first return address lies at `sp`, which is readable. `None` where this
-    /// thread remembers nothing; what a walk that is learnt from finds is remembered at least.
+    /// thread remembers nothing, except that a walk that is learnt from is always remembered.
     #[inline(always)]
     pub fn begin(
         thread: &'t Thread,
@@ -82,7 +82,7 @@ impl<'t> WalkReuse<'t> {
             }
         }
         let top = top(thread);
-        // Elsewhere, what was walked may be unmapped.
+        // On another stack, what was walked may be unmapped.
         if own_top(thread) == 0 || top.wrapping_sub(sp) > u32::MAX as usize {
             return None;
         }
@@ -99,7 +99,7 @@ impl<'t> WalkReuse<'t> {
         Some(this)
     }
 
-    /// How many states hold, from the outermost: all of `len` but those that lie below `lowest`,
+    /// Number of states that hold, from the outermost: all of `len` except those below `lowest`,
     /// and those within a word that changed.
     #[inline(always)]
     fn held(&self, mut len: usize, lowest: usize) -> usize {
@@ -133,7 +133,7 @@ impl<'t> WalkReuse<'t> {
         held
     }
 
-    /// How many of `len` states have the return address that they had.
+    /// Number of states, of `len`, whose return address is unchanged.
     #[inline(always)]
     fn same_addresses(&self, len: usize) -> usize {
         let last = self.last;
@@ -161,7 +161,7 @@ impl<'t> WalkReuse<'t> {
         held
     }
 
-    /// The next state to meet is the last of the outermost `count`.
+    /// Makes the last of the outermost `count` states the next one to meet.
     #[inline(always)]
     fn pass_to(&mut self, count: usize) {
         self.at = count.saturating_sub(1);
@@ -183,7 +183,7 @@ impl<'t> WalkReuse<'t> {
         None
     }
 
-    /// Whether what lies outside of a state depends on its frame pointer, and that.
+    /// Whether what lies outside of a state depends on its frame pointer, and that frame pointer.
     #[inline(always)]
     pub fn state(&self, at: usize) -> Option<(bool, usize)> {
         Some((self.last.sp.get(at)?.get() & MARK != 0, self.last.fp.get(at)?.get()))

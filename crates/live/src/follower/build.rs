@@ -40,7 +40,7 @@ impl<F: RunFiles> Follower<F> {
         }
         let mut stalls = Vec::new();
         for (at, now_ns) in rank_times.iter().enumerate() {
-            let (stalled, new) = self.ranks[at].judge(*now_ns, is_running);
+            let (stalled, new) = self.ranks[at].update_stall(*now_ns, is_running);
             events.extend(new.map(|one| self.event(at, one)));
             stalls.extend(stalled.map(|stalled| self.stall(at, stalled)));
         }
@@ -52,7 +52,7 @@ impl<F: RunFiles> Follower<F> {
         self.events.drain(..self.events.len().saturating_sub(MOST_EVENTS));
         events.drain(..events.len().saturating_sub(MOST_EVENTS));
         let metrics = self.metrics(&rank_times);
-        self.remember(time_ns, is_running, &metrics);
+        self.record_poll(time_ns, is_running, &metrics);
         let recording = self.ranks.iter().filter_map(Rank::recording).reduce(|a, b| a || b);
         let mut totals = self.infos.totals();
         totals.bytes = self.ranks.iter().map(Rank::bytes).sum();

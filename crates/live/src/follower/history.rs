@@ -19,7 +19,7 @@ const POLLED: [Metric; 5] =
 
 impl<F: RunFiles> Follower<F> {
     /// Stores the values of a poll.
-    pub(super) fn remember(&mut self, time_ns: u64, is_running: bool, metrics: &[MetricValues]) {
+    pub(super) fn record_poll(&mut self, time_ns: u64, is_running: bool, metrics: &[MetricValues]) {
         if !is_running {
             return;
         }

@@ -74,7 +74,7 @@ fn turns(
         if event::poll(KEY_WAIT).map_err(failed)? {
             match event::read().map_err(failed)? {
                 Event::Key(key) if key.kind != KeyEventKind::Release => {
-                    if !pressed(view, key) {
+                    if !handle_key(view, key) {
                         return Ok(());
                     }
                     changed = true;
@@ -112,7 +112,7 @@ fn taken(view: &mut View, snapshots: &Receiver<Next>) -> Result<bool, TopError> 
 }
 
 /// Executes a key; false if it ends the program.
-pub(super) fn pressed(view: &mut View, key: KeyEvent) -> bool {
+pub(super) fn handle_key(view: &mut View, key: KeyEvent) -> bool {
     let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
     match key.code {
         KeyCode::Char('q') => return false,

@@ -3,7 +3,7 @@
 use tprof_facts::units;
 
 use super::cells::{UNKNOWN, clean, value};
-use super::view::{View, is_bad};
+use super::view::{View, ended_badly};
 use crate::metric::Metric;
 
 /// A row states the age of its last reading once it is older than this.
@@ -148,7 +148,7 @@ pub enum Tone {
 /// Returns the tone of a rank's row.
 pub fn tone(view: &View, at: usize) -> Tone {
     let rank = &view.now.ranks[at];
-    if is_bad(rank) || view.stalled_for(rank).is_some() {
+    if ended_badly(rank) || view.stalled_for(rank).is_some() {
         return Tone::Alarming;
     }
     if rank.ended.is_some() { Tone::Faint } else { Tone::Plain }

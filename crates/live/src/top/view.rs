@@ -112,7 +112,7 @@ impl View {
                 let rank = &self.now.ranks[*at];
                 let slow = self.number(*at, Metric::StepTime.key()).unwrap_or(0.0) as u64;
                 let stalled = self.stalled_for(rank).unwrap_or(0);
-                (std::cmp::Reverse((stalled, is_bad(rank), slow)), *at)
+                (std::cmp::Reverse((stalled, ended_badly(rank), slow)), *at)
             }),
             Order::Metric => {
                 let key = self.metric().map(|metric| metric.key.clone()).unwrap_or_default();
@@ -198,6 +198,6 @@ fn push(course: &mut VecDeque<Vec<f32>>, values: Vec<f32>) {
 }
 
 /// Whether a rank ended abnormally.
-pub fn is_bad(rank: &RankState) -> bool {
+pub fn ended_badly(rank: &RankState) -> bool {
     rank.problem.is_some() || rank.ended.as_ref().is_some_and(|end| end != "exit 0")
 }

@@ -49,9 +49,10 @@ pub async fn control(
     let asked: ControlRequest = read(request).await?;
     let run = app.run(id)?;
     let words = words(&asked, run.readable()?)?;
-    let output = app.jobs.act(&words).await?;
-    let text =
-        output.whole(MAX_BYTES).map_err(|error| Failure::new("cannot read the answer", error))?;
+    let output = app.jobs.run_uncached(&words).await?;
+    let text = output
+        .read_all(MAX_BYTES)
+        .map_err(|error| Failure::new("cannot read the answer", error))?;
     let answer = serde_json::from_slice(&text).unwrap_or(Value::Null);
     Ok(Json(match asked.action {
         Action::Snapshot => {
@@ -111,7 +112,7 @@ pub async fn remove(
 ) -> Result<Json<Value>, Failure> {
     let run = app.run(id)?;
     let words = ["rm".into(), "--yes".into(), run.entry.path.as_os_str().to_owned()];
-    app.jobs.act(&words).await?;
+    app.jobs.run_uncached(&words).await?;
     app.registry.forget();
     Ok(Json(json!({ "message": format!("run {id} was deleted") })))
 }

@@ -51,8 +51,9 @@ pub async fn page(
 
 /// Returns the page that an export wrote, with a nonce for this answer.
 pub fn of_export(output: &Output) -> Result<Response, Failure> {
-    let page =
-        output.whole(MAX_BYTES).map_err(|error| Failure::new("cannot give out the page", error))?;
+    let page = output
+        .read_all(MAX_BYTES)
+        .map_err(|error| Failure::new("cannot give out the page", error))?;
     let nonce = nonce()?;
     // Styles as in the page's own policy, because its drawings set some.
     let policy = format!(

@@ -47,7 +47,7 @@ fn wanted(app: &App, asked: &RunQuery) -> Result<RegisteredRun, Failure> {
 async fn tables(app: &Arc<App>, run: &RegisteredRun, kind: &str) -> Result<Value, Failure> {
     let output = document(app, run, kind, &BTreeMap::new()).await?;
     let failed = |error: &dyn std::fmt::Display| Failure::new("cannot read the report", error);
-    let text = output.whole(MAX_BYTES).map_err(|error| failed(&error))?;
+    let text = output.read_all(MAX_BYTES).map_err(|error| failed(&error))?;
     let mut document: Value = serde_json::from_slice(&text).map_err(|error| failed(&error))?;
     Ok(document["tables"].take())
 }
@@ -81,7 +81,7 @@ pub async fn flame(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -
     let folded = exported(&app, &run, "folded", &[], &BTreeMap::new()).await;
     let text = match folded {
         Ok(output) => output
-            .whole(MAX_BYTES)
+            .read_all(MAX_BYTES)
             .map_err(|error| Failure::new("cannot read the stacks", error))?,
         Err(failure) => {
             return Ok(with(&run, json!({ "flame": null, "why": failure.to_string() })));

@@ -23,7 +23,7 @@ impl Address {
     ///
     /// Fails if an archive is given together with anything else. The error does not repeat what was
     /// typed behind `://`, which could hold a secret.
-    pub fn among(paths: &[PathBuf]) -> Result<Option<Address>, Failure> {
+    pub fn find_archive(paths: &[PathBuf]) -> Result<Option<Address>, Failure> {
         let is_archive = |path: &&PathBuf| is_address(path.as_os_str()) || is_archive(path);
         let archives = paths.iter().filter(is_archive).count();
         let what = match (archives, paths.len()) {
@@ -83,8 +83,9 @@ mod tests {
         let (archive, runs) = (folder.path().join("a"), folder.path().join("r"));
         std::fs::create_dir_all(archive.join(COMMITS)).unwrap();
         std::fs::create_dir(&runs).unwrap();
-        let among =
-            |paths: &[&Path]| Address::among(&paths.iter().map(PathBuf::from).collect::<Vec<_>>());
+        let among = |paths: &[&Path]| {
+            Address::find_archive(&paths.iter().map(PathBuf::from).collect::<Vec<_>>())
+        };
         assert_eq!(among(&[&runs, &runs]).unwrap(), None);
         let found = among(&[&archive]).unwrap().unwrap();
         assert!(!found.is_store && Path::new(&found.word).is_absolute());

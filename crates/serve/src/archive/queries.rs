@@ -77,14 +77,17 @@ impl ArchiveQueries {
 
     /// Returns the sorted IDs of all runs, from file names alone.
     pub async fn ids(&self) -> Result<Vec<String>, Failure> {
-        let text = self.listed("--ids").await?.whole(MAX_BYTES).map_err(unread)?;
+        let text = self.listed("--ids").await?.read_all(MAX_BYTES).map_err(unread)?;
         Ok(String::from_utf8_lossy(&text).lines().map(str::to_owned).collect())
     }
 
     async fn listed(&self, how: &str) -> Result<Output, Failure> {
         let mut list = OsString::from("--list=");
         list.push(&self.address.word);
-        self.jobs.act(&["archive".into(), list, how.into()]).await.map_err(explain_child_failure)
+        self.jobs
+            .run_uncached(&["archive".into(), list, how.into()])
+            .await
+            .map_err(explain_child_failure)
     }
 
     /// Returns the rows of statements over the runs with these IDs; other runs are not read.
@@ -103,8 +106,8 @@ impl ArchiveQueries {
         words.extend(runs.iter().map(|run| format!("--run={run}").into()));
         words.extend(["--".into(), self.address.word.clone(), statements.join(";\n").into()]);
         let output =
-            self.jobs.get(Job::unchanging(words, priority)).await.map_err(explain_child_failure)?;
-        let text = output.whole(MAX_BYTES).map_err(unread)?;
+            self.jobs.get(Job::immutable(words, priority)).await.map_err(explain_child_failure)?;
+        let text = output.read_all(MAX_BYTES).map_err(unread)?;
         // Line ends within texts are escaped, so each result is a line.
         let lines: Vec<Bytes> = text
             .split(|byte| *byte == b'\n')

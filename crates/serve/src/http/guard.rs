@@ -140,7 +140,7 @@ impl Guard {
     }
 
     /// Moves the token from the address into a cookie, and continues without it in the address.
-    fn welcome(&self) -> Response {
+    fn exchange_token(&self) -> Response {
         let secure = if self.is_encrypted { "; Secure" } else { "" };
         let (name, token) = (self.cookie(), self.token.text());
         let cookie = format!("{name}={token}; Path=/; HttpOnly; SameSite=Strict{secure}");
@@ -170,11 +170,11 @@ pub async fn check(State(guard): State<Arc<Guard>>, request: Request, next: Next
             .hint("--host NAME, if browsers reach this machine by that name")
             .into_response()
     } else if is_welcome(&guard, &request) {
-        guard.welcome()
+        guard.exchange_token()
     } else {
         match guard.refuse(&request) {
             Ok(()) => with_json_error(next.run(request).await).await,
-            Err(failure) if is_page => lost(&failure),
+            Err(failure) if is_page => error_page(&failure),
             Err(failure) => failure.into_response(),
         }
     };
@@ -193,7 +193,7 @@ fn is_welcome(guard: &Guard, request: &Request) -> bool {
 
 /// Returns the page for a browser without a token, or that came from another page. A link on it
 /// leads back with the cookie, if there is one.
-fn lost(failure: &Failure) -> Response {
+fn error_page(failure: &Failure) -> Response {
     let page = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>tprof</title></head>\
          <body><h1>{what}</h1><p>Open the address that <code>tprof serve</code> printed. If you did \

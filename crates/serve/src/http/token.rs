@@ -29,7 +29,7 @@ impl Token {
     /// Reads the token in a file, which is created with a new one if missing.
     ///
     /// Fails if others can read the file, or if it contains anything else.
-    pub fn in_file(path: &Path) -> io::Result<Token> {
+    pub fn from_file(path: &Path) -> io::Result<Token> {
         let refused = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
         let mut made = OpenOptions::new();
         match made.write(true).create_new(true).mode(0o600).open(path) {
@@ -87,12 +87,12 @@ mod tests {
     fn a_file_keeps_its_token_and_others_may_not_read_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
-        let token = Token::in_file(&path).unwrap();
-        assert_eq!(Token::in_file(&path).unwrap().text(), token.text());
+        let token = Token::from_file(&path).unwrap();
+        assert_eq!(Token::from_file(&path).unwrap().text(), token.text());
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(Token::in_file(&path).is_err());
+        assert!(Token::from_file(&path).is_err());
         fs::write(&path, "short").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        assert!(Token::in_file(&path).is_err());
+        assert!(Token::from_file(&path).is_err());
     }
 }

@@ -1,7 +1,7 @@
 // Differences for runs of an archive: figures that only archives or only directories have, what the
 // list says about the archive itself, and the overview, which is computed from sums.
 
-// Of a run's memory an archive has what devices used, and a directory what processes did.
+// For memory, an archive has what devices used, and a directory what processes used.
 function hasFigure(key) {
   return Boolean(ABOUT.archive) === (key === "peak_device_bytes") || !/^peak_|^processes$/.test(key);
 }
@@ -19,7 +19,7 @@ function archiveNotices({ problems, stale }) {
   return made;
 }
 
-// The reports of the overview, in their order; each has a page of its own.
+// The reports of the overview, in order; each has a page of its own.
 const ARCHIVED_PARTS = [["kernels", "kernels", 8], ["breakdown", "breakdown", 8], ["comm", "comm", 8], ["idle", "idle", 8], ["device-memory", "pools", 8]];
 
 function archivedOverview(content, run) {
@@ -44,7 +44,7 @@ function archivedOverview(content, run) {
       found.replaceChildren(element("h2", {}, "Findings"), ...(rows.length ? rows.map(findingCard) : [element("p", { class: "verdict plain" }, answer.tables.findings_missing || "The archive has none.")]));
     } catch (error) { if (!closed) found.replaceChildren(element("h2", {}, "Findings"), errorBox(error, loadFindings)); }
   };
-  // One after another: each is a question to the archive.
+  // One after another, because each is a query to the archive.
   const loadParts = async () => {
     for (const [kind, key, most] of ARCHIVED_PARTS) {
       if (closed) return;

@@ -10,7 +10,7 @@ function svg(tag, attributes, ...children) {
   made.append(...children.filter((child) => child !== null && child !== undefined));
   return made;
 }
-// Colour of a series: eight that differ for every eye, then hues between.
+// Colour of a series: eight that everyone can distinguish, then hues between them.
 const DARK_COLOURS = ["#4a9bc9", "#e8834a", "#2aa583", "#d99bbf", "#e0b34a", "#8fd0f5", "#a98bd6", "#9aa3ad"];
 function lineColour(at) {
   if (isDark() && at < DARK_COLOURS.length) return DARK_COLOURS[at];
@@ -25,7 +25,7 @@ const painted = new Set();
 function onTheme(chart) { painted.add(chart); }
 function repaint() { for (const chart of painted) chart.paint(); }
 
-// Round numbers from 0 (or the least) to the most, for an axis.
+// Round numbers from 0 (or the smallest value) to the largest, for an axis.
 function notches(least, most, count = NOTCH, base = 10) {
   const span = most - least || Math.abs(most) || 1;
   const power = base ** Math.floor(Math.log(span / count) / Math.log(base));
@@ -75,9 +75,9 @@ class LineChart {
     let least = Infinity, most = -Infinity;
     for (const one of this.series) for (const value of one.values) if (value !== null && value !== undefined) { if (value < least) least = value; if (value > most) most = value; }
     if (most === -Infinity) return null;
-    // Zero is part of the axis unless all values are far from it.
+    // The axis includes zero unless all values are far from it.
     if (least > 0 && least < most * 0.7 || least === most) least = Math.min(0, least);
-    // Noise is not drawn as tall as a change.
+    // Noise must not look as large as a change.
     if (most - least < 0.1 * Math.abs(most)) { const by = (0.1 * Math.abs(most) - (most - least)) / 2; most += by; least = least >= 0 ? Math.max(0, least - by) : least - by; }
     if (most === least) most = least + 1;
     if (this.unit === "share" && most > 0.8 && most <= 1) most = 1;
@@ -184,7 +184,7 @@ class LineChart {
     const box = this.canvas.getBoundingClientRect();
     showTip(clientX ?? box.left + this.placeX(this.x[at]), clientY ?? box.top + this.height / 2, ...this.read(at));
   }
-  // Values at a point: all of few series, the largest of many.
+  // Values at a point: all of a few series, or the largest of many.
   read(at) {
     const there = this.series.map((one, i) => [one.label, one.values[at], i, one.why]).filter(([, value]) => value !== null && value !== undefined);
     const most = there.length > 10 ? there.slice().sort((a, b) => b[1] - a[1]).slice(0, 8) : there;
@@ -213,7 +213,7 @@ class LineChart {
   }
 }
 
-// Shares of a whole as bars of parts.
+// Bars of parts that show shares of a whole.
 function stacksChart(title, parts, rows) {
   const key = element("div", { class: "key" }, ...parts.map((part) => element("span", {}, element("i", { class: part.class }), part.name)));
   const bars = rows.flatMap(({ label, shares }) => [element("span", {}, label), element("div", {}, ...shares.map((share, at) => {
@@ -225,7 +225,7 @@ function stacksChart(title, parts, rows) {
   return element("figure", {}, element("figcaption", {}, title), key, element("div", { class: "stacks", role: "img", "aria-label": title }, ...bars));
 }
 
-// A column for each value; `out` stands out.
+// A column per value; `out` marks one that stands out.
 function columnsChart(title, columns) {
   const most = Math.max(...columns.map((column) => column.value)), wide = Math.min(90, 900 / columns.length), tall = 150;
   if (!(most > 0)) return null;
@@ -238,7 +238,7 @@ function columnsChart(title, columns) {
     }), svg("path", { class: "base", d: `M0 ${tall}H900` })));
 }
 
-// A change with its interval around zero, all rows to one scale.
+// A change with its interval around zero, with all rows on one scale.
 function whisker(change, interval, scale, good) {
   const x = (value) => 50 + Math.max(-48, Math.min(48, value / scale * 48));
   const [from, to] = [x(change - (interval || 0)), x(change + (interval || 0))];

@@ -1,4 +1,4 @@
-// Three runs or more: their figures side by side, the best and the worst of each marked.
+// Compares three or more runs: their figures side by side, with the best and the worst marked.
 
 const SIDE_METRICS = [["wall_ns", "Lasted", "ns", "less"], ["step_ns", "Median step", "ns", "less"], ["steps", "Steps", "count", ""], ["gpu_busy", "GPU busy", "share", "more"], ["peak_device_bytes", "Peak GPU memory", "bytes", "less"], ["peak_bytes", "Peak heap", "bytes", "less"],
   ["peak_rss_bytes", "Peak RSS", "bytes", "less"], ["ranks", "Ranks", "count", ""], ["processes", "Processes", "count", ""], ["lost", "Lost", "count", "less"], ["findings", "Findings", "count", "less"]];
@@ -32,7 +32,7 @@ function sideTable(runs) {
     if (row.key === "when") return run.start_unix_ns ? { content: relative(run.start_unix_ns), title: absolute(run.start_unix_ns) } : { content: unknown() };
     if (row.key === "commit") return run.commit ? { content: run.commit.slice(0, 10), title: run.commit } : { content: "–", mark: "none" };
     const value = run[row.key];
-    // Without intervals, only what is plainly apart is marked.
+    // Without intervals, only clear differences are marked.
     if (value === null || value === undefined) return summaryCell(run, row.key, row.unit);
     const base = runs[0][row.key], change = at && base && row.better && value !== base ? ` (${signed(value / base - 1, "share")})` : "";
     const values = runs.map((one) => one[row.key]).filter((one) => one !== null && one !== undefined), [least, most] = [Math.min(...values), Math.max(...values)];

@@ -12,7 +12,7 @@ class ApiError extends Error {
   }
 }
 
-// Whether the server does not answer any more, and what follows from a change of it.
+// Whether the server has stopped answering, and what to do when that changes.
 const server = { gone: false, changed: () => {} };
 function setGone(gone) {
   if (server.gone === gone) return;
@@ -20,7 +20,7 @@ function setGone(gone) {
   server.changed(gone);
 }
 
-// The value at a path below api/v1, such as `runs/7`.
+// Returns the value at a path below api/v1, such as `runs/7`.
 async function api(path, how = {}) {
   if (SITE) return siteData(path);
   const headers = how.method && how.method !== "HEAD" ? { "X-Tprof": "1", "Content-Type": "application/json" } : {};
@@ -45,9 +45,10 @@ function apiAddress(path) {
   return path ? `api/v1/${path}` : "api/v1";
 }
 
-// Static site: `data/PATH.js` calls tprofData(PATH, value), or tprofData(PATH, null, error, status), or names another
-// file with the same value: tprofSame(PATH, OTHER). Queries are parts of the path there:
-// index, runs, runs/7, runs/7/report/kernels, runs/7/heat/metric=step_ns/over=step, history/run=7, diff/a=7/b=9.
+// In a static site, `data/PATH.js` calls tprofData(PATH, value), or tprofData(PATH, null, error,
+// status), or names another file with the same value: tprofSame(PATH, OTHER). Queries are parts of
+// the path there: index, runs, runs/7, runs/7/report/kernels, runs/7/heat/metric=step_ns/over=step,
+// history/run=7, diff/a=7/b=9.
 const siteParts = new Map();
 window.tprofData = (path, value, error, status) => siteParts.get(path)?.(error ? Promise.reject(new ApiError(status, error)) : value);
 window.tprofSame = (path, other) => siteParts.get(path)?.(siteFile(other));
@@ -68,7 +69,7 @@ function siteFile(name) {
   return siteCache.get(name);
 }
 
-// Addresses of what the browser itself loads: pages for frames, and downloads.
+// Addresses that the browser itself loads: pages for frames, and downloads.
 function pageAddress(id, name, query = {}) {
   if (SITE) return `pages/${id}/${name}.html`;
   return `api/v1/runs/${id}/page/${name}${queryText(query)}`;
@@ -85,8 +86,8 @@ function queryText(query) {
   return text ? `?${text}` : "";
 }
 
-// Calls `work` now and again each `ms` while the tab is shown; false from it ends that, a number is the next wait.
-// Returns what ends it.
+// Calls `work` now and every `ms` while the tab is visible. If it returns false, that ends; a
+// number is the next delay. Returns a function that ends it.
 function poll(ms, work) {
   let timer = 0, ended = false, busy = false;
   const round = async () => {
@@ -117,7 +118,7 @@ function liveEvents(id, { snapshot, state }) {
   });
   source.addEventListener("error", () => {
     state("lost");
-    // A browser does not try again after an answer that is none; the poll of the page does.
+    // A browser does not retry after an invalid answer, but the page's poll does.
     if (source.readyState === EventSource.CLOSED) api(`runs/${id}`).catch(() => {});
   });
   return () => source.close();

@@ -11,7 +11,7 @@ function pageView(content, run, name, route) {
   content.classList.add("whole-height");
   content.replaceChildren(element("div", { class: "head" }, element("h2", {}, PAGES[name]?.[0] || name), element("span", { class: "dim" }, PAGES[name]?.[1] || ""), element("span", { class: "space" }),
     element("div", { class: "controls" }, ranks ? element("label", {}, "Rank", ranks) : null, SITE ? null : element("label", {}, "Steps", steps), open)), place);
-  // The time to show is a part of that page's own address.
+  // The time to show is part of that page's own address.
   function load() {
     const query = parseHash(location.hash).query, at = query.to ? `#from=${query.from || 0}&to=${query.to}` : "";
     const address = pageAddress(run.id, name, { steps: query.steps, rank: query.rank }) + at;
@@ -31,7 +31,8 @@ function pageView(content, run, name, route) {
   return { changed: load };
 }
 
-// An error of the server is JSON, which a frame would show as it is. In a site `file` has it, if there is one.
+// A frame would show the JSON of a server error as it is. In a site, `file` contains the error, if
+// there is one.
 async function checkPage(address, file) {
   if (SITE) return api(file).then(() => null, (error) => error);
   const path = address.replace(/^api\/v1\//, "").replace(/#.*/, "");

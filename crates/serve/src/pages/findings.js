@@ -23,7 +23,7 @@ function findingCard(row) {
       ...fact("try", row.try && withCode(row.try))));
 }
 
-// Times of ranks lead to the timeline: "rank 0: 222.4 ms from 0.028719 s; …".
+// Times of ranks become links to the timeline: "rank 0: 222.4 ms from 0.028719 s; …".
 function whereLinks(text, id) {
   const parts = [];
   let rank = null;

@@ -25,20 +25,21 @@ function kindGroups() {
   return [...KIND_GROUPS.map(([title, kinds]) => [title, kinds.filter((name) => there.has(name))]), ["Other", others]].filter(([, kinds]) => kinds.length);
 }
 
-// The list at the side. Built once for a run: the view beside it changes, the list stays.
+// The list at the side, which is built once per run: the view next to it changes, the list stays.
 function runNav(run) {
   const link = (href, text, title, where) => element("li", {}, element("a", { href, title, "data-where": where }, text));
   const id = run.id, live = run.state === "running" && !SITE;
   const first = [link(`#/run/${id}`, "Overview", "what was recorded and what was found", "")];
   if (live) first.unshift(link(`#/live/${id}`, element("span", {}, element("i", { class: "pulse", "aria-hidden": "true" }), "Live"), "what happens now", "live"));
-  // An archive has no events, of which these pages are.
+  // These pages show events, which an archive does not have.
   for (const [name, [text, about]] of Object.entries(ABOUT.archive ? {} : PAGES)) first.push(link(`#/run/${id}/page/${name}`, text, about, `page/${name}`));
   first.push(link(`#/ranks/${id}`, "Heat map", "ranks over time or steps", "ranks"), link(`#/history/${id}`, "History", "the same command, run after run", "history"));
   return element("nav", { class: "side", "aria-label": "Of this run" }, element("ul", {}, ...first),
     ...kindGroups().flatMap(([title, kinds]) => [element("h3", {}, title), element("ul", {}, ...kinds.map((name) => link(`#/run/${id}/${name}`, titled(name), ABOUT.kinds.find((kind) => kind.name === name).about, name)))]));
 }
 
-// The place for a view of run `id`, with `where` marked in the list; keeps the frame of the same run.
+// Returns the place for a view of run `id`, with `where` marked in the list; keeps the frame if the
+// run is the same.
 function runFrame(main, id) {
   let frame = main.querySelector(":scope > .frame");
   if (frame?.dataset.run !== String(id)) {

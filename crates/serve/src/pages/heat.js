@@ -1,14 +1,15 @@
-// A heat map on a canvas: ranks down, time or steps across, the darkest cell the largest value.
+// A heat map on a canvas: ranks from top to bottom, time or steps from left to right, and the
+// darkest cell is the largest value.
 
-// Stops of the scale, from the least to the most; equal steps look equally far apart, also
-// without colour vision.
+// Stops of the scale, from the smallest to the largest value. Equal steps look equally far apart,
+// even without colour vision.
 const HEAT_STOPS = [[0, 34, 78], [43, 63, 107], [87, 93, 109], [123, 121, 119], [165, 151, 108], [210, 184, 84], [253, 231, 55]];
 function heatColour(part) {
   const at = Math.max(0, Math.min(1, part)) * (HEAT_STOPS.length - 1), low = Math.min(HEAT_STOPS.length - 2, Math.floor(at)), rest = at - low;
   return HEAT_STOPS[low].map((one, i) => Math.round(one + (HEAT_STOPS[low + 1][i] - one) * rest));
 }
 
-// Where the scale ends: a few values far above all others would leave one colour to the rest.
+// End of the scale: otherwise a few very large values would leave one colour for all others.
 function topOf({ values, least, most }) {
   if (most === null || most === undefined) return most;
   const all = values.flat().filter((value) => value !== null && value !== undefined).sort((a, b) => a - b), high = all[Math.floor(all.length * 0.98)];
@@ -93,7 +94,7 @@ class HeatMap {
     pen.lineWidth = 2;
     pen.strokeRect(left + this.cell[1] * this.wide - 0.5, this.cell[0] * high - 0.5, Math.max(4, this.wide + 1), Math.max(4, high + 1));
   }
-  // One pixel a cell, drawn large: a map of any size costs the same.
+  // One pixel per cell, drawn enlarged, so that a map of any size costs the same.
   image(pen, left, width, high) {
     const { data } = this, columns = data.columns.length, rows = data.rows.length;
     if (!columns || !rows) return;

@@ -1,6 +1,6 @@
-// A job while it runs: figures, lines, ranks, stalls and events, a second at a time.
+// A running job: figures, lines, ranks, stalls and events, updated every second.
 
-// A site has no moment: there the run is shown as it was.
+// A site is not live, so the run is shown as it was.
 VIEWS.set("live", (main, route) => SITE ? VIEWS.get("run")(main, { ...route, parts: ["run", route.parts[1]] }) : runScene(main, route, "live", "Live", liveView));
 
 function liveView(content, run) {
@@ -69,7 +69,7 @@ function liveControls(run, reply, place) {
 
 const RANK_HEADINGS = { steps_per_second: "Steps/s", since_step_ns: "Since step", cpu_cores: "CPU cores", gpu_utilization: "GPU util", gpu_memory_used_bytes: "GPU mem" };
 
-// The ranks, worst first. Rows keep their order while the pointer or the focus is on them.
+// The ranks, worst first. Rows keep their order while they have the pointer or the focus.
 function liveRanks() {
   let table = null, keys = "", test = null, sort = { key: "worst", down: true };
   const place = element("div", {});

@@ -1,6 +1,6 @@
-// Lines of a running job: one chart for each metric that has values; beyond 32 ranks a heat map.
+// Lines of a running job: one chart per metric that has values; a heat map for more than 32 ranks.
 
-// Counts that only rise are in the table; as lines they show nothing.
+// Counts that only rise are in the table, because their lines would show nothing.
 const NO_LINE = new Set(["steps", "lost", "since_step_ns"]);
 
 class LiveCharts {
@@ -43,7 +43,7 @@ class LiveCharts {
     this.grid.replaceChildren(...after.map((key) => this.charts.get(key).element));
   }
 
-  // The heat of all ranks over time, asked for anew each 5 s.
+  // The heat map of all ranks over time, requested again every 5 s.
   paintHeat() {
     const keys = this.state.snapshot.metrics.filter((metric) => metric.values.some((value) => value !== null)).map((metric) => metric.key);
     if (!this.heat) {

@@ -10,7 +10,7 @@ class LiveState {
     this.series = new Map();
     this.events = [];
   }
-  // A first snapshot has the last minutes; one after it adds a point.
+  // The first snapshot contains the last minutes; each later one adds a point.
   add(snapshot, first) {
     this.snapshot = snapshot;
     if (first || !this.times.length) this.begin(snapshot);
@@ -58,7 +58,7 @@ function over(metric, how) {
   return { value, at, of: there.length };
 }
 
-// The large figures: each has a place of its own from the first moment.
+// The large figures, each of which has its place from the beginning.
 function liveFigures(state) {
   const { snapshot } = state, labels = snapshot.ranks.map((rank) => rank.label), many = labels.length > 1;
   const known = (found, unit, under) => ({ text: shown(found.value, unit), title: exact(found.value, unit), under });
@@ -100,7 +100,7 @@ function paintFigureTiles(place, figures) {
   });
 }
 
-// Ranks that stand still, in words.
+// Describes stalled ranks.
 function stallText(stall) {
   const usual = stall.usual_ns ? ` (usual ${shown(stall.usual_ns, "ns")})` : "";
   const after = stall.step !== null && stall.step !== undefined ? ` after step ${stall.step}` : "";
@@ -108,7 +108,7 @@ function stallText(stall) {
 }
 function paintStalls(place, state) {
   const stalls = state.snapshot.stalls || [], steps = state.metric("steps_per_second") || state.metric("steps");
-  // Read out when a rank stops or goes on, not each second.
+  // Announced when a rank stalls or resumes, and not every second.
   const ranks = stalls.map((stall) => stall.label).join(", ");
   if ((place.dataset.ranks || "") !== ranks) { place.dataset.ranks = ranks; $("spoken").textContent = ranks ? `${ranks} made no step for long` : "no rank stands still"; }
   place.classList.toggle("stalled", stalls.length > 0);

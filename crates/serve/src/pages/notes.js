@@ -1,4 +1,4 @@
-// Tags and a note of a run, and its removal: each asks before it writes.
+// Tags and a note of a run, and its removal; each asks before it writes.
 
 function ask(title, content, act, text, danger) {
   const dialog = $("ask"), wrong = element("div", {});

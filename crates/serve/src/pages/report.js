@@ -1,6 +1,6 @@
-// One report of a run: its notes, its plot, its tables, and what it can be asked for.
+// One report of a run: its notes, its plot, its tables and its options.
 
-// Options that only some kinds take; the address of the view has them.
+// Options of only some kinds, which are kept in the address of the view.
 const KIND_OPTIONS = {
   cpu: ["lines", "mine", "sort", "within", "thread"], "critical-path": ["within"], steps: ["steady"], sequences: ["operator"],
 };
@@ -20,7 +20,7 @@ function reportView(place, run, kind, route) {
   async function load() {
     const mine = ++round, query = parseHash(location.hash).query, asked = {};
     for (const name of ["rank", "steps_from", "within", "sort", "steady", "hta", "lines", "mine", "operator", "thread"]) if (query[name]) asked[name] = query[name];
-    // The last answer stays until the next: nothing jumps.
+    // The previous answer stays until the next one, so that nothing jumps.
     if (!body.firstChild) body.replaceChildren(waiting("The report is being computed"));
     body.setAttribute("aria-busy", "true");
     try {
@@ -49,7 +49,7 @@ function waiting(text) {
 }
 
 function reportControls(run, kind, query, change) {
-  // A static site has each report as it is by itself.
+  // A static site has each report without options.
   if (SITE || (ABOUT.archive && !(run.ranks > 1 && kind !== "findings"))) return null;
   const select = (name, label, choices) => element("label", {}, label, element("select", { onchange: (event) => change({ [name]: event.target.value || null }) },
     ...choices.map(([value, text]) => element("option", { value, selected: (query[name] || "") === value }, text))));
@@ -68,7 +68,7 @@ function reportControls(run, kind, query, change) {
   return element("div", { class: "controls" }, ...made);
 }
 
-// Everything that a document has, in its own order: notes, plots, tables; what is missing last.
+// Everything in a document, in its own order: notes, plots, tables; missing parts come last.
 function documentParts(answer, kind, tables) {
   const parts = [];
   if (answer.problems?.length) parts.push(element("ul", { class: "gaps" }, ...answer.problems.map((text) => element("li", {}, text))));
@@ -91,7 +91,7 @@ function documentParts(answer, kind, tables) {
 // Summary and memory: figures within figures.
 function plainDocument(answer, kind, tables) {
   const rest = Object.fromEntries(Object.entries(answer).filter(([key]) => !["version", "tprof", "kind", "notes", "problems", "findings", "findings_missing"].includes(key)));
-  // Ranks are what both are about; the run and its processes come after them.
+  // Both kinds are about ranks, so the run and its processes come after them.
   const { ranks, processes, run, completeness, overhead, ...others } = rest;
   const inOrder = Object.fromEntries(Object.entries({ ranks, ...others, completeness, overhead, run, processes }).filter(([, value]) => value !== undefined));
   return [documentObject(inOrder, kind, tables)];

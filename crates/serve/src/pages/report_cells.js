@@ -1,18 +1,18 @@
-// Rows of a document as a table: its columns, their units, what is unknown and why.
+// Shows rows of a document as a table: its columns, their units, unknown values and the reasons.
 
 const FIRST_ROWS = 30;
 const NO_COLUMN = /_missing$|^error_|^estimate$/;
-// Texts that name a row: they stand before its figures.
+// Texts that name a row, and come before its figures.
 const NAMES = new Set(["name", "function", "operator", "kernel", "sequence", "range", "thread", "process", "counter", "module", "copy", "place", "what", "line", "next", "label", "file", "rule", "command", "span"]);
 const LEADING = new Set(["rank", "device", "stream", "context", "step", "host", "pid", "part", "finding", "kind"]);
 
-// Tables in which the row's own name has the unit of its figures.
+// Tables in which the row's name states the unit of its figures.
 const BYTE_TABLES = { byte_counters: new Set(["min", "mean", "max", "last"]) };
 
 function columnKeys(rows) {
   const keys = new Set();
   for (const row of rows.slice(0, 200)) for (const key of Object.keys(row)) if (!NO_COLUMN.test(key)) keys.add(key);
-  // A short form is how its long form is shown.
+  // A short form shows its long form.
   for (const key of [...keys]) if (keys.has(`short_${key}`)) keys.delete(`short_${key}`); else if (keys.has(`${key}_short`)) keys.delete(`${key}_short`);
   return order([...keys], rows);
 }
@@ -28,7 +28,7 @@ function order(keys, rows) {
   return [...rest.slice(0, at), name, ...rest.slice(at)];
 }
 
-// Columns that have a value anywhere, and a line for each reason of those that have none.
+// Columns that have a value somewhere, and a line for each reason of those that have none.
 function splitColumns(rows) {
   const reasons = new Map(), kept = [];
   const note = (key, why) => { if (!reasons.has(why)) reasons.set(why, new Set()); reasons.get(why).add(heading(key)); };
@@ -93,10 +93,10 @@ function documentTable(key, rows, kind, tables, missing) {
     reasons.length ? element("ul", { class: "reasons" }, ...reasons.slice(0, 6).map((reason) => element("li", {}, "? ", withCode(reason))), reasons.length > 6 ? element("li", {}, `and ${reasons.length - 6} more reasons`) : null) : null);
 }
 
-// Any value of a document that is not rows: figures, series over time, lists.
+// Shows any value of a document other than rows: figures, series over time, lists.
 function documentObject(value, kind, tables, depth = 0) {
   const facts = [], parts = [];
-  // The summary has what the report on memory leaves out.
+  // The summary shows what the memory report leaves out.
   const keys = Object.keys(value).filter((key) => !NO_COLUMN.test(key) && !(value[key] === null && kind === "memory" && /^gpus?$/.test(key)));
   const texts = headings(keys);
   const series = keys.filter((key) => Array.isArray(value[key]) && value[key].length > 1 && value[key].every((one) => one === null || typeof one === "number"));

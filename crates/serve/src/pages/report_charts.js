@@ -7,7 +7,7 @@ const HOST_PARTS = ["running", "python", "native", "allocator", "page_fault", "g
 const HOST_NAMES = { running: "on a core", python: "running Python", native: "native code", allocator: "malloc and free", page_fault: "page faults", gc: "garbage collection", data: "waiting for data", gil: "waiting for the GIL", lock: "waiting for a lock",
   file_io: "file or pipe I/O", socket: "socket", collective: "collective", device: "waiting for a device", no_core: "ready, no free core", tprof: "waiting for tprof", other: "other waits", waiting: "waiting", unknown: "unknown" };
 
-// Of a device's time, the work first, then what it waited for; with the classes of their colours.
+// Parts of a device's time: work first, then what it waited for; with the classes of their colours.
 const GPU_PARTS = { compute: ["compute", "part0"], communication: ["communication", "of-collective"], copies: ["copies", "of-file_io"], launch: ["idle: launches", "of-no_core"], sync: ["idle: waits for the device", "of-device"], allocation: ["idle: device memory", "of-allocator"],
   pageable_copy: ["idle: pageable copies", "of-socket"], python: ["idle: other code", "of-python"], data: ["idle: data", "of-data"], gc: ["idle: garbage collection", "of-gc"], lock: ["idle: a lock", "of-lock"], gil: ["idle: the GIL", "of-gil"], compile: ["idle: compilation", "of-native"],
   checkpoint: ["idle: checkpoint", "of-page_fault"], collective: ["idle: other ranks", "of-collective"], stream: ["idle: held on the device", "of-other"], start: ["idle: before the first work", "of-unknown"], end: ["idle: after the last work", "of-unknown"], unknown: ["idle: unknown", "of-unknown"] };
@@ -105,7 +105,7 @@ function threadBars(rows) {
   return stacksChart(`Threads with the most time on a core; ${shown(most, "ns")} is the whole width`, parts, some.map((row) => ({ label: `${row.thread} [${row.tid}]`.slice(0, 40), shares: [row.running_ns / most, row.ready_ns / most, row.waited_ns / most] })));
 }
 
-// Operators by their operations for each byte and their rate, both logarithmic.
+// Operators by operations per byte and rate, both logarithmic.
 function rooflineChart(rows) {
   const points = rows.filter((row) => row.intensity > 0 && row.flops_per_s > 0);
   if (points.length < 2) return null;

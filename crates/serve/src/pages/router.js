@@ -15,7 +15,7 @@ function hashOf(parts, query = {}) {
   return `#/${parts.map(encodeURIComponent).join("/")}${queryText(query)}`;
 }
 
-// Writes state into the address without a new view; null takes a part out.
+// Writes state into the address without a new view; null removes a part.
 function setQuery(change) {
   const route = parseHash(location.hash);
   const query = { ...route.query, ...change };
@@ -53,7 +53,7 @@ function nowhere(main) {
   return { title: "no such page", crumbs: [], back: "#/" };
 }
 
-// A view may name itself later, once its run is there.
+// A view may set its title later, when its run is there.
 function titles(view) {
   document.title = view.title ? `${straight(view.title)} – tprof` : "tprof";
   const crumbs = [["Runs", "#/"], ...(view.crumbs || [])];
@@ -106,7 +106,7 @@ function hideTip() {
   $("tip").style.visibility = "hidden";
 }
 
-// An error in the place of what it kept from being shown.
+// Shows an error instead of the content that failed.
 function errorBox(error, again) {
   return element("div", { class: "error", role: "alert" },
     element("h3", {}, withCode(error.message)),
@@ -115,7 +115,7 @@ function errorBox(error, again) {
     again ? element("button", { onclick: again }, "Try again") : null);
 }
 
-// A text of tprof with commands in backticks as code; those of reports lead to them.
+// Shows a text of tprof with commands in backticks as code; commands of reports become links.
 function withCode(text) {
   const parts = String(text).split("`");
   return element("span", {}, ...parts.map((part, at) => at % 2 && at + 1 < parts.length ? codeOf(part) : at % 2 ? `\`${part}` : part));

@@ -1,4 +1,4 @@
-// One run: what it was, whether the recording is whole, its figures, and what was found.
+// One run: its description, whether the recording is complete, its figures and its findings.
 
 VIEWS.set("run", (main, route) => {
   const [, , kind, page] = route.parts;
@@ -63,7 +63,7 @@ function runHead(run, changed) {
   ];
 }
 
-// Whether everything was recorded, what was lost, and what was blind.
+// Shows whether everything was recorded, what was lost, and what was not recorded.
 function completeness(document, run) {
   const whole = document.completeness, gaps = [];
   const counted = `${formatCount(whole.recorded)} events${whole.samples ? ` and ${formatCount(whole.samples)} CPU samples` : ""} recorded`;

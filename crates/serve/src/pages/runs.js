@@ -1,4 +1,4 @@
-// All runs of the directory: find one, compare some, open one.
+// The list of all runs of the directory: to find, compare and open runs.
 
 const POLL_MS = 2000;
 const RUN_STATES = { all: () => true, running: (run) => run.state === "running", finished: (run) => run.state === "finished" && !run.failed, failed: (run) => Boolean(run.failed), damaged: (run) => run.state === "damaged" || run.state === "cut off", incomplete: (run) => run.complete === false };
@@ -60,7 +60,7 @@ function runsView(main, route) {
     if (first) filter(route.query.q || "");
     counted();
     paintButtons();
-    // A run may begin at any time, but then nothing is urgent.
+    // A run may begin at any time, but that is not urgent.
     return SITE ? false : answer.pending > 0 || runs.some((run) => run.state === "running") ? POLL_MS : 5 * POLL_MS;
   }
   const failedOnce = (error) => { if (runs === null) body.lastChild.replaceWith(errorBox(error, () => navigateAgain())); };
@@ -78,14 +78,14 @@ function noRuns() {
     element("pre", {}, element("code", {}, "tprof run -- COMMAND")), element("p", { class: "dim" }, "for example ", element("code", {}, "tprof run -- python train.py"), ABOUT.directory ? ` in ${ABOUT.directory}` : ""));
 }
 
-// A figure of a run's summary: pending moves, unknown has its reason.
+// A figure of a run's summary: a pending figure is animated, an unknown one has a reason.
 function summaryCell(run, key, unit) {
   if (run.summary === "pending") return { content: element("span", { class: "pending", title: "being computed", "aria-label": "being computed" }, "–") };
   const value = run[key];
   if (value === null || value === undefined) return { content: unknown(run[`${key}_why`] || (run.summary === "failed" ? run.why || "the report failed" : "")) };
   return { content: shown(value, unit), title: exact(value, unit) };
 }
-// A run that goes on has lasted since its beginning, by the clock of the reader.
+// The duration of a running job is counted since its beginning, by the reader's clock.
 function lastedNs(run) {
   const counts = run.state === "running" && run.start_unix_ns && (run.wall_ns === null || run.wall_ns === undefined);
   return counts ? Math.max(0, Date.now() * 1e6 - run.start_unix_ns) : run.wall_ns;

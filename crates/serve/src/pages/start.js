@@ -1,4 +1,4 @@
-// Begins: what the server offers, then the view that the address names.
+// Start: loads what the server offers, then shows the view that the address names.
 
 function startBanner() {
   let stop = null;
@@ -14,7 +14,7 @@ function startBanner() {
   };
 }
 
-// The same view anew, after the server came back.
+// Shows the same view again after the server came back.
 function navigateAgain() {
   leave();
   navigate();
@@ -34,7 +34,7 @@ async function begin() {
   startBanner();
   addEventListener("hashchange", navigate);
   navigate();
-  // A view that asks for nothing more still shows when its server has ended.
+  // Even a view that requests nothing more shows when its server has ended.
   if (!SITE) poll(5000, () => api("").catch(() => {}));
   document.documentElement.dataset.ready = "true";
 }

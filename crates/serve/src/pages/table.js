@@ -1,11 +1,11 @@
-// A table that sorts, filters and is used by keyboard. Of many rows only those in sight
-// are in the page, so that a thousand cost what thirty do.
+// A table that can be sorted, filtered and used by keyboard. Of many rows only the visible ones are
+// in the page, so that a thousand cost as much as thirty.
 
 const ROW_HEIGHT = 31;
 const BEYOND_SIGHT = 12;
 
-// Columns: { key, heading, about, words, value(row), cell(row), class, width }; a cell is
-// { content, title, class, share }, or what `content` would be.
+// Columns are { key, heading, about, words, value(row), cell(row), class, width }. A cell is {
+// content, title, class, share }, or just its content.
 class Table {
   constructor(how) {
     Object.assign(this, { columns: [], label: "", rowKey: (row) => row, text: () => "", sort: null, windowed: false, limit: Infinity, empty: "", ...how });
@@ -86,7 +86,7 @@ class Table {
     this.paint();
   }
 
-  // Rows that are in sight, or all up to the limit.
+  // Visible rows, or all up to the limit.
   sight() {
     if (!this.windowed) return [0, Math.min(this.shown.length, this.limit)];
     const main = $("main"), top = this.body.getBoundingClientRect().top - main.getBoundingClientRect().top;
@@ -157,7 +157,7 @@ class Table {
     made?.focus();
     return Boolean(made);
   }
-  // Brings a row into sight, and the focus to it.
+  // Scrolls to a row and focuses it.
   focusAt(at) {
     at = Math.max(0, Math.min(this.shown.length - 1, at));
     if (at < 0 || !this.shown.length) return;
@@ -189,7 +189,7 @@ class Table {
     if (!made || made.rowKey === undefined || event.target.closest("a, button, input, label, select") || String(getSelection())) return;
     this.act(made);
   }
-  // Opens the row, else shows all of its texts.
+  // Opens the row, or shows all of its texts.
   act(made) {
     const row = this.rowAt(made);
     if (!row) return;

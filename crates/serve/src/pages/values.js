@@ -1,16 +1,16 @@
-// Values with their units: as people read them, and exactly for the tooltip.
+// Formats values with their units, for reading and exactly for the tooltip.
 
 const SHARES = new Set(["share", "mfu", "hfu", "gpu_busy", "imbalance", "of_mean", "of_peak", "of_roof", "of_median", "of_steps", "throttled",
   "exposed_of_window", "mean_utilization", "highest_utilization", "mean_memory_utilization", "gpu_utilization", "short_lived_fraction"]);
 const IDS = new Set(["rank", "step", "pid", "tid", "parent", "line", "device", "stream", "context", "graph", "correlation", "finding", "channel", "process", "thread", "number", "entry", "group_size", "id"]);
 const ENDS = [["_unix_ns", "date"], ["_ns", "ns"], ["bytes_per_s", "bytes/s"], ["flops_per_s", "flop/s"], ["_per_second", "per_second"], ["_per_s", "per_second"],
   ["_bytes", "bytes"], ["_share", "share"], ["_fraction", "share"], ["_utilization", "share"], ["_watts", "watts"], ["_celsius", "°C"], ["_mhz", "MHz"], ["_gb_s", "GB/s"]];
-// Of these kinds of report, columns with a short key are rates of bytes.
+// In these kinds of report, columns with a short key are rates of bytes.
 const RATES = { bandwidth: new Set(["rate", "fastest", "host_to_device", "device_to_host", "device_to_device", "peer_to_peer", "memset"]), memcpy: new Set(["rate"]) };
 
-// Unit of a key of a document; `row` settles the keys that are shares beside their times.
+// Returns the unit of a document's key; `row` decides for keys that are shares next to their times.
 function unitOf(key, kind = "", row = null) {
-  // Both ends of an interval have the unit of what lies between.
+  // Both ends of an interval have the unit of the value between them.
   key = key.replace(/_(low|high)$/, "");
   if (RATES[kind]?.has(key)) return "bytes/s";
   if (key === "bytes" || (key.startsWith("bytes_per_") && key !== "bytes_per_s")) return "bytes";
@@ -21,7 +21,7 @@ function unitOf(key, kind = "", row = null) {
   return key === "rate" || key === "tflops" ? "TFLOP/s" : "none";
 }
 
-// Minutes and hours where seconds are too many to read.
+// Minutes and hours, if seconds would be too many to read.
 function duration(ns) {
   const seconds = ns / 1e9;
   if (Math.abs(seconds) < 99.95) return formatTime(ns);
@@ -60,7 +60,7 @@ function shown(value, unit) {
     default: return `${plainNumber(value)} ${unit}`;
   }
 }
-// All digits, with the unit that they are of.
+// All digits, with their unit.
 function exact(value, unit) {
   if (typeof value !== "number") return String(value);
   const number = Number.isInteger(value) ? value.toLocaleString("en-US") : String(value);
@@ -72,7 +72,7 @@ function signed(value, unit) {
   return value > 0 ? `+${shown(value, unit)}` : shown(value, unit);
 }
 
-// When something was: from now, and exactly.
+// Returns when something happened: relative to now, and exactly.
 function relative(unixNs, now = Date.now()) {
   const seconds = Math.max(0, now / 1000 - unixNs / 1e9);
   if (seconds < 10) return "now";
@@ -87,12 +87,12 @@ function absolute(unixNs) {
   return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
 }
 
-// An unknown value, with its reason where one is known.
+// Shows an unknown value, with its reason if there is one.
 function unknown(why, text = "?") {
   const reason = why ? `unknown: ${why}` : "unknown";
   return element("span", { class: "unknown", title: reason, "aria-label": reason }, text);
 }
-// A value in a place of its own: the reason stands beside it.
+// Shows a separate value, with the reason next to it if it is unknown.
 function known(value, unit, why) {
   return value === null || value === undefined ? unknown(why, "unknown") : element("span", { title: exact(value, unit) }, shown(value, unit));
 }
@@ -101,7 +101,7 @@ function commandText(command) {
   if (!command || !command.length) return "";
   return command.map((word) => word === "" || /[\s'"\\$`]/.test(word) ? `'${word.replaceAll("'", "'\\''")}'` : word).join(" ");
 }
-// The command of a run as one text; archives have no more than that.
+// Returns the command of a run as one text, which is all that archives have.
 function commandOf(run) {
   return run.command_text ?? commandText(run.command);
 }
@@ -112,7 +112,7 @@ function runTitle(run) {
   return commandText(program ? [program.replace(/^.*\/(?=[^/])/, ""), ...rest] : []) || run.name || `run ${run.id}`;
 }
 
-// A key of a document as a heading.
+// Turns a key of a document into a heading.
 const WORDS_OF = { api: "API", gpu: "GPU", gpus: "GPUs", cpu: "CPU", cuda: "CUDA", nvtx: "NVTX", rss: "RSS", gil: "GIL", io: "I/O", mfu: "MFU", hfu: "HFU", pid: "pid", tid: "tid", sm: "SM", hta: "HTA", gemms: "GEMMs", flops: "FLOPs", tflops: "rate" };
 const HEADINGS = { seen: "evidence", look_at: "where", try: "what to do", gpu_busy: "GPU busy", flops_per_s: "FLOP/s", mfu: "MFU", hfu: "HFU", time_ns: "time", start_ns: "starts", duration_ns: "lasts", change_share: "change, %", p50_ns: "p50", p95_ns: "p95", p99_ns: "p99", step_ns: "step", wait_ns: "waits" };
 function heading(key) {
@@ -123,7 +123,7 @@ function heading(key) {
   return [text, end].filter(Boolean).join(", ");
 }
 
-// Headings of keys side by side: where two read alike, their units part them.
+// Headings of neighbouring keys: if two read alike, their units distinguish them.
 function headings(keys) {
   const texts = keys.map(heading), twice = (text) => texts.filter((other) => other === text).length > 1;
   return new Map(keys.map((key, at) => [key, !twice(texts[at]) ? texts[at] : key.endsWith("_ns") ? `${texts[at]} time` : key.endsWith("_bytes") ? `${texts[at]} bytes` : texts[at]]));

@@ -1,4 +1,4 @@
-//! Files opened beneath a directory: neither `..` nor a link leads out of it.
+//! Opens files beneath a directory, which neither `..` nor a link can leave.
 
 use std::fs::File;
 use std::io;
@@ -17,18 +17,18 @@ pub fn directory(path: &Path) -> io::Result<OwnedFd> {
 
 /// Opens a file or directory beneath `directory` for reading.
 ///
-/// Fails with `EXDEV` where the path would leave it, by a link too. A pipe or device, which could
-/// block or act, is refused.
+/// Fails with `EXDEV` if the path would leave it, even by a link. Refuses a pipe or device, which
+/// could block or have effects.
 pub fn open(directory: impl AsFd, path: &Path) -> io::Result<File> {
     // Without O_NONBLOCK, a pipe that nobody writes to would block the thread.
     let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
     let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS;
     let how = OpenHow::new().flags(flags).resolve(resolve);
-    // The kernel may be in the middle of a rename: it asks to try again (openat2(2)).
+    // During a rename, the kernel asks to try again (openat2(2)).
     let file = loop {
         match openat2(&directory, path, how) {
             Err(Errno::EAGAIN) => {}
-            // Before Linux 5.6; EPERM is what older container runtimes give in its place.
+            // Before Linux 5.6, or EPERM from older container runtimes.
             Err(Errno::ENOSYS | Errno::EPERM) => break step_by_step(directory.as_fd(), path)?,
             opened => break File::from(opened?),
         }

@@ -10,42 +10,43 @@ use tprof_trace::{RunDir, TraceFile, is_info_name, is_trace_file, open_plain};
 
 use super::beneath;
 
-/// `run.json` files of a run beyond this were not written by collectors: those of 1,024 ranks with 20
-/// processes each have 8 MB.
+/// Larger `run.json` files were not written by collectors: those of 1,024 ranks with 20 processes
+/// each have 8 MB.
 const MAX_INFO_BYTES: u64 = 32 << 20;
-/// And so are those with more values; read, a value takes 32 bytes and more, of text as little as two.
+/// Nor were files with more values than this: in memory, a value takes at least 32 bytes, but in
+/// text as little as two.
 const MAX_INFO_VALUES: usize = 1 << 20;
-/// Files up to this have no more values than that.
+/// Smaller files cannot have more values than that.
 const SMALL_INFO_BYTES: u64 = 1 << 20;
 
-/// A run, by its `run.json` and the names of its files.
+/// A run, described by its `run.json` and the names of its files.
 #[derive(Clone, Debug, Default)]
 pub struct Entry {
-    /// Where it is, as other commands of tprof take it.
+    /// Path for other tprof commands.
     pub path: PathBuf,
     /// Command line of the job.
     pub command: Vec<String>,
     /// `running`, `finished`, `cut off` or `damaged`.
     pub state: &'static str,
-    /// Why it is damaged, or what of it cannot be read.
+    /// Why it is damaged, or what cannot be read.
     pub why: Option<String>,
-    /// Why none of its files may be read: a link leads out of the run, or what is no file lies there.
+    /// Why none of its files may be read: a link leads out of the run, or an entry is not a file.
     pub refused: Option<String>,
     /// When it began, ns since 1970.
     pub start_unix_ns: Option<u64>,
-    /// How long it took, of one that has ended.
+    /// Duration of a finished run.
     pub wall_ns: Option<u64>,
     /// Names of its hosts.
     pub hosts: Vec<String>,
     /// Number of different ranks.
     pub ranks: usize,
-    /// Processes, if a collector counted them.
+    /// Number of processes, if a collector counted them.
     pub processes: Option<usize>,
-    /// Bytes of all its files.
+    /// Total bytes of its files.
     pub bytes: u64,
     /// Number of recorded events.
     pub recorded: u64,
-    /// Events known to be lost; unknown of a run that cannot be read whole.
+    /// Number of events known to be lost; unknown for a run that cannot be read completely.
     pub lost: Option<u64>,
     /// Whether nothing was lost or left unrecorded.
     pub complete: bool,
@@ -56,7 +57,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Reads a run; `None` where the directory is none.
+    /// Reads a run; `None` if the directory is not a run.
     pub fn read(path: &Path) -> Option<Entry> {
         let listed = match Listed::of(path) {
             Ok(listed) if listed.is_run => listed,
@@ -118,7 +119,7 @@ impl Entry {
     }
 }
 
-/// How the program that was launched ended, if not well.
+/// Describes how the launched program ended, if it failed.
 fn failure(info: &RunInfo) -> Option<String> {
     let pids: Vec<u32> = info.processes.iter().map(|one| one.pid).collect();
     let is_first = |one: &&ProcessInfo| !pids.contains(&one.parent) && one.ended_by != "exec";
@@ -137,7 +138,7 @@ fn failure(info: &RunInfo) -> Option<String> {
 struct Listed {
     is_run: bool,
     bytes: u64,
-    /// Why no file of it is read.
+    /// Why none of its files is read.
     refused: Option<String>,
 }
 
@@ -177,7 +178,7 @@ impl Listed {
             if is_info {
                 infos.add(entry.path())?;
             }
-            // Names prove nothing: a user's files may end so, too.
+            // Names prove nothing, because a user's files may have the same endings.
             listed.is_run |= is_info || is_trace_file(&entry.path()).unwrap_or(true);
         }
         listed.refused = listed.refused.or(infos.refused());
@@ -199,7 +200,7 @@ impl Infos {
         Ok(())
     }
 
-    /// Why they are too much to be read, if they are.
+    /// Returns why they are too large to be read, if they are.
     fn refused(&self) -> Option<String> {
         if self.bytes > MAX_INFO_BYTES {
             return Some(format!("its run.json is too large: {} bytes", self.bytes));
@@ -216,7 +217,8 @@ impl Infos {
     }
 }
 
-/// Values that a JSON text may have, without reading them: what separates or opens, in texts too.
+/// Returns an upper bound of the values in a JSON text without parsing it: counts separators and
+/// opening brackets, even within texts.
 fn most_values(path: &Path) -> io::Result<usize> {
     let mut file = open_plain(path)?.take(MAX_INFO_BYTES);
     let mut piece = [0; 64 << 10];

@@ -1,4 +1,4 @@
-//! The runs that there are, and files opened beneath their directories.
+//! The registry of runs, and files opened beneath their directories.
 
 pub mod beneath;
 pub mod entry;

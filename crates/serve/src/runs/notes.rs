@@ -1,4 +1,4 @@
-//! Tags and a note of a run, in a file of its own in the run's directory: they go where it goes.
+//! Tags and a note of a run. They are stored in a file in the run's directory, and move with it.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
@@ -11,9 +11,9 @@ use super::beneath;
 
 /// Name of the file.
 pub const FILE: &str = "tprof-notes.json";
-/// Longest file that is read.
+/// Longest file to read.
 const MAX_BYTES: u64 = 64 << 10;
-/// Most tags, and longest texts, that are kept.
+/// Limits: number of tags, and lengths of texts.
 const MAX_TAGS: usize = 32;
 const MAX_TAG: usize = 64;
 const MAX_NOTE: usize = 8 << 10;
@@ -40,7 +40,7 @@ impl Notes {
         read().unwrap_or_default()
     }
 
-    /// Whether they can be kept; else why not.
+    /// Checks whether they can be stored; otherwise returns why not.
     pub fn check(&self) -> Result<(), String> {
         if self.tags.len() > MAX_TAGS {
             return Err(format!("there are {} tags; {MAX_TAGS} is the most", self.tags.len()));
@@ -54,7 +54,7 @@ impl Notes {
         }
     }
 
-    /// Writes them whole or not at all.
+    /// Writes them completely or not at all.
     pub fn save(&self, run: &Path) -> io::Result<()> {
         let path = run.join(FILE);
         if *self == Notes::default() {

@@ -1,5 +1,5 @@
-//! The runs by number: found by a scan of what was named, each with its number for the life of
-//! the server.
+//! The runs by number. They are found by scanning the given paths, and keep their numbers for the
+//! life of the server.
 
 use std::collections::HashMap;
 use std::fs;
@@ -12,16 +12,16 @@ use crate::failure::Failure;
 
 /// A scan younger than this is not repeated.
 const FRESH: Duration = Duration::from_millis(500);
-/// A run in progress is read again after this time even where no file shows a change: its
+/// A run in progress is read again after this time even if no file shows a change, because its
 /// collector may have been killed.
 const LIVE: Duration = Duration::from_secs(2);
-/// Most runs that are listed.
+/// Largest number of listed runs.
 const MAX_RUNS: usize = 20_000;
 
 /// A run of the registry.
 #[derive(Clone, Debug)]
 pub struct RegisteredRun {
-    /// Its number, from 1.
+    /// Number of the run, from 1.
     pub id: u32,
     /// State of its files when it was read.
     pub stamp: Stamp,
@@ -30,7 +30,7 @@ pub struct RegisteredRun {
 }
 
 impl RegisteredRun {
-    /// Where it is, if its files may be read: no link leads out of it.
+    /// Returns its path if its files may be read, which means that no link leads out of it.
     pub fn readable(&self) -> Result<&Path, Failure> {
         match &self.entry.refused {
             None => Ok(&self.entry.path),
@@ -65,7 +65,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Of directories of runs, or runs, that are there; `usage` is what else to type.
+    /// Creates the registry of existing runs or directories of runs; `usage` is what else to type.
     pub fn of(paths: &[PathBuf], usage: &str) -> Result<Registry, Failure> {
         let roots = paths.iter().map(|path| existing(path, usage)).collect::<Result<_, _>>()?;
         Ok(Registry { roots, state: Mutex::default() })
@@ -76,7 +76,7 @@ impl Registry {
         &self.roots
     }
 
-    /// All runs, the newest first, and how many are beyond the most that are listed.
+    /// Returns the runs, newest first, and how many exceed the limit.
     pub fn list(&self) -> (Vec<RegisteredRun>, usize) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.scanned.is_none_or(|at| at.elapsed() >= FRESH) {
@@ -85,7 +85,7 @@ impl Registry {
         (state.listed.clone(), state.left_out)
     }
 
-    /// A run by number, as its files are now; `None` where there is none, or no more.
+    /// Returns a run by number, as its files are now; `None` if it does not exist, or no longer.
     pub fn get(&self, id: u32) -> Option<RegisteredRun> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.scanned.is_none() {
@@ -95,7 +95,7 @@ impl Registry {
         state.look_at(&path)
     }
 
-    /// Forgets what was scanned: a run was deleted, or got notes.
+    /// Discards the last scan, because a run was deleted or got notes.
     pub fn forget(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).scanned = None;
     }
@@ -103,7 +103,7 @@ impl Registry {
     fn scan(&self, state: &mut State) {
         let mut paths: Vec<PathBuf> = Vec::new();
         for root in &self.roots {
-            // A run itself, else what it contains.
+            // A run itself, otherwise the runs that it contains.
             match state.look_at(root) {
                 Some(_) => paths.push(root.clone()),
                 None => paths.extend(directories(root)),
@@ -126,7 +126,7 @@ impl Registry {
 }
 
 impl State {
-    /// The run at a path, read again if its files changed.
+    /// Returns the run at a path, which is read again if its files changed.
     fn look_at(&mut self, path: &Path) -> Option<RegisteredRun> {
         if let Some(known) = self.known.get(path) {
             let is_settled = known.found.entry.state != "running" || known.read.elapsed() < LIVE;
@@ -134,7 +134,8 @@ impl State {
                 return Some(known.found.clone());
             }
         }
-        // First the files, then what they have: what is written meanwhile is read next time.
+        // The state of the files is taken first, so that changes during the reading are noticed
+        // next time.
         let stamp = Stamp::of_run(path)?;
         let entry = Entry::read(path)?;
         let next = self.numbers.len() as u32 + 1;
@@ -159,15 +160,15 @@ fn existing(path: &Path, usage: &str) -> Result<PathBuf, Failure> {
         };
         return Err(Failure::new(what, "the path is a file").hint(hint));
     }
-    // One that cannot be read would seem to have no runs.
+    // A directory that cannot be read must not seem to have no runs.
     match fs::read_dir(&found) {
         Ok(_) => Ok(found),
         Err(error) => Err(Failure::new(what, error).hint("a directory that you may read")),
     }
 }
 
-/// The directories in a directory. A link to one could lead out, and is left out: a run
-/// elsewhere can be named.
+/// Returns the directories in a directory. Links are left out, because they could lead out; a run
+/// elsewhere can be named directly.
 fn directories(root: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(root).into_iter().flatten().flatten();
     let is_directory = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());

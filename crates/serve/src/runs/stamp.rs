@@ -1,4 +1,4 @@
-//! Whether the files of a run are what they were: names, sizes, times.
+//! Detects whether the files of a run changed: names, sizes, times.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,7 +9,7 @@ use std::path::Path;
 use rustc_hash::FxHasher;
 use tprof_trace::is_info_name;
 
-/// Deepest directory of a run that is looked into: logs lie in `compile/HOST/FILE`.
+/// Largest depth of a run's directories: logs lie in `compile/HOST/FILE`.
 const DEPTH: usize = 3;
 
 /// State of a run's files: two stamps are equal if nothing was written in between.
@@ -24,8 +24,8 @@ impl Stamp {
         Stamp(hasher.finish())
     }
 
-    /// As [`Self::of`]; `None` of a directory without any file of a run, of which only the names
-    /// are read: it may be a user's, with all that one has.
+    /// Does the same as [`Self::of`]; `None` for a directory without any file of a run. Only its
+    /// names are read then, because it may be a large directory of a user.
     pub fn of_run(directory: &Path) -> Option<Stamp> {
         let mut entries = fs::read_dir(directory).ok()?.flatten();
         entries.any(|entry| is_of_a_run(&entry.file_name())).then(|| Stamp::of(directory))
@@ -42,7 +42,7 @@ fn add(directory: &Path, depth: usize, hasher: &mut FxHasher) {
     let mut entries: Vec<_> = entries.flatten().map(|entry| (entry.file_name(), entry)).collect();
     entries.sort_by(|a, b| a.0.cmp(&b.0));
     for (name, entry) in entries {
-        // An export in the making.
+        // An unfinished export.
         if name.as_encoded_bytes().starts_with(b".") {
             continue;
         }

@@ -1,5 +1,5 @@
-//! An answer as a file: `data/NAME.js` calls a function of `pages/data.js` with a name and the
-//! document, since a page of file:// may load scripts but fetch nothing.
+//! Writes an answer as a file: `data/NAME.js` calls a function of `pages/data.js` with a name and
+//! the document, because a page from file:// may load scripts but cannot fetch.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -24,7 +24,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Writes a part; whether it could be made. One that could not has the reason in its file.
+    /// Writes a part, and returns whether that succeeded. Otherwise its file contains the reason.
     pub async fn write(&self, part: &Part) -> Result<bool, Failure> {
         match part {
             Part::Same(path, other) => {
@@ -56,7 +56,8 @@ impl Files {
         Ok(status.is_success())
     }
 
-    /// A page in its own file; its document has only where that is, or why it is not.
+    /// Writes a page into a file of its own. Its document only states where that is, or why it is
+    /// missing.
     async fn page(&self, path: &str, name: &str) -> Result<bool, Failure> {
         let (status, body) = self.answer(path).await?;
         let mut call = Call(self.create(&data(path))?);
@@ -102,17 +103,17 @@ impl Files {
     }
 }
 
-/// The file of a document.
+/// Returns the file of a document.
 fn data(path: &str) -> String {
     format!("data/{}.js", name(path))
 }
 
-/// A name as text of a script; it has no character that would need an escape.
+/// Quotes a name for a script; it contains no character that needs an escape.
 fn quoted(path: &str) -> String {
     format!("\"{}\"", name(path))
 }
 
-/// A call in a script in the making.
+/// A function call that is being written into a script.
 struct Call(BufWriter<File>);
 
 impl Call {
@@ -120,8 +121,8 @@ impl Call {
         self.0.write_all(text)
     }
 
-    /// A document of JSON. Texts of a run are in it, and may look like the end of a script where
-    /// a page includes one.
+    /// Writes a JSON document. It contains texts of a run, which could look like the end of a
+    /// script if a page included them.
     async fn body(&mut self, body: Body) -> io::Result<()> {
         copy(body, |piece| {
             for (at, part) in piece.split(|byte| *byte == b'<').enumerate() {

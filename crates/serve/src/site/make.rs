@@ -1,5 +1,5 @@
-//! Makes a site: figures for the list, then each part, two at once, in a directory that appears
-//! whole or not at all.
+//! Builds a site: figures for the list, then each part, two at once, in a directory that appears
+//! completely or not at all.
 
 use std::cell::Cell;
 use std::io::{self, IsTerminal, Write};
@@ -23,11 +23,11 @@ use crate::runs::{RegisteredRun, Registry};
 use crate::shutdown_signals::ShutdownSignals;
 use crate::work::{JobQueue, Priority, Tprof};
 
-/// Children at once.
+/// Number of child processes at once.
 const AT_ONCE: usize = 2;
 /// Name of the format.
 const NAME: &str = "site";
-/// Runs that are named as damaged one by one.
+/// Largest number of damaged runs to name.
 const MOST_NAMED: usize = 20;
 
 /// Writes the pages over a directory of runs, and prints where they are.
@@ -66,7 +66,7 @@ async fn write(options: &SiteOptions) -> Result<(), Failure> {
         let folder = tempfile::Builder::new().prefix("tprof-site-").tempdir().map_err(failed)?;
         fill(options, registry, &runs, folder.path()).await?;
         let written = archive::write(folder.path(), NAME, io::stdout().lock());
-        // A reader that has enough is no failure.
+        // A reader that stops early is not a failure.
         let is_failure = |error: &io::Error| error.kind() != io::ErrorKind::BrokenPipe;
         return written
             .or_else(|error| if is_failure(&error) { Err(failed(error)) } else { Ok(()) });
@@ -82,7 +82,7 @@ async fn write(options: &SiteOptions) -> Result<(), Failure> {
         .map_err(|error| Failure::new("cannot print the path", error))
 }
 
-/// Refuses a directory that is there, and one with the runs in it even where it may be replaced.
+/// Refuses an existing directory, and the directory of the runs even if it may be replaced.
 fn check(
     output: &Path,
     force: bool,
@@ -132,7 +132,7 @@ async fn fill(
     let about = json!({ "tprof": catalogue.tprof, "pairs": parts.pairs });
     let shell = static_shell(nonce.text(), &about.to_string());
     std::fs::write(directory.join("index.html"), shell).map_err(failed)?;
-    // Nobody sends requests here; what they would be checked against changes no answer.
+    // Nobody sends requests here, and the guard's settings change no answer.
     let guard = Guard {
         token: nonce,
         hosts: Vec::new(),
@@ -168,7 +168,7 @@ async fn fill(
     Ok(())
 }
 
-/// Does something with each, two at a time, until one fails.
+/// Processes two items at a time until one fails.
 async fn two_at_once<'a, T>(
     all: &'a [T],
     each: impl AsyncFn(&'a T) -> Result<(), Failure>,
@@ -201,7 +201,7 @@ fn note(runs: &[RegisteredRun], parts: &Parts, missing: usize) {
     }
 }
 
-/// How far it is, on a terminal.
+/// Progress line on a terminal.
 struct Progress {
     all: usize,
     done: Cell<usize>,

@@ -6,10 +6,10 @@ use crate::answers::{PAGES, STEP_METRICS};
 use crate::app::Catalogue;
 use crate::runs::RegisteredRun;
 
-/// Most comparisons; each takes two readings of both runs.
+/// Largest number of comparisons, each of which reads both runs twice.
 const MAX_PAIRS: usize = 50;
 
-/// Something that the pages ask for.
+/// A part of a site that the pages request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Part {
     /// A document, by its path below `/api/v1`.
@@ -26,8 +26,8 @@ impl Part {
     }
 }
 
-/// The name of a document, as `pages/data.js` makes it of a path below `/api/v1`: it asks for
-/// `data/NAME.js`.
+/// Returns the name of a document as `pages/data.js` derives it from a path below `/api/v1`: it
+/// requests `data/NAME.js`.
 pub fn name(path: &str) -> String {
     if path.is_empty() {
         return "index".to_owned();
@@ -40,24 +40,24 @@ pub fn name(path: &str) -> String {
 /// All parts of a site.
 #[derive(Debug, Default)]
 pub struct Parts {
-    /// In the order in which they are made: those of a run lie together.
+    /// Parts in the order of their creation; those of a run are adjacent.
     pub all: Vec<Part>,
-    /// Runs that are compared, before and after.
+    /// Compared runs, before and after.
     pub pairs: Vec<(u32, u32)>,
-    /// Comparisons beyond the most.
+    /// Number of comparisons beyond the limit.
     pub pairs_left_out: usize,
 }
 
-/// Of these runs, the newest first.
+/// Returns the parts for these runs, newest first.
 pub fn parts(catalogue: &Catalogue, runs: &[RegisteredRun]) -> Parts {
     let mut parts =
         Parts { all: vec![Part::document(""), Part::document("runs")], ..Parts::default() };
     for run in runs {
         parts.all.extend(of_run(catalogue, run.id));
     }
-    // The same history for all runs of a command.
+    // All runs of a command share a history.
     let mut newest: HashMap<&[String], u32> = HashMap::new();
-    // The run after one, of its command.
+    // The next run of the same command.
     let mut after: HashMap<&[String], u32> = HashMap::new();
     for run in runs {
         let command = run.entry.command.as_slice();

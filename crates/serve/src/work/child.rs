@@ -1,4 +1,4 @@
-//! `tprof` as a child: with limits, and ended with the server.
+//! Runs `tprof` as a child process, with limits, which ends with the server.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -15,25 +15,25 @@ use tokio::process::{Child, Command};
 use super::output::Output;
 use crate::failure::Failure;
 
-/// The hidden command that takes limits before another one.
+/// Hidden command that applies limits before another command.
 const LIMITED: &str = "__limited";
-/// How long it may take to end when it is asked to.
+/// How long it may take to end when asked to.
 const GRACE: Duration = Duration::from_secs(2);
-/// Bytes of its errors that are read.
+/// Bytes of its errors to read.
 const MAX_ERRORS: u64 = 64 << 10;
 
 /// Limits of a child process.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of memory.
+    /// Memory limit in bytes.
     pub memory_bytes: u64,
-    /// Bytes that it may write to one file.
+    /// Largest size in bytes of a file that it writes.
     pub output_bytes: u64,
     /// Longest time that it may run.
     pub time: Duration,
 }
 
-/// A child that ends when nobody waits for it any more.
+/// A child process that is ended when nobody waits for it any more.
 struct Running(Option<Child>);
 
 impl Drop for Running {
@@ -60,15 +60,15 @@ pub struct Tprof {
 }
 
 impl Tprof {
-    /// This program, with limits.
+    /// Uses this program, with limits.
     pub fn new(program: PathBuf, limits: Limits) -> Tprof {
         Tprof { program, limits }
     }
 
-    /// Runs it, and returns what it prints. Ended early if the answer is dropped.
+    /// Runs it, and returns its output. The process is ended early if the answer is dropped.
     ///
-    /// Fails with its own error, in its own words, or because of a limit. `is_background`: at a low
-    /// priority, as nobody waits for it.
+    /// Fails with the process's own error, or because of a limit. `is_background` lowers its
+    /// priority, because nobody waits for it.
     pub async fn run(&self, words: &[OsString], is_background: bool) -> Result<Output, Failure> {
         let shown = words.first().map(|word| word.to_string_lossy().into_owned());
         let what = format!("cannot make the {}", shown.unwrap_or_default());
@@ -106,12 +106,13 @@ impl Tprof {
         command.arg(std::process::id().to_string()).arg(if is_background { "10" } else { "0" });
         command.arg("--").args(words);
         command.stdin(Stdio::null()).stdout(to).stderr(Stdio::piped());
-        // Neither colours nor the settings of the terminal that the server was started in.
+        // Without colours, and without the settings of the terminal in which the server was
+        // started.
         command.env("NO_COLOR", "1").current_dir(Path::new("/"));
         command.spawn()
     }
 
-    /// From what it printed: `error: …`, `cause: …`, `  try: …`.
+    /// Parses its error output: `error: …`, `cause: …`, `  try: …`.
     fn failure(&self, what: String, errors: &str, status: std::process::ExitStatus) -> Failure {
         use std::os::unix::process::ExitStatusExt;
         let line = |name: &str| {

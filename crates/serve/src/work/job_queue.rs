@@ -1,4 +1,4 @@
-//! A queue for all that is made, and for each thing one maker, however many wait for it.
+//! A queue of jobs. Each job is executed once, however many wait for its result.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -13,11 +13,11 @@ use super::result_cache::{CachedResult, ResultCache};
 use crate::failure::Failure;
 use crate::runs::{RegisteredRun, Stamp};
 
-/// Of a run in progress an answer is used again for so many times what it took to make, and …
+/// An answer about a run in progress is reused for this many times the time it took, and …
 const SHARE: u32 = 20;
-/// … for no less than this.
+/// … for at least this time.
 const LEAST: Duration = Duration::from_secs(2);
-/// Requests that may wait; the next are refused.
+/// Number of requests that may wait; further ones are refused.
 const MAX_WAITING: usize = 200;
 
 /// Priority of a job.
@@ -25,26 +25,26 @@ const MAX_WAITING: usize = 200;
 pub enum Priority {
     /// A person waits for the result.
     Interactive,
-    /// Nobody: a summary for the list. One at a time beside the one that is asked for, at a low
-    /// priority.
+    /// Nobody waits: a summary for the list. One at a time in addition to interactive jobs, at a
+    /// low priority.
     Background,
 }
 
 /// A command to execute.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// Words behind `tprof`.
+    /// Arguments for `tprof`.
     pub words: Vec<OsString>,
     /// State of its runs' files.
     pub stamps: Vec<Stamp>,
-    /// Whether one of its runs is in progress: its files change each moment.
+    /// Whether one of its runs is in progress, so that its files change all the time.
     pub is_live: bool,
     /// Priority of the job.
     pub priority: Priority,
 }
 
 impl Job {
-    /// Of runs, in which `words` has their paths.
+    /// Creates a job about runs, whose paths are in `words`.
     pub fn of(words: Vec<OsString>, runs: &[&RegisteredRun], priority: Priority) -> Job {
         Job {
             words,
@@ -55,14 +55,14 @@ impl Job {
     }
 
     /// Creates a job whose result never changes.
-    pub fn unchanging(words: Vec<OsString>, priority: Priority) -> Job {
+    pub fn immutable(words: Vec<OsString>, priority: Priority) -> Job {
         Job { words, stamps: Vec::new(), is_live: false, priority }
     }
 }
 
 type Answer = Result<Arc<Output>, Failure>;
 
-/// Makes what is asked for.
+/// Executes jobs and caches their results.
 #[derive(Debug)]
 pub struct JobQueue {
     tprof: Tprof,
@@ -74,7 +74,7 @@ pub struct JobQueue {
 }
 
 impl JobQueue {
-    /// That makes so many at once of what is asked for.
+    /// Creates a queue that executes this many interactive jobs at once.
     pub fn new(tprof: Tprof, at_once: usize) -> Arc<JobQueue> {
         Arc::new(JobQueue {
             tprof,
@@ -97,12 +97,12 @@ impl JobQueue {
             {
                 return answer;
             }
-            // It was given up for want of anyone who waits, in the moment in which this one came.
+            // The job was abandoned because nobody waited, in the moment in which this one came.
         }
     }
 
-    /// Does something, now: it waits for nothing that is made, and is not kept.
-    pub async fn act(&self, words: &[OsString]) -> Result<Output, Failure> {
+    /// Runs a command immediately: it waits for no other job, and its result is not cached.
+    pub async fn run_uncached(&self, words: &[OsString]) -> Result<Output, Failure> {
         self.tprof.run(words, false).await
     }
 
@@ -111,7 +111,7 @@ impl JobQueue {
         let made = lock(&self.cache).get(&job.words)?;
         let is_right = match made.answer.is_ok() {
             true => made.stamps == job.stamps || job.is_live && Instant::now() < made.good_until,
-            // It may have failed for a reason that passes.
+            // The failure may be temporary.
             false => Instant::now() < made.good_until,
         };
         is_right.then_some(made.answer)
@@ -140,7 +140,8 @@ impl JobQueue {
         Ok(answer)
     }
 
-    /// Waits in the queue and makes it; nothing, and no more of it, where nobody waits any more.
+    /// Waits for its turn and executes the job. If nobody waits any more, it stops and returns
+    /// nothing.
     async fn take_turn(&self, job: &Job, to: &watch::Sender<Option<Answer>>) -> Option<Answer> {
         let is_background = job.priority == Priority::Background;
         let queue = if is_background { &self.quiet } else { &self.asked };

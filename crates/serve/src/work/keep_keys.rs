@@ -1,4 +1,4 @@
-//! A document as far as it is wanted: of one with 100 MB a summary needs some numbers.
+//! Reads only parts of a document: a summary needs a few numbers of one with 100 MB.
 
 use std::fmt;
 use std::io::Read;
@@ -6,8 +6,8 @@ use std::io::Read;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// Reads JSON, and leaves out all of its objects' values that have other keys than these.
-pub fn only(reader: impl Read, keys: &[&str]) -> serde_json::Result<Value> {
+/// Reads JSON, and leaves out all values of objects under other keys than these.
+pub fn read_selected(reader: impl Read, keys: &[&str]) -> serde_json::Result<Value> {
     let mut from = serde_json::Deserializer::from_reader(reader);
     let value = KeepKeys(keys).deserialize(&mut from)?;
     from.end()?;
@@ -84,9 +84,9 @@ mod tests {
     #[test]
     fn only_what_is_wanted_is_read() {
         let text = r#"{"a": [{"b": 1.5, "x": [1, {"a": 2}]}, null, -3, "t", true], "y": {"a": 1}}"#;
-        let read = only(text.as_bytes(), &["a", "b"]).unwrap();
+        let read = read_selected(text.as_bytes(), &["a", "b"]).unwrap();
         assert_eq!(read, json!({ "a": [{ "b": 1.5 }, null, -3, "t", true] }));
-        assert!(only(&b"{\"a\": 1} x"[..], &["a"]).is_err());
-        assert!(only("[".repeat(100_000).as_bytes(), &["a"]).is_err());
+        assert!(read_selected(&b"{\"a\": 1} x"[..], &["a"]).is_err());
+        assert!(read_selected("[".repeat(100_000).as_bytes(), &["a"]).is_err());
     }
 }

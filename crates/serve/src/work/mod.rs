@@ -9,5 +9,5 @@ mod result_cache;
 
 pub use child::{Limits, Tprof};
 pub use job_queue::{Job, JobQueue, Priority};
-pub use keep_keys::only;
+pub use keep_keys::read_selected;
 pub use output::Output;

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 /// Largest text that is kept in memory, in bytes.
 const SMALL: u64 = 256 << 10;
-/// Bytes of a file that are read at once.
+/// Bytes of a file to read at once.
 const PIECE: usize = 64 << 10;
 
 /// Output of a child process.
@@ -43,7 +43,7 @@ impl Output {
         self.length
     }
 
-    /// Bytes that it takes of memory.
+    /// Number of bytes that it takes in memory.
     pub fn memory_bytes(&self) -> u64 {
         match &self.storage {
             Storage::Memory(bytes) => bytes.len() as u64,
@@ -51,8 +51,8 @@ impl Output {
         }
     }
 
-    /// All of it, if it has at most `most` bytes.
-    pub fn whole(&self, most: u64) -> io::Result<Bytes> {
+    /// Returns all of it, if it has at most `most` bytes.
+    pub fn read_all(&self, most: u64) -> io::Result<Bytes> {
         if self.length > most {
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the answer is too large"));
         }
@@ -66,12 +66,12 @@ impl Output {
         }
     }
 
-    /// Reads it from the beginning, a piece in memory at a time.
+    /// Returns a reader that holds one piece in memory at a time.
     pub fn reader(&self) -> impl Read + '_ {
         BufReader::with_capacity(PIECE, Reader { output: self, offset: 0 })
     }
 
-    /// The piece at an offset; empty at the end.
+    /// Returns the piece at an offset; empty at the end.
     pub fn piece(&self, offset: u64) -> io::Result<Bytes> {
         match &self.storage {
             Storage::Memory(bytes) => Ok(bytes.slice((offset.min(self.length) as usize)..)),

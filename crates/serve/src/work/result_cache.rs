@@ -9,11 +9,11 @@ use super::output::Output;
 use crate::failure::Failure;
 use crate::runs::Stamp;
 
-/// Bytes that answers may take in memory.
+/// Limit of the bytes that answers take in memory.
 const MAX_MEMORY: u64 = 48 << 20;
-/// Bytes that all may take, with files.
+/// Limit of their total bytes, including files.
 const MAX_BYTES: u64 = 2 << 30;
-/// Answers; each larger one is an open file.
+/// Limit of the number of answers: each larger one is an open file.
 const MAX_ANSWERS: usize = 400;
 
 /// A result and the state of the files it was made from.
@@ -31,7 +31,7 @@ struct CacheEntry {
     used: u64,
 }
 
-/// Answers by what was asked.
+/// Cached answers, by arguments.
 #[derive(Debug, Default)]
 pub struct ResultCache {
     answers: HashMap<Vec<OsString>, CacheEntry>,

@@ -29,7 +29,8 @@ use crate::run::{NO_SUMS, OwnedCell, RUN_TABLES, RunTable, read_run, run_columns
 pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
     options.without_max_bytes("parquet")?;
     let selection = Selection::new(run, &options.slice, options.symbols)?;
-    let path = options.output.clone().unwrap_or_else(|| paths::beside(run).join("parquet"));
+    let path =
+        options.output.clone().unwrap_or_else(|| paths::default_directory(run).join("parquet"));
     OutputDir::check(&path, options.force, "parquet")?;
     paths::parent(&path)?;
     let output = OutputDir::create(&path)?;

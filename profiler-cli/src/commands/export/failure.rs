@@ -9,7 +9,7 @@ use tprof_facts::units::{bytes, duration, exact_size};
 
 use super::args::ExportArgs;
 use crate::runs::directory::no_directory;
-use crate::runs::failure::{backwards, no_cycle, no_rank, trace_failure};
+use crate::runs::failure::{no_cycle, no_rank, reversed_times, trace_failure};
 use crate::runs::formats::{self, Format, FormatOption};
 use crate::terminal::errors::{Failure, nearest, reason, remedy};
 
@@ -81,7 +81,7 @@ pub fn failure(run: &Path, error: &ExportError) -> Failure {
         }
         ExportError::NoStep { step, there } => no_step(run, *step, there),
         ExportError::NoCycle { cycle, there } => no_cycle(*cycle, there),
-        ExportError::Backwards { from_ns, to_ns } => backwards(*from_ns, *to_ns),
+        ExportError::Backwards { from_ns, to_ns } => reversed_times(*from_ns, *to_ns),
         ExportError::OutsideRun { first_ns, last_ns } => {
             Failure::new("the slice is outside the run")
                 .cause(format!(

@@ -2,7 +2,7 @@
 
 use super::kinds::{kinds_help, report_kind_names, report_kinds};
 use crate::commands::steps_from::steps_from;
-use crate::runs::failure::backwards;
+use crate::runs::failure::reversed_times;
 use crate::runs::newest;
 use crate::terminal::errors::{Failure, nearest};
 use clap::Args;
@@ -294,7 +294,7 @@ fn of_run(from: Option<&str>, to: Option<&str>) -> Result<Option<Window>, Failur
     let to_ns = to.map_or(Ok(u64::MAX), |text| time("to-time", text))?;
     match from_ns < to_ns {
         true => Ok(Some(Window::OfRun(from_ns, to_ns))),
-        false => Err(backwards(from_ns, to_ns)),
+        false => Err(reversed_times(from_ns, to_ns)),
     }
 }
 

@@ -31,7 +31,7 @@ pub fn text(report: &Report, top: usize, form: Form) -> String {
 pub fn body(page: &mut Page, report: &Report, top: usize) {
     head::killed(page, report);
     ranks::table(page, report, top);
-    let Some(rank) = ranks::heaviest(report) else {
+    let Some(rank) = ranks::highest_peak(report) else {
         page.gap();
         page.line("No rank file could be read: memory is unknown.");
         return;

@@ -8,7 +8,7 @@ use super::head::cell;
 use crate::terminal::page::{Page, Table};
 
 /// Returns the rank with the highest peak, or the first rank.
-pub fn heaviest(report: &Report) -> Option<&Rank> {
+pub fn highest_peak(report: &Report) -> Option<&Rank> {
     // If ranks are equal, the first counts, so that the choice is deterministic.
     report.ranks.iter().rev().max_by_key(|rank| weight(rank))
 }

@@ -47,7 +47,7 @@ pub fn body(page: &mut Page, report: &Report, top: usize) {
     if heap {
         ranks::table(page, report, top);
     }
-    if let Some(rank) = ranks::heaviest(report).filter(|_| heap) {
+    if let Some(rank) = ranks::highest_peak(report).filter(|_| heap) {
         let whose =
             if report.ranks.len() > 1 { format!(" of {}", rank.label) } else { String::new() };
         sites::table(page, &rank.host_memory, &whose, top.min(3));
@@ -108,7 +108,7 @@ fn what(line: &Line) -> String {
 }
 
 fn memory(page: &mut Page, report: &Report) {
-    let Some(rank) = ranks::heaviest(report) else { return };
+    let Some(rank) = ranks::highest_peak(report) else { return };
     let memory = &rank.host_memory;
     let whose = if report.ranks.len() > 1 { format!(" in {}", rank.label) } else { String::new() };
     let misses = misses_allocations(&report.completeness.blind);

@@ -85,7 +85,7 @@ fn record(args: RunArgs) -> anyhow::Result<ExitCode> {
     warn_renamed(&session, &output);
     let output = session.run_dir().to_owned();
     if !resolved.sources.contains_key(OUTPUT.name) {
-        warn_alone(&output);
+        warn_separate_runs(&output);
     }
     resolved.config.output.clone_from(&output);
     if resolved.config.paused && !resolved.quiet {
@@ -162,7 +162,7 @@ pub fn warn_renamed(session: &Session, asked: &Path) {
 
 /// Warns, once per job, that each rank gets a run of its own: without `-o` they have no common
 /// name.
-fn warn_alone(output: &Path) {
+fn warn_separate_runs(output: &Path) {
     let own = Rank::of_process(std::process::id());
     let Some(size) = own.filter(|rank| rank.number == 0).and_then(|rank| rank.size) else {
         return;
@@ -228,7 +228,7 @@ fn launch_and_wait(
     let started = launch::fork(command, &changes, original, pipes).and_then(|held| {
         let pid = held.pid();
         session.root_started(pid.unsigned_abs());
-        signals.pass_on(pid);
+        signals.forward_pending(pid);
         held.go()?;
         fallback::job_runs(pid);
         Ok(pid)
@@ -292,14 +292,16 @@ fn finish(session: Session, outcome: Outcome, signals: &Signals) -> Result<RunIn
         let watch = || {
             let mut interrupts = Interrupts::default();
             if outcome == Outcome::Interrupted {
-                interrupts.second(Instant::now());
+                interrupts.is_double(Instant::now());
             }
             while !done.load(Relaxed) {
                 let taken = signals.next(Duration::from_millis(20));
                 let now = Instant::now();
                 match taken.map(|taken| taken.signal) {
-                    Some(libc::SIGINT) if interrupts.second(now) => signals::die_by(libc::SIGINT),
-                    Some(signal @ (libc::SIGTERM | libc::SIGQUIT)) => signals::die_by(signal),
+                    Some(libc::SIGINT) if interrupts.is_double(now) => {
+                        signals::die_like_job(libc::SIGINT)
+                    }
+                    Some(signal @ (libc::SIGTERM | libc::SIGQUIT)) => signals::die_like_job(signal),
                     _ => {}
                 }
             }
@@ -380,9 +382,9 @@ fn export_after(resolved: &Resolved, format: &str) -> anyhow::Result<()> {
 /// Ends with the exit status of the job.
 pub fn end_as(outcome: Outcome) -> ExitCode {
     match outcome {
-        Outcome::Interrupted => signals::die_by(libc::SIGINT),
+        Outcome::Interrupted => signals::die_like_job(libc::SIGINT),
         Outcome::Ended(status) if libc::WIFSIGNALED(status) => {
-            signals::die_by(libc::WTERMSIG(status))
+            signals::die_like_job(libc::WTERMSIG(status))
         }
         // `WEXITSTATUS` has eight bits.
         Outcome::Ended(status) => ExitCode::from(libc::WEXITSTATUS(status).to_le_bytes()[0]),

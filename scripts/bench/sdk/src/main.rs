@@ -1,5 +1,5 @@
-//! `sdk-bench CONTENDER PAIRS`: so many spans, begun and ended; an event is a pair. `empty` is the
-//! loop without spans. Prints what `scripts/bench/programs/loop.h` does.
+//! `sdk-bench CONTENDER PAIRS` begins and ends this many spans; an event is a pair. `empty` is the
+//! loop without spans. It prints what `scripts/bench/programs/loop.h` prints.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ extern "C" {
     fn clock_gettime(clock: i32, into: *mut [i64; 2]) -> i32;
 }
 
-/// CPU time of this thread.
+/// Returns the CPU time of this thread.
 fn cpu() -> Duration {
     const CLOCK_THREAD_CPUTIME_ID: i32 = 3;
     let mut time = [0; 2];

@@ -181,7 +181,7 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// As cuBLAS's, by way of cuBLASLt.
+/// Like cuBLAS's function, by way of cuBLASLt.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cublasGemmEx(
     handle: *mut c_void,

@@ -24,7 +24,7 @@ pub fn current() -> usize {
     CURRENT.get()
 }
 
-/// As the driver's, to CUDA 12: it is the thread's from then on.
+/// Like the driver's function, to CUDA 12: it is the thread's from then on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxCreate_v2(
     context: *mut *mut c_void,
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn cuCtxCreate_v2(
     })
 }
 
-/// As the driver's, but that a context is always current.
+/// Like the driver's function, but that a context is always current.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxGetCurrent(context: *mut *mut c_void) -> u32 {
     let current = match CURRENT.get() {
@@ -80,7 +80,7 @@ pub extern "C" fn cuCtxSetCurrent(context: *mut c_void) -> u32 {
     }
 }
 
-/// As the driver's: its memory is given back.
+/// Like the driver's function: its memory is given back.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuCtxDestroy_v2(context: *mut c_void) -> u32 {
     call(322, c"cuCtxDestroy_v2", |id| {

@@ -79,7 +79,7 @@ pub unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, _device: c_int) 
     SUCCESS
 }
 
-/// As the driver's: of the attributes of CUPTI's stand-in those that are most used.
+/// Like the driver's function: of the attributes of CUPTI's stand-in those that are most used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, which: u32, _of: c_int) -> u32 {
     let known = match which {
@@ -122,7 +122,7 @@ pub extern "C" fn cuStreamSynchronize(stream: *mut c_void) -> u32 {
     SUCCESS
 }
 
-/// As the driver's: the text stands for the module.
+/// Like the driver's function: the text stands for the module.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleLoadData(module: *mut *mut c_void, image: *const c_char) -> u32 {
     // SAFETY: the caller's text, which ends with a zero; and its place for the answer.
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn cuModuleUnload(module: *mut c_void) -> u32 {
     SUCCESS
 }
 
-/// As the driver's: its name, which is never given back, stands for the function.
+/// Like the driver's function: its name, which is never given back, stands for the function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleGetFunction(
     function: *mut *mut c_void,
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn cuMemAlloc_v2(at: *mut u64, bytes: usize) -> u32 {
     })
 }
 
-/// As the driver's: waits for the device first.
+/// Like the driver's function: waits for the device first.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemFree_v2(at: u64) -> u32 {
     let correlation = begin();
@@ -177,7 +177,7 @@ pub extern "C" fn cuMemFree_v2(at: u64) -> u32 {
     if memory::release(at as *mut c_void, correlation) { SUCCESS } else { INVALID_VALUE }
 }
 
-/// As the driver's: memory that is not pinned has been read when it returns.
+/// Like the driver's function: memory that is not pinned has been read when it returns.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemcpyHtoDAsync_v2(
     to: u64,
@@ -188,7 +188,7 @@ pub extern "C" fn cuMemcpyHtoDAsync_v2(
     copy(to as *mut c_void, from, bytes, INTO, stream)
 }
 
-/// As the driver's: memory that is not pinned has been written when it returns.
+/// Like the driver's function: memory that is not pinned has been written when it returns.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemcpyDtoHAsync_v2(
     to: *mut c_void,
@@ -259,7 +259,7 @@ struct Numbers {
     count: u32,
 }
 
-/// What `tprof_check` does, on the stream's thread.
+/// The work of `tprof_check`, on the stream's thread.
 extern "C" fn change(numbers: *mut c_void) {
     // SAFETY: made by `cuLaunchKernel` for this call; device memory is the host's.
     let numbers = unsafe {

@@ -8,9 +8,9 @@ use tprof_fake_cuda::Work;
 
 /// A graph that can be launched.
 pub struct Executable {
-    /// Its number, as CUPTI gives it.
+    /// The graph's number, as CUPTI gives it.
     pub id: u32,
-    /// Its nodes, in order.
+    /// The graph's nodes, in order.
     pub nodes: Vec<Work>,
 }
 
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn cuGraphInstantiateWithFlags(
     })
 }
 
-/// As the driver's; nothing is stored into the parameters.
+/// Like the driver's function; nothing is stored into the parameters.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphInstantiateWithParams(
     executable: *mut *mut c_void,
@@ -74,7 +74,7 @@ pub unsafe extern "C" fn cuGraphInstantiateWithParams(
     })
 }
 
-/// As the driver's, from 12.3 on; graphs here have no conditions.
+/// Like the driver's function, from 12.3 on; graphs here have no conditions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphConditionalHandleCreate(
     handle: *mut u64,

@@ -65,7 +65,7 @@ pub extern "C" fn tprof_fake_engine() -> *const Engine {
     &raw const ENGINE
 }
 
-/// As the driver's: the first call loads `CUDA_INJECTION64_PATH`.
+/// Like the driver's function: the first call loads `CUDA_INJECTION64_PATH`.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuInit(_flags: u32) -> c_int {
     inject();

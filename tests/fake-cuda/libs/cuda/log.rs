@@ -1,4 +1,4 @@
-//! What truly ran: one line of JSON each, in `FAKE_CUDA_LOG/PID.jsonl`. Each is
+//! The log of what truly ran: one line of JSON each, in `FAKE_CUDA_LOG/PID.jsonl`. Each is
 //! written at once, so that a killed process has logged all that it did.
 
 use std::ffi::CStr;

@@ -137,7 +137,7 @@ fn release_those(correlation: u32, is_one: impl Fn(u32, usize) -> bool) {
     }
 }
 
-/// What kind of memory an address is in, as CUPTI names kinds in records of copies.
+/// The kind of memory that an address is in, as CUPTI names kinds in records of copies.
 pub fn kind_of(at: *const c_void) -> u32 {
     let live = LIVE.lock().unwrap();
     let block = live.range(..=at as usize).next_back();

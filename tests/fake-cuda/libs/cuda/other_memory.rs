@@ -74,13 +74,13 @@ pub extern "C" fn cuArrayDestroy(at: u64) -> u32 {
     call(89, c"cuArrayDestroy", |id| if is_known(id) { SUCCESS } else { INVALID_VALUE })
 }
 
-/// As the driver's, but not ordered behind the stream's work.
+/// Like the driver's function, but not ordered behind the stream's work.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemAllocAsync(to: *mut u64, bytes: usize, stream: *mut c_void) -> u32 {
     call(598, c"cuMemAllocAsync", |id| give(to, memory::allocate_async(bytes, stream, id)))
 }
 
-/// As the driver's, but not ordered behind the stream's work.
+/// Like the driver's function, but not ordered behind the stream's work.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemFreeAsync(at: u64, stream: *mut c_void) -> u32 {
     let is_known = |id| memory::release_async(at as *mut c_void, stream, id);

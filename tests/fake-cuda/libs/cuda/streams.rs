@@ -10,7 +10,7 @@ use tprof_fake_cuda::{Happened, Place, Work};
 
 /// A stream of work.
 pub struct Stream {
-    /// Its number, as CUPTI gives it.
+    /// The stream's number, as CUPTI gives it.
     pub id: u32,
     /// Number of its device.
     pub device: u32,
@@ -152,7 +152,7 @@ fn waited(place: Place, start: u64, kind: u32) {
 }
 
 impl Stream {
-    /// Its place, for a call.
+    /// The stream's place, for a call.
     pub fn place(&self, correlation: u32) -> Place {
         let context = context_of(self.device);
         Place { device: self.device, context, stream: self.id, correlation, ..Place::default() }
@@ -194,7 +194,7 @@ impl Stream {
 }
 
 thread_local! {
-    /// When the first node of the graph that runs began, and when the last one ended.
+    /// Times when the first node of the graph that runs began, and when the last one ended.
     static GRAPH: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
 }
 

@@ -91,7 +91,7 @@ pub extern "C" fn cuMemAddressFree(at: u64, bytes: usize) -> u32 {
     })
 }
 
-/// As the driver's, of devices only.
+/// Like the driver's function, of devices only.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemCreate(
     handle: *mut u64,
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn cuMemCreate(
     })
 }
 
-/// As the driver's. Memory that is still mapped lives on.
+/// Like the driver's function. Memory that is still mapped lives on.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemRelease(handle: u64) -> u32 {
     call(550, c"cuMemRelease", |correlation| {
@@ -175,7 +175,7 @@ pub extern "C" fn cuMemMap(at: u64, bytes: usize, offset: usize, handle: u64, _f
     })
 }
 
-/// As the driver's, for any device.
+/// Like the driver's function, for any device.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemSetAccess(at: u64, bytes: usize, _access: *const c_void, _n: usize) -> u32 {
     call(553, c"cuMemSetAccess", |_| {
@@ -188,7 +188,7 @@ pub extern "C" fn cuMemSetAccess(at: u64, bytes: usize, _access: *const c_void, 
     })
 }
 
-/// As the driver's: whole mappings only.
+/// Like the driver's function: whole mappings only.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemUnmap(at: u64, bytes: usize) -> u32 {
     call(552, c"cuMemUnmap", |correlation| {
@@ -229,7 +229,7 @@ fn map(at: *mut c_void, bytes: usize, how: c_int, file: c_int) -> Option<*mut c_
     (got != libc::MAP_FAILED).then_some(got)
 }
 
-/// As the driver's: the newest function of each name.
+/// Like the driver's function: the newest function of each name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGetProcAddress_v2(
     name: *const c_char,
@@ -262,7 +262,7 @@ pub unsafe extern "C" fn cuGetProcAddress_v2(
     })
 }
 
-/// As the driver's was until CUDA 12.
+/// Like the driver's function was until CUDA 12.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGetProcAddress(
     name: *const c_char,
@@ -276,7 +276,7 @@ pub unsafe extern "C" fn cuGetProcAddress(
     })
 }
 
-/// As the driver's: all of a device's memory but that of the virtual memory management.
+/// Like the driver's function: all of a device's memory but that of the virtual memory management.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuDevicePrimaryCtxReset_v2(device: c_int) -> u32 {
     call(545, c"cuDevicePrimaryCtxReset_v2", |correlation| {

@@ -37,7 +37,7 @@ pub unsafe extern "C" fn cudaStreamIsCapturing(stream: *mut c_void, state: *mut 
     })
 }
 
-/// As the runtime's, from CUDA 12 on.
+/// Like the runtime's function, from CUDA 12 on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaGraphInstantiate(
     executable: *mut *mut c_void,
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn cudaGraphInstantiateWithFlags(
     })
 }
 
-/// As the runtime's, from 12.3 on; graphs here have no conditions.
+/// Like the runtime's function, from 12.3 on; graphs here have no conditions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaGraphConditionalHandleCreate(
     handle: *mut u64,

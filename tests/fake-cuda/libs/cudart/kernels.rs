@@ -74,7 +74,7 @@ pub extern "C" fn __cudaRegisterFunction(
     names.get_or_insert_default().insert(stub as usize, name as usize);
 }
 
-/// As the runtime's: `<<<…>>>` before a stub is called.
+/// Like the runtime's function: `<<<…>>>` before a stub is called.
 #[unsafe(no_mangle)]
 pub extern "C" fn __cudaPushCallConfiguration(
     grid: Dim3,
@@ -86,7 +86,7 @@ pub extern "C" fn __cudaPushCallConfiguration(
     0
 }
 
-/// As the runtime's: a stub asks for it.
+/// Like the runtime's function: a stub asks for it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __cudaPopCallConfiguration(
     grid: *mut Dim3,
@@ -157,7 +157,7 @@ pub extern "C" fn cudaLaunchKernel(
     launched((number, c"cudaLaunchKernel"), launch_of(stub, grid, block, shared), stream)
 }
 
-/// As the runtime's: the handle by which [`__cudaLaunchKernel`] finds a stub's kernel.
+/// Like the runtime's function: the handle by which [`__cudaLaunchKernel`] finds a stub's kernel.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __cudaGetKernel(kernel: *mut *const c_void, stub: *const c_void) -> u32 {
     call(cbid::CUPTI_RUNTIME_TRACE_CBID___cudaGetKernel_v13000, c"__cudaGetKernel", |_, _| {
@@ -181,8 +181,8 @@ fn stub_of(kernel: *const c_void) -> *const c_void {
     known.map_or(std::ptr::null(), |(stub, _)| *stub as *const c_void)
 }
 
-/// As the runtime's: what nvcc has made of `<<<…>>>` since 12.9. CUPTI has a number for it
-/// since 13.0; by which it is reported before is not known, and this stand-in reports it so.
+/// Like the runtime's function: what nvcc has made of `<<<…>>>` since 12.9. CUPTI has a number for
+/// it since 13.0; by which it is reported before is not known, and this stand-in reports it so.
 #[unsafe(no_mangle)]
 pub extern "C" fn __cudaLaunchKernel(
     kernel: *const c_void,
@@ -197,7 +197,7 @@ pub extern "C" fn __cudaLaunchKernel(
     launched((number, c"__cudaLaunchKernel"), launch, stream)
 }
 
-/// As the runtime's, of a program with default streams per thread.
+/// Like the runtime's function, of a program with default streams per thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn __cudaLaunchKernel_ptsz(
     kernel: *const c_void,
@@ -212,7 +212,7 @@ pub extern "C" fn __cudaLaunchKernel_ptsz(
     launched((number, c"__cudaLaunchKernel_ptsz"), launch, per_thread(stream))
 }
 
-/// As the runtime's. A first argument at the stub's own address marks
+/// Like the runtime's function. A first argument at the stub's own address marks
 /// a kernel that waits for others ([`Gated`]).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaLaunchKernelExC(

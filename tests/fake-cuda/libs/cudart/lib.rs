@@ -43,7 +43,7 @@ fn is_lost() -> bool {
 thread_local!(static LAST: Cell<u32> = const { Cell::new(0) });
 
 unsafe extern "C" {
-    /// Which runtime this is: 12 or 13. Defined where the library is linked.
+    /// The major version of this runtime: 12 or 13. Defined where the library is linked.
     static fake_major: c_int;
 }
 
@@ -92,7 +92,7 @@ pub extern "C" fn cudaSetDevice(device: c_int) -> u32 {
     })
 }
 
-/// As the runtime's, which here has no limits.
+/// Like the runtime's function, which here has no limits.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaDeviceSetLimit(_limit: c_int, _value: usize) -> u32 {
     call(167, c"cudaDeviceSetLimit", |_, _| SUCCESS)

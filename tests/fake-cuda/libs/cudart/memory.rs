@@ -40,7 +40,7 @@ pub extern "C" fn cudaFree(at: *mut c_void) -> u32 {
     release(cbid::CUPTI_RUNTIME_TRACE_CBID_cudaFree_v3020, c"cudaFree", at)
 }
 
-/// As the runtime's, but that streams and events stay.
+/// Like the runtime's function, but that streams and events stay.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaDeviceReset() -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaDeviceReset_v3020;
@@ -51,7 +51,7 @@ pub extern "C" fn cudaDeviceReset() -> u32 {
     })
 }
 
-/// As the runtime's, but not ordered behind the stream's work.
+/// Like the runtime's function, but not ordered behind the stream's work.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaMallocAsync(at: *mut *mut c_void, bytes: usize, stream: *mut c_void) -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_v11020;
@@ -63,7 +63,7 @@ pub extern "C" fn cudaMallocAsync(at: *mut *mut c_void, bytes: usize, stream: *m
     })
 }
 
-/// As the runtime's, of the default pool whichever is named.
+/// Like the runtime's function, of the default pool whichever is named.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaMallocFromPoolAsync(
     at: *mut *mut c_void,
@@ -79,7 +79,7 @@ pub extern "C" fn cudaMallocFromPoolAsync(
     })
 }
 
-/// As the runtime's, but not ordered behind the stream's work.
+/// Like the runtime's function, but not ordered behind the stream's work.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaFreeAsync(at: *mut c_void, stream: *mut c_void) -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaFreeAsync_v11020;
@@ -171,7 +171,7 @@ pub extern "C" fn cudaMemsetAsync(
     })
 }
 
-/// As the runtime's, of a program with default streams per thread.
+/// Like the runtime's function, of a program with default streams per thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaMemsetAsync_ptsz(
     at: *mut c_void,

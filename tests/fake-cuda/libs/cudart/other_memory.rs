@@ -128,7 +128,7 @@ pub extern "C" fn cudaHostUnregister(at: *mut c_void) -> u32 {
     release(153, c"cudaHostUnregister", at)
 }
 
-/// As the runtime's, for one mebibyte.
+/// Like the runtime's function, for one mebibyte.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaIpcGetMemHandle(to: *mut IpcHandle, at: *mut c_void) -> u32 {
     call(178, c"cudaIpcGetMemHandle", |_, _| {
@@ -138,7 +138,7 @@ pub unsafe extern "C" fn cudaIpcGetMemHandle(to: *mut IpcHandle, at: *mut c_void
     })
 }
 
-/// As the runtime's, but that the two processes share nothing.
+/// Like the runtime's function, but that the two processes share nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaIpcOpenMemHandle(
     to: *mut *mut c_void,
@@ -162,7 +162,7 @@ pub extern "C" fn cudaIpcCloseMemHandle(at: *mut c_void) -> u32 {
     release(180, c"cudaIpcCloseMemHandle", at)
 }
 
-/// As the runtime's, from 12.5 on.
+/// Like the runtime's function, from 12.5 on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaGetDriverEntryPointByVersion(
     name: *const c_char,

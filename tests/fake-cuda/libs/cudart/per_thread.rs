@@ -1,5 +1,5 @@
-//! What a program with default streams per thread calls in place of the functions without `_ptsz` and `_ptds`: null
-//! is the thread's own stream.
+//! The functions that a program with default streams per thread calls, with `_ptsz` and `_ptds`:
+//! null is the thread's own stream.
 
 use crate::memory::copy_kind;
 use crate::streams::per_thread;
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn cudaStreamEndCapture_ptsz(
     })
 }
 
-/// As the runtime's, but not ordered behind the stream's work.
+/// Like the runtime's function, but not ordered behind the stream's work.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaMallocAsync_ptsz(
     at: *mut *mut c_void,
@@ -110,7 +110,7 @@ pub extern "C" fn cudaMallocAsync_ptsz(
     })
 }
 
-/// As the runtime's, but not ordered behind the stream's work.
+/// Like the runtime's function, but not ordered behind the stream's work.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaFreeAsync_ptsz(at: *mut c_void, stream: *mut c_void) -> u32 {
     call(number::FREE_ASYNC, c"cudaFreeAsync_ptsz", |engine, id| {
@@ -118,8 +118,8 @@ pub extern "C" fn cudaFreeAsync_ptsz(at: *mut c_void, stream: *mut c_void) -> u3
     })
 }
 
-/// As the runtime's: of the driver's functions, those for default streams per thread, which the stand-in's
-/// driver does not distinguish.
+/// Like the runtime's function: of the driver's functions, those for default streams per thread,
+/// which the stand-in's driver does not distinguish.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaGetDriverEntryPointByVersion_ptsz(
     name: *const c_char,

@@ -33,7 +33,7 @@ pub extern "C" fn cudaStreamCreateWithFlags(stream: *mut *mut c_void, _flags: u3
     create(number, c"cudaStreamCreateWithFlags", stream, 0)
 }
 
-/// As the runtime's; the stream's thread stays.
+/// Like the runtime's function; the stream's thread stays.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaStreamDestroy(_stream: *mut c_void) -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaStreamDestroy_v5050;
@@ -50,7 +50,7 @@ pub extern "C" fn cudaStreamSynchronize(stream: *mut c_void) -> u32 {
     })
 }
 
-/// As the runtime's, of a program with default streams per thread.
+/// Like the runtime's function, of a program with default streams per thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaStreamSynchronize_ptsz(stream: *mut c_void) -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaStreamSynchronize_ptsz_v7000;

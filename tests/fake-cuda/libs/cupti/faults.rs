@@ -1,4 +1,4 @@
-//! What goes wrong, by `FAKE_CUPTI_FAULTS`, words with commas between:
+//! Injected faults, chosen by `FAKE_CUPTI_FAULTS`, words with commas between:
 //!
 //! | word | what happens |
 //! |---|---|
@@ -55,7 +55,7 @@ pub fn turn(name: &str, count: &AtomicU64) -> bool {
     (count.fetch_add(1, Relaxed) + 1).is_multiple_of(every)
 }
 
-/// What a call answers.
+/// The result of a call.
 pub fn refusal(call: &str) -> CUptiResult {
     let refused = words().iter().filter(|(name, _)| name == "refuse").find_map(|(_, what)| {
         let (of, result) = what.rsplit_once(':')?;

@@ -22,7 +22,7 @@ use tprof_cupti_sys::bindings::*;
 use tprof_fake_cuda::{engine, number};
 
 unsafe extern "C" {
-    /// Which CUPTI this is: 12 or 13. Defined where the library is linked.
+    /// The major version of this CUPTI: 12 or 13. Defined where the library is linked.
     static fake_major: c_int;
 }
 
@@ -69,7 +69,7 @@ pub fn complain(what: &str) {
     (engine().log)(line.as_ptr(), line.len());
 }
 
-/// What comes first in every call: no driver, no CUPTI.
+/// Comes first in every call: without a driver there is no CUPTI.
 fn enter(name: &str) -> CUptiResult {
     // SAFETY: asks whether a library is there.
     let driver =
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn cuptiGetResultString(
     CUPTI_SUCCESS
 }
 
-/// As CUPTI's, for the calls that the runtime's stand-in makes.
+/// Like CUPTI's function, for the calls that the runtime's stand-in makes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiGetCallbackName(
     domain: CUpti_CallbackDomain,
@@ -224,7 +224,7 @@ pub extern "C" fn cuptiActivityDisable(kind: CUpti_ActivityKind) -> CUptiResult 
     result
 }
 
-/// As CUPTI's: nothing here is in a domain.
+/// Like CUPTI's function: nothing here is in a domain.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiEnableDomain(
     on: u32,
@@ -262,7 +262,7 @@ pub unsafe extern "C" fn cuptiActivitySetAttribute(
     CUPTI_SUCCESS
 }
 
-/// As CUPTI's: the two attributes that concern buffers.
+/// Like CUPTI's function: the two attributes that concern buffers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiActivityGetAttribute(
     attribute: CUpti_ActivityAttribute,
@@ -282,7 +282,7 @@ pub unsafe extern "C" fn cuptiActivityGetAttribute(
     enter("cuptiActivityGetAttribute")
 }
 
-/// As CUPTI's, which detaches itself: buffers that are out never come back.
+/// Like CUPTI's function, which detaches itself: buffers that are out never come back.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiFinalize() -> CUptiResult {
     let result = enter("cuptiFinalize");

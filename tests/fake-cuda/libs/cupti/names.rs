@@ -3,7 +3,7 @@
 
 use std::ffi::CStr;
 
-/// Of a call of the runtime's.
+/// Name of a call of the runtime's.
 pub fn of_runtime(number: u32) -> Option<&'static CStr> {
     Some(match number {
         23 => c"cudaMallocArray_v3020",
@@ -27,7 +27,7 @@ pub fn of_runtime(number: u32) -> Option<&'static CStr> {
     })
 }
 
-/// Of a call of the driver's.
+/// Name of a call of the driver's.
 pub fn of_driver(number: u32) -> Option<&'static CStr> {
     Some(match number {
         5 => c"cuDeviceGetName",

@@ -36,21 +36,21 @@ pub struct Entry {
     pub what: u32,
     /// Thread that did it.
     pub thread: u32,
-    /// When, by the host's clock.
+    /// Time of the entry, by the host's clock.
     pub at_ns: u64,
-    /// What belongs to it.
+    /// The numbers that belong to it.
     pub numbers: [u64; 3],
 }
 
-/// What a file has of its first process.
+/// The contents of a file, as far as its first process goes.
 pub struct Recording {
     /// Version of the recorded CUPTI.
     pub version: u32,
     /// Bytes of each kind's record.
     pub sizes: HashMap<u32, usize>,
-    /// What happened, in order.
+    /// The journal's entries, in order.
     pub entries: Vec<Entry>,
-    /// What was in a buffer, by the number of its loan.
+    /// The bytes of each buffer, by the number of its loan.
     pub contents: HashMap<u64, Vec<u8>>,
 }
 
@@ -76,7 +76,7 @@ fn sizes_of(version: u32) -> HashMap<u32, usize> {
 }
 
 impl Recording {
-    /// Of a file's bytes; `None` if it holds none.
+    /// Reads a file's bytes; `None` if it holds no recording.
     pub fn of(file: &[u8]) -> Option<Recording> {
         let first = file.get(..HEAD)?;
         let (pid, version) = (word(first, 12), word(first, 16));

@@ -180,7 +180,7 @@ pub extern "C" fn take(place: *const Place, start: u64, end: u64, what: *const H
                 correlationId: place.correlation, graphId: place.graph, graphNodeId: place.node),
             );
         }
-        // As 13.0 came out.
+        // CUPTI 13.0, as it came out, lacks this record.
         Happened::Wait(CONTEXT_WAIT, _) if version() == 130_000 => {}
         Happened::Wait(kind, event) if is_on(CUPTI_ACTIVITY_KIND_SYNCHRONIZATION) => {
             write(
@@ -294,7 +294,7 @@ fn call_record(
     );
 }
 
-/// What the calling thread had pushed, before the record of its call.
+/// Records what the calling thread had pushed, before the record of its call.
 fn externals(thread: u32, correlation: u32) {
     if !is_on(CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION) {
         return;

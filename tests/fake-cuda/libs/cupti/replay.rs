@@ -25,7 +25,7 @@ pub struct Replay {
     pub version: u32,
     sizes: HashMap<u32, usize>,
     entries: Vec<Entry>,
-    /// What was in a buffer, by the number of its loan.
+    /// The bytes of each buffer, by the number of its loan.
     contents: Mutex<HashMap<u64, Vec<u8>>>,
     started_ns: u64,
     state: Mutex<State>,
@@ -90,7 +90,7 @@ impl Replay {
         self.result(|e| e.what == REGISTERED, 0)
     }
 
-    /// What it returned for a kind; the replay begins with the first one.
+    /// The recorded result for a kind; the replay begins with the first one.
     pub fn enable(&'static self, kind: CUpti_ActivityKind) -> CUptiResult {
         if !std::mem::replace(&mut lock(&self.state).started, true) {
             std::thread::spawn(|| self.run());

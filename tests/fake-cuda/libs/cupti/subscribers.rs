@@ -19,7 +19,7 @@ struct Wanted {
 static WANTED: Mutex<Wanted> =
     Mutex::new(Wanted { callback: None, data: 0, calls: BTreeSet::new() });
 
-/// What a callback of a call gets, by CUPTI's header.
+/// The data that a callback of a call gets, by CUPTI's header.
 #[repr(C)]
 struct CallbackData {
     site: u32,
@@ -69,7 +69,7 @@ extern "C" fn called(
     unsafe { callback(user, domain, number, (&raw const data).cast()) };
 }
 
-/// As CUPTI's. Nothing is called for resources and other domains.
+/// Like CUPTI's function. Nothing is called for resources and other domains.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiEnableCallback(
     on: u32,
@@ -88,7 +88,7 @@ pub extern "C" fn cuptiEnableCallback(
     result
 }
 
-/// As CUPTI's: refused while another client holds it.
+/// Like CUPTI's function: refused while another client holds it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiSubscribe(
     subscriber: *mut CUpti_SubscriberHandle,
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn cuptiSubscribe(
     CUPTI_SUCCESS
 }
 
-/// As CUPTI's, by its documentation: refused where the older interface is in use.
+/// Like CUPTI's function, by its documentation: refused where the older interface is in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiSubscribe_v2(
     subscriber: *mut CUpti_SubscriberHandle,

@@ -74,7 +74,7 @@ struct Gated {
 /// A collective on its way to the device.
 struct Round {
     meeting: &'static Meeting,
-    /// Which meeting of this communicator it is.
+    /// The meeting's number within this communicator.
     number: u64,
 }
 
@@ -226,7 +226,7 @@ pub unsafe extern "C" fn ncclGetUniqueId(id: *mut UniqueId) -> c_int {
     SUCCESS
 }
 
-/// As NCCL's: waits until all ranks have come.
+/// Like NCCL's function: waits until all ranks have come.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclCommInitRank(
     communicator: *mut *mut c_void,
@@ -256,7 +256,7 @@ fn make(id: &UniqueId, ranks: c_int, rank: c_int) -> Option<Box<Communicator>> {
     Some(Box::new(Communicator { id: NEXT.fetch_add(1, Relaxed), rank, ranks, meeting, profiled }))
 }
 
-/// As NCCL's; the communicator stays, for kernels that are on their way.
+/// Like NCCL's function; the communicator stays, for kernels that are on their way.
 #[unsafe(no_mangle)]
 pub extern "C" fn ncclCommDestroy(_communicator: *mut c_void) -> c_int {
     SUCCESS
@@ -291,7 +291,7 @@ pub extern "C" fn ncclGroupStart() -> c_int {
     SUCCESS
 }
 
-/// As NCCL's: one kernel for all that was asked for in the group.
+/// Like NCCL's function: one kernel for all that was asked for in the group.
 #[unsafe(no_mangle)]
 pub extern "C" fn ncclGroupEnd() -> c_int {
     let due = GROUP.with_borrow_mut(|(depth, waiting)| {

@@ -39,7 +39,7 @@ pub unsafe extern "C" fn ncclBcast(
     unsafe { public_broadcast(buffer, buffer, count, data_type, root, communicator, stream) }
 }
 
-/// As NCCL's for a communicator that does not block: its address is there at once.
+/// Like NCCL's function for a communicator that does not block: its address is there at once.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclCommInitRankConfig(
     communicator: *mut *mut c_void,
@@ -88,7 +88,7 @@ fn store(communicator: *mut *mut c_void) -> c_int {
     SUCCESS
 }
 
-/// As NCCL's, of one device.
+/// Like NCCL's function, of one device.
 #[unsafe(no_mangle)]
 pub extern "C" fn ncclCommInitAll(
     communicators: *mut *mut c_void,
@@ -98,7 +98,7 @@ pub extern "C" fn ncclCommInitAll(
     if count == 1 { store(communicators) } else { INVALID_ARGUMENT }
 }
 
-/// As NCCL's, of a communicator of one rank.
+/// Like NCCL's function, of a communicator of one rank.
 #[unsafe(no_mangle)]
 pub extern "C" fn ncclCommSplit(
     _parent: *mut c_void,
@@ -110,7 +110,7 @@ pub extern "C" fn ncclCommSplit(
     store(communicator)
 }
 
-/// As NCCL's, of a communicator of one rank.
+/// Like NCCL's function, of a communicator of one rank.
 #[unsafe(no_mangle)]
 pub extern "C" fn ncclCommShrink(
     _parent: *mut c_void,
@@ -120,11 +120,11 @@ pub extern "C" fn ncclCommShrink(
     _config: *mut c_void,
     _flags: c_int,
 ) -> c_int {
-    // Its one rank may not be left out.
+    // The communicator's one rank may not be left out.
     if count == 0 { store(communicator) } else { INVALID_ARGUMENT }
 }
 
-/// As NCCL's, of a communicator of one rank, to which none is added.
+/// Like NCCL's function, of a communicator of one rank, to which none is added.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclCommGrow(
     _parent: *mut c_void,
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn ncclCommGrow(
     SUCCESS
 }
 
-/// As NCCL's, from 2.32 on.
+/// Like NCCL's function, from 2.32 on.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 pub extern "C" fn ncclAllReduceConfig(
@@ -184,7 +184,7 @@ pub unsafe extern "C" fn ncclMemFree(at: *mut c_void) -> c_int {
     unsafe { cudaFree(at) }
 }
 
-/// As NCCL's; nothing is moved.
+/// Like NCCL's function; nothing is moved.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 pub extern "C" fn ncclPutSignal(

@@ -176,7 +176,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Of a function's arguments.
+    /// Describes a function's arguments.
     pub fn new(
         name: &'static CStr,
         count: u64,

@@ -170,7 +170,7 @@ pub unsafe extern "C" fn nvmlDeviceGetName(of: *mut c_void, to: *mut c_char, n: 
     unsafe { text(of, to, n, "Simulated GPU") }
 }
 
-/// As NVML's: the UUID that CUPTI's stand-in gives the device of this number.
+/// Like NVML's function: the UUID that CUPTI's stand-in gives the device of this number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetUUID(of: *mut c_void, to: *mut c_char, n: c_uint) -> c_int {
     let bytes = tprof_fake_cuda::uuid(of as u32 - 1);
@@ -204,7 +204,7 @@ pub struct Utilization {
     memory: c_uint,
 }
 
-/// As NVML's. It begins a round of readings.
+/// Like NVML's function. It begins a round of readings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetUtilizationRates(
     of: *mut c_void,
@@ -260,7 +260,7 @@ pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo(of: *mut c_void, to: *mut Memor
     })
 }
 
-/// As NVML's, from R510 on.
+/// Like NVML's function, from R510 on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(of: *mut c_void, to: *mut MemoryV2) -> c_int {
     if fault("old").is_some() {

@@ -21,13 +21,13 @@ use tprof_cupti_sys::functions as f;
 use tprof_cupti_sys::*;
 use tprof_wire::gpu::trouble;
 
-/// Keeps a client's call in the journal.
+/// Notes a client's call in the journal.
 fn served(number: Number, argument: u64, result: CUptiResult) -> CUptiResult {
     journal::keep(JournalEvent::Client, [number as u64, argument, u64::from(result)]);
     result
 }
 
-/// Now, on CUPTI's own clock.
+/// The current time on CUPTI's own clock.
 fn now_ns(cupti: &Cupti) -> u64 {
     let mut now = 0;
     // SAFETY: a place for the answer.
@@ -48,7 +48,7 @@ pub(super) extern "C" fn register_callbacks(
     detach::attach_again();
     let is_other = |(had, _): (wants::Request, _)| had as usize != request as usize;
     if wants::callbacks().is_none_or(is_other) {
-        // Buffers that a client before it has lent are that one's.
+        // Buffers that an earlier client has lent belong to that client.
         lent::flush();
     }
     let is_first = wants::register(request, complete).is_none();
@@ -103,7 +103,7 @@ fn disable_with(cupti: &Cupti, kind: CUpti_ActivityKind) -> CUptiResult {
     served(Number::cuptiActivityDisable, kind.into(), CUPTI_SUCCESS)
 }
 
-/// The agent collects its kinds in all contexts: so does the client then.
+/// The agent collects its kinds in all contexts, and so does the client then.
 pub(super) extern "C" fn enable_context(
     context: CUcontext,
     kind: CUpti_ActivityKind,
@@ -152,7 +152,7 @@ pub(super) extern "C" fn set_attribute(
     }
     // SAFETY: the client's value, of one byte by the header.
     kept.store(u32::from(unsafe { *value.cast::<u8>() }) + 1, Relaxed);
-    // Buffers by thread do for the agent too, and can only be chosen before kinds are.
+    // Buffers by thread suit the agent too, and can only be chosen before kinds are enabled.
     if attribute == CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER && started::cupti().is_none() {
         return real!(
             cuptiActivitySetAttribute as f::ActivitySetAttribute,
@@ -192,7 +192,7 @@ pub(super) extern "C" fn register_timestamp_callback(
     served(Number::cuptiActivityRegisterTimestampCallback, 0, CUPTI_SUCCESS)
 }
 
-/// Corresponds with the client's records, by the header.
+/// By the header, the time corresponds with the client's records.
 pub(super) extern "C" fn get_timestamp(time: *mut u64) -> CUptiResult {
     match clock::now() {
         Some(now) if !time.is_null() => {
@@ -256,7 +256,7 @@ pub(super) extern "C" fn enable_driver_api(call: CUpti_CallbackId, on: u8) -> CU
     choose_call(CUPTI_ACTIVITY_KIND_DRIVER, call, on != 0)
 }
 
-/// One call of a domain. Without its kind, by the header, only such calls are recorded.
+/// Switches one call of a domain. Without its kind, by the header, only such calls are recorded.
 fn choose_call(kind: CUpti_ActivityKind, call: u32, on: bool) -> CUptiResult {
     let Some(cupti) = started::cupti() else { return early::choose_call(kind, call, on) };
     kinds::unchanged(|| choose_with(&cupti, kind, call, on))
@@ -286,7 +286,7 @@ fn choose_with(cupti: &Cupti, kind: CUpti_ActivityKind, call: u32, on: bool) -> 
     CUPTI_SUCCESS
 }
 
-/// The agent needs the kernel's ids.
+/// The agent needs thread ids of the kernel's.
 pub(super) extern "C" fn set_thread_id_type(kind: CUpti_ActivityThreadIdType) -> CUptiResult {
     wants::THREAD_IDS.store(kind + 1, Relaxed);
     match started::cupti() {

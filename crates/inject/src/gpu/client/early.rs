@@ -1,4 +1,4 @@
-//! A client that begins before the agent does, and what becomes of it when the agent starts.
+//! Serves a client that begins before the agent does, and hands it over when the agent starts.
 //!
 //! NVIDIA's samples register and enable before `cuInit`; a library that the job injects itself
 //! (`CUDA_INJECTION64_PATH`) runs right before the agent. Until then CUPTI serves the client: its
@@ -17,7 +17,8 @@ use tprof_cupti_sys::functions as f;
 use tprof_cupti_sys::*;
 use tprof_wire::gpu::trouble;
 
-/// A result of CUPTI's, after which something is kept if it is a success and the agent may come.
+/// Returns a result of CUPTI's; calls `keep` first if it is a success and the agent may still
+/// start.
 fn kept(result: CUptiResult, keep: impl FnOnce()) -> CUptiResult {
     if result == CUPTI_SUCCESS && started::is_awaited() {
         keep();
@@ -99,7 +100,7 @@ pub fn flush() {
     }
 }
 
-/// The agent has registered and started: from here on it serves the client.
+/// Called when the agent has registered and started: from here on it serves the client.
 pub fn go_on(thread: &Thread, cupti: &Cupti) {
     clock::read(cupti);
     let Some(callbacks) = wants::callbacks() else { return };
@@ -109,7 +110,8 @@ pub fn go_on(thread: &Thread, cupti: &Cupti) {
     }
 }
 
-/// There is no agent, or it uses another CUPTI: the client's one gets all that was kept.
+/// Called when there is no agent, or it uses another CUPTI: the client's CUPTI gets all that was
+/// kept.
 pub fn hand_back() {
     if let Some(clock) = clock::forget() {
         real!(

@@ -6,7 +6,7 @@ use super::calls;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 
-/// Passes their names to a macro, each with the function here that takes its place.
+/// Passes their names to a macro, each with the function here that replaces it.
 #[macro_export]
 macro_rules! cupti_functions {
     ($take:ident) => {
