@@ -55,6 +55,7 @@ fn act(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Env(args) => env::run(args),
         Command::Attach(args) => attach::run(args),
         Command::Ctl(args) => ctl::run(args),
+        Command::Report(words) if words.schema => report::print_schema(),
         Command::Report(words) => report::run(words.resolve()?),
         Command::Ls(args) => ls::run(args),
         Command::Rm(args) => rm::run(args),

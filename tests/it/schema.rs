@@ -1,16 +1,16 @@
-//! What is printed as JSON keeps to the schemas in `docs/schema`, and these are those of the code:
-//! `UPDATE_GOLDEN=1` writes them anew.
+//! What is printed as JSON keeps to the schema that `tprof report --schema` prints. The list of tables of
+//! which that is made holds what the code makes: `UPDATE_GOLDEN=1` writes it anew.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use jsonschema::Validator;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tprof_analyze::diff::{Comparison, ManyRuns, Side, SideOptions};
 use tprof_analyze::document::{LineTables, Options};
 use tprof_analyze::memory::snapshot;
-use tprof_analyze::schema::{self, TablesSchema};
+use tprof_analyze::schema::TableList;
 use tprof_analyze::{KINDS, Kind, ReportRequest, read_together};
 use tprof_tests::{EXACT, Job, Scratch, foreign, many_ranks, need, tprof, traced};
 
@@ -18,9 +18,6 @@ use tprof_trace::model::*;
 use tprof_trace::{RunDir, TraceHeader, TraceWriter};
 
 use crate::agree::traces;
-
-/// Kinds that are no tables.
-const REPORTS: [&str; 2] = ["summary", "memory"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -229,9 +226,9 @@ fn sampled_rank(path: &Path) {
     writer.finish().unwrap();
 }
 
-/// Schemas of the code, by the names of their files.
-fn made(runs: &[PathBuf]) -> BTreeMap<String, Value> {
-    let mut tables: BTreeMap<&str, TablesSchema> = BTreeMap::new();
+/// All tables that runs have.
+fn made(runs: &[PathBuf]) -> TableList {
+    let mut list = TableList::default();
     for run in runs {
         let rank = RunDir::open(run).unwrap().files().iter().find_map(|file| file.rank);
         for options in variants(rank) {
@@ -239,36 +236,20 @@ fn made(runs: &[PathBuf]) -> BTreeMap<String, Value> {
             let wanted = ReportRequest { reports: &[Kind::Summary, Kind::Memory], kinds: &kinds };
             let made = read_together(run, &wanted, &options, None).unwrap();
             for document in &made.documents {
-                tables.entry(document.kind).or_default().see(&document.tables);
+                list.see(document.kind, &document.tables);
             }
             let held = snapshot::KIND.make(run, &options, None).unwrap();
-            tables.entry(held.kind).or_default().see(&held.tables);
+            list.see(held.kind, &held.tables);
         }
         let side = |path| Side::read(path, &SideOptions::default()).unwrap();
         for other in [&runs[0], run] {
-            let comparison = Comparison::of(side(run), side(other));
-            tables.entry("diff").or_default().see(&comparison.tables);
+            list.see("diff", &Comparison::of(side(run), side(other)).tables);
         }
         let many = ManyRuns::of(vec![side(run), side(&runs[0])], &["a".to_owned(), "b".to_owned()]);
-        tables.entry("compare").or_default().see(&many.tables);
+        list.see("compare", &many.tables);
     }
-    assert_no_table_is_unseen(&tables);
-    let kinds = REPORTS.into_iter().chain(KINDS.iter().map(|kind| kind.name));
-    let mut schemas: BTreeMap<String, Value> = BTreeMap::new();
-    schemas.insert("several".to_owned(), schema::several(kinds));
-    for kind in REPORTS {
-        schemas.insert(kind.to_owned(), schema::report(kind));
-    }
-    for (kind, tables) in tables {
-        let made = match kind {
-            "diff" => tables.comparison(),
-            "compare" => tables.many_runs(),
-            "snapshot" => tables.document(kind, "tprof ctl snapshot --json"),
-            _ => tables.document(kind, &format!("tprof report {kind} --json")),
-        };
-        schemas.insert(kind.to_owned(), made);
-    }
-    schemas
+    assert_no_table_is_unseen(&list);
+    list
 }
 
 /// The options that change which tables or columns there are.
@@ -287,9 +268,9 @@ fn variants(rank: Option<u32>) -> Vec<Options> {
 const MAKERS: [&str; 7] =
     ["Table::new(", " gauges(", " costs(", " sequences(", " table(", "(functions(", " over_ranks("];
 
-/// A table that the sources name and no run has would have no schema.
-fn assert_no_table_is_unseen(tables: &BTreeMap<&str, TablesSchema>) {
-    let seen: BTreeSet<&str> = tables.values().flat_map(|tables| tables.keys()).collect();
+/// A table that the sources name and no run has would not be listed.
+fn assert_no_table_is_unseen(list: &TableList) {
+    let seen: BTreeSet<&str> = list.tables().collect();
     let mut unseen = Vec::new();
     let mut folders = vec![root().join("crates/analyze/src")];
     while let Some(folder) = folders.pop() {
@@ -314,59 +295,34 @@ fn assert_no_table_is_unseen(tables: &BTreeMap<&str, TablesSchema>) {
     assert!(unseen.is_empty(), "no run of this test has: {}", unseen.join(", "));
 }
 
-fn file(name: &str) -> PathBuf {
-    root().join("docs/schema").join(format!("{name}.json"))
+/// The schema that the program prints.
+fn schema() -> Value {
+    printed(&["report", "--schema"], &[], &[])
 }
 
-fn schema_of(name: &str) -> Value {
-    let path = file(name);
-    let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    serde_json::from_str(&text).unwrap()
-}
-
-/// JSON for people: what fits a line is on one.
-fn pretty(value: &Value, indent: usize, to: &mut String) {
-    const WIDTH: usize = 110;
-    let short = value.to_string();
-    if indent + short.len() <= WIDTH {
-        *to += &short;
-        return;
-    }
-    let pad = " ".repeat(indent + 2);
-    let (open, close, members): (_, _, Vec<(String, &Value)>) = match value {
-        Value::Object(all) => {
-            ('{', '}', all.iter().map(|(key, value)| (format!("\"{key}\": "), value)).collect())
-        }
-        Value::Array(all) => ('[', ']', all.iter().map(|value| (String::new(), value)).collect()),
-        _ => return *to += &short,
-    };
-    to.push(open);
-    for (at, (key, value)) in members.into_iter().enumerate() {
-        *to += if at == 0 { "\n" } else { ",\n" };
-        *to += &pad;
-        *to += &key;
-        pretty(value, indent + 2, to);
-    }
-    to.push('\n');
-    *to += &pad[2..];
-    to.push(close);
-}
-
-/// Checks what is printed against a schema, which must be a right one itself.
-struct Checked(BTreeMap<String, Validator>);
+/// Checks what is printed against the schema, which must be a right one itself.
+struct Checked(Value);
 
 impl Checked {
-    fn assert(&mut self, name: &str, printed: &Value) {
-        let validator = self.0.entry(name.to_owned()).or_insert_with(|| {
-            let mut schema = schema_of(name);
-            if name == "several" {
-                files_alone(&mut schema);
-            }
-            jsonschema::draft202012::meta::validate(&schema)
-                .unwrap_or_else(|e| panic!("{name}: {e}"));
-            jsonschema::draft202012::new(&schema).unwrap()
+    fn new() -> Checked {
+        let schema = schema();
+        jsonschema::draft202012::meta::validate(&schema).unwrap();
+        assert!(jsonschema::draft202012::new(&schema).is_ok());
+        Checked(schema)
+    }
+
+    /// Of one of the definitions.
+    fn validator(&self, name: &str) -> Validator {
+        let (draft, definitions) = (&self.0["$schema"], &self.0["$defs"]);
+        assert!(definitions[name].is_object(), "{name}");
+        let schema = json!({
+            "$schema": draft, "$ref": format!("#/$defs/{name}"), "$defs": definitions,
         });
-        let wrong: Vec<String> = (validator.iter_errors(printed))
+        jsonschema::draft202012::new(&schema).unwrap()
+    }
+
+    fn assert(&self, name: &str, printed: &Value) {
+        let wrong: Vec<String> = (self.validator(name).iter_errors(printed))
             .map(|error| {
                 format!(
                     "{}: {}",
@@ -379,22 +335,12 @@ impl Checked {
     }
 
     /// All reports of a run as the program prints them.
-    fn assert_reports(&mut self, run: &Path, more: &[&str]) {
+    fn assert_reports(&self, run: &Path, more: &[&str]) {
         let printed = printed(&["report", "all", "--json"], &[run], more);
         for (kind, report) in printed["reports"].as_object().unwrap() {
             self.assert(kind, report);
         }
         self.assert("several", &printed);
-    }
-}
-
-/// Replaces references to schemas of reports, which must be there, by what anything matches.
-fn files_alone(several: &mut Value) {
-    let kinds = several.pointer_mut("/properties/reports/properties").unwrap();
-    for (kind, schema) in kinds.as_object_mut().unwrap() {
-        assert_eq!(schema["$ref"], format!("{kind}.json"));
-        assert!(file(kind).exists(), "{kind}");
-        *schema = true.into();
     }
 }
 
@@ -405,27 +351,21 @@ fn printed(words: &[&str], runs: &[&Path], more: &[&str]) -> Value {
 }
 
 #[test]
-fn schemas_are_those_of_the_code() {
+fn the_list_of_tables_is_that_of_the_code() {
     let scratch = Scratch::new();
-    let runs = corpus(&scratch);
-    for (name, schema) in made(&runs) {
-        let mut text = String::new();
-        pretty(&schema, 0, &mut text);
-        text.push('\n');
-        if env::var_os("UPDATE_GOLDEN").is_some() {
-            fs::create_dir_all(file(&name).parent().unwrap()).unwrap();
-            fs::write(file(&name), &text).unwrap();
-        }
-        let kept = fs::read_to_string(file(&name)).unwrap_or_default();
-        assert!(kept == text, "docs/schema/{name}.json: UPDATE_GOLDEN=1 writes it anew");
+    let text = made(&corpus(&scratch)).text();
+    if env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(TableList::FILE, &text).unwrap();
     }
+    let kept = fs::read_to_string(TableList::FILE).unwrap();
+    assert!(kept == text, "other tables or columns: UPDATE_GOLDEN=1 writes {}", TableList::FILE);
 }
 
 #[test]
 fn what_is_printed_of_traces_keeps_to_the_schemas() {
     let scratch = Scratch::new();
     let runs = corpus(&scratch);
-    let mut checked = Checked(BTreeMap::new());
+    let checked = Checked::new();
     for run in &runs {
         checked.assert_reports(run, &[]);
         checked.assert("diff", &printed(&["diff", "--json"], &[&runs[0], run], &[]));
@@ -460,7 +400,7 @@ fn what_is_printed_of_real_runs_keeps_to_the_schemas() {
     need!(Path::new("/usr/bin/python3").exists(), "there is no /usr/bin/python3");
     let module = root().join("python");
     let job = Job::new("/usr/bin/python3").args(["-B", "-c", PROGRAM]).env("PYTHONPATH", module);
-    let mut checked = Checked(BTreeMap::new());
+    let checked = Checked::new();
     let mut runs = Vec::new();
     let scratches = [Scratch::new(), Scratch::new(), Scratch::new()];
     for (mode, scratch) in
@@ -481,13 +421,14 @@ fn what_is_printed_of_real_runs_keeps_to_the_schemas() {
 
 #[test]
 fn a_member_without_a_schema_fails() {
-    let mut steps = schema_of("steps");
-    let row = steps.pointer_mut("/properties/tables/properties/steps/items/properties").unwrap();
-    assert!(row.as_object_mut().unwrap().remove("duration_ns").is_some());
     let scratch = Scratch::new();
     let trace = scratch.join("trace.json");
     foreign::first_kineto(3).write(&trace);
     let printed = printed(&["report", "steps", "--json"], &[&trace], &[]);
-    assert!(jsonschema::draft202012::new(&schema_of("steps")).unwrap().is_valid(&printed));
-    assert!(!jsonschema::draft202012::new(&steps).unwrap().is_valid(&printed));
+    let mut checked = Checked::new();
+    assert!(checked.validator("steps").is_valid(&printed));
+    let row = "/$defs/steps/properties/tables/properties/steps/items/properties";
+    let row = checked.0.pointer_mut(row).unwrap().as_object_mut().unwrap();
+    assert!(row.remove("duration_ns").is_some());
+    assert!(!checked.validator("steps").is_valid(&printed));
 }

@@ -18,7 +18,7 @@
 //! - `report`: the one pass over the files, the summary, the list of kinds;
 //! - `joined`: what reports derive of single rows, for tables of the rows;
 //! - `diff`: two runs or sets of runs side by side;
-//! - `schema`: JSON Schemas of all of these (feature `schema`).
+//! - `schema`: JSON Schemas of all of these.
 
 mod base;
 
@@ -43,7 +43,6 @@ pub mod joined;
 
 pub mod diff;
 
-#[cfg(feature = "schema")]
 pub mod schema;
 
 #[cfg(test)]
@@ -53,7 +52,7 @@ pub use base::names;
 pub use base::parallel;
 pub use base::reading::Reading;
 pub use document::{Document, DocumentKind};
-pub use findings::BUSY;
+pub use findings::{BUSY, RuleAbout, rules};
 pub use gpu::report_gpu::SampledGpu;
 pub use report::summary::{self, Kind, Report};
 pub use report::{AnalyzeError, KINDS, ReportRequest, Reports, read_together, report, report_with};

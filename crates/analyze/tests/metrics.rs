@@ -1,9 +1,10 @@
-//! `docs/metrics.md` defines every table and key that a report can have.
+//! `docs/metrics.md` defines every table and key that a report can have, and its table of rules is made
+//! of what they state: `UPDATE_GOLDEN=1` writes it.
 
 use std::path::Path;
 
-use tprof_analyze::KINDS;
 use tprof_analyze::document::{LineTables, Options};
+use tprof_analyze::{KINDS, RuleAbout, rules};
 use tprof_trace::model::*;
 use tprof_trace::{TraceHeader, TraceWriter};
 
@@ -156,4 +157,28 @@ fn every_table_and_key_of_every_report_is_documented() {
         assert!(tables.contains(&table), "the run of this test lacks {table:?}");
     }
     assert!(missing.is_empty(), "docs/metrics.md does not define {missing:#?}");
+}
+
+#[test]
+fn the_table_of_rules_is_what_the_rules_state() {
+    const BEGIN: &str =
+        "<!-- Made of the rules: see the end of crates/analyze/tests/metrics.rs. -->\n\n";
+    let mut table =
+        "| rule | found if | gain at most | needs | try |\n|---|---|---|---|---|\n".to_owned();
+    for RuleAbout { name, found_if, gain, needs, remedy } in rules() {
+        table += &format!("| {name} | {found_if} | {gain} | {needs} | {remedy} |\n");
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
+    let docs = std::fs::read_to_string(path).unwrap();
+    let (before, rest) = docs.split_once(BEGIN).unwrap();
+    let (found, after) = rest.split_once("\n\n").unwrap();
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        let after = format!("\n{after}");
+        std::fs::write(path, format!("{before}{BEGIN}{table}{after}")).unwrap();
+        return;
+    }
+    assert!(
+        found == table.trim_end(),
+        "docs/metrics.md: UPDATE_GOLDEN=1 writes the table of rules"
+    );
 }

@@ -195,6 +195,44 @@ impl Row {
     }
 }
 
+/// The JSON Schema of what `--json` prints.
+pub fn schema() -> Value {
+    let (text, flag) = (json!({ "type": "string" }), json!({ "type": "boolean" }));
+    let whole = json!({ "type": "integer", "minimum": 0 });
+    let unknown_or_whole = json!({ "type": ["integer", "null"], "minimum": 0 });
+    let worst = json!({
+        "type": ["object", "null"],
+        "properties": { "severity": text, "rule": text, "what": text },
+        "required": ["severity", "rule", "what"],
+        "additionalProperties": false,
+    });
+    let run = json!({
+        "type": "object",
+        "properties": {
+            "path": text, "command": { "type": "array", "items": text }, "state": text,
+            "ranks": whole, "bytes": whole, "complete": flag,
+            "start_unix_ns": unknown_or_whole, "start_unix_ns_missing": text,
+            "wall_ns": unknown_or_whole, "wall_ns_missing": text,
+            "lost": unknown_or_whole, "lost_missing": text,
+            "worst_finding": worst, "worst_finding_missing": text,
+        },
+        "required": [
+            "path", "command", "state", "ranks", "bytes", "complete", "start_unix_ns", "wall_ns", "lost",
+            "worst_finding",
+        ],
+        "additionalProperties": false,
+    });
+    json!({
+        "title": "tprof ls --json",
+        "type": "object",
+        "properties": {
+            "version": { "const": LS_VERSION }, "runs": { "type": "array", "items": run },
+        },
+        "required": ["version", "runs"],
+        "additionalProperties": false,
+    })
+}
+
 fn why<T>(reading: &Reading<T>) -> Option<&str> {
     match reading {
         Reading::Missing(why) => Some(why),

@@ -3,7 +3,6 @@
 
 pub(crate) mod apportion;
 pub mod frames;
-#[cfg(feature = "schema")]
 pub mod has_schema;
 pub(crate) mod innermost;
 pub mod intervals;

@@ -14,7 +14,6 @@ macro_rules! object {
             }
         }
 
-        #[cfg(feature = "schema")]
         impl $crate::base::has_schema::HasSchema for $type {
             fn schema() -> serde_json::Value {
                 let object = $crate::base::has_schema::ObjectSchema::default();

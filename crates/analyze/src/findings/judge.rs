@@ -37,7 +37,7 @@ impl RankFindings {
 }
 
 fn outcome(scene: &Scene<'_>, rule: &dyn Rule) -> Outcome {
-    let rule_name = rule.name();
+    let rule_name = rule.about().name;
     let mut outcome = Outcome::of(rule_name);
     match rule.judge(scene) {
         Verdict::Clear(why) => outcome.clear = Some(why),

@@ -3,7 +3,8 @@
 //! One file per `rule::Rule`. A rule judges a `scene::Scene`, one rank's steps, and returns its
 //! findings, or that there are none, or which data it needs. Each finding has an upper bound, from
 //! which its severity follows; bounds of different findings overlap and must not be added.
-//! `docs/metrics.md` states every trigger and the reasoning behind every bound.
+//! Each rule states its trigger and its bound (`rule::RuleAbout`); the table in `docs/metrics.md` is
+//! generated from these.
 
 mod absent;
 mod blocking;
@@ -30,6 +31,12 @@ use rules::{RULES, stragglers};
 use scene::Scene;
 
 pub use outcome::RankFindings;
+pub use rule::RuleAbout;
+
+/// All rules, for the documentation.
+pub fn rules() -> Vec<RuleAbout> {
+    RULES.iter().map(|rule| rule.about()).chain([stragglers::ABOUT]).collect()
+}
 pub use stolen_time::BUSY;
 
 /// The report `findings`.

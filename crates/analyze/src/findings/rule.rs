@@ -3,10 +3,25 @@
 use super::scene::Scene;
 use super::verdict::Verdict;
 
+/// What the documentation says of a rule: `docs/metrics.md` lists all of them.
+#[derive(Clone, Copy, Debug)]
+pub struct RuleAbout {
+    /// Its name, as reports write it.
+    pub name: &'static str,
+    /// When it finds something.
+    pub found_if: &'static str,
+    /// The upper bound of what a fix gains, and why it is one.
+    pub gain: &'static str,
+    /// Without which data it is not checked.
+    pub needs: &'static str,
+    /// What to try, in short; a finding says more.
+    pub remedy: &'static str,
+}
+
 /// A question that is put to each rank.
 pub(super) trait Rule: Sync {
-    /// Name, as reports write it.
-    fn name(&self) -> &'static str;
+    /// Its name, and what it asks.
+    fn about(&self) -> RuleAbout;
 
     /// Judges one rank and returns a verdict.
     fn judge(&self, scene: &Scene<'_>) -> Verdict;

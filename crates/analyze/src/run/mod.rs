@@ -7,5 +7,4 @@ mod minor;
 mod missing;
 pub mod overhead;
 pub mod processes;
-#[cfg(feature = "schema")]
 mod schemas;

@@ -26,6 +26,10 @@ pub struct ReportWords {
     /// Print JSON instead of text
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,
+    /// Print the JSON Schema of every --json output: of all reports, diff, compare, ls
+    /// and ctl snapshot
+    #[arg(long, exclusive = true)]
+    pub schema: bool,
     /// Print Markdown for a GitHub comment (at most 60,000 characters)
     #[arg(long, conflicts_with_all = ["csv", "json"])]
     pub markdown: bool,

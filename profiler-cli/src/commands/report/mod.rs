@@ -21,4 +21,4 @@ mod tests;
 
 pub use args::{ReportWords, table_without_csv};
 pub use kinds::report_kinds;
-pub use print::run;
+pub use print::{print_schema, run};

@@ -14,11 +14,12 @@ use serde_json::Value;
 use tprof_analyze::document::{
     Document, DocumentKind, LineTables, Options, Table, TimeSelection, Window,
 };
-use tprof_analyze::{KINDS, Kind, Report, ReportRequest, Reports, read_together};
+use tprof_analyze::{KINDS, Kind, Report, ReportRequest, Reports, read_together, schema};
 use tprof_collect::control::Request;
 use tprof_trace::live::is_collector_alive;
 
 use crate::commands::live::ask;
+use crate::commands::ls;
 use crate::runs::failure;
 use crate::runs::foreign::open_run_or_import;
 use crate::runs::symbols::LateSymbolizer;
@@ -36,6 +37,16 @@ pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
         }
         None => rendered(&made, &args)?,
     };
+    write_out(&text)
+}
+
+/// Prints the schema of everything that is printed as JSON.
+pub fn print_schema() -> anyhow::Result<ExitCode> {
+    let merged = schema::merged(vec![("ls", ls::schema())]);
+    write_out(&format!("{merged:#}\n"))
+}
+
+fn write_out(text: &str) -> anyhow::Result<ExitCode> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {

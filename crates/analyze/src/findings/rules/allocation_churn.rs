@@ -10,7 +10,7 @@ use super::host_part::{too_few, unseen_native, widest};
 use crate::base::intervals::Interval;
 use crate::findings::absent::SearchTarget;
 use crate::findings::finding::{Evidence, SourceLine, Track};
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::time;
@@ -23,8 +23,14 @@ pub(super) struct AllocationChurn;
 const SAMPLE: SearchTarget = SearchTarget::new("sample of the heap's allocator");
 
 impl Rule for AllocationChurn {
-    fn name(&self) -> &'static str {
-        "AllocationChurn"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "AllocationChurn",
+            found_if: "CPU samples of `allocator` of [`report host`](#host), of any thread",
+            gain: "the largest sum over samples of one thread; an estimate",
+            needs: "CPU samples; without them the rate of allocation is given if it was recorded",
+            remedy: "use buffers again, batch small objects, preload jemalloc or tcmalloc",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

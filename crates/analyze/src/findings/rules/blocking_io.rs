@@ -4,7 +4,7 @@ use tprof_facts::units::{bytes, duration};
 
 use super::host_part::{finding_at, host, is_found, too_little, waited, widest, with_lines};
 use super::sync_checkpoint;
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::host::RankHost;
@@ -25,8 +25,14 @@ const MOST_SHOWN: usize = 3;
 pub(super) struct BlockingIo;
 
 impl Rule for BlockingIo {
-    fn name(&self) -> &'static str {
-        "BlockingIo"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "BlockingIo",
+            found_if: "as DataWait, of `file_io` (subject `files`) and of `socket` (`sockets`)",
+            gain: "as DataWait",
+            needs: "as HotFunction",
+            remedy: "read ahead or in another thread, keep files on a local disk",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

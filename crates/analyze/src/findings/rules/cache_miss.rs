@@ -7,7 +7,7 @@ use tprof_facts::units::{count, duration};
 use tprof_trace::compile_log::{CacheOutcome, CacheUse, CompileId, CompiledFrame};
 
 use super::compiled::{clear, frames, line_of, logged_ns, no_log};
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 
@@ -24,8 +24,16 @@ pub(super) fn has_misses(scene: &Scene<'_>) -> bool {
 }
 
 impl Rule for CacheMiss {
-    fn name(&self) -> &'static str {
-        "CacheMiss"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "CacheMiss",
+            found_if: "look-ups of graphs in Inductor's cache are misses or bypasses; of AOTAutograd's \
+                 where a compilation has none in Inductor's",
+            gain: "AOTAutograd's (where its cache missed), Inductor's and its compilers' time for \
+                   these graphs, once, as a share of the job's life",
+            needs: "a log with look-ups",
+            remedy: "keep `TORCHINDUCTOR_CACHE_DIR` from run to run; compile one block that repeats",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

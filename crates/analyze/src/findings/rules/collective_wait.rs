@@ -7,7 +7,7 @@ use super::host_part::{
     finding, host, is_found, too_little, unseen_native, waited, widest, with_lines,
 };
 use crate::findings::outcome::RankFindings;
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::severity::LEAST_SHARE;
 use crate::findings::verdict::Verdict;
@@ -20,8 +20,15 @@ const NAME: &str = "CollectiveWait";
 pub(super) struct CollectiveWait;
 
 impl Rule for CollectiveWait {
-    fn name(&self) -> &'static str {
-        NAME
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: NAME,
+            found_if: "as DataWait, of `collective`",
+            gain: "as DataWait, less what Stragglers found by waits",
+            needs: "as HotFunction; compiled functions sampled on a core",
+            remedy: "shorten what the late rank does before; send less, less often, or \
+                     asynchronously",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

@@ -4,7 +4,7 @@ use tprof_facts::units::duration;
 
 use super::cache_miss;
 use crate::base::intervals::{Cover, Interval};
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::severity::Severity;
 use crate::findings::verdict::Verdict;
@@ -37,8 +37,16 @@ pub(super) fn counted<'s>(scene: &'s Scene<'_>) -> Option<&'s Cover> {
 pub(super) struct Compilation;
 
 impl Rule for Compilation {
-    fn name(&self) -> &'static str {
-        "Compilation"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "Compilation",
+            found_if: "devices wait for compilers for 5 % of the job's life and more outside of the \
+                 window, and there is no log of `torch.compile`",
+            gain: "idle time by `compile` of [`report gpu-time`](#gpu-time) from the first process \
+                   to the last event, once, as a share of that",
+            needs: "device work; a process",
+            remedy: "keep compilers' caches from run to run; let fewer shapes be compiled",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

@@ -4,7 +4,7 @@ use tprof_facts::units::counted;
 
 use super::compiled::{clear, cover, frames, interval, line_of, no_log, places};
 use crate::base::intervals::Cover;
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::time;
@@ -14,8 +14,14 @@ use crate::program::steps::warm_up;
 pub(super) struct CompileInSteadyState;
 
 impl Rule for CompileInSteadyState {
-    fn name(&self) -> &'static str {
-        "CompileInSteadyState"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "CompileInSteadyState",
+            found_if: "functions are compiled in steps after the first and after warm-up, by that log",
+            gain: "time of the compilations within these steps",
+            needs: "a log; a second step; times on the run's clock",
+            remedy: "run every shape and mode once before the first timed step",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

@@ -2,7 +2,7 @@
 
 use super::counters::{HardwareLimit, judge};
 use super::kernel_kinds::KernelKind;
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::program::flops::RoofBound;
@@ -22,8 +22,15 @@ const LIMIT: HardwareLimit = HardwareLimit {
 };
 
 impl Rule for ComputeBound {
-    fn name(&self) -> &'static str {
-        "ComputeBound"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "ComputeBound",
+            found_if: "kernels with a mean `sm__throughput.avg.pct_of_peak_sustained_elapsed` of 60 % or \
+                 more",
+            gain: "time in these kernels",
+            needs: "that counter; without it the share by kernel names is given",
+            remedy: "lower precision with matrix units, fewer operations",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

@@ -3,7 +3,7 @@
 use tprof_facts::units::counted;
 
 use super::compiled::{clear, frames, line_of, no_log};
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 
@@ -11,8 +11,14 @@ use crate::findings::verdict::Verdict;
 pub(super) struct CudaGraphsSkipped;
 
 impl Rule for CudaGraphsSkipped {
-    fn name(&self) -> &'static str {
-        "CudaGraphsSkipped"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "CudaGraphsSkipped",
+            found_if: "a compilation states why it recorded no CUDA graph",
+            gain: "not known (`gain_ns` is missing)",
+            needs: "a log; a PyTorch that logs it",
+            remedy: "clone inputs that are changed in place, move them to the device, fix sizes",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

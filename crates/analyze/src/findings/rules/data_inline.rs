@@ -3,7 +3,7 @@
 use tprof_facts::units::{duration, percent};
 
 use super::host_part::{amount, finding_at, host, is_found, too_little, widest, with_lines};
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::host::{Place, RankHost};
@@ -16,8 +16,15 @@ const MOST_WORKERS: u64 = 16;
 pub(super) struct DataInline;
 
 impl Rule for DataInline {
-    fn name(&self) -> &'static str {
-        "DataInline"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "DataInline",
+            found_if: "as DataWait, of `data` that the thread makes itself: below PyTorch's DataLoader \
+                 with `num_workers=0`, or in a span that loads data",
+            gain: "as DataWait",
+            needs: "as HotFunction",
+            remedy: "`num_workers`",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

@@ -5,7 +5,7 @@ use tprof_trace::model::SpanKind;
 
 use crate::base::intervals::Cover;
 use crate::findings::absent::SearchTarget;
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times, top};
@@ -27,8 +27,14 @@ const SAMPLE: SearchTarget = SearchTarget::of_main_threads("CPU sample in PyTorc
 pub(super) struct DataLoadBound;
 
 impl Rule for DataLoadBound {
-    fn name(&self) -> &'static str {
-        "DataLoadBound"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "DataLoadBound",
+            found_if: "at least 1 % of the window is late while a main thread loads data",
+            gain: "min(time in these ranges or samples, late time); an estimate if by samples",
+            needs: "ranges or samples of loading, where there is late time",
+            remedy: "load in workers, prefetch, pin memory",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

@@ -10,7 +10,7 @@ use super::host_part::{
     with_lines,
 };
 use crate::findings::finding::Finding;
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::host::{OtherCause, Place, RankHost, ThreadAtPlace, WallTime, WorkersTime};
@@ -23,8 +23,16 @@ const MUCH_READY: f64 = 0.3;
 pub(super) struct DataWait;
 
 impl Rule for DataWait {
-    fn name(&self) -> &'static str {
-        "DataWait"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "DataWait",
+            found_if: "without a device: at least 1 % of the driving thread's time is `data` of [`report \
+                 host`](#host), waiting for what others make; or a wait until workers have started \
+                 (subject `start of workers`)",
+            gain: "`wall_ns` of the part; with a device no more than its idle time there",
+            needs: "as HotFunction",
+            remedy: "more workers, faster ones, or persistent ones",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

@@ -7,7 +7,7 @@ use tprof_facts::units::percent;
 use tprof_trace::calls::function;
 
 use crate::findings::absent::SearchTarget;
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::scene::calls::{is_device_allocation, is_pinned_allocation};
 use crate::findings::severity::Severity;
@@ -27,8 +27,15 @@ const EMPTYING: [&str; 4] =
     ["empty_cache", "emptyCache", "release_cached_blocks", "release_available_cached_blocks"];
 
 impl Rule for DeviceAllocations {
-    fn name(&self) -> &'static str {
-        "DeviceAllocations"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "DeviceAllocations",
+            found_if: "calls such as `cudaMalloc`, `cudaFree` and `cudaHostAlloc` on main threads",
+            gain: "late time in these calls, and after those that give back until their thread's \
+                   next launch",
+            needs: "device work and calls",
+            remedy: "a caching allocator, buffers that are used again, no `empty_cache()`",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

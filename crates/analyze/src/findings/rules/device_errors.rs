@@ -11,7 +11,7 @@ use tprof_trace::model::{CallStatus, NameId, ProcessEnd, ProcessIndex};
 use super::statuses::Library;
 use crate::base::intervals::Interval;
 use crate::findings::finding::{Evidence, Finding, SourceLine, Track};
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::scene::calls::is_pinned_allocation;
 use crate::findings::verdict::Verdict;
@@ -43,8 +43,15 @@ struct Failure {
 }
 
 impl Rule for DeviceErrors {
-    fn name(&self) -> &'static str {
-        "DeviceErrors"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "DeviceErrors",
+            found_if: "a function of CUDA, cuBLAS, cuDNN or NCCL returned an error; statuses that only \
+                 answer a question don't count, see below",
+            gain: "none in time; critical where the job could not go on or may have died of it",
+            needs: "a call with a status",
+            remedy: "hold less memory, pin less, or mend the call that failed",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

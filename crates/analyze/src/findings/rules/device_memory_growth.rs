@@ -6,7 +6,7 @@ use tprof_trace::model::{Device, ThreadIndex};
 use super::growing::grows_from;
 use crate::base::intervals::Interval;
 use crate::findings::finding::{Evidence, Finding, SourceLine, Track};
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::scene::calls::is_device_allocation;
 use crate::findings::verdict::Verdict;
@@ -43,8 +43,17 @@ struct DeviceGrowth<'h> {
 }
 
 impl Rule for DeviceMemoryGrowth {
-    fn name(&self) -> &'static str {
-        "DeviceMemoryGrowth"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "DeviceMemoryGrowth",
+            found_if: "what a process holds of a device rises steadily and to the end, by 40 MiB and 5 % \
+                 of what it holds",
+            gain: "none in time: `size_bytes` is the growth; the share is by the time until the \
+                   device is full",
+            needs: "device memory; four steps or 10 s",
+            remedy: "release outputs and losses that are kept with their graphs (`.item()`, \
+                     `.detach()`)",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

@@ -6,7 +6,7 @@ use tprof_trace::model::Collective;
 use crate::base::intervals::Cover;
 use crate::base::stats::median;
 use crate::findings::absent::SearchTarget;
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{by_name, time, times, top};
@@ -22,8 +22,14 @@ pub(super) struct ExposedCommunication;
 const KERNEL: SearchTarget = SearchTarget::new("communication kernel");
 
 impl Rule for ExposedCommunication {
-    fn name(&self) -> &'static str {
-        "ExposedCommunication"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "ExposedCommunication",
+            found_if: "kernels that communicate while none computes",
+            gain: "length of that time: computation and idle time remain",
+            needs: "device work",
+            remedy: "overlap it with backward, larger buckets, fewer or smaller messages",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

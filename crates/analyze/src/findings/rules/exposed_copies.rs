@@ -8,7 +8,7 @@ use tprof_trace::model::{CopyKind, MemoryKind};
 use crate::base::intervals::{Cover, Union};
 use crate::findings::absent::SearchTarget;
 use crate::findings::finding::Finding;
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times};
@@ -43,8 +43,16 @@ const KINDS: [(CopyKind, &str, &str); 3] = [
 ];
 
 impl Rule for ExposedCopies {
-    fn name(&self) -> &'static str {
-        "ExposedCopies"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "ExposedCopies",
+            found_if: "asynchronous copies with pinned memory, or between devices, with a kernel behind \
+                 them on their stream that was launched before they were over",
+            gain: "min(time with only these copies, time of kernels without one beside): the longer \
+                 remains",
+            needs: "device work and calls",
+            remedy: "copy the next batch on a stream of its own",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

@@ -2,7 +2,7 @@
 
 use tprof_facts::units::{bytes, counted, percent};
 
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::memory::forked::{self, ForkedMemory};
@@ -18,8 +18,15 @@ const MOST_SHARE: f64 = 0.099;
 pub(super) struct ForkedCopies;
 
 impl Rule for ForkedCopies {
-    fn name(&self) -> &'static str {
-        "ForkedCopies"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "ForkedCopies",
+            found_if: "a process and its forked workers copied 32 MiB and 10 % of their memory",
+            gain: "none in time: `size_bytes` is what was copied, the share that of all memory, 9.9 \
+                 % at most",
+            needs: "PSS",
+            remedy: "keep the data in arrays or shared memory; `gc.freeze()` before the fork",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

@@ -7,7 +7,7 @@ use tprof_trace::model::{Allocator, DeviceAllocation};
 
 use crate::base::intervals::Interval;
 use crate::findings::finding::{Evidence, Track};
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::scene::calls::is_device_allocation;
 use crate::findings::verdict::Verdict;
@@ -35,8 +35,15 @@ struct CachingAllocator {
 }
 
 impl Rule for FragmentedMemory {
-    fn name(&self) -> &'static str {
-        "FragmentedMemory"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "FragmentedMemory",
+            found_if: "the allocator took device memory though it held as much free; in a snapshot also: \
+                 ≥ 25 % and ≥ 20 MiB free in segments in use",
+            gain: "time in calls that take or give back device memory; 0 without any, as a note",
+            needs: "the allocator's totals",
+            remedy: "`expandable_segments:True`, fewer different sizes",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

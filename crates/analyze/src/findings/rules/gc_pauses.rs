@@ -3,7 +3,7 @@
 use super::host_part::{
     amount, finding, host, is_found, too_few, too_little, unseen_native, widest, with_lines,
 };
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::rank::samples::Part;
@@ -12,8 +12,14 @@ use crate::rank::samples::Part;
 pub(super) struct GcPauses;
 
 impl Rule for GcPauses {
-    fn name(&self) -> &'static str {
-        "GcPauses"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "GcPauses",
+            found_if: "as DataWait, of `gc`",
+            gain: "as DataWait",
+            needs: "as HotFunction; an interpreter with names of its functions",
+            remedy: "`gc.freeze()` after start-up, a higher `gc.set_threshold()`, fewer containers",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

@@ -5,7 +5,7 @@ use super::host_part::{
     with_lines,
 };
 use crate::findings::finding::Finding;
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::host::{GilHolders, Place, RankHost};
@@ -15,8 +15,15 @@ use crate::rank::samples::Part;
 pub(super) struct GilContention;
 
 impl Rule for GilContention {
-    fn name(&self) -> &'static str {
-        "GilContention"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "GilContention",
+            found_if: "as DataWait, of `gil`; of threads that the driving thread waits for, if that is more \
+                 (subject `threads`)",
+            gain: "as DataWait",
+            needs: "as HotFunction",
+            remedy: "move the other threads' Python to processes, or to code that releases the lock",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

@@ -5,7 +5,7 @@ use tprof_facts::units::{duration, percent};
 
 use crate::base::intervals::Cover;
 use crate::findings::finding::idle_places;
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Gap;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
@@ -16,8 +16,15 @@ use crate::rank::Moment;
 pub(super) struct GpuGaps;
 
 impl Rule for GpuGaps {
-    fn name(&self) -> &'static str {
-        "GpuGaps"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "GpuGaps",
+            found_if: "idle gaps of 1 % of a step or more, but at least 1 ms; from 500 ms on always \
+                 (Nsight Systems' default); half of them without such a cause",
+            gain: "length of these gaps: the devices' work remains",
+            needs: "device work",
+            remedy: "move the host's work in the gaps to another thread; check events of other streams",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

@@ -8,7 +8,7 @@ use tprof_trace::compile_log::{CompiledFrame, GraphBreak as Break};
 use super::compiled::{clear, no_log};
 use crate::base::intervals::Cover;
 use crate::findings::finding::{Finding, SourceLine};
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::time;
@@ -27,8 +27,15 @@ const NO_OPERATORS: &str = "the trace has no operators of the graphs around the 
 const MOST: usize = 8;
 
 impl Rule for GraphBreak {
-    fn name(&self) -> &'static str {
-        "GraphBreak"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "GraphBreak",
+            found_if: "the log of `torch.compile` has a graph break",
+            gain: "from the end of the graph before the break to the code behind it, without \
+                   compilations; missing where operators do not show them",
+            needs: "a log of `torch.compile`",
+            remedy: "what PyTorch's hint says of the line",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

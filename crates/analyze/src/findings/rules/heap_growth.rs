@@ -11,7 +11,7 @@ use tprof_trace::model::counter;
 use super::growing::{grows_from, until_release};
 use super::likely_line::likely_line;
 use crate::findings::finding::SourceLine;
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::memory::growth::Growth;
@@ -51,8 +51,17 @@ const HOUR_NS: f64 = 3.6e12;
 pub(super) struct HeapGrowth;
 
 impl Rule for HeapGrowth {
-    fn name(&self) -> &'static str {
-        "HeapGrowth"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "HeapGrowth",
+            found_if: "live heap rises steadily until the end of the judged time (four steps or 10 s; 1 \
+                 s where a line of the user's own takes it), by 1 MiB and 5 % of what is live at \
+                 its end",
+            gain: "none in time: `size_bytes` is what came; the share follows from the time until \
+                   memory is full, see below",
+            needs: "allocations",
+            remedy: "release what the line keeps",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

@@ -6,7 +6,7 @@ use tprof_facts::functions::in_sentence;
 use tprof_facts::units::{counted, duration, percent};
 
 use super::host_part::{amount, finding_at, host, is_found, line, too_few, too_little};
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::host::{AUTOGRAD, Place, WallTime};
@@ -24,8 +24,16 @@ const LEAST_SHARE: f64 = 0.05;
 pub(super) struct HotFunction;
 
 impl Rule for HotFunction {
-    fn name(&self) -> &'static str {
-        "HotFunction"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "HotFunction",
+            found_if: "functions of the user's own code (three at most) with 5 % of the driving thread's \
+                 time and more on a core",
+            gain: "`wall_ns` of its lines on a core, native callees included; with a device no more \
+                 than the idle time by `python` and its like that samples have there",
+            needs: "CPU samples, with a quarter of the time at most `unknown`",
+            remedy: "vectorize, compile or cache it; leave it out of the loop",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

@@ -6,7 +6,7 @@ use tprof_facts::units::duration;
 use crate::base::intervals::Cover;
 use crate::base::stats::median;
 use crate::findings::finding::idle_places;
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Gap;
 use crate::findings::scene::{Scene, moment_of_call};
 use crate::findings::verdict::Verdict;
@@ -17,8 +17,15 @@ use crate::gpu::gpu_time::IdleCause;
 pub(super) struct LaunchBound;
 
 impl Rule for LaunchBound {
-    fn name(&self) -> &'static str {
-        "LaunchBound"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "LaunchBound",
+            found_if: "at least 1 % of the window is idle by `launch` of [`report gpu-time`](#gpu-time)",
+            gain: "that time: all else remains",
+            needs: "a recorded launch",
+            remedy: "CUDA graphs, `torch.compile(mode=\"reduce-overhead\")`, fused optimizers, larger \
+                 batches",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

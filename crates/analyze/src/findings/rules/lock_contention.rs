@@ -6,7 +6,7 @@ use tprof_facts::units::duration;
 use super::host_part::{
     delayed_threads, finding, host, is_found, too_little, waited, widest, with_lines,
 };
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::host::RankHost;
@@ -16,8 +16,15 @@ use crate::rank::samples::Part;
 pub(super) struct LockContention;
 
 impl Rule for LockContention {
-    fn name(&self) -> &'static str {
-        "LockContention"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "LockContention",
+            found_if: "as DataWait, of `lock`; without that, of threads that the driving thread waits for \
+                 (subject `threads`)",
+            gain: "as DataWait",
+            needs: "as HotFunction",
+            remedy: "hold the lock for less time or less data",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

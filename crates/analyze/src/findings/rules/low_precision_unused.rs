@@ -7,7 +7,7 @@ use tprof_facts::flops::peaks::Peaks;
 use tprof_facts::units::{counted, duration, percent};
 
 use super::modelled::{cover, no_sizes, work_of};
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::severity::Severity;
 use crate::findings::verdict::Verdict;
@@ -38,8 +38,16 @@ fn ratio(run: &ModelledRun, peak: f64) -> Option<f64> {
 }
 
 impl Rule for LowPrecisionUnused {
-    fn name(&self) -> &'static str {
-        "LowPrecisionUnused"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "LowPrecisionUnused",
+            found_if: "products of `float32`, where the device's peak of bf16 or fp16 is 1.9 times \
+                       theirs or more",
+            gain: "**an estimate**: their time × (1 − least time with half of the bytes at the \
+                   shorter type's peak / least time now)",
+            needs: "device work; operators with sizes; peaks",
+            remedy: "`torch.autocast`, or TF32",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

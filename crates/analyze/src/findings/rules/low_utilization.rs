@@ -5,7 +5,7 @@ use tprof_facts::units::percent;
 
 use crate::base::intervals::{Cover, Interval};
 use crate::findings::finding::{Evidence, Track};
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::time;
@@ -19,8 +19,17 @@ const LOW: f64 = 0.5;
 pub(super) struct LowUtilization;
 
 impl Rule for LowUtilization {
-    fn name(&self) -> &'static str {
-        "LowUtilization"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "LowUtilization",
+            found_if: "of 30 equal parts of the window, some are busy for less than half (both as in \
+                 Nsight Systems), and half of their idle time has no cause that another rule \
+                 judges",
+            gain: "idle time in these parts: the devices' work remains",
+            needs: "device work",
+            remedy: "the other findings; if none has the cause, `tprof report idle`, and record \
+                     operators or ranges",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

@@ -2,7 +2,7 @@
 
 use super::counters::{HardwareLimit, judge};
 use super::kernel_kinds::KernelKind;
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::program::flops::RoofBound;
@@ -22,8 +22,15 @@ const LIMIT: HardwareLimit = HardwareLimit {
 };
 
 impl Rule for MemoryBound {
-    fn name(&self) -> &'static str {
-        "MemoryBound"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "MemoryBound",
+            found_if: "kernels with a mean `dram__throughput.avg.pct_of_peak_sustained_elapsed` of 60 % \
+                 or more",
+            gain: "time in these kernels",
+            needs: "that counter; without it the share by kernel names is given",
+            remedy: "fuse operators, use bf16, recompute what is cheap",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

@@ -2,7 +2,7 @@
 
 use tprof_facts::units::{bytes, counted, percent};
 
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::memory::killed::NEAR_LIMIT;
@@ -17,8 +17,15 @@ const WITHOUT_CACHE: &str = " without page cache";
 pub(super) struct MemoryNearLimit;
 
 impl Rule for MemoryNearLimit {
-    fn name(&self) -> &'static str {
-        "MemoryNearLimit"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "MemoryNearLimit",
+            found_if: "the memory cgroup is used to 95 % of its limit without page cache, or the kernel \
+                 killed a process for memory",
+            gain: "none in time: `size_bytes` is the most in use; the share counts as 20 %",
+            needs: "a cgroup's memory",
+            remedy: "more memory, fewer workers, smaller batches and caches",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

@@ -6,7 +6,7 @@ use tprof_facts::units::duration;
 
 use super::host_part::{amount, finding, host, is_found, line, too_little};
 use super::machine_load::MachineLoad;
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::stolen_time::StolenTime;
 use crate::findings::verdict::Verdict;
@@ -17,8 +17,15 @@ use crate::rank::samples::Part;
 pub(super) struct NoFreeCore;
 
 impl Rule for NoFreeCore {
-    fn name(&self) -> &'static str {
-        "NoFreeCore"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "NoFreeCore",
+            found_if: "as DataWait, of `no_core`, where the rank's own threads and processes or its CPU \
+                 limit took most of it",
+            gain: "as DataWait",
+            needs: "as HotFunction",
+            remedy: "fewer threads or workers, or more cores",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

@@ -7,7 +7,7 @@ use tprof_facts::flops::ProductSizes;
 use tprof_facts::units::{counted, duration};
 
 use super::modelled::{cover, no_sizes, of_roof, work_of};
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::time;
@@ -42,8 +42,15 @@ fn suffers(run: &ModelledRun) -> bool {
 }
 
 impl Rule for OddShapes {
-    fn name(&self) -> &'static str {
-        "OddShapes"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "OddShapes",
+            found_if: "products of 1- and 2-byte types with a size of 64 or more that is no multiple of \
+                 16 bytes, below 60 % of the roof",
+            gain: "time of these products beyond their least time",
+            needs: "device work; operators with sizes; peaks",
+            remedy: "pad these sizes to a multiple of 64",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

@@ -7,7 +7,7 @@ use super::host_part::{
     at_places, finding_at, host, is_found, too_little, waited, widest, with_lines,
 };
 use crate::findings::finding::Finding;
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::severity::Severity;
 use crate::findings::verdict::Verdict;
@@ -18,8 +18,15 @@ use crate::rank::samples::Part;
 pub(super) struct OtherWait;
 
 impl Rule for OtherWait {
-    fn name(&self) -> &'static str {
-        "OtherWait"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "OtherWait",
+            found_if: "as DataWait, of `other`: for child processes (subject `children`), for `threads` to \
+                 end, at `conditions`, in `sleeps`, for other `events`",
+            gain: "as DataWait",
+            needs: "as HotFunction",
+            remedy: "what the thread waits for, or leave the wait out",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

@@ -6,7 +6,7 @@ use tprof_trace::model::{CopyKind, MemoryKind};
 use super::copies::{CopyProblem, finding};
 use crate::findings::absent::SearchTarget;
 use crate::findings::finding::Finding;
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Copy;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
@@ -35,8 +35,15 @@ const TO_HOST: CopyProblem = CopyProblem {
 const COPY: SearchTarget = SearchTarget::new("copy between host and device");
 
 impl Rule for PageableCopies {
-    fn name(&self) -> &'static str {
-        "PageableCopies"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "PageableCopies",
+            found_if: "asynchronous copies between device and pageable host memory",
+            gain: "min(time in copies and their calls, late time + time with only these copies on \
+                   the devices)",
+            needs: "the kind of memory",
+            remedy: "pin the host's memory (`pin_memory=True`)",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

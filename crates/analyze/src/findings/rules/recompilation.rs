@@ -7,7 +7,7 @@ use tprof_trace::model::SpanKind;
 
 use super::recompiled;
 use crate::base::intervals::Cover;
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{short, time};
@@ -41,8 +41,16 @@ const CALLS: [&str; 6] = [
 ];
 
 impl Rule for Recompilation {
-    fn name(&self) -> &'static str {
-        "Recompilation"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "Recompilation",
+            found_if: "Dynamo, Inductor, Triton, XLA or NVRTC compile, or modules load, after the first \
+                 step; by a log of `torch.compile`, a function is compiled again",
+            gain: "time of these ranges and calls; with a log, of compilations in steps after the \
+                   first, else of all, once",
+            needs: "two steps; a record that would show it",
+            remedy: "mark sizes as dynamic, pad to few shapes, warm up before the first timed step",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

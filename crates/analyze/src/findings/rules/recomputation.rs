@@ -4,7 +4,7 @@ use tprof_facts::units::percent;
 
 use super::modelled::{NEEDS_SIZES, cover, work_of};
 use crate::base::intervals::Cover;
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{by_name, time, top};
@@ -13,8 +13,15 @@ use crate::findings::words::{by_name, time, top};
 pub(super) struct Recomputation;
 
 impl Rule for Recomputation {
-    fn name(&self) -> &'static str {
-        "Recomputation"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "Recomputation",
+            found_if: "operators of a forward pass within the backward one \
+                       ([which](#operations-and-bytes))",
+            gain: "time of these operators: on the device, without one on the host",
+            needs: "operators with sizes",
+            remedy: "checkpoint fewer layers, if memory permits",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tprof_facts::flops::peaks::Peaks;
 use tprof_facts::units::{bytes, counted, percent};
 
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::time;
@@ -43,8 +43,15 @@ const NEEDS: &str = "sizes of messages and groups (torch.profiler, NCCL's hooks)
                      docs/metrics.md, and groups of four ranks or more on one host";
 
 impl Rule for SlowCollective {
-    fn name(&self) -> &'static str {
-        "SlowCollective"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "SlowCollective",
+            found_if: "messages of 64 MiB and more that carry less than half of the links' \
+                       [peak](#peaks), where they wait least",
+            gain: "min(Σ (shortest time of its kind − least time), exposed communication)",
+            needs: "device work; known sizes, groups and links; four ranks or more on one host",
+            remedy: "check NCCL's choices (`NCCL_DEBUG=INFO`) and other traffic on the links",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

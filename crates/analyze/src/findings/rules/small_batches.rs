@@ -12,7 +12,7 @@ use tprof_facts::units::{duration, percent};
 use tprof_trace::model::{Device, NameId, SpanKind};
 
 use crate::base::intervals::{Cover, Interval, Union};
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::{Gap, Scene};
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{short, time};
@@ -28,8 +28,16 @@ const NARROW: f64 = 0.5;
 const MOST_ARE_NARROW: f64 = 0.5;
 
 impl Rule for SmallBatches {
-    fn name(&self) -> &'static str {
-        "SmallBatches"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "SmallBatches",
+            found_if: "kernels that compute with fewer blocks than half of what the device takes at once \
+                 (a wave)",
+            gain: "Σ time × share of half a wave that stays empty, over all kernels that run at \
+                   once; with narrow kernels also their gaps, see below",
+            needs: "grid and multiprocessors",
+            remedy: "larger batches; fuse or batch small kernels, or run them on several streams",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

@@ -5,7 +5,7 @@ use tprof_facts::units::{duration, percent};
 use super::compilation::counted;
 use super::host_part::{modules, sampled, widest};
 use crate::base::intervals::Interval;
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::severity::Severity;
 use crate::findings::verdict::Verdict;
@@ -20,8 +20,16 @@ const LEAST_NS: u64 = 500_000_000;
 pub(super) struct StartUp;
 
 impl Rule for StartUp {
-    fn name(&self) -> &'static str {
-        "StartUp"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "StartUp",
+            found_if: "start-up takes 0.5 s or more beside its `no_core`, and 1 % of the driving \
+                       thread's life",
+            gain: "`wall_ns` of start-up (without steps: until the first work on a device) − its \
+                   `no_core` − what of it Compilation or CacheMiss counts",
+            needs: "CPU samples",
+            remedy: "import later or less; keep environments on a local disk",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

@@ -8,12 +8,21 @@ use super::{collective_wait, waiting_ranks};
 use crate::findings::finding::Finding;
 use crate::findings::outcome::{Outcome, RankFindings};
 use crate::findings::rank_collectives::RankCollectives;
+use crate::findings::rule::RuleAbout;
 use crate::findings::severity::LEAST_SHARE;
 use crate::findings::verdict::Unchecked;
 use crate::gpu::stragglers::{Arrival, arrivals};
 
-/// Name, as reports write it.
-const NAME: &str = "Stragglers";
+/// What the documentation says of it.
+pub(in crate::findings) const ABOUT: RuleAbout = RuleAbout {
+    name: "Stragglers",
+    found_if: "ranks come late to collectives ([stragglers](#stragglers)); where none was recorded, by \
+         the ranks' `collective` time",
+    gain: "one rank's `delay_ns` if that is half of all or more, else the sum over ranks",
+    needs: "collectives on two ranks or more",
+    remedy: "balance the late rank's share of work; check for a slower device or a busy host",
+};
+const NAME: &str = ABOUT.name;
 /// From this share of all delay on, one rank is to blame rather than all in turn.
 const BLAME: f64 = 0.5;
 

@@ -4,7 +4,7 @@
 use tprof_facts::units::duration;
 
 use crate::findings::absent::SearchTarget;
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::calls::is_wait;
 use crate::findings::scene::{Scene, moment_of_call};
 use crate::findings::verdict::Verdict;
@@ -18,8 +18,15 @@ pub(super) struct SyncBound;
 const WAIT: SearchTarget = SearchTarget::of_main_threads("call that waits for the device");
 
 impl Rule for SyncBound {
-    fn name(&self) -> &'static str {
-        "SyncBound"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "SyncBound",
+            found_if: "at least 1 % of the window is idle by `sync`",
+            gain: "that time: with no wait the thread launches ahead",
+            needs: "device work and calls",
+            remedy: "read no device results in every step (`.item()`, `.cpu()`, `print`); log every \
+                 n-th step",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

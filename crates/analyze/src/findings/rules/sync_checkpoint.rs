@@ -1,7 +1,7 @@
 //! SyncCheckpoint: the driving thread saves while the job waits.
 
 use super::host_part::{amount, finding_at, host, is_found, too_little, widest, with_lines};
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::host::{Place, RankHost, WallTime};
@@ -12,8 +12,14 @@ use tprof_facts::units::duration;
 pub(super) struct SyncCheckpoint;
 
 impl Rule for SyncCheckpoint {
-    fn name(&self) -> &'static str {
-        "SyncCheckpoint"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "SyncCheckpoint",
+            found_if: "as DataWait, of time below functions that save, on a core or not",
+            gain: "as DataWait",
+            needs: "as HotFunction",
+            remedy: "save asynchronously, from a copy, less often",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

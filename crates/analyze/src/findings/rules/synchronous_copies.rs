@@ -3,7 +3,7 @@
 
 use super::copies::{CopyProblem, by_a_call_named, judge_synchronous};
 use crate::findings::absent::SearchTarget;
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Copy;
 use crate::findings::scene::Scene;
 use crate::findings::scene::calls::is_synchronous_copy;
@@ -24,8 +24,14 @@ const WORDS: CopyProblem = CopyProblem {
 const COPY: SearchTarget = SearchTarget::new("synchronous copy");
 
 impl Rule for SynchronousCopies {
-    fn name(&self) -> &'static str {
-        "SynchronousCopies"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "SynchronousCopies",
+            found_if: "copies by calls that are not asynchronous (`cudaMemcpy`, `hipMemcpyWithStream`)",
+            gain: "as PageableCopies",
+            needs: "calls",
+            remedy: "`cudaMemcpyAsync` with pinned memory, `non_blocking=True`",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

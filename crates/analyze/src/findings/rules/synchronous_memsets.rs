@@ -4,7 +4,7 @@
 use super::copies::CopyProblem;
 use super::copies::{by_a_call_named, judge_synchronous};
 use crate::findings::absent::SearchTarget;
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Copy;
 use crate::findings::scene::Scene;
 use crate::findings::scene::calls::is_synchronous_memset;
@@ -24,8 +24,14 @@ const WORDS: CopyProblem = CopyProblem {
 const MEMSET: SearchTarget = SearchTarget::new("synchronous memset");
 
 impl Rule for SynchronousMemsets {
-    fn name(&self) -> &'static str {
-        "SynchronousMemsets"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "SynchronousMemsets",
+            found_if: "memsets by calls that are not asynchronous",
+            gain: "as PageableCopies",
+            needs: "calls",
+            remedy: "`cudaMemsetAsync`",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

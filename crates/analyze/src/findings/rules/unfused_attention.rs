@@ -7,7 +7,7 @@ use tprof_facts::flops::Family;
 use tprof_facts::units::counted;
 
 use super::modelled::{cover, no_sizes, work_of};
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{by_name, time, top};
@@ -58,8 +58,14 @@ fn around(runs: &[ModelledRun], at: usize) -> Option<Range<usize>> {
 }
 
 impl Rule for UnfusedAttention {
-    fn name(&self) -> &'static str {
-        "UnfusedAttention"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "UnfusedAttention",
+            found_if: "products before and after a softmax of as many elements, within eight operators",
+            gain: "time of these operators − least time of the products' operations",
+            needs: "device work; operators with sizes",
+            remedy: "`scaled_dot_product_attention` or `flex_attention`",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

@@ -6,7 +6,7 @@ use tprof_trace::model::{CopyKind, NameId};
 use super::kernel_kinds::{KernelKind, is_fp32_matrix, kind};
 use crate::base::intervals::Union;
 use crate::findings::finding::Finding;
-use crate::findings::rule::Rule;
+use crate::findings::rule::{Rule, RuleAbout};
 use crate::findings::scene::{Scene, moment_of_call};
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{by_name, time, times, top};
@@ -81,8 +81,15 @@ const PATTERNS: [ReplaceableKernels; 4] = [
 ];
 
 impl Rule for UnoptimizedOp {
-    fn name(&self) -> &'static str {
-        "UnoptimizedOp"
+    fn about(&self) -> RuleAbout {
+        RuleAbout {
+            name: "UnoptimizedOp",
+            found_if: "kernels of four kinds, by name, see below",
+            gain: "time in which only these run: all else remains; of elementwise kernels without \
+                   the longest of each run",
+            needs: "device work",
+            remedy: "lower precision, `channels_last`, fusion with `torch.compile`, fewer copies",
+        }
     }
 
     fn judge(&self, scene: &Scene<'_>) -> Verdict {

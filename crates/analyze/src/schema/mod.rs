@@ -1,0 +1,150 @@
+//! JSON Schemas of all that is printed as JSON, draft 2020-12: `tprof report --schema`.
+//!
+//! Those of the summary and the report on memory are made of their types. Which tables and columns
+//! another report has depends on the run, so those are made of a list of all of them, [`TableList`].
+//! Two files hold what is printed in a compact form, so that a change of it is seen: `tables.txt`, the
+//! list, and `objects.txt`, the members of everything that is no table.
+
+#[cfg(test)]
+mod objects;
+mod table_list;
+
+use serde_json::{Map, Value, json};
+
+pub use table_list::TableList;
+
+use crate::base::has_schema::{HasSchema, ObjectSchema, plain_field};
+use crate::diff::{Comparison, ManyRuns};
+use crate::document::{Document, REPORT_VERSION};
+use crate::report::summary::{Kind, Report};
+use crate::run::completeness::Completeness;
+use crate::run::info::Run;
+
+const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
+
+/// Kinds of reports that are not made of tables.
+const REPORTS: [&str; 2] = ["summary", "memory"];
+
+impl HasSchema for Kind {
+    fn schema() -> Value {
+        json!({ "enum": REPORTS })
+    }
+}
+
+/// One schema: a definition for each kind of report, for several at once, for comparisons, and those in
+/// `more`, of other commands.
+pub fn merged(more: Vec<(&str, Value)>) -> Value {
+    let mut printed = Map::new();
+    for kind in REPORTS {
+        printed.insert(kind.to_owned(), report(kind));
+    }
+    let list = TableList::kept();
+    for kind in list.kinds() {
+        let tables = list.schema(kind);
+        let schema = match kind {
+            "diff" => comparison(tables),
+            "compare" => many_runs(tables),
+            "snapshot" => document(kind, "tprof ctl snapshot --json", tables),
+            _ => document(kind, &format!("tprof report {kind} --json"), tables),
+        };
+        printed.insert(kind.to_owned(), schema);
+    }
+    let kinds = crate::KINDS.iter().map(|kind| kind.name);
+    printed.insert("several".to_owned(), several(REPORTS.into_iter().chain(kinds)));
+    printed.extend(more.into_iter().map(|(name, schema)| (name.to_owned(), schema)));
+    let any: Vec<Value> = printed.keys().map(|name| reference(name)).collect();
+    let shared =
+        [("run", Run::schema()), ("completeness", Completeness::schema()), ("side", side())];
+    printed.extend(shared.map(|(name, schema)| (name.to_owned(), schema)));
+    json!({
+        "$schema": DRAFT, "title": "JSON of tprof", "anyOf": any, "$defs": printed,
+    })
+}
+
+/// The schema with a name among the definitions.
+fn reference(name: &str) -> Value {
+    json!({ "$ref": format!("#/$defs/{name}") })
+}
+
+/// Of the summary or the report on memory.
+fn report(kind: &str) -> Value {
+    let mut schema = Report::schema();
+    let members = &mut schema["properties"];
+    members["kind"] = json!({ "const": kind });
+    members["version"] = version();
+    members["run"] = reference("run");
+    members["completeness"] = reference("completeness");
+    titled(&format!("tprof report {kind} --json"), schema)
+}
+
+/// Of several reports at once.
+fn several<'a>(kinds: impl Iterator<Item = &'a str>) -> Value {
+    let reports =
+        kinds.fold(ObjectSchema::default(), |object, kind| object.some(kind, reference(kind)));
+    let object = ObjectSchema::default()
+        .plain("version", version())
+        .plain("tprof", String::schema())
+        .plain("reports", reports.finish());
+    titled("tprof report KIND,KIND --json", object.finish())
+}
+
+fn version() -> Value {
+    json!({ "const": REPORT_VERSION })
+}
+
+fn titled(title: &str, mut schema: Value) -> Value {
+    schema["title"] = title.into();
+    schema
+}
+
+/// Of the documents of a kind.
+fn document(kind: &str, command: &str, tables: Value) -> Value {
+    let object = ObjectSchema::default()
+        .plain("version", version())
+        .plain("tprof", String::schema())
+        .plain("kind", json!({ "const": kind }))
+        .plain("run", reference("run"))
+        .plain("problems", plain_field(|of: &Document| &of.problems))
+        .plain("notes", plain_field(|of: &Document| &of.notes))
+        .plain("completeness", reference("completeness"))
+        .plain("tables", tables);
+    titled(command, object.finish())
+}
+
+/// Of any number of runs in one table.
+fn many_runs(tables: Value) -> Value {
+    let object = ObjectSchema::default()
+        .plain("version", version())
+        .plain("tprof", String::schema())
+        .plain("kind", json!({ "const": "compare" }))
+        .plain("runs", json!({ "type": "array", "items": reference("side") }))
+        .plain("notes", plain_field(|of: &ManyRuns| &of.notes))
+        .plain("tables", tables);
+    titled("tprof compare --json", object.finish())
+}
+
+/// Of comparisons.
+fn comparison(tables: Value) -> Value {
+    let object = ObjectSchema::default()
+        .plain("version", version())
+        .plain("tprof", String::schema())
+        .plain("kind", json!({ "const": "diff" }))
+        .plain("a", reference("side"))
+        .plain("b", reference("side"))
+        .plain("other_hardware", Vec::<String>::schema())
+        .plain("notes", plain_field(|of: &Comparison| &of.notes))
+        .plain("tables", tables);
+    titled("tprof diff --json", object.finish())
+}
+
+/// Of a run that is compared.
+fn side() -> Value {
+    ObjectSchema::default()
+        .plain("run", reference("run"))
+        .plain("completeness", reference("completeness"))
+        .plain("problems", Vec::<String>::schema())
+        .plain("ranks", u64::schema())
+        .plain("steps", u64::schema())
+        .plain("warm_up_steps", u64::schema())
+        .finish()
+}
