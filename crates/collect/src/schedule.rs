@@ -22,6 +22,8 @@ pub struct Timetable {
     pub skip_first_wait: bool,
     /// What these count.
     pub unit: ScheduleUnit,
+    /// All steps but some are recorded, to compare these with the others.
+    pub paired: bool,
 }
 
 /// What a schedule counts.
@@ -63,11 +65,26 @@ pub(crate) const SOURCES: &str = "steps are those of tprof_abi, NVTX ranges `ste
 const LISTED: u64 = 3;
 
 impl Timetable {
+    /// `--overhead paired`: of each 20 steps the last five are not recorded. By their numbers, so
+    /// that all ranks leave out the same ones: a rank that waits for one that is recorded takes as
+    /// long as that one. Five, since the first ones after a switch are not compared.
+    pub const PAIRED: Timetable = Timetable {
+        wait: 5,
+        warmup: 0,
+        active: 15,
+        repeat: 0,
+        skip_first: 0,
+        skip_first_wait: true,
+        unit: ScheduleUnit::Step,
+        paired: true,
+    };
+
     /// As a function of a step's number.
     pub fn schedule(&self) -> Schedule {
-        let Timetable { wait, warmup, active, repeat, skip_first, skip_first_wait, unit } = *self;
-        let epochs = unit == ScheduleUnit::Epoch;
-        Schedule { wait, warmup, active, repeat, skip_first, skip_first_wait, epochs }
+        let Timetable { wait, warmup, active, repeat, skip_first, skip_first_wait, unit, paired } =
+            *self;
+        let (epochs, boundaries) = (unit == ScheduleUnit::Epoch, paired);
+        Schedule { wait, warmup, active, repeat, skip_first, skip_first_wait, epochs, boundaries }
     }
 
     /// What is recorded, in words: `steps 4 to 6`, the first being 0.
@@ -111,18 +128,30 @@ impl Timetable {
 
     /// The plan: `records steps 4 to 6; needs at least 7`.
     pub fn plan(&self) -> String {
+        if self.paired {
+            return format!("records all steps but {}", self.left_out());
+        }
         format!("records {}; needs at least {}", self.recorded(), self.needed())
+    }
+
+    /// Of a paired recording.
+    fn left_out(&self) -> String {
+        format!("the last {} of each {}", self.wait, self.wait + self.active)
     }
 
     /// What it leaves out, and why.
     pub(crate) fn outside(&self) -> (String, String) {
+        if self.paired {
+            let why = "to measure what recording costs (--overhead paired)";
+            return (format!("{} steps", self.left_out()), why.to_owned());
+        }
         let why = "not recorded by schedule (--schedule)".to_owned();
         (format!("everything outside of {}", self.recorded()), why)
     }
 
     /// What was not recorded of it in a job of so many steps (or seconds), and why.
     pub(crate) fn missing(&self, steps: u64) -> Option<(String, String)> {
-        if steps >= self.needed() {
+        if steps >= self.needed() || self.paired && steps > 0 {
             return None;
         }
         let why = match (steps, self.unit) {

@@ -238,10 +238,15 @@ pub enum ExtKind {
     Attach = 73,
     /// `shmdt` detached one: address, 0.
     Detach = 74,
+    /// A step begins, of the source that a schedule follows: its number, 0.
+    StepBegun = 75,
 }
 
 /// Kinds that the CUPTI agent writes, which is NCCL's profiler plugin too.
 pub const AGENT_KINDS: core::ops::Range<u16> = 16..48;
+
+/// Of these, those that it makes of CUPTI's records.
+pub const DEVICE_KINDS: core::ops::Range<u16> = 16..32;
 
 impl ExtKind {
     /// The extended kind of a `word0`, if it is one.
@@ -275,6 +280,7 @@ impl ExtKind {
             PoolGave,
             Attach,
             Detach,
+            StepBegun,
         ];
         const ALL: &[ExtKind] = &[
             Wide,

@@ -10,7 +10,7 @@ use super::resolved::Resolved;
 use super::timetable::{self, CAPTURE_ENDS, UNITS};
 use super::values::{
     self, ACTIVITIES, GRAPH_DETAILS, IF_EXISTS_MODES, MEM_MODES, NCCL_EVENTS, ON_FULL,
-    OPERATOR_DETAILS, STACK_MODES, TABLE_CACHE_MODES, name_of,
+    OPERATOR_DETAILS, OVERHEADS, STACK_MODES, TABLE_CACHE_MODES, name_of,
 };
 use crate::launch::caches;
 use crate::runs::formats;
@@ -76,6 +76,7 @@ pub const SETTINGS: [&Setting; 34] = [
     &MODULES,
     &KINETO,
     &COMPILE,
+    &OVERHEAD,
     &NCCL,
     &RSS_INTERVAL,
     &GPU_INTERVAL,
@@ -293,6 +294,19 @@ pub static COMPILE: Setting = Setting {
         Ok(())
     },
     show: |resolved| Some(resolved.config.compile.into()),
+};
+
+/// How it is known what recording costs.
+pub static OVERHEAD: Setting = Setting {
+    name: "overhead",
+    short: None,
+    help: "What recording costs a step: by its parts, or by 5 of 20 steps that go unrecorded: estimate or paired [default: estimate]",
+    kind: ValueKind::Text("HOW", || values::names(&OVERHEADS)),
+    set: |resolved, given| {
+        resolved.parts.paired = values::one_of(given, &OVERHEADS)?;
+        Ok(())
+    },
+    show: |resolved| Some(name_of(resolved.parts.paired, &OVERHEADS).into()),
 };
 
 /// What NCCL reports beside its operations.

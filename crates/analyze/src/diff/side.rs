@@ -15,10 +15,12 @@ use super::of_run::Peaks;
 use super::rank::RankAnalysis;
 use crate::base::reading::Reading;
 use crate::document::{Options, begin};
+use crate::recording;
 use crate::report::AnalyzeError;
 use crate::report::{OfKind, read_ranks};
 use crate::run::completeness::Completeness;
 use crate::run::info::Run;
+use crate::run::step_cost::StepCost;
 
 /// A run, as far as it is compared.
 #[derive(Debug)]
@@ -53,6 +55,8 @@ pub struct Side {
     pub names: TimesByName,
     /// What the hosts did.
     pub host: HostActivity,
+    /// What recording cost a step of the rank that it slowed most.
+    pub cost: Option<StepCost>,
     /// Whether a rank's operators were recorded for a part of the time only.
     pub operators_ended: bool,
 }
@@ -88,6 +92,8 @@ impl Side {
             totals: Vec::new(),
             names: names.remove(&stepped).unwrap_or_default(),
             host,
+            cost: recording::worst(parts.iter().filter_map(|(_, part)| part.cost.as_ref()))
+                .cloned(),
             operators_ended: operators_ended > 0,
         };
         let mut sums: BTreeMap<u64, FigureSum> = BTreeMap::new();

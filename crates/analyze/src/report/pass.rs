@@ -22,14 +22,18 @@ use super::behind::Behind;
 use super::error::AnalyzeError;
 use super::lost_rows;
 use crate::base::parallel;
+use crate::base::reading::Reading;
 use crate::document::{
     Begun, Body, Document, DocumentKind, Machine, Named, Options, RankAt, UnjoinedAnalysis, Window,
 };
 use crate::findings::{Findings, RankFindings};
 use crate::rank::{Needs, RankTrace};
+use crate::recording;
 use crate::report::summary::{Kind, RankSummary, Report, part_of, report_of};
 use crate::run::completeness::{Completeness, Seen, unclosed};
 use crate::run::info::{Run, run_of};
+use crate::run::prices::Prices;
+use crate::run::step_cost::StepCost;
 
 /// What the summary and the report on memory have of the whole run, where the rest is of a cycle.
 const OF_WHOLE_RUN: &str =
@@ -69,9 +73,11 @@ pub fn read_together(
     }
     let kinds = analyses.iter().map(|one| one.kind()).collect::<Vec<_>>();
     let bodies = analyses.into_iter().map(|one| one.finish(options));
+    let costs = &read.costs;
     let documents = kinds.into_iter().zip(bodies).zip(&read.of_kinds).map(|((kind, body), of)| {
         let Body { mut tables, mut notes } = body;
         lost_rows::explain(&mut tables, &of.completeness.losses);
+        notes.extend(recording::note(kind, &tables, costs));
         notes.extend(read.part.iter().map(|part| format!("only {part}")));
         notes.extend(read.unfinished.iter().cloned());
         let OfKind { completeness, problems, operators_ended, steps_inferred } = of.clone();
@@ -154,6 +160,8 @@ pub(crate) struct Read {
     part: Option<String>,
     /// What devices did behind the end of that part, in sentences.
     unfinished: Vec<String>,
+    /// What recording cost steps of each rank, as far as it is known.
+    costs: Vec<StepCost>,
     /// For each analysis.
     pub of_kinds: Vec<OfKind>,
     /// What the summary and the report on memory are made of.
@@ -167,6 +175,8 @@ struct ReadRank {
     /// What of its file could not be read.
     problems: Vec<String>,
     part: Option<RankSummary>,
+    /// What recording cost its steps, where any report judges them.
+    cost: Option<StepCost>,
     /// As [`operators::ended`].
     operators_ended: bool,
     /// As [`steps::Steps::are_inferred`], if anything asked for them.
@@ -183,6 +193,8 @@ struct ReadRank {
 struct Context<'a> {
     dir: &'a RunDir,
     zero: Zero,
+    /// What one of each thing costs that recording does.
+    prices: Result<Prices, &'static str>,
     /// Logs of `torch.compile`, once they are needed.
     logs: OnceLock<RunLogs>,
     reports: &'a [Kind],
@@ -207,7 +219,10 @@ pub(crate) fn read_ranks(
     let cores = (parallel::cores() / files.len().max(1)).max(1);
     let zero = Zero::of(&dir);
     let logs = OnceLock::new();
-    let context = Context { dir: &dir, zero, logs, reports, begun, options, symbols, cores };
+    let prices = Prices::of(dir.infos());
+    let context =
+        Context { dir: &dir, zero, prices, logs, reports, begun, options, symbols, cores };
+    let mut costs = Vec::new();
     let mut problems: Vec<String> = dir.problems().iter().map(|p| p.what.clone()).collect();
     let (mut parts, mut seen, mut last_ns) = (Vec::new(), Vec::new(), None);
     let (mut failure, mut any, mut cycles, mut ended) = (None, false, Vec::new(), 0);
@@ -220,6 +235,7 @@ pub(crate) fn read_ranks(
                 seen.push(read.seen);
                 last_ns = last_ns.max(Some(read.last_ns));
                 parts.extend(read.part.map(Ok));
+                costs.extend(read.cost);
                 cycles.extend(read.cycles);
                 window_ns = window_ns.or(read.window_ns);
                 unfinished.extend(read.unfinished);
@@ -257,7 +273,7 @@ pub(crate) fn read_ranks(
     };
     let of_kinds = begun.iter().map(of_kind).collect();
     let run = run_of(path, infos, options.is_running, last_ns, context.zero);
-    Ok(Read { run, part, unfinished, of_kinds, parts, dir })
+    Ok(Read { run, part, unfinished, costs, of_kinds, parts, dir })
 }
 
 /// A cycle in words, if any rank has it.
@@ -328,7 +344,7 @@ impl Context<'_> {
             let since = |ns: u64| if ns == u64::MAX { ns } else { clock.since_start(ns) };
             (since(from_ns), since(to_ns))
         });
-        let mut part = None;
+        let (mut part, mut cost) = (None, None);
         let mut steps_inferred = false;
         // As it was recorded and as Holistic Trace Analysis reads it: one at a time.
         for hta in [false, true] {
@@ -352,12 +368,20 @@ impl Context<'_> {
                 let logs = self.logs.get_or_init(|| RunLogs::of(self.dir));
                 rank.compile = logs.of_rank(file, &trace);
             }
+            let judges = |&one: &usize| recording::is_judged_by(self.begun[one].kind());
+            if !hta && at.rank.is_some() && (with_reports || these.iter().any(judges)) {
+                cost = self.cost(&rank, &at);
+                rank.recording = cost.as_ref().and_then(|cost| cost.value().cloned());
+            }
             parallel::each_on(self.cores, &these, |&one| {
                 self.begun[one].rank(place, &rank, &at, self.options);
             });
             steps_inferred |= rank.has_inferred_steps();
             if with_reports {
                 part = Some(part_of(&rank, &at, self.dir, self.reports, self.findings(place)));
+                if let (Some(part), Some(cost)) = (&mut part, &cost) {
+                    part.cost = cost.clone();
+                }
             }
         }
         let problem = |p: Problem| format!("{}: {} (at byte {})", at.file, p.what, p.offset);
@@ -372,12 +396,19 @@ impl Context<'_> {
             last_ns: clock.since_start(trace.last_ns()),
             problems,
             part,
+            cost: cost.and_then(|cost| cost.value().cloned()),
             operators_ended: operators::ended(&trace),
             steps_inferred,
             cycles,
             window_ns,
             unfinished,
         })
+    }
+
+    /// What recording cost a step of a rank; none where steps were not read.
+    fn cost(&self, rank: &RankTrace<'_>, at: &RankAt) -> Option<Reading<StepCost>> {
+        let has_steps = rank.needs.has(Needs::STEPS);
+        has_steps.then(|| recording::of_rank(rank, &at.label, &self.prices))
     }
 
     /// What the analysis of findings made of a rank, if it is one of those begun.

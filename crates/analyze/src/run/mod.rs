@@ -6,6 +6,8 @@ pub mod info;
 mod minor;
 mod missing;
 pub mod overhead;
+pub(crate) mod prices;
 pub mod processes;
 #[cfg(feature = "schema")]
 mod schemas;
+pub mod step_cost;

@@ -7,6 +7,7 @@ use crate::out::processes::Processes;
 use crate::shared::clock::Clock;
 use std::ops::AddAssign;
 use std::sync::atomic::Ordering::Relaxed;
+use tprof_trace::model::RecordingTotals;
 use tprof_wire::region::mem_mode;
 
 /// What recording did in processes, and what they used themselves.
@@ -68,6 +69,30 @@ impl Target {
             operator_ns: clock.duration_ns(totals.operator_ticks),
             stack_ns: clock.duration_ns(totals.stack_ticks),
             cpu_ns: self.usage.cpu_ns,
+        }
+    }
+
+    /// Writes what recording has done in it so far, if it has done something since it was last
+    /// written: what a step cost is what was done meanwhile.
+    pub(super) fn write_recording(&mut self, out: &mut Output, now: u64) {
+        let work = self.recorded_work(&out.clock);
+        let device_records = self.agent.as_ref().map_or(0, |agent| agent.of_devices);
+        let row = RecordingTotals {
+            time_ns: now,
+            process: self.hooks.index,
+            notes: work.noted.saturating_sub(device_records),
+            device_records,
+            operators: work.operators,
+            stack_ns: work.stack_ns,
+            wait_ns: work.wait_ns,
+            collector_ns: sys::cpu_ns(),
+        };
+        let RecordingTotals { time_ns, collector_ns, .. } = self.last_recording;
+        if (RecordingTotals { time_ns, collector_ns, ..row }) != self.last_recording
+            && let Some(open) = out.files.open.get_mut(self.file)
+        {
+            open.writer.recording(row);
+            self.last_recording = row;
         }
     }
 

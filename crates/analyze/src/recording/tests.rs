@@ -1,0 +1,1 @@
+//! Costs of steps in traces that were made for it.
