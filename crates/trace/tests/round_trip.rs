@@ -141,7 +141,7 @@ proptest! {
             let time_ns = a[0];
             let process = c[0].map(|process| process as u32);
             totals.push(HeapTotals { time_ns, process: b[0], allocations: a[1], frees: a[2], allocated_bytes: a[3], live_bytes: c[0], peak_bytes: c[1], peak_at_ns: c[2] });
-            recording.push(RecordingTotals { time_ns, process: b[0], notes: a[1], device_records: a[2], operators: a[3], stack_ns: a[4], wait_ns: a[5], collector_ns: a[6] });
+            recording.push(RecordingTotals { time_ns, process: b[0], notes: a[1], device_records: a[2], call_records: a[1], operators: a[3], stack_ns: a[4], wait_ns: a[5], collector_ns: a[6] });
             counters.push(Counter { time_ns, process, device: process, name: NameId(b[1]), value });
             let mark = [MarkKind::Mark, MarkKind::Step, MarkKind::RecordingOn, MarkKind::RecordingOff][usize::from(kind)];
             marks.push(Mark { time_ns, process, name: NameId(b[1]), kind: mark });

@@ -62,7 +62,7 @@ impl Setting {
 }
 
 /// All settings, in the order of the help.
-pub const SETTINGS: [&Setting; 34] = [
+pub const SETTINGS: [&Setting; 35] = [
     &OUTPUT,
     &IF_EXISTS,
     &FORCE,

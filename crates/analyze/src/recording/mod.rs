@@ -29,10 +29,12 @@ const NO_ROWS: &str =
 const NO_COUNT: &str = "it is measured as time";
 const NO_DEVICE: &str = "no device worked in the steps";
 
-/// What CUPTI takes of a job's threads for each record, at most, ns: on an H200 a kernel cost an eager job 3 us
-/// with CUPTI 13.0, most of it in the driver, where no sample tells it from a launch's own work. A
-/// record of a call cost 0.2 to 0.4.
-const MOST_OF_RECORD_NS: f64 = 3000.0;
+/// What CUPTI takes of a job's threads for a record of a kernel or a copy, at most, ns: on an H200 one cost an
+/// eager job 3 us with CUPTI 13.0, most of it in the driver, where no sample tells it from a
+/// launch's own work.
+const MOST_OF_WORK_NS: f64 = 3000.0;
+/// And for a record of a call, which cost 0.2 to 0.44 us there.
+const MOST_OF_CALL_NS: f64 = 500.0;
 
 /// What one part cost all steps, ns; `high` is none where the cost of one is not known.
 struct Part {
@@ -91,6 +93,7 @@ pub(crate) fn of_rank(
         ns_high,
         parts: parts.unwrap_or_default().into_iter().map(part).collect(),
         device_idle_ns: idle.map_or(Reading::missing(NO_DEVICE), Reading::Is),
+        has_totals: rank.file.recording().iter().any(|row| row.process == steps[0].process),
         paired: paired::of_process(rank.file, steps[0].process),
         text: String::new(),
     };
@@ -150,12 +153,15 @@ fn parts_of(
             false => Some(0.0),
         },
     };
+    let records = work.device_records + work.call_records;
     let [least, most] = sampled.in_cupti.bounds();
     let cupti = Part {
         part: "cupti",
-        count: Some(work.device_records),
+        count: Some(records),
         low: least,
-        high: Some(most.max(work.device_records * MOST_OF_RECORD_NS)),
+        high: Some(
+            most.max(work.device_records * MOST_OF_WORK_NS + work.call_records * MOST_OF_CALL_NS),
+        ),
     };
     let mut samples = of("samples", "samples", sampled.samples as f64);
     let switches = prices.all("switches");
@@ -170,7 +176,7 @@ fn parts_of(
         high: prices.busy.map(|busy| busy * work.collector_ns),
     };
     let mut parts = vec![heap, stacks, operators, calls];
-    parts.extend((work.device_records > 0.0).then_some(cupti));
+    parts.extend((records > 0.0).then_some(cupti));
     parts.extend([samples, in_place, waits, collector]);
     parts.retain(|part| part.count.is_some_and(|count| count > 0.0) || part.high != Some(0.0));
     Ok(parts)
@@ -180,6 +186,7 @@ fn parts_of(
 struct Work {
     notes: f64,
     device_records: f64,
+    call_records: f64,
     operators: f64,
     /// No less and no more time in which stacks were taken.
     stack_ns: (f64, f64),
@@ -194,6 +201,7 @@ impl Work {
         Work {
             notes: within(|row| row.notes),
             device_records: within(|row| row.device_records),
+            call_records: within(|row| row.call_records),
             operators: within(|row| row.operators),
             stack_ns: (stack_ns, stack_ns),
             wait_ns: within(|row| row.wait_ns),
@@ -221,7 +229,8 @@ impl Work {
         let (stacks, all) = (prices.all("stacks"), prices.wall_ns.max(1) as f64);
         Ok(Work {
             notes: calls + ranges.iter().sum::<f64>(),
-            device_records: if work > 0.0 { work + calls } else { 0.0 },
+            device_records: work,
+            call_records: if work > 0.0 { calls } else { 0.0 },
             operators: count(rank.spans(SpanKind::Operator)),
             stack_ns: (0.0, stacks.ns_high.unwrap_or(stacks.ns_low) as f64),
             wait_ns: prices.wait_ns as f64,

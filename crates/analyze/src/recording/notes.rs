@@ -44,7 +44,7 @@ pub(crate) fn note(kind: &str, tables: &[Table], costs: &[StepCost]) -> Option<S
         "gpu-time" | "idle" | "breakdown" => {
             let ((least, most), idle) = of.idle_without().zip(of.device_idle_ns.get())?;
             format!(
-                "no device would work for {} to {} of a step in place of {}",
+                "the devices would be idle for {} to {} of a step in place of {}",
                 duration(least),
                 duration(most),
                 duration(idle)

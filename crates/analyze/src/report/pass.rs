@@ -55,6 +55,8 @@ pub struct Made {
     pub reports: Vec<Report>,
     /// All others.
     pub documents: Vec<Document>,
+    /// What recording cost a step of the rank that it slowed most, where a report judges steps.
+    pub step: Option<StepCost>,
 }
 
 /// Makes reports of a run directory or one of its files; addresses without a name are
@@ -95,7 +97,8 @@ pub fn read_together(
         report.notes.extend(read.unfinished.iter().cloned());
         report
     });
-    Ok(Made { reports: reports.collect(), documents })
+    let step = recording::worst(&read.costs).cloned();
+    Ok(Made { reports: reports.collect(), documents, step })
 }
 
 impl DocumentKind {

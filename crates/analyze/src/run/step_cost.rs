@@ -10,6 +10,10 @@ const VISIBLE: f64 = 0.05;
 /// Parts of less than this share of a step are in the sum, and not in the sentence.
 const WORTH_A_WORD: f64 = 0.002;
 
+/// Said of an estimate without totals over time.
+const OF_OLDER: &str =
+    "; with all stacks and waits of the run, as an older tprof recorded no totals over time";
+
 /// What recording cost a step of a rank: of the steps that reports judge, those after warm-up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepCost {
@@ -28,6 +32,9 @@ pub struct StepCost {
     /// For how long the rank's devices were idle in a step, on average: more than that recording
     /// cannot have taken. Missing where no device worked.
     pub device_idle_ns: Reading<u64>,
+    /// Whether the run has totals of what recording did over time. Without, stacks and waits of the
+    /// whole run may lie in the steps.
+    pub has_totals: bool,
     /// By comparison with steps that were not recorded.
     pub paired: Reading<PairedCost>,
     /// All of this in a sentence without a full stop.
@@ -35,7 +42,7 @@ pub struct StepCost {
 }
 object! { StepCost {
     plain rank, plain steps, plain step_ns, reading ns_low, reading ns_high, plain parts,
-    reading device_idle_ns, reading paired, plain text,
+    reading device_idle_ns, plain has_totals, reading paired, plain text,
 } }
 
 /// A part of what recording cost a step.
@@ -95,10 +102,9 @@ impl StepCost {
 
     /// The bounds that hold: of the comparison, where there was one, else of the estimate.
     pub fn bounds(&self) -> Option<(u64, u64)> {
-        let estimate = self.ns_low.get().zip(self.ns_high.get());
         match &self.paired {
             Reading::Is(paired) => Some((clamped(paired.ns_low), clamped(paired.ns_high))),
-            _ => estimate,
+            _ => self.estimate().ok(),
         }
     }
 
@@ -138,55 +144,69 @@ impl StepCost {
     /// What it takes, and of what: `recording itself took 4.9 ms to 6.6 ms of a step of 30.7 ms (16 % to 21 %)`.
     pub(crate) fn taken(&self) -> Option<String> {
         let (low, high) = self.bounds()?;
-        let share = |ns: u64| percent(ns as f64 / self.step_ns.max(1) as f64);
         let how = if self.paired.value().is_some() { "measured" } else { "an estimate" };
         Some(format!(
             "recording itself took {} of a step of {} ({}, {how})",
             span(duration(low), duration(high)),
             duration(self.step_ns),
-            span(share(low), share(high)),
+            span(self.percent(low), self.percent(high)),
         ))
     }
 
-    fn sentence(&self) -> String {
+    /// Without its parts.
+    pub fn brief(&self) -> String {
         let step = format!("a step took {}", duration(self.step_ns));
-        let share = |ns: u64| percent(ns as f64 / self.step_ns.max(1) as f64);
-        let estimate = match (&self.ns_low, &self.ns_high) {
+        if let Reading::Is(paired) = &self.paired {
+            let signed = |ns: i64| match ns {
+                ..0 => format!("-{}", duration(ns.unsigned_abs())),
+                _ => duration(ns.unsigned_abs()),
+            };
+            return format!(
+                "{step}; recording took {} of it (95 %: {}, by {} stretches of unrecorded steps)",
+                signed(paired.ns),
+                span(signed(paired.ns_low), signed(paired.ns_high)),
+                paired.stretches,
+            );
+        }
+        match self.estimate() {
+            Ok((low, high)) => format!(
+                "{step}; recording took {} of it, {} (estimate)",
+                span(duration(low), duration(high)),
+                span(self.percent(low), self.percent(high)),
+            ),
+            Err(why) => format!("{step}; what recording took of it is unknown: {why}"),
+        }
+    }
+
+    fn sentence(&self) -> String {
+        let brief = self.brief();
+        let parts = self.parts_in_words();
+        let mut parts = if parts.is_empty() { parts } else { format!(": {parts}") };
+        if !self.has_totals {
+            parts += OF_OLDER;
+        }
+        match (&self.paired, self.estimate()) {
+            (Reading::Is(_), Ok((low, high))) => {
+                let bounds = span(duration(low), duration(high));
+                format!("{brief}; estimated from its parts {bounds}{parts}")
+            }
+            (Reading::Is(_), Err(why)) => format!("{brief}; its parts are unknown: {why}"),
+            (_, Ok(_)) => format!("{brief}{parts}"),
+            (_, Err(_)) => brief,
+        }
+    }
+
+    /// The bounds by its parts, or why they are not known.
+    fn estimate(&self) -> Result<(u64, u64), &str> {
+        match (&self.ns_low, &self.ns_high) {
             (Reading::Missing(why), _) | (_, Reading::Missing(why)) => Err(why),
             (low, high) => Ok((low.get().unwrap_or(0), high.get().unwrap_or(0))),
-        };
-        let by_parts = match self.parts_in_words() {
-            parts if parts.is_empty() => String::new(),
-            parts => format!(": {parts}"),
-        };
-        match (&self.paired, estimate) {
-            (Reading::Is(paired), estimate) => {
-                let signed = |ns: i64| match ns {
-                    ..0 => format!("-{}", duration(ns.unsigned_abs())),
-                    _ => duration(ns.unsigned_abs()),
-                };
-                let beside = match estimate {
-                    Ok((low, high)) => {
-                        let bounds = span(duration(low), duration(high));
-                        format!("estimated from its parts {bounds}{by_parts}")
-                    }
-                    Err(why) => format!("no estimate: {why}"),
-                };
-                format!(
-                    "{step}; recording took {} of it (95 %: {}, by {} stretches of unrecorded \
-                     steps); {beside}",
-                    signed(paired.ns),
-                    span(signed(paired.ns_low), signed(paired.ns_high)),
-                    paired.stretches,
-                )
-            }
-            (_, Ok((low, high))) => format!(
-                "{step}; recording took {} of it, {} (estimate){by_parts}",
-                span(duration(low), duration(high)),
-                span(share(low), share(high)),
-            ),
-            (_, Err(why)) => format!("{step}; what recording took of it is unknown: {why}"),
         }
+    }
+
+    /// Of a step.
+    fn percent(&self, ns: u64) -> String {
+        percent(ns as f64 / self.step_ns.max(1) as f64)
     }
 
     /// The parts that are worth a word, the largest first.
@@ -239,6 +259,7 @@ mod tests {
                 part("samples", 10, 20),
             ],
             device_idle_ns: Reading::Is(17_000_000),
+            has_totals: true,
             paired: Reading::missing("not asked"),
             text: String::new(),
         };

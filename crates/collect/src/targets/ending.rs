@@ -76,12 +76,15 @@ impl Target {
     /// written: what a step cost is what was done meanwhile.
     pub(super) fn write_recording(&mut self, out: &mut Output, now: u64) {
         let work = self.recorded_work(&out.clock);
-        let device_records = self.agent.as_ref().map_or(0, |agent| agent.of_devices);
+        let agent = self.agent.as_ref();
+        let (device_records, call_records) =
+            agent.map_or((0, 0), |agent| (agent.of_devices, agent.of_calls));
         let row = RecordingTotals {
             time_ns: now,
             process: self.hooks.index,
-            notes: work.noted.saturating_sub(device_records),
+            notes: work.noted.saturating_sub(device_records + call_records),
             device_records,
+            call_records,
             operators: work.operators,
             stack_ns: work.stack_ns,
             wait_ns: work.wait_ns,

@@ -91,7 +91,8 @@ pub struct Image {
     pub recorded: u64,
     /// Other records taken.
     pub(in crate::targets) taken: u64,
-    /// Those of them that are CUPTI's.
+    /// Those of them that are CUPTI's, of calls and of anything else.
+    pub(in crate::targets) of_calls: u64,
     pub(in crate::targets) of_devices: u64,
     /// Records refused or skipped.
     pub refused: u64,
@@ -125,6 +126,7 @@ impl Image {
             pending: Vec::new(),
             recorded: 0,
             taken: 0,
+            of_calls: 0,
             of_devices: 0,
             refused: 0,
             past: SlotTotals::default(),

@@ -26,8 +26,10 @@ pub struct RecordingTotals {
     pub process: ProcessIndex,
     /// Records of calls, ranges and mappings that its threads wrote.
     pub notes: u64,
-    /// Records that CUPTI gave of its devices and calls.
+    /// Records that CUPTI gave, but for those of calls.
     pub device_records: u64,
+    /// Records of calls that CUPTI gave.
+    pub call_records: u64,
     /// Operators of PyTorch.
     pub operators: u64,
     /// Time in which its threads took stacks.

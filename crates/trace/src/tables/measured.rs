@@ -58,6 +58,7 @@ impl Row for RecordingTotals {
         block.time(6, rows, |r| r.stack_ns);
         block.time(7, rows, |r| r.wait_ns);
         block.time(8, rows, |r| r.collector_ns);
+        block.time(9, rows, |r| r.call_records);
     }
 
     fn read(columns: &mut Columns<'_>) -> Result<Vec<Self>, Damage> {
@@ -66,11 +67,13 @@ impl Row for RecordingTotals {
             (columns.uint(3)?, columns.uint(4)?, columns.uint(5)?);
         let (stack_ns, wait_ns, collector_ns) =
             (columns.uint(6)?, columns.uint(7)?, columns.uint(8)?);
+        let call_records = columns.uint(9)?;
         Ok(rows(columns, |i| RecordingTotals {
             time_ns: time_ns[i],
             process: process[i],
             notes: notes[i],
             device_records: device_records[i],
+            call_records: call_records[i],
             operators: operators[i],
             stack_ns: stack_ns[i],
             wait_ns: wait_ns[i],

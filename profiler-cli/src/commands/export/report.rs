@@ -120,7 +120,7 @@ fn head(report: &Report) -> ReportPage {
         });
     }
     let ranks = report.ranks.iter().filter(|rank| rank.rank.is_some()).count();
-    let facts = vec![
+    let mut facts = vec![
         fact("Ran", &run.wall_ns, |ns| duration(*ns), ""),
         Fact { name: "Ranks".into(), value: count(ranks as u64), remark: String::new() },
         Fact {
@@ -138,6 +138,16 @@ fn head(report: &Report) -> ReportPage {
             },
             "of the job's CPU time",
         ),
+    ];
+    facts.extend(report.overhead.step.value().map(|step| Fact {
+        name: "Overhead, of a step".into(),
+        value: match step.bounds() {
+            Some((low, high)) => format!("{} to {}", duration(low), duration(high)),
+            None => "unknown".to_owned(),
+        },
+        remark: step.text.clone(),
+    }));
+    facts.extend([
         fact("Waits for the collector", &report.overhead.wait_ns.value, |ns| duration(*ns), ""),
         fact(
             "The collector's CPU time",
@@ -145,7 +155,7 @@ fn head(report: &Report) -> ReportPage {
             |ns| duration(*ns),
             "on processors that the job may need",
         ),
-    ];
+    ]);
     ReportPage {
         about: about.join(", "),
         facts,

@@ -1,4 +1,4 @@
-//! The first finding of a run, for its summary.
+//! The first finding of a run, and what recording cost a step of it, for its summary.
 //!
 //! Judged from the files that were just written, which the page cache holds. A shell prompt must
 //! not wait for that: above [`MOST_BYTES`] it is left to `tprof report findings`.
@@ -6,20 +6,36 @@
 use std::path::Path;
 
 use tprof_analyze::document::{Cell, Options, Value};
-use tprof_analyze::{Document, KINDS};
+use tprof_analyze::{Document, KINDS, Wanted, read_together};
 use tprof_trace::run::RunInfo;
 
 /// About a minute of a job of one rank: some tenths of a second.
 const MOST_BYTES: u64 = 4 << 20;
 
-/// Its headline, without its number; `None` if there is none, or it would take long to find.
-pub fn of(directory: &Path, info: &RunInfo) -> Option<String> {
+/// What a run's files show; nothing where it would take long to find.
+#[derive(Default)]
+pub struct Shown {
+    /// The headline of the first finding, without its number.
+    pub finding: Option<String>,
+    /// What recording cost a step, in a sentence.
+    pub step: Option<String>,
+}
+
+/// Of a run.
+pub fn of(directory: &Path, info: &RunInfo) -> Shown {
+    read(directory, info).unwrap_or_default()
+}
+
+fn read(directory: &Path, info: &RunInfo) -> Option<Shown> {
     let sizes = info.files.iter().map(|file| directory.join(file).metadata());
     if sizes.map(|meta| meta.map_or(0, |meta| meta.len())).sum::<u64>() > MOST_BYTES {
         return None;
     }
     let findings = KINDS.iter().find(|kind| kind.name == "findings")?;
-    headline(&findings.make(directory, &Options::default(), None).ok()?)
+    let wanted = Wanted { reports: &[], kinds: &[findings] };
+    let made = read_together(directory, &wanted, &Options::default(), None).ok()?;
+    let finding = made.documents.first().and_then(headline);
+    Some(Shown { finding, step: made.step.map(|step| step.brief()) })
 }
 
 fn headline(findings: &Document) -> Option<String> {

@@ -277,7 +277,11 @@ impl Image {
             }
         } else if record::AGENT_KINDS.contains(&(kind as u16)) {
             self.taken += 1;
-            self.of_devices += u64::from(record::DEVICE_KINDS.contains(&(kind as u16)));
+            match kind {
+                ExtKind::Call => self.of_calls += 1,
+                _ if record::DEVICE_KINDS.contains(&(kind as u16)) => self.of_devices += 1,
+                _ => {}
+            }
             let sound = reading.notes.agent(thread, word1, kind, argument, &payload);
             self.refused += u64::from(!sound);
         } else {
