@@ -245,9 +245,6 @@ pub enum ExtKind {
 /// Kinds that the CUPTI agent writes, which is NCCL's profiler plugin too.
 pub const AGENT_KINDS: core::ops::Range<u16> = 16..48;
 
-/// Of these, those that it makes of CUPTI's records.
-pub const DEVICE_KINDS: core::ops::Range<u16> = 16..32;
-
 impl ExtKind {
     /// The extended kind of a `word0`, if it is one.
     pub fn of(word0: u64) -> Option<ExtKind> {

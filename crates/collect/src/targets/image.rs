@@ -91,7 +91,7 @@ pub struct Image {
     pub recorded: u64,
     /// Other records taken.
     pub(in crate::targets) taken: u64,
-    /// Those of them that are CUPTI's, of calls and of anything else.
+    /// Those of them that are CUPTI's, of calls and of what devices did.
     pub(in crate::targets) of_calls: u64,
     pub(in crate::targets) of_devices: u64,
     /// Records refused or skipped.

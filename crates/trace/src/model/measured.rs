@@ -26,7 +26,7 @@ pub struct RecordingTotals {
     pub process: ProcessIndex,
     /// Records of calls, ranges and mappings that its threads wrote.
     pub notes: u64,
-    /// Records that CUPTI gave, but for those of calls.
+    /// Records that CUPTI gave of kernels, copies, waits and memory.
     pub device_records: u64,
     /// Records of calls that CUPTI gave.
     pub call_records: u64,

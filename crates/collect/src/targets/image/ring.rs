@@ -279,7 +279,9 @@ impl Image {
             self.taken += 1;
             match kind {
                 ExtKind::Call => self.of_calls += 1,
-                _ if record::DEVICE_KINDS.contains(&(kind as u16)) => self.of_devices += 1,
+                ExtKind::Kernel | ExtKind::Copy | ExtKind::Wait | ExtKind::Memory => {
+                    self.of_devices += 1
+                }
                 _ => {}
             }
             let sound = reading.notes.agent(thread, word1, kind, argument, &payload);
