@@ -151,7 +151,8 @@ impl Timetable {
 
     /// What was not recorded of it in a job of so many steps (or seconds), and why.
     pub(crate) fn missing(&self, steps: u64) -> Option<(String, String)> {
-        if steps >= self.needed() || self.paired && steps > 0 {
+        // Of a paired recording more is recorded of a shorter job.
+        if steps >= self.needed() || self.paired {
             return None;
         }
         let why = match (steps, self.unit) {
@@ -207,5 +208,11 @@ mod tests {
         let second = Timetable { wait: 1, warmup: 0, active: 1, ..seconds };
         assert_eq!(second.plan(), "records second 1; needs at least 2");
         assert!(one.missing(0).unwrap().1.starts_with("no step was noticed"));
+        assert_eq!(Timetable::PAIRED.plan(), "records all steps but the last 5 of each 20");
+        assert_eq!(Timetable::PAIRED.outside().0, "the last 5 of each 20 steps");
+        assert_eq!((Timetable::PAIRED.missing(0), Timetable::PAIRED.missing(30)), (None, None));
+        let of = Timetable::PAIRED.schedule();
+        let left_out: Vec<u64> = (0..41).filter(|step| !of.records(*step)).collect();
+        assert_eq!(left_out, [15, 16, 17, 18, 19, 35, 36, 37, 38, 39]);
     }
 }
