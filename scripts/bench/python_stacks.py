@@ -1,5 +1,5 @@
 """Rows for Python's functions in stacks of allocations, beside memray where this Python has it.
-See docs/overhead.md.
+See docs/notes/overhead-history.md.
 
 A round takes and gives back one block; what is shown is CPU time of the thread beyond native:
 medians over rounds in which all contenders ran in turn.

@@ -5,12 +5,14 @@ use tprof_trace::TraceFile;
 
 use crate::units::counted;
 
-/// Whether recording of the operators of a file's process ended before that process did: beyond its budget
-/// `--operators auto` goes on with ranges only. What ran later is unknown, not absent.
+/// Whether the operators of a file's process were recorded for a part of its time: beyond its budget
+/// `--operators auto` records those of one step in so many, and before it could, it went on with ranges
+/// only. The others are unknown, not absent.
 pub fn ended(file: &TraceFile) -> bool {
     let mut facts = file.properties().filter(|(key, _)| *key == "pytorch");
     facts.any(|(_, text)| {
-        serde_json::from_str::<Value>(text).is_ok_and(|fact| fact["operators"] == "ranges")
+        serde_json::from_str::<Value>(text)
+            .is_ok_and(|fact| matches!(fact["operators"].as_str(), Some("steps" | "ranges")))
     })
 }
 
@@ -44,8 +46,9 @@ mod tests {
             writer.finish().unwrap();
             ended(&TraceFile::open(&path).unwrap())
         };
-        let [whole, ranges] = [r#"{"operators":"shapes"}"#, r#"{"operators":"ranges"}"#];
-        assert!(!is_ended(&[]) && !is_ended(&[whole]));
-        assert!(is_ended(&[ranges]) && is_ended(&[whole, ranges]));
+        let [whole, steps, ranges] =
+            ["shapes", "steps", "ranges"].map(|mode| format!(r#"{{"operators":"{mode}"}}"#));
+        assert!(!is_ended(&[]) && !is_ended(&[&whole]));
+        assert!(is_ended(&[&steps]) && is_ended(&[&ranges]) && is_ended(&[&whole, &ranges]));
     }
 }

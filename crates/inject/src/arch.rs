@@ -1,6 +1,7 @@
 //! Everything that is particular to x86-64.
 
 use core::arch::{asm, global_asm};
+use core::hint::assert_unchecked;
 use core::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize};
 
 // Thread-local storage in the initial-exec model: one `mov` and one `add`
@@ -48,23 +49,49 @@ pub fn scalar(mut number: u64) -> u64 {
     number
 }
 
-/// [`thread_block`], and its first word, read before anything else of the thread:
+/// [`thread_block`], and the word at this offset, read before anything else of the thread:
 /// the block of a task without thread-local storage may be out of reach.
 #[inline(always)]
-pub fn thread_block_and_word() -> (*mut u8, u64) {
+pub fn thread_block_and_word<const OFFSET: usize>() -> (*mut u8, u64) {
     let block: *mut u8;
     let word: u64;
     // SAFETY: the caller's function reads thread-local variables of its own, which lie beside.
     unsafe {
         asm!(
             "mov {0}, qword ptr [rip + tprof_thread@GOTTPOFF]",
-            "mov {1}, qword ptr fs:[{0}]",
+            "mov {1}, qword ptr fs:[{0} + {2}]",
             "add {0}, qword ptr fs:[0]",
             out(reg) block,
             out(reg) word,
+            const OFFSET,
             options(readonly, nostack)
         );
     }
+    // SAFETY: the thread pointer is far from the lowest addresses.
+    unsafe { assert_unchecked(!block.is_null()) };
+    (block, word)
+}
+
+/// As [`thread_block_and_word`], with the word's complement.
+#[inline(always)]
+pub fn thread_block_and_complement<const OFFSET: usize>() -> (*mut u8, u64) {
+    let block: *mut u8;
+    let word: u64;
+    // SAFETY: as there.
+    unsafe {
+        asm!(
+            "mov {0}, qword ptr [rip + tprof_thread@GOTTPOFF]",
+            "mov {1}, qword ptr fs:[{0} + {2}]",
+            "add {0}, qword ptr fs:[0]",
+            "not {1}",
+            out(reg) block,
+            out(reg) word,
+            const OFFSET,
+            options(readonly, nostack)
+        );
+    }
+    // SAFETY: the thread pointer is far from the lowest addresses.
+    unsafe { assert_unchecked(!block.is_null()) };
     (block, word)
 }
 
@@ -153,6 +180,61 @@ pub fn add_local_signed(counter: &AtomicI64, value: i64) {
     unsafe {
         asm!("add qword ptr [{0}], {1}", in(reg) counter.as_ptr(), in(reg) value, options(nostack))
     };
+}
+
+/// As [`add_local`], of the field at an offset: with no instruction for its address.
+///
+/// # Safety
+/// A word that only this thread writes lies there.
+#[inline(always)]
+pub unsafe fn add<const OFFSET: usize>(of: &impl Sized, value: usize) {
+    // SAFETY: the caller's premise.
+    unsafe {
+        asm!("add qword ptr [{0} + {2}], {1}", in(reg) of, in(reg) value, const OFFSET, options(nostack))
+    };
+}
+
+/// The opposite of [`add`].
+///
+/// # Safety
+/// As [`add`].
+#[inline(always)]
+pub unsafe fn subtract<const OFFSET: usize>(of: &impl Sized, value: usize) {
+    // SAFETY: the caller's premise.
+    unsafe {
+        asm!("sub qword ptr [{0} + {2}], {1}", in(reg) of, in(reg) value, const OFFSET, options(nostack))
+    };
+}
+
+/// As [`add`], of 1.
+///
+/// # Safety
+/// As [`add`].
+#[inline(always)]
+pub unsafe fn increment<const OFFSET: usize>(of: &impl Sized) {
+    // SAFETY: the caller's premise.
+    unsafe { asm!("inc qword ptr [{0} + {1}]", in(reg) of, const OFFSET, options(nostack)) };
+}
+
+/// Subtracts from the field at an offset; whether it is negative then.
+///
+/// # Safety
+/// As [`add`].
+#[inline(always)]
+pub unsafe fn subtract_to_negative<const OFFSET: usize>(of: &impl Sized, value: usize) -> bool {
+    // SAFETY: the caller's premise.
+    unsafe {
+        asm!(
+            "sub qword ptr [{0} + {2}], {1}",
+            "js {3}",
+            in(reg) of,
+            in(reg) value,
+            const OFFSET,
+            label { return true },
+            options(nostack)
+        );
+    }
+    false
 }
 
 /// Advances a cursor that only this thread moves, in one instruction, so that

@@ -1,6 +1,7 @@
 //! How far this process has come with the registration of callbacks with PyTorch, which
 //! [`crate::operators`] does: what a forked child must know of it when it begins. And whether
-//! PyTorch calls those of operators: only while recording is on.
+//! PyTorch calls those of operators: only while recording is on, and of the steps whose operators
+//! are recorded ([`rest`]).
 //!
 //! For each operator with a callback PyTorch makes an object, and copies inputs into it: a third
 //! of the time of small operators, also where the callback does nothing. So the callback of
@@ -64,8 +65,10 @@ static HANDLE: AtomicU64 = AtomicU64::new(0);
 /// `at::disableCallback` and `at::reenableCallback`; 0 where this PyTorch lacks one.
 static DISABLE: AtomicUsize = AtomicUsize::new(0);
 static ENABLE: AtomicUsize = AtomicUsize::new(0);
-/// 1 while the callback of operators is disabled, because recording is off.
+/// 1 while the callback of operators is disabled.
 static MUTED: AtomicU32 = AtomicU32::new(0);
+/// 1 while operators are not to be recorded though recording is on, see [`rest`].
+static RESTS: AtomicU32 = AtomicU32::new(0);
 
 /// Operators are recorded by the callback of this handle, which was just registered; the functions
 /// disable a callback, and enable it again.
@@ -113,7 +116,8 @@ pub fn is_behind() -> bool {
 
 #[inline(always)]
 fn is_wanted() -> bool {
-    state::PHASE.load(Relaxed) != state::phase::OFF
+    RESTS.load(Relaxed) == 0
+        && state::PHASE.load(Relaxed) != state::phase::OFF
         && state::header().is_some_and(|header| header.off.load(Relaxed) == 0)
 }
 
@@ -122,10 +126,9 @@ fn is_wanted() -> bool {
 #[cold]
 #[inline(never)]
 pub fn follow() {
-    let both_known = DISABLE.load(Relaxed) != 0 && ENABLE.load(Relaxed) != 0;
     let differs = || is_wanted() != (MUTED.load(Acquire) == 0);
     // Recording may be switched once more meanwhile.
-    while both_known && !closed(Class::Threads) && differs() {
+    while can_rest() && !closed(Class::Threads) && differs() {
         let Some(switch) = Switch::take() else { return };
         // Another thread may have switched it since.
         let wanted = is_wanted();
@@ -136,16 +139,16 @@ pub fn follow() {
     }
 }
 
-/// Has PyTorch call the callback of operators no more in this process; false if it is not called
-/// now, or another thread switches it.
-pub fn disable_for_good() -> bool {
-    let Some(switch) = Switch::take() else { return false };
-    if DISABLE.load(Relaxed) == 0 || MUTED.load(Acquire) != 0 {
-        return false;
-    }
-    switch.call(&DISABLE);
-    HANDLE.store(0, Relaxed);
-    true
+/// Whether [`rest`] can have an effect.
+pub fn can_rest() -> bool {
+    DISABLE.load(Relaxed) != 0 && ENABLE.load(Relaxed) != 0
+}
+
+/// Has PyTorch call the callback of operators no more until it is to rest no longer, though recording
+/// may be on. This thread holds no lock of PyTorch's.
+pub fn rest(rests: bool) {
+    RESTS.store(u32::from(rests), Relaxed);
+    follow();
 }
 
 /// The one thread that switches the callback: while it does, PyTorch's lock may be taken, which a

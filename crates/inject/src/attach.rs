@@ -319,7 +319,7 @@ fn map_all([session_fd, region_fd, tables_fd]: [i32; 3]) -> bool {
         state::CHECK_STACKS.store(path.as_ptr().cast_mut(), Relaxed);
     }
     state::INTERVAL.store(header.sample_interval.load(Relaxed), Relaxed);
-    state::CLOCK_IS_TSC.store(header.clock_is_tsc.load(Relaxed), Relaxed);
+    state::HOT.clock_is_tsc.store(header.clock_is_tsc.load(Relaxed), Relaxed);
     header.pid.store(sys::pid(), Relaxed);
     state::PID.store(sys::pid(), Relaxed);
     ask_for_wiping();

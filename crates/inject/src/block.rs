@@ -16,28 +16,31 @@ pub struct Thread {
     /// that a thread begins with is the complement of no generation, nor of none.)
     /// First: [`crate::gate::recording`] reads it by itself.
     stamp: Own<u64>,
+    /// The same while [`crate::quick`] may count this thread's blocks; else zero.
+    quick: Own<u64>,
+    slot: Own<*mut ThreadSlot>,
+    off: Own<*mut AtomicU32>,
+    /// Bytes still to be allocated before the next sample.
+    pub countdown: Own<i64>,
     /// Address of the next 16-byte slot.
     pub cursor: Own<usize>,
     /// Past this, the slow way.
     pub limit: Own<usize>,
     /// `clock >> EPOCH_SHIFT` of the last time record.
     pub epoch: Own<u64>,
-    slot: Own<*mut ThreadSlot>,
-    off: Own<*mut AtomicU32>,
-    /// [`tprof_wire::region::mem_mode`], as it was when this thread attached.
-    pub mem_mode: Own<u32>,
+    /// [`tprof_wire::region::mem_mode`], as it was when this thread attached. [`Self::set_mem_mode`]
+    /// changes it.
+    mem_mode: Own<u16>,
     /// CUDA runtime and NCCL calls are recorded.
     pub calls: Own<bool>,
     /// One of our own threads: signals never reach it.
     pub masked: Own<bool>,
-    /// Bytes still to be allocated before the next sample.
-    pub countdown: Own<i64>,
+    /// Length of the current chunk.
+    pub chunk_bytes: Own<u32>,
     /// Bytes of the last draw that are not in `countdown` yet.
     pub draw_left: Own<i64>,
-    /// First address of the current chunk, and its length.
+    /// First address of the current chunk.
     pub chunk: Own<usize>,
-    /// Length of the current chunk.
-    pub chunk_bytes: Own<usize>,
     /// State of the random generator for samples.
     pub random: Own<u64>,
     /// Readable stack, as far as checked.
@@ -103,6 +106,9 @@ const _: () = assert!(size_of::<Thread>() <= arch::THREAD_BYTES);
 const _: () = assert!(core::mem::offset_of!(Thread, stamp) == 0);
 
 impl Thread {
+    /// Where the stamp for the short way lies.
+    pub const QUICK: usize = core::mem::offset_of!(Thread, quick);
+
     /// This thread's block.
     ///
     /// # Safety
@@ -124,6 +130,26 @@ impl Thread {
     /// Lets this thread record: from here on [`crate::gate::recording`] finds it.
     pub fn admit(&self, generation: u64) {
         self.stamp.set(!generation);
+    }
+
+    /// How its blocks are recorded: [`tprof_wire::region::mem_mode`].
+    #[inline(always)]
+    pub fn mem_mode(&self) -> u32 {
+        u32::from(self.mem_mode.get())
+    }
+
+    /// Changes how its blocks are recorded.
+    #[inline(always)]
+    pub fn set_mem_mode(&self, mode: u32) {
+        self.quick.set(0);
+        self.mem_mode.set(mode as u16);
+    }
+
+    /// Lets [`crate::quick`] count the blocks of this thread, which may record, samples blocks, and
+    /// reads their sizes from their headers.
+    #[inline(always)]
+    pub fn take_the_short_way(&self) {
+        self.quick.set(self.stamp.get());
     }
 
     /// The index of this thread's slot.
@@ -167,7 +193,7 @@ impl Thread {
     /// The clock of this process.
     #[inline(always)]
     pub fn clock(&self) -> u64 {
-        if state::CLOCK_IS_TSC.load(Relaxed) != 0 && !self.strict.get() {
+        if state::HOT.clock_is_tsc.load(Relaxed) != 0 && !self.strict.get() {
             arch::ticks()
         } else {
             self.slow_clock()

@@ -3,6 +3,12 @@
 //! One hook serves every function (`preload-shim/src/hooks/calls.rs`): it keeps
 //! the arguments as they came in a [`Frame`], and the table in
 //! [`tprof_wire::calls`] defines their meaning.
+//!
+//! Only calls by the functions' public names get here. A statically linked runtime, code that was
+//! loaded with `RTLD_DEEPBIND`, and `dlsym` on a library's own handle bypass the hook.
+//! `dlsym(RTLD_DEFAULT, …)` finds it. If no library has the function, the hook returns what the
+//! caller knows as a failure: `cudaErrorSharedObjectInitFailed` (303), `ncclSystemError`,
+//! `CUBLAS_STATUS_NOT_INITIALIZED`, or MPI's error 16.
 
 use crate::block::{OuterCall, Thread};
 use crate::frame::{Frame, half, word};

@@ -1,4 +1,19 @@
 //! Which system calls may kill: classes of them that seccomp filters do not permit.
+//!
+//! A filter is judged before it takes effect. If it permits what recording needs, recording goes
+//! on. If it doesn't, attached threads go on with the chunks that they hold, events of new
+//! threads are counted as lost, and forked children and new programs are named. Addresses count
+//! as unknown arguments, and so does what a filter keeps in scratch memory.
+//!
+//! - A filter that a raw system call installs bypasses the hook. It may kill the process for one
+//!   of our system calls.
+//! - A child of `clone(CLONE_VM | CLONE_SETTLS)` with thread-local storage of its own is not
+//!   recorded: its allocations and mappings are counted as lost, and programs that it runs attach
+//!   by themselves.
+//! - Before Linux 5.9, mappings and exec calls of a thread without thread-local storage are lost,
+//!   and counted, while a filter is in force.
+//! - Chromium brings its own allocator, and its zygotes' children run in namespaces without the
+//!   session's directory: the run names them.
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 

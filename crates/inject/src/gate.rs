@@ -18,7 +18,7 @@ use tprof_wire::region::{self, RegionHeader, ThreadSlot, slot_state};
 /// [`recording_if_own`].
 #[inline(always)]
 pub fn recording() -> Option<&'static Thread> {
-    let (block, word) = arch::thread_block_and_word();
+    let (block, word) = arch::thread_block_and_word::<0>();
     if word == !WIPED.generation.load(Relaxed) {
         // SAFETY: a stamp is found in a thread's own block only; it is shared with
         // the handlers that interrupt this thread, all by `Own`.
@@ -168,7 +168,7 @@ fn enter_thread(thread: &Thread) -> bool {
 fn begin(thread: &Thread, slot: &'static ThreadSlot, header: &'static RegionHeader) {
     thread.tid.set(sys::tid());
     thread.set_slot(slot, &header.off);
-    thread.mem_mode.set(state::MEM_MODE.load(Relaxed));
+    thread.set_mem_mode(state::MEM_MODE.load(Relaxed));
     thread.calls.set(state::CALLS.load(Relaxed) != 0);
     thread.epoch.set(0);
     thread.countdown.set(0);

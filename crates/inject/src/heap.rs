@@ -1,5 +1,16 @@
 //! What the allocator hooks report: every event (`exact`), or exact counters
 //! and sampled events (`sampled`).
+//!
+//! - `exact` counts the bytes that were requested. `sampled` counts them as the allocator rounds
+//!   them, because it reads the block's size to make frees cheap; its peak and live bytes are
+//!   exact to 64 KiB per thread.
+//! - A `realloc` is a free and an allocation of the new size at its own stack, also in place. A
+//!   failed one counts nothing.
+//! - A forked child starts at zero. Blocks that it inherited are its parent's; to free one is a
+//!   free of an unknown block.
+//! - While recording is off no event is counted. Under `sampled`, threads keep the balance of
+//!   live bytes. Under `exact`, blocks that came or went then are unknown, so live and peak bytes
+//!   are missing from the first gap on.
 
 use crate::block::Thread;
 use crate::unrecorded::missed;
@@ -17,12 +28,12 @@ pub unsafe fn allocated(block: *mut u8, bytes: usize, sp: usize, fp: usize) {
         return;
     }
     let Some(thread) = gate::recording() else { return missed() };
-    match (thread.mem_mode.get(), thread.is_on()) {
+    match (thread.mem_mode(), thread.is_on()) {
         // SAFETY: the caller's premise, and not null.
         (mem_mode::SAMPLED, true) => unsafe { sampling::allocated(thread, block, bytes, sp, fp) },
         // SAFETY: the caller's premise, and not null.
         (mem_mode::SAMPLED, false) => unsafe {
-            sampling::took_unrecorded(thread, sampling::usable(block));
+            sampling::took_unrecorded(thread, sampling::usable(thread, block));
         },
         (mem_mode::EXACT, true) => exact(thread, Kind::Alloc, block, bytes, sp, fp),
         _ => {}
@@ -44,12 +55,12 @@ fn exact(thread: &Thread, kind: Kind, block: *mut u8, bytes: usize, sp: usize, f
 #[inline(always)]
 pub unsafe fn freeing(block: *mut u8) {
     let Some(thread) = gate::recording() else { return missed() };
-    match (thread.mem_mode.get(), thread.is_on()) {
+    match (thread.mem_mode(), thread.is_on()) {
         // SAFETY: the caller's premise.
         (mem_mode::SAMPLED, true) => unsafe { sampling::freeing(thread, block) },
         // SAFETY: the caller's premise.
         (mem_mode::SAMPLED, false) => unsafe {
-            sampling::gave_unrecorded(thread, block, sampling::usable(block));
+            sampling::gave_unrecorded(thread, block, sampling::usable(thread, block));
         },
         (mem_mode::EXACT, true) => {
             let clock = thread.clock();
@@ -79,7 +90,7 @@ pub unsafe fn reallocating(block: *mut u8) -> Option<Reallocation> {
         missed();
         return None;
     };
-    match thread.mem_mode.get() {
+    match thread.mem_mode() {
         mem_mode::EXACT if thread.is_on() => {
             ring::heap(thread, Kind::ReallocFree, block as u64, 0, 0, thread.clock());
             Some(Reallocation::Exact)

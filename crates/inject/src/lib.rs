@@ -86,6 +86,7 @@ pub mod calls;
 pub mod calls_made;
 pub mod heap;
 pub mod life;
+pub mod quick;
 pub mod reported;
 pub mod spans;
 

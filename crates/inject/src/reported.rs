@@ -36,8 +36,8 @@ pub fn totals() -> Option<HeapTotals> {
 
 #[inline(always)]
 fn hide(thread: &Thread) -> u64 {
-    let mode = thread.mem_mode.get();
-    thread.mem_mode.set(mem_mode::OFF);
+    let mode = thread.mem_mode();
+    thread.set_mem_mode(mem_mode::OFF);
     u64::from(mode) | HIDDEN | if thread.is_on() { IS_ON } else { 0 }
 }
 
@@ -48,7 +48,7 @@ fn show(hidden: u64) -> Option<(&'static Thread, bool)> {
         return None;
     }
     let thread = gate::recording()?;
-    thread.mem_mode.set(hidden as u32);
+    thread.set_mem_mode(hidden as u32);
     Some((thread, hidden & IS_ON != 0))
 }
 
@@ -82,7 +82,7 @@ fn took(
     bytes: usize,
     (sp, fp): (usize, usize),
 ) {
-    match (thread.mem_mode.get(), is_on) {
+    match (thread.mem_mode(), is_on) {
         (mem_mode::SAMPLED, true) => sampling::counted(thread, block, (bytes, bytes), sp, fp),
         (mem_mode::SAMPLED, false) => sampling::took_unrecorded(thread, bytes),
         (mem_mode::EXACT, true) => {
@@ -107,7 +107,7 @@ pub fn freeing(block: *mut u8, bytes: usize) -> u64 {
 /// `kind` is how a block's end is recorded where every one is.
 #[inline(always)]
 fn gave(thread: &Thread, kind: Kind, block: *mut u8, bytes: usize) {
-    match (thread.mem_mode.get(), thread.is_on()) {
+    match (thread.mem_mode(), thread.is_on()) {
         (mem_mode::SAMPLED, true) => sampling::freed(thread, block, bytes),
         (mem_mode::SAMPLED, false) => sampling::gave_unrecorded(thread, block, bytes),
         (mem_mode::EXACT, true) => ring::heap(thread, kind, block as u64, 0, 0, thread.clock()),
@@ -146,7 +146,7 @@ pub fn reallocated(
     fp: usize,
 ) {
     let Some((thread, is_on)) = show(hidden) else { return };
-    match (to.0.is_null(), thread.mem_mode.get()) {
+    match (to.0.is_null(), thread.mem_mode()) {
         (true, mem_mode::EXACT) if is_on => {
             ring::heap(thread, Kind::ReallocFailed, from.0 as u64, 0, 0, thread.clock());
         }

@@ -10,7 +10,7 @@ use crate::kept::{forget, is_candidate, remember};
 use crate::{arch, ring, stacks, state};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_wire::record::Kind;
-use tprof_wire::region::mem_mode;
+use tprof_wire::region::{ThreadSlot, mem_mode};
 
 /// A thread adds its live bytes to the process's when they moved this far:
 /// the peak is exact to within this many bytes per thread.
@@ -23,32 +23,50 @@ static AGREED: AtomicU32 = AtomicU32::new(0);
 const BY_HEADER: u32 = 1;
 const BY_CALL: u32 = 2;
 
-/// Usable bytes of a block.
+/// Usable bytes of a block. Opens [`crate::quick`] to the thread, which samples blocks, once they are
+/// read from headers.
 ///
 /// # Safety
 /// A live block of the real allocator, not null.
 #[inline(always)]
-pub unsafe fn usable(block: *mut u8) -> usize {
+pub unsafe fn usable(thread: &Thread, block: *mut u8) -> usize {
     if USABLE.load(Relaxed) == BY_HEADER {
+        thread.take_the_short_way();
         // SAFETY: the caller's premise; the header has agreed with the allocator 64 times.
-        unsafe { header_size(block) }
+        let size = unsafe { header(block) };
+        by_header(size)
     } else {
         // SAFETY: the caller's premise.
         unsafe { usable_by_call(block) }
     }
 }
 
-/// glibc keeps a block's size before it: low bits are flags, bit 1 means that
-/// the block is a mapping of its own. Only used after 64 agreements with
-/// `malloc_usable_size`, and only where the real `malloc` is glibc's.
+/// The word that glibc keeps before a block: its size, with flags in the low bits. Only used after 64
+/// agreements with `malloc_usable_size`, and only where the real `malloc` is glibc's.
 ///
 /// # Safety
 /// A live block of glibc's allocator.
 #[inline(always)]
-unsafe fn header_size(block: *mut u8) -> usize {
+pub unsafe fn header(block: *mut u8) -> usize {
     // SAFETY: the caller's premise: glibc's malloc wrote a size there.
-    let size = unsafe { *block.sub(8).cast::<usize>() };
-    if size & 2 == 0 { (size & !7) - 8 } else { (size & !7) - 16 }
+    unsafe { *block.sub(8).cast::<usize>() }
+}
+
+/// Whether a block with this word before it is a mapping of its own.
+#[inline(always)]
+pub fn is_mapping(header: usize) -> bool {
+    header & 2 != 0
+}
+
+/// The usable bytes of a block that is none.
+#[inline(always)]
+pub fn within_heap(header: usize) -> usize {
+    (header & !7) - 8
+}
+
+#[inline(always)]
+fn by_header(header: usize) -> usize {
+    within_heap(header) - if is_mapping(header) { 8 } else { 0 }
 }
 
 /// # Safety
@@ -67,7 +85,7 @@ unsafe fn usable_by_call(block: *mut u8) -> usize {
     };
     if USABLE.load(Relaxed) != BY_CALL {
         // SAFETY: the caller's premise, and the allocator is glibc's.
-        let agrees = || size == unsafe { header_size(block) };
+        let agrees = || size == by_header(unsafe { header(block) });
         if state::MALLOC_IS_GLIBC.load(Relaxed) == 0 || !agrees() {
             USABLE.store(BY_CALL, Relaxed);
         } else if AGREED.fetch_add(1, Relaxed) >= 64 {
@@ -84,7 +102,7 @@ unsafe fn usable_by_call(block: *mut u8) -> usize {
 #[inline(always)]
 pub unsafe fn allocated(thread: &Thread, block: *mut u8, bytes: usize, sp: usize, fp: usize) {
     // SAFETY: the caller's premise.
-    let usable = unsafe { usable(block) };
+    let usable = unsafe { usable(thread, block) };
     counted(thread, block, (bytes, usable), sp, fp);
 }
 
@@ -118,15 +136,20 @@ fn add(
 
 /// Moves this thread's live bytes, and the process's now and then.
 #[inline(always)]
-fn live(thread: &Thread, delta: i64) {
+pub fn live(thread: &Thread, delta: i64) {
     // An addition and a load, not one exchange (2 ns): a handler in between
     // makes the sum read here newer, which is as good.
-    let mine = &thread.slot().live_delta;
-    arch::add_local_signed(mine, delta);
-    let now = mine.load(Relaxed);
-    if (now + FLUSH_BYTES) as u64 > 2 * FLUSH_BYTES as u64 {
+    let slot = thread.slot();
+    arch::add_local_signed(&slot.live_delta, delta);
+    if is_to_flush(slot) {
         flush(thread);
     }
+}
+
+/// Whether a thread's live bytes are to be added to the process's.
+#[inline(always)]
+pub fn is_to_flush(slot: &ThreadSlot) -> bool {
+    (slot.live_delta.load(Relaxed) + FLUSH_BYTES) as u64 > 2 * FLUSH_BYTES as u64
 }
 
 /// The bytes that are live in the process, to within `FLUSH_BYTES` of each other thread; `None`
@@ -141,9 +164,10 @@ pub fn live_bytes(thread: &Thread) -> Option<u64> {
     Some(u64::try_from(live).unwrap_or(0))
 }
 
+/// Adds this thread's live bytes to the process's.
 #[cold]
 #[inline(never)]
-fn flush(thread: &Thread) {
+pub fn flush(thread: &Thread) {
     let Some(header) = state::header() else { return };
     let delta = thread.slot().live_delta.swap(0, Relaxed);
     let mut before = header.live_bytes.load(Acquire);
@@ -163,9 +187,18 @@ fn flush(thread: &Thread) {
     }
 }
 
+/// Keeps a block if it is sampled, which is to be asked once the countdown is below zero; whether it
+/// was kept.
 #[cold]
 #[inline(never)]
-fn keep(thread: &Thread, block: *mut u8, bytes: usize, kind: Kind, sp: usize, fp: usize) -> bool {
+pub fn keep(
+    thread: &Thread,
+    block: *mut u8,
+    bytes: usize,
+    kind: Kind,
+    sp: usize,
+    fp: usize,
+) -> bool {
     let interval = state::INTERVAL.load(Relaxed).max(1);
     if bytes as u64 >= interval {
         // Kept always, and outside the Poisson process of the smaller ones.
@@ -255,7 +288,7 @@ fn ln(x: f64) -> f64 {
 #[inline(always)]
 pub unsafe fn freeing(thread: &Thread, block: *mut u8) {
     // SAFETY: the caller's premise.
-    freed(thread, block, unsafe { usable(block) });
+    freed(thread, block, unsafe { usable(thread, block) });
 }
 
 /// As [`freeing`], of a block of any allocator with so many usable bytes.
@@ -301,7 +334,7 @@ pub struct Old {
 #[inline(always)]
 pub unsafe fn reallocating(thread: &Thread, block: *mut u8) -> Old {
     // SAFETY: the caller's premise.
-    let usable = unsafe { usable(block) };
+    let usable = unsafe { usable(thread, block) };
     let kept = is_candidate(block as usize) && record_end(thread, block, Kind::ReallocFree);
     Old { usable, kept }
 }
@@ -334,12 +367,12 @@ pub unsafe fn reallocated(
         if !to.is_null() {
             let kind = if old.kept { Kind::ReallocAlloc } else { Kind::Alloc };
             // SAFETY: the caller's premise, and not null.
-            let usable = unsafe { usable(to) };
+            let usable = unsafe { usable(thread, to) };
             kept = add(thread, to, (bytes, usable), kind, sp, fp);
         }
     } else if !to.is_null() {
         // SAFETY: the caller's premise, and not null.
-        live(thread, unsafe { usable(to) } as i64);
+        live(thread, unsafe { usable(thread, to) } as i64);
     }
     if old.kept && !kept {
         ring::heap(thread, Kind::ReallocAlloc, 0, 0, 0, thread.clock());

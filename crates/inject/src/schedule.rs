@@ -42,6 +42,13 @@ pub fn is_followed() -> bool {
     state::header().is_some_and(|header| header.schedule[2].load(Relaxed) != 0)
 }
 
+/// Whether only steps that were chosen are recorded: not where some are left out, to compare the
+/// others as they are recorded without that.
+#[inline(always)]
+pub fn chooses_steps() -> bool {
+    is_followed() && state::header().is_some_and(|h| h.short_pauses.load(Relaxed) == 0)
+}
+
 /// Whether epochs matter in this process, by spans of `tprof_abi`.
 #[inline(always)]
 pub fn follows_epochs() -> bool {

@@ -89,8 +89,28 @@ pub static STACK_MODE: AtomicU32 = AtomicU32::new(0);
 pub static CHECK_STACKS: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 /// Mean bytes between samples.
 pub static INTERVAL: AtomicU64 = AtomicU64::new(0);
-/// Whether the clock is the TSC.
-pub static CLOCK_IS_TSC: AtomicU32 = AtomicU32::new(0);
+/// What the allocator's hooks read at each call, in one cache line.
+#[repr(C, align(64))]
+pub struct Hot {
+    /// The real `malloc`; 0 until it is found.
+    pub malloc: AtomicUsize,
+    /// The real `calloc`.
+    pub calloc: AtomicUsize,
+    /// The real `free`.
+    pub free: AtomicUsize,
+    /// Memory of [`crate::kept`]; null until it is mapped, for good.
+    pub kept: AtomicPtr<u8>,
+    /// Whether the clock is the TSC.
+    pub clock_is_tsc: AtomicU32,
+}
+/// The one of this process.
+pub static HOT: Hot = Hot {
+    malloc: AtomicUsize::new(0),
+    calloc: AtomicUsize::new(0),
+    free: AtomicUsize::new(0),
+    kept: AtomicPtr::new(core::ptr::null_mut()),
+    clock_is_tsc: AtomicU32::new(0),
+};
 /// The real `clock_gettime`, where the clock is not the TSC.
 pub static CLOCK_GETTIME: AtomicUsize = AtomicUsize::new(0);
 /// Whether the real `malloc` is glibc's.

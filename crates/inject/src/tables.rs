@@ -2,6 +2,7 @@
 //! have neither. The kernel empties it in a forked child, since it refers to what its parent has
 //! defined: the child's ids begin anew in its own region.
 
+use crate::state::HOT;
 use crate::wiped;
 use core::sync::atomic::AtomicPtr;
 
@@ -13,13 +14,11 @@ pub const RECENT_BYTES: usize = (4 << 10) + (256 << 10);
 pub static STACKS: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 /// Its bytes.
 pub const STACKS_BYTES: usize = 8 << 10;
-/// Of `kept`: a filter, a page, and 512 KiB.
-pub static KEPT: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
-/// Its bytes.
+/// Bytes of `kept`: a filter, a page, and 512 KiB.
 pub const KEPT_BYTES: usize = (16 << 10) + (4 << 10) + (512 << 10);
 
 /// Maps those that are not mapped yet.
 pub fn map() {
-    let tables = [(&RECENT, RECENT_BYTES), (&STACKS, STACKS_BYTES), (&KEPT, KEPT_BYTES)];
+    let tables = [(&RECENT, RECENT_BYTES), (&STACKS, STACKS_BYTES), (&HOT.kept, KEPT_BYTES)];
     wiped::map_together(tables);
 }

@@ -96,9 +96,9 @@ pub mod note {
     pub const NO_SYMBOLS: u32 = 2;
     /// Sizes cannot be read: why ([`super::unread`]); that path.
     pub const NO_SIZES: u32 = 3;
-    /// Operators took more than their share of a thread's time, and are not recorded from here on:
-    /// ticks of theirs; ticks of the thread.
-    pub const OVER_BUDGET: u32 = 4;
+    /// Those of one step in so many are recorded from here on, so that they take no more than their
+    /// share of a thread's time: the number; the share that those of all steps took, in millionths.
+    pub const TURNS: u32 = 4;
     /// The process was forked while its parent registered the callbacks, and lacks some or all: 0; 0.
     pub const FORKED: u32 = 5;
 }

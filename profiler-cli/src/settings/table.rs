@@ -248,7 +248,7 @@ pub static CUDA_GRAPHS: Setting = Setting {
 pub static OPERATORS: Setting = Setting {
     name: "operators",
     short: None,
-    help: "PyTorch's operators: names, shapes, off, or auto: names while cheap [default: auto]",
+    help: "PyTorch's operators: names, shapes, off, or auto: names, of some steps where all cost too much [default: auto]",
     kind: ValueKind::Text("MODE", || values::names(&OPERATOR_DETAILS)),
     set: |resolved, given| {
         resolved.config.operators = values::one_of(given, &OPERATOR_DETAILS)?;

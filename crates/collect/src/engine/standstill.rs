@@ -1,4 +1,9 @@
 //! Notices that the engine was kept from its work.
+//!
+//! Meanwhile rings hold the first unread megabyte of each thread, and the rest is counted by
+//! process. A program that begins then waits for five seconds once, and attaches when the
+//! collector is back; its CUPTI agent doesn't try again, so that its device work and NVTX ranges
+//! are named as not recorded.
 
 use super::main_loop::Engine;
 use tprof_trace::model::MarkKind;

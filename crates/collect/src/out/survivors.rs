@@ -3,6 +3,9 @@
 //! Most are known: they attached, or hooks and perf events reported them. What neither recorded
 //! (such as a static program's child) still has the session's name in its environment, unless
 //! it was given another or wrote over it.
+//!
+//! A static program with an empty environment and without a living parent is not found where perf
+//! events are refused.
 
 use crate::os::proc;
 use std::collections::BTreeMap;

@@ -3,6 +3,10 @@
 //! Both are read again about once a second; the conversion is continuous, and
 //! its slope is set so that the observed error is gone one interval later. A reading from before
 //! gets the time that it had then: times that are compared were not all converted at one moment.
+//!
+//! Under strict seccomp, and with the counter switched off (`PR_SET_TSC`), times are those of the
+//! collector's last pass, some milliseconds off. Clocks of hosts are joined by wall-clock time
+//! when each begins, so they are as exact as NTP.
 
 use crate::os::sys;
 use std::collections::VecDeque;

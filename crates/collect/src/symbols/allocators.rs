@@ -3,6 +3,11 @@
 //!
 //! A file that was not stripped is judged by the functions that it defines, any other by
 //! messages that the allocator carries.
+//!
+//! Recognised are mimalloc, jemalloc, tcmalloc, snmalloc, rpmalloc, and a global allocator that
+//! never calls libc's; in a stripped file the first three. A library is examined once its code
+//! has mapped 16 MiB, which is known only with stacks. A preloaded or dynamically linked
+//! `libjemalloc` or `libtcmalloc` is recorded: tprof interposes its `malloc`.
 
 use crate::elf::FileId;
 use crate::elf::{Elf, Section, u16_at, u32_at};

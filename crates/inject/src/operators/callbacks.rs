@@ -2,7 +2,7 @@
 
 use super::layout::{self, LAYOUT};
 use super::open::{self, Taken};
-use super::{budget, sizes};
+use super::{budget, sizes, turns};
 use crate::block::Thread;
 use crate::real::text;
 use crate::schedule::{self, Source};
@@ -47,7 +47,7 @@ pub unsafe extern "C" fn end(function: usize, _: *mut c_void) {
 pub unsafe extern "C" fn range(context: *mut usize, function: usize) -> *mut usize {
     // SAFETY: PyTorch's own argument. There is no context to be deleted later.
     unsafe { *context = 0 };
-    if schedule::is_followed() || capture::is_opened_by(Opens::Range) {
+    if schedule::is_followed() || turns::are_taken() || capture::is_opened_by(Opens::Range) {
         // SAFETY: PyTorch's own argument.
         unsafe { followed_range(function) };
     }
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn range_end(function: usize, _: *mut c_void) {
     let Some(thread) = gate::recording() else { return };
     let edge = RangeEdge { object: function as u64, inputs: Inputs::default() };
     ring::quick(thread, ExtKind::RangeClosed, 0, thread.clock(), &edge.pack());
-    if schedule::is_followed() {
+    if schedule::is_followed() || turns::are_taken() {
         // SAFETY: PyTorch's own argument.
         unsafe { optimizer_step(thread, function) };
     }
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn range_end(function: usize, _: *mut c_void) {
 }
 
 /// Counts a step of torch.profiler's, a batch or an epoch, and opens the capture, if a range is
-/// one of these.
+/// one of these. Where [`turns`] are taken the next may begin.
 ///
 /// # Safety
 /// `function` is a `RecordFunction`.
@@ -94,8 +94,11 @@ unsafe fn followed_range(function: usize) {
     let name = unsafe { name_of(function) };
     if name.starts_with(b"ProfilerStep#") {
         schedule::step_begins(thread, Source::Profiler, 0);
+        turns::boundary(Source::Profiler, 0);
     } else if name.starts_with(b"enumerate(DataLoader)#") {
-        schedule::step_begins(thread, Source::Loader, interned::hash(name) as u32);
+        let of = interned::hash(name) as u32;
+        schedule::step_begins(thread, Source::Loader, of);
+        turns::boundary(Source::Loader, of);
     } else if is_epoch(name) {
         schedule::step_begins(thread, Source::Epoch, 0);
     }
@@ -111,7 +114,9 @@ unsafe fn optimizer_step(thread: &Thread, function: usize) {
     // SAFETY: the caller's premise.
     let name = unsafe { name_of(function) };
     if name.starts_with(b"Optimizer.step#") {
-        schedule::step_ends(thread, Source::Optimizer, interned::hash(name) as u32);
+        let of = interned::hash(name) as u32;
+        schedule::step_ends(thread, Source::Optimizer, of);
+        turns::boundary(Source::Optimizer, of);
     }
 }
 

@@ -20,6 +20,7 @@ mod caught;
 mod layout;
 mod open;
 mod sizes;
+mod turns;
 
 pub use arm::{arm, unloaded};
 pub use open::ended;

@@ -46,6 +46,10 @@ pub struct OpenOperators {
     pub ticks: Own<u64>,
     /// See `count`.
     pub since: Own<u64>,
+    /// The clock of the last that was measured.
+    pub last: Own<u64>,
+    /// The recorded step that they are of, see [`super::turns`].
+    pub turn: Own<u32>,
     entries: [OpenOperator; MOST],
     recent: [RecentId; RECENT],
 }

@@ -18,7 +18,7 @@ fn use_chunk(thread: &Thread, chunk: ChunkRef) {
     head.generation.store(thread.slot().generation.load(Relaxed), Relaxed);
     head.owner.store(thread.slot_index(region) as u32, Release);
     thread.chunk.set(base);
-    thread.chunk_bytes.set(bytes);
+    thread.chunk_bytes.set(bytes as u32);
     thread.limit.set(base + bytes - SPARE * SLOT_BYTES);
     thread.cursor.set(base + SLOT_BYTES);
     thread.epoch.set(0);
@@ -57,7 +57,8 @@ pub fn move_on(thread: &Thread) -> bool {
     };
     // SAFETY: the current chunk is mapped and this thread's.
     let head = unsafe { &*(thread.chunk.get() as *const ChunkHeader) };
-    let end = (thread.cursor.get() - thread.chunk.get()).min(thread.chunk_bytes.get()) as u64;
+    let end =
+        (thread.cursor.get() - thread.chunk.get()).min(thread.chunk_bytes.get() as usize) as u64;
     slot.filled_chunks.store(filled.wrapping_add(1), Relaxed);
     use_chunk(thread, next);
     head.next.store(end << 32 | u64::from(next.0), Release);

@@ -4,6 +4,10 @@
 //! A frame pointer is trusted only where a row permits it. Nothing is
 //! dereferenced outside the thread's stack, the read-only tables, and the segments of loaded objects that
 //! hold frame information.
+//!
+//! A stack has at most 192 frames. Code that is loaded at once has its tables compiled while the
+//! process waits, for up to 64 MiB of frame information or a second. Beyond that, first stacks
+//! are cut, and counted.
 
 mod ahead;
 mod ask;

@@ -59,22 +59,26 @@ impl Recorded {
                 return;
             }
             note::NO_SIZES => self.why = Some(no_sizes(note.number).to_owned()),
-            note::OVER_BUDGET => {
-                self.mode = "ranges";
-                let (taken, elapsed) = (note.number, note.other.max(1));
-                let percent = taken as f64 * 100.0 / elapsed as f64;
-                let why = format!(
-                    "operators took {percent:.1} % of a thread's time, more than 1 %; \
-                     --operators names records them all"
-                );
-                let name = file.writer.name(&format!("no more operators: {why}"));
+            note::TURNS => {
+                let percent = note.other as f64 / 10_000.0;
+                let steps = match note.number {
+                    1 => "operators of all steps".to_owned(),
+                    every => format!("operators of one step in {every}"),
+                };
+                // Those that were left out stay so where all are recorded again.
+                self.mode = "steps";
+                self.why = Some(format!(
+                    "those of all steps take {percent:.1} % of a thread's time, and more than 1 % is \
+                     too much: {steps} are recorded, where an optimizer, a data loader or \
+                     torch.profiler marks steps; --operators names records them all"
+                ));
+                let name = file.writer.name(&format!("{steps} from here on"));
                 let (process, kind) = (Some(process), MarkKind::Mark);
                 file.writer.mark(Mark { time_ns, process, name, kind });
-                self.why = Some(why);
             }
             _ => return,
         }
-        if note.what != note::OVER_BUDGET
+        if note.what != note::TURNS
             && let Some(path) = u32::try_from(note.other).ok().and_then(|id| interned.text(id))
         {
             self.version = version::beside(Path::new(path));
