@@ -8,21 +8,21 @@ use crate::base::intervals::Cover;
 
 /// Totals of a process, in order of time. Between two readings a total rises evenly, as long as
 /// recording is on.
-pub(super) struct Series<R> {
+pub(super) struct RisingTotals<R> {
     rows: Vec<(u64, R)>,
     paused: Vec<(u64, u64)>,
     start_ns: u64,
 }
 
-impl<R> Series<R> {
+impl<R> RisingTotals<R> {
     /// Of a process, from these readings, which are in order.
     pub fn of(
         file: &TraceFile,
         process: ProcessIndex,
         rows: impl Iterator<Item = (u64, R)>,
-    ) -> Series<R> {
+    ) -> RisingTotals<R> {
         let start_ns = file.process(process).map_or(0, |process| process.start_ns);
-        Series { rows: rows.collect(), paused: cycles::paused(file), start_ns }
+        RisingTotals { rows: rows.collect(), paused: cycles::paused(file), start_ns }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -62,14 +62,14 @@ mod tests {
     use crate::base::intervals::Interval;
     use proptest::prelude::*;
 
-    fn series(rows: &[(u64, u64)], paused: &[(u64, u64)]) -> Series<u64> {
-        Series { rows: rows.to_vec(), paused: paused.to_vec(), start_ns: 0 }
+    fn series(rows: &[(u64, u64)], paused: &[(u64, u64)]) -> RisingTotals<u64> {
+        RisingTotals { rows: rows.to_vec(), paused: paused.to_vec(), start_ns: 0 }
     }
 
     #[test]
     fn a_total_rises_evenly_between_readings_while_recording_is_on() {
         let even = series(&[(100, 10), (200, 30)], &[]);
-        let within = |of: &Series<u64>, from, to| {
+        let within = |of: &RisingTotals<u64>, from, to| {
             of.within(&Cover::of([Interval::new(from, to)]), |row| *row)
         };
         assert_eq!((within(&even, 0, 50), within(&even, 50, 150)), (5.0, 15.0));

@@ -17,17 +17,17 @@ use crate::program::steps::warm_up;
 use crate::rank::{Needs, RankTrace, Step, of_devices, steps_of_one_process};
 use crate::run::prices::Prices;
 use crate::run::step_cost::{StepCost, StepPart};
-use counted::Series;
-use sampled::Sampled;
+use counted::RisingTotals;
+use sampled::StepSamples;
 
 pub(crate) use notes::{is_judged_by, note, worst};
 
-const NO_STEPS: &str = "no step was recorded: recording is not priced by the step";
+const NO_STEPS: &str = "steps were not found, of which recording could be a part";
 const NO_PRICE: &str = "the run was too short for what recording costs here to be measured";
 const NO_ROWS: &str =
     "an older tprof recorded this run, and rows that its work is counted by were not read";
 const NO_COUNT: &str = "it is measured as time";
-const NO_DEVICE: &str = "no device worked in the steps";
+const NO_DEVICE: &str = "devices did nothing in the steps";
 
 /// What CUPTI takes of a job's threads for a record of a kernel or a copy, at most, ns: on an H200 one cost an
 /// eager job 3 us with CUPTI 13.0, most of it in the driver, where no sample tells it from a
@@ -37,7 +37,7 @@ const MOST_OF_WORK_NS: f64 = 3000.0;
 const MOST_OF_CALL_NS: f64 = 500.0;
 
 /// What one part cost all steps, ns; `high` is none where the cost of one is not known.
-struct Part {
+struct PartOfAll {
     part: &'static str,
     count: Option<f64>,
     low: f64,
@@ -77,7 +77,7 @@ pub(crate) fn of_rank(
             )
         }
     };
-    let part = |part: Part| StepPart {
+    let part = |part: PartOfAll| StepPart {
         part: part.part,
         count: part
             .count
@@ -114,37 +114,41 @@ fn parts_of(
     rank: &RankTrace<'_>,
     steps: &[Step],
     prices: &Prices,
-) -> Result<Vec<Part>, &'static str> {
+) -> Result<Vec<PartOfAll>, &'static str> {
     let process = steps[0].process;
     let on_host = Cover::of(steps.iter().map(|step| step.interval));
     let file = rank.file;
     let heap = file.totals().iter().filter(|row| row.process == process);
-    let heap = Series::of(file, process, heap.map(|row: &HeapTotals| (row.time_ns, *row)));
+    let heap = RisingTotals::of(file, process, heap.map(|row: &HeapTotals| (row.time_ns, *row)));
     let recording = file.recording().iter().filter(|row| row.process == process);
     let recording =
-        Series::of(file, process, recording.map(|row: &RecordingTotals| (row.time_ns, *row)));
+        RisingTotals::of(file, process, recording.map(|row: &RecordingTotals| (row.time_ns, *row)));
     let work = match recording.is_empty() {
-        false => Work::counted(&recording, &on_host),
-        true => Work::of_rows(rank, &on_host, prices)?,
+        false => StepWork::counted(&recording, &on_host),
+        true => StepWork::of_rows(rank, &on_host, prices)?,
     };
     let of = |part, name: &str, count: f64| {
         let (low, high) = prices.of_so_many(name, count);
-        Part { part, count: Some(count), low, high }
+        PartOfAll { part, count: Some(count), low, high }
     };
     let events = heap.within(&on_host, |row| row.allocations.saturating_add(row.frees));
-    let sampled = Sampled::of(file, process, &on_host);
+    let sampled = StepSamples::of(file, process, &on_host);
     let heap = of("heap", "events", events);
     let calls = of("calls", "notes", work.notes);
     let operators = of("operators", "operators", work.operators);
-    let stacks =
-        Part { part: "stacks", count: None, low: work.stack_ns.0, high: Some(work.stack_ns.1) };
+    let stacks = PartOfAll {
+        part: "stacks",
+        count: None,
+        low: work.stack_ns.0,
+        high: Some(work.stack_ns.1),
+    };
     // What samples show of tprof's library beyond what its work is priced at, as over the whole run.
     let [_, of_library] = sampled.in_library.bounds();
     let priced = heap.high.zip(calls.high).map(|(heap, calls)| {
         // Operators are priced at up to six times the time in their callbacks.
         heap + calls + stacks.high.unwrap_or(0.0) + operators.high.unwrap_or(0.0) / 6.0
     });
-    let in_place = Part {
+    let in_place = PartOfAll {
         part: "in_place",
         count: Some(sampled.in_library.count as f64),
         low: 0.0,
@@ -155,7 +159,7 @@ fn parts_of(
     };
     let records = work.device_records + work.call_records;
     let [least, most] = sampled.in_cupti.bounds();
-    let cupti = Part {
+    let cupti = PartOfAll {
         part: "cupti",
         count: Some(records),
         low: least,
@@ -168,8 +172,8 @@ fn parts_of(
     let share = sampled.waits as f64 / sampled.all_waits.max(1) as f64;
     samples.low += switches.ns_low as f64 * share;
     samples.high = samples.high.zip(switches.ns_high).map(|(high, all)| high + all as f64 * share);
-    let waits = Part { part: "waits", count: None, low: 0.0, high: Some(work.wait_ns) };
-    let collector = Part {
+    let waits = PartOfAll { part: "waits", count: None, low: 0.0, high: Some(work.wait_ns) };
+    let collector = PartOfAll {
         part: "collector",
         count: None,
         low: 0.0,
@@ -183,7 +187,7 @@ fn parts_of(
 }
 
 /// What recording did in some steps.
-struct Work {
+struct StepWork {
     notes: f64,
     device_records: f64,
     call_records: f64,
@@ -194,11 +198,11 @@ struct Work {
     collector_ns: f64,
 }
 
-impl Work {
-    fn counted(series: &Series<RecordingTotals>, on_host: &Cover) -> Work {
+impl StepWork {
+    fn counted(series: &RisingTotals<RecordingTotals>, on_host: &Cover) -> StepWork {
         let within = |of: fn(&RecordingTotals) -> u64| series.within(on_host, of);
         let stack_ns = within(|row| row.stack_ns);
-        Work {
+        StepWork {
             notes: within(|row| row.notes),
             device_records: within(|row| row.device_records),
             call_records: within(|row| row.call_records),
@@ -215,7 +219,7 @@ impl Work {
         rank: &RankTrace<'_>,
         on_host: &Cover,
         prices: &Prices,
-    ) -> Result<Work, &'static str> {
+    ) -> Result<StepWork, &'static str> {
         if !rank.needs.has(Needs::WORK | Needs::CALLS | Needs::OPERATORS) {
             return Err(NO_ROWS);
         }
@@ -227,7 +231,7 @@ impl Work {
         let work = rank.work.iter().filter(|work| holds(work.start_ns)).count() as f64;
         let ranges = [SpanKind::Nvtx, SpanKind::Annotation].map(|kind| count(rank.spans(kind)));
         let (stacks, all) = (prices.all("stacks"), prices.wall_ns.max(1) as f64);
-        Ok(Work {
+        Ok(StepWork {
             notes: calls + ranges.iter().sum::<f64>(),
             device_records: work,
             call_records: if work > 0.0 { calls } else { 0.0 },

@@ -22,7 +22,7 @@ const FEWEST: usize = 6;
 
 /// Steps in a row that were recorded, or were not.
 #[derive(Debug, Default)]
-struct Stretch {
+struct PairedSteps {
     recorded: bool,
     /// Those that are compared, ns.
     times: Vec<u64>,
@@ -58,8 +58,8 @@ fn steps_of(begun: &[(u64, u64)]) -> Vec<Interval> {
 }
 
 /// Steps by whether recording was on: one in which it was switched belongs to neither.
-fn stretches(steps: &[Interval], switches: &[(u64, bool)]) -> Vec<Stretch> {
-    let mut found: Vec<Stretch> = Vec::new();
+fn stretches(steps: &[Interval], switches: &[(u64, bool)]) -> Vec<PairedSteps> {
+    let mut found: Vec<PairedSteps> = Vec::new();
     let mut of = None;
     for step in steps {
         let before = switches.partition_point(|(at, _)| *at <= step.start);
@@ -71,7 +71,7 @@ fn stretches(steps: &[Interval], switches: &[(u64, bool)]) -> Vec<Stretch> {
         }
         let (since, recorded) = last.unwrap_or((0, true));
         if of != Some(recorded) {
-            found.push(Stretch { recorded, times: Vec::new() });
+            found.push(PairedSteps { recorded, times: Vec::new() });
             of = Some(recorded);
         }
         if let Some(stretch) = found.last_mut()
@@ -83,7 +83,7 @@ fn stretches(steps: &[Interval], switches: &[(u64, bool)]) -> Vec<Stretch> {
     found
 }
 
-fn compared(stretches: &[Stretch]) -> Reading<PairedCost> {
+fn compared(stretches: &[PairedSteps]) -> Reading<PairedCost> {
     let (mut differences, mut with, mut without) = (Vec::new(), Vec::new(), Vec::new());
     for (at, stretch) in stretches.iter().enumerate() {
         if stretch.recorded || stretch.times.is_empty() {

@@ -20,7 +20,7 @@ const Z: f64 = 1.96;
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Sampled {
+pub(super) struct StepSamples {
     /// Samples of threads on a core.
     pub samples: u64,
     /// Waits that ended a stay on a core.
@@ -28,21 +28,21 @@ pub(super) struct Sampled {
     /// Those of the whole file.
     pub all_waits: u64,
     /// Threads of the job that ran code of tprof's library.
-    pub in_library: Found,
+    pub in_library: SampleCount,
     /// And that were in a function of CUPTI's, or in one that it called.
-    pub in_cupti: Found,
+    pub in_cupti: SampleCount,
 }
 
 /// Samples that show something.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Found {
+pub(super) struct SampleCount {
     /// How many.
     pub count: u64,
     /// Time that one stands for; 0 where nothing was sampled.
     pub period_ns: u64,
 }
 
-impl Found {
+impl SampleCount {
     /// Whether anything was sampled.
     pub fn is_known(self) -> bool {
         self.period_ns > 0
@@ -58,21 +58,21 @@ impl Found {
     }
 }
 
-/// Whose code a stack is in.
+/// CodeOwner code a stack is in.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Whose {
+enum CodeOwner {
     Job,
     Library,
     Cupti,
 }
 
-impl Sampled {
+impl StepSamples {
     /// Of a process in these times.
-    pub fn of(file: &TraceFile, process: ProcessIndex, times: &Cover) -> Sampled {
-        let mut found = Sampled::default();
+    pub fn of(file: &TraceFile, process: ProcessIndex, times: &Cover) -> StepSamples {
+        let mut found = StepSamples::default();
         let Some(span) = times.span() else { return found };
         let code = CodeMap::new(file);
-        let mut known: FxHashMap<StackId, Whose> = FxHashMap::default();
+        let mut known: FxHashMap<StackId, CodeOwner> = FxHashMap::default();
         let mut period_ns = 0;
         for row in file.blocks::<SampleMoment>().flatten() {
             let is_wait = row.state != ThreadState::Running;
@@ -95,15 +95,15 @@ impl Sampled {
             period_ns = period_ns.max(row.weight_ns);
             let whose =
                 *known.entry(row.stack).or_insert_with(|| whose(file, &code, process, row.stack));
-            found.in_library.count += u64::from(whose == Whose::Library);
-            found.in_cupti.count += u64::from(whose == Whose::Cupti);
+            found.in_library.count += u64::from(whose == CodeOwner::Library);
+            found.in_cupti.count += u64::from(whose == CodeOwner::Cupti);
         }
         (found.in_library.period_ns, found.in_cupti.period_ns) = (period_ns, period_ns);
         found
     }
 }
 
-fn whose(file: &TraceFile, code: &CodeMap, process: ProcessIndex, stack: StackId) -> Whose {
+fn whose(file: &TraceFile, code: &CodeMap, process: ProcessIndex, stack: StackId) -> CodeOwner {
     let frames = file.stack(process, stack).map_or(&[][..], |stack| &stack.frames);
     let modules: Vec<&str> = frames
         .iter()
@@ -114,14 +114,14 @@ fn whose(file: &TraceFile, code: &CodeMap, process: ProcessIndex, stack: StackId
     // A thread of CUPTI's own, or of tprof's, is not in the job's way.
     let began = modules.iter().rev().find(|name| !is_begin(name));
     if began.is_none_or(|name| name.starts_with(CUPTI) || name.starts_with("libtprof_cupti")) {
-        return Whose::Job;
+        return CodeOwner::Job;
     }
     if modules.iter().any(|name| name.starts_with(CUPTI)) {
-        return Whose::Cupti;
+        return CodeOwner::Cupti;
     }
     match modules.first().is_some_and(|name| name.starts_with(OWN)) {
-        true => Whose::Library,
-        false => Whose::Job,
+        true => CodeOwner::Library,
+        false => CodeOwner::Job,
     }
 }
 
@@ -131,10 +131,11 @@ mod tests {
 
     #[test]
     fn few_samples_have_wide_bounds_and_none_are_up_to_four() {
-        let of = |count| Found { count, period_ns: 1_000 }.bounds().map(|ns| ns.round() as u64);
+        let of =
+            |count| SampleCount { count, period_ns: 1_000 }.bounds().map(|ns| ns.round() as u64);
         assert_eq!(of(0), [0, 3_842]);
         assert_eq!(of(4), [1_555, 10_286]);
         assert_eq!(of(100), [82_227, 121_615]);
-        assert!(!Found::default().is_known());
+        assert!(!SampleCount::default().is_known());
     }
 }

@@ -90,12 +90,15 @@ impl Target {
             wait_ns: work.wait_ns,
             collector_ns: sys::cpu_ns(),
         };
-        let RecordingTotals { time_ns, collector_ns, .. } = self.last_recording;
-        if (RecordingTotals { time_ns, collector_ns, ..row }) != self.last_recording
+        let is_same = |last: RecordingTotals| {
+            let RecordingTotals { time_ns, collector_ns, .. } = last;
+            RecordingTotals { time_ns, collector_ns, ..row } == last
+        };
+        if !self.last_recording.is_some_and(is_same)
             && let Some(open) = out.files.open.get_mut(self.file)
         {
             open.writer.recording(row);
-            self.last_recording = row;
+            self.last_recording = Some(row);
         }
     }
 

@@ -125,7 +125,7 @@ pub struct Target {
     /// Modules that map memory for themselves, by path.
     pub(super) mappers: HashSet<PathBuf>,
     pub(super) last_totals: Option<HeapTotals>,
-    pub(super) last_recording: RecordingTotals,
+    pub(super) last_recording: Option<RecordingTotals>,
     pub(super) threads_checked_ns: u64,
     pub(super) counted: CountedLosses,
     /// Path of its program.

@@ -30,7 +30,7 @@ use gpu::Gpu;
 
 /// Why the report on memory has no figures of devices.
 const NOT_IN_MEMORY: &str = "the summary has it";
-const NO_STEPS_READ: &str = "no rank has steps";
+const NO_STEPS_READ: &str = "steps were not read";
 
 /// Sites per rank in a summary.
 const SUMMARY_SITES: usize = 5;
