@@ -1,15 +1,14 @@
-//! Builds the injected libraries and lays them where `libraries.rs` includes them.
+//! Builds the injected libraries and places them where `libraries.rs` includes them.
 //!
-//! Each is a workspace of its own, always built in release: the profile, flags
-//! and features of this build must not leak into code that runs inside other
-//! people's processes.
+//! Each is a workspace of its own, always built in release mode: the profile, flags and features of
+//! this build must not affect code that runs inside other people's processes.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// Folder of each library's workspace, and its file.
+/// Workspace folder of each library, and its file.
 const LIBRARIES: [(&str, &str); 2] =
     [("preload-shim", "libtprof_preload.so"), ("cupti-agent", "libtprof_cupti.so")];
 
@@ -45,8 +44,8 @@ const OUTER_PREFIXES: [&str; 7] = [
 fn main() {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo")).join("..");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
-    // TARGET/PROFILE/build/tprof-cli-HASH/out: one folder beside the profiles serves all of
-    // them and both libraries, so that nothing is compiled twice.
+    // TARGET/PROFILE/build/tprof-cli-HASH/out: one folder next to the profiles serves all profiles
+    // and both libraries, so that nothing is compiled twice.
     let target = out.ancestors().nth(4).unwrap_or(&out).join("injected");
     watch(&root.join("Cargo.toml"));
     let mut all = Vec::new();
@@ -95,7 +94,7 @@ fn build(manifest: &Path, target: &Path, library: &str) -> PathBuf {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--release", "--locked", "--manifest-path"]).arg(manifest);
     cargo.arg("--target-dir").arg(target);
-    // What cargo and the developer set for the outer build; registries and
+    // Variables that cargo and the developer set for the outer build are removed; registries and
     // proxies stay.
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();
@@ -109,8 +108,8 @@ fn build(manifest: &Path, target: &Path, library: &str) -> PathBuf {
     target.join("release").join(library)
 }
 
-/// FNV-1a: names the directory of laid-out libraries; their content is compared
-/// byte for byte before use.
+/// FNV-1a hash, which names the directory of the libraries. Their content is compared byte for byte
+/// before use.
 fn hash(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)

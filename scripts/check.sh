@@ -102,8 +102,8 @@ compile() {
 # The optional `tprof-sql`, a workspace of its own: its engine takes minutes to compile.
 sql() {
     cargo fmt --manifest-path sql/Cargo.toml --check
-    # What `cargo clippy` sets, over a build in place of a check: the tests use what it compiles of the engine, which a
-    # check would read through once more (five minutes of processor time).
+    # The settings of `cargo clippy`, but with a build instead of a check: the tests use the compiled engine, which a
+    # check would process once more (five minutes of CPU time).
     RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings \
         cargo build --manifest-path sql/Cargo.toml --target-dir "$target/sql" --all-targets --locked
     TPROF_TEST_BIN=${TPROF_TEST_BIN:-$target/release/tprof} \

@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT / "tests" / "pages"))
 import chromium  # noqa: E402
 import runs  # noqa: E402
 
-# What is chosen in the picture of the timeline: a collective has the most details.
+# Selected in the picture of the timeline, because a collective has the most details.
 CHOSEN = "ncclKernel_AllReduce"
 
 

@@ -18,11 +18,11 @@ macro_rules! functions {
     };
 }
 
-/// Those that are called most lie beside what else their hooks read.
+/// The real `malloc`. The functions that are called most lie beside what else their hooks read.
 pub const MALLOC: &AtomicUsize = &state::HOT.malloc;
-/// See [`MALLOC`].
+/// The real `calloc`, beside [`MALLOC`].
 pub const CALLOC: &AtomicUsize = &state::HOT.calloc;
-/// See [`MALLOC`].
+/// The real `free`, beside [`MALLOC`].
 pub const FREE: &AtomicUsize = &state::HOT.free;
 
 functions! {

@@ -30,7 +30,7 @@ from measure import Pairs, Run
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 PROGRAMS = HERE / "programs"
-# What recording costs: the table in docs/notes/overhead-bench.md.
+# Cost of recording: the table in docs/notes/overhead-bench.md.
 RECORDING = ("probe", "exact", "mixed", "sampled", "threads", "cc1", "start", "memory")
 # How the floor is made a library.
 FLOOR = ("-shared", "-fPIC", "-fno-builtin", "-fno-omit-frame-pointer")
@@ -223,7 +223,8 @@ class Bench:
                 found |= self.peers(self.program(name, 400_000, threads))
             floor, entry, *unwinder = self.section(label, found)[:3]
             self.judged(f"{label}, exact, stacks", entry, target, threads)
-            # Without frame pointers the floor takes no stack: the cost is held against that of the rounds with them.
+            # Without frame pointers the floor takes no stacks, so the cost is compared with rounds
+            # that do.
             stack = stack or floor
             self.against_floor(entry, stack if bare else floor, 1.5 if bare else 1.8)
             if bare and self.unwinds:

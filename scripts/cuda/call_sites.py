@@ -17,7 +17,7 @@ import hooks  # noqa: E402
 from elf import libraries  # noqa: E402
 
 OURS = re.compile(r"(?:__)?(?:cuda|cu|nccl|cupti)[A-Z]\w+")
-# What a report is about, in order; the first that matches.
+# Topics of a report, in order; the first that matches counts.
 FAMILIES = [
     ("Launches", r"(?:__)?cu(?:da)?(?:GraphLaunch|Launch)\w*"),
     ("Memory", r"cu(?:da)?\w*(?:Malloc|Free|MemPool|MemAlloc|MemCreate|MemMap|MemUnmap|MemRelease|MemRetain|"

@@ -1,13 +1,13 @@
-//! Whether PyTorch's operators were recorded for the whole run.
+//! Tells whether PyTorch's operators were recorded for the whole run.
 
 use serde_json::Value;
 use tprof_trace::TraceFile;
 
 use crate::units::counted;
 
-/// Whether the operators of a file's process were recorded for a part of its time: beyond its budget
-/// `--operators auto` records those of one step in so many, and before it could, it went on with ranges
-/// only. The others are unknown, not absent.
+/// Whether the operators of a file's process were recorded for only a part of its time: once its
+/// budget is spent, `--operators auto` records the operators of one step in n, and until it can do
+/// so, ranges only. The other operators are unknown, not absent.
 pub fn ended(file: &TraceFile) -> bool {
     let mut facts = file.properties().filter(|(key, _)| *key == "pytorch");
     facts.any(|(_, text)| {
@@ -16,7 +16,7 @@ pub fn ended(file: &TraceFile) -> bool {
     })
 }
 
-/// What a reader of operators should know where their recording [`ended`] in this many ranks.
+/// The note for readers of operators if their recording [`ended`] early in this many ranks.
 pub fn note(ended: u64) -> Option<String> {
     (ended > 0).then(|| {
         format!(

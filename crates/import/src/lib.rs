@@ -1,10 +1,10 @@
-//! Reads traces that others made into a run of tprof's: Kineto and Chrome JSON,
-//! plain or gzipped, one file or a directory of ranks; memory snapshots of PyTorch, and its logs of `torch.compile`.
+//! Imports traces of other tools into a tprof run: Kineto and Chrome JSON, plain or gzipped, as one
+//! file or a directory of ranks; memory snapshots of PyTorch; and logs of `torch.compile`.
 //!
-//! [`import`] streams: memory holds one event, one block of rows per table, and the
-//! different names; a snapshot is in memory as a whole. What cannot be kept is counted by kind and listed in the run. A
-//! crate of its own so that the collector, which every job runs beside, links no
-//! decompressor, and so that the trace model is proven to suffice for other sources.
+//! [`import`] streams: memory holds one event, one block of rows per table, and the distinct names;
+//! only a snapshot is in memory as a whole. Data that cannot be kept is counted by kind and listed
+//! in the run. Import is a crate of its own so that the collector, which runs next to every job,
+//! links no decompressor, and to prove that the trace model suffices for other sources.
 //!
 //! - A trace names a kernel's device, not its process: all device work of a file counts for its
 //!   first host process. Traces of several jobs that were merged into one file can't be
@@ -41,36 +41,36 @@ mod content;
 mod cursor;
 mod device;
 mod document;
-mod era;
 mod error;
 mod event;
-mod facts;
 mod frames;
 mod group;
 mod implausible;
+mod imported_file;
 mod inputs;
 mod instants;
 mod key;
 mod kinds;
+mod losses;
 mod names;
 mod number;
 mod output;
 mod pairs;
-mod part;
 mod pickle;
 mod rank;
 mod run;
+mod run_period;
 mod samples;
-mod serial;
 mod snapshot;
 mod source;
 mod spans;
 mod stacks;
-mod tally;
+mod stream_overlaps;
+mod subdirectories;
 mod text;
 mod threads;
+mod top_level;
 mod window;
-mod within;
 
 pub use content::packed_as;
 pub use error::ImportError;

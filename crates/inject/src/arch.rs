@@ -95,7 +95,7 @@ pub fn thread_block_and_complement<const OFFSET: usize>() -> (*mut u8, u64) {
     (block, word)
 }
 
-/// Where the block of the thread with this thread pointer lies.
+/// Address of the block of the thread with this thread pointer.
 #[inline(always)]
 pub fn block_of(pointer: usize) -> *mut u8 {
     let mut block = pointer;
@@ -140,7 +140,7 @@ pub fn ticks() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// Which of the 16 bytes at an address are zero, by bit.
+/// A mask of which of the 16 bytes at an address are zero, one bit for each.
 ///
 /// # Safety
 /// The address is a multiple of 16, and one of the bytes may be read: then all of them can, since
@@ -173,7 +173,7 @@ pub fn add_local(counter: &AtomicU64, value: u64) {
     };
 }
 
-/// As [`add_local`].
+/// The same as [`add_local`], for a signed counter.
 #[inline(always)]
 pub fn add_local_signed(counter: &AtomicI64, value: i64) {
     // SAFETY: as `add_local`.
@@ -182,7 +182,7 @@ pub fn add_local_signed(counter: &AtomicI64, value: i64) {
     };
 }
 
-/// As [`add_local`], of the field at an offset: with no instruction for its address.
+/// As [`add_local`], for the field at an offset: without an instruction for its address.
 ///
 /// # Safety
 /// A word that only this thread writes lies there.
@@ -197,7 +197,7 @@ pub unsafe fn add<const OFFSET: usize>(of: &impl Sized, value: usize) {
 /// The opposite of [`add`].
 ///
 /// # Safety
-/// As [`add`].
+/// The same premises as [`add`].
 #[inline(always)]
 pub unsafe fn subtract<const OFFSET: usize>(of: &impl Sized, value: usize) {
     // SAFETY: the caller's premise.
@@ -206,10 +206,10 @@ pub unsafe fn subtract<const OFFSET: usize>(of: &impl Sized, value: usize) {
     };
 }
 
-/// As [`add`], of 1.
+/// As [`add`], with the value 1.
 ///
 /// # Safety
-/// As [`add`].
+/// The same premises as [`add`].
 #[inline(always)]
 pub unsafe fn increment<const OFFSET: usize>(of: &impl Sized) {
     // SAFETY: the caller's premise.
@@ -219,7 +219,7 @@ pub unsafe fn increment<const OFFSET: usize>(of: &impl Sized) {
 /// Subtracts from the field at an offset; whether it is negative then.
 ///
 /// # Safety
-/// As [`add`].
+/// The same premises as [`add`].
 #[inline(always)]
 pub unsafe fn subtract_to_negative<const OFFSET: usize>(of: &impl Sized, value: usize) -> bool {
     // SAFETY: the caller's premise.
@@ -239,7 +239,7 @@ pub unsafe fn subtract_to_negative<const OFFSET: usize>(of: &impl Sized, value: 
 
 /// Advances a cursor that only this thread moves, in one instruction, so that
 /// a signal handler gets the next place and never the same. Returns the value before.
-/// Not atomic between threads.
+/// The addition is not atomic between threads.
 #[inline(always)]
 pub fn advance(cursor: &AtomicUsize, bytes: usize) -> usize {
     let mut before = bytes;
@@ -328,14 +328,14 @@ pub mod number {
     pub const CLOSE_RANGE: usize = 436;
 }
 
-/// Where a `ucontext_t` keeps a register, relative to the stack pointer at a
+/// Offsets at which a `ucontext_t` keeps a register, relative to the stack pointer at a
 /// signal trampoline (`uc_mcontext.gregs` begins at 40; Linux, x86-64).
 pub mod ucontext {
-    /// Frame pointer.
+    /// Offset of the frame pointer.
     pub const FP: usize = 40 + 8 * 10;
-    /// Stack pointer.
+    /// Offset of the stack pointer.
     pub const SP: usize = 40 + 8 * 15;
-    /// Program counter.
+    /// Offset of the program counter.
     pub const PC: usize = 40 + 8 * 16;
 }
 

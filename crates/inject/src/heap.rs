@@ -1,4 +1,4 @@
-//! What the allocator hooks report: every event (`exact`), or exact counters
+//! Reports of the allocator hooks: every event (`exact`), or exact counters
 //! and sampled events (`sampled`).
 //!
 //! - `exact` counts the bytes that were requested. `sampled` counts them as the allocator rounds
@@ -13,7 +13,7 @@
 //!   are missing from the first gap on.
 
 use crate::block::Thread;
-use crate::unrecorded::missed;
+use crate::loss::count_missed;
 use crate::{gate, ring, sampling, stacks};
 use tprof_wire::record::Kind;
 use tprof_wire::region::mem_mode;
@@ -27,13 +27,13 @@ pub unsafe fn allocated(block: *mut u8, bytes: usize, sp: usize, fp: usize) {
     if block.is_null() {
         return;
     }
-    let Some(thread) = gate::recording() else { return missed() };
+    let Some(thread) = gate::recording() else { return count_missed() };
     match (thread.mem_mode(), thread.is_on()) {
         // SAFETY: the caller's premise, and not null.
         (mem_mode::SAMPLED, true) => unsafe { sampling::allocated(thread, block, bytes, sp, fp) },
         // SAFETY: the caller's premise, and not null.
         (mem_mode::SAMPLED, false) => unsafe {
-            sampling::took_unrecorded(thread, sampling::usable(thread, block));
+            sampling::allocated_while_off(thread, sampling::usable(thread, block));
         },
         (mem_mode::EXACT, true) => exact(thread, Kind::Alloc, block, bytes, sp, fp),
         _ => {}
@@ -54,13 +54,13 @@ fn exact(thread: &Thread, kind: Kind, block: *mut u8, bytes: usize, sp: usize, f
 /// allocator.
 #[inline(always)]
 pub unsafe fn freeing(block: *mut u8) {
-    let Some(thread) = gate::recording() else { return missed() };
+    let Some(thread) = gate::recording() else { return count_missed() };
     match (thread.mem_mode(), thread.is_on()) {
         // SAFETY: the caller's premise.
         (mem_mode::SAMPLED, true) => unsafe { sampling::freeing(thread, block) },
         // SAFETY: the caller's premise.
         (mem_mode::SAMPLED, false) => unsafe {
-            sampling::gave_unrecorded(thread, block, sampling::usable(thread, block));
+            sampling::freed_while_off(thread, block, sampling::usable(thread, block));
         },
         (mem_mode::EXACT, true) => {
             let clock = thread.clock();
@@ -70,7 +70,7 @@ pub unsafe fn freeing(block: *mut u8) {
     }
 }
 
-/// What must be known about a block before `realloc` takes it.
+/// The facts about a block that must be known before `realloc` takes it.
 pub enum Reallocation {
     /// The record of its beginning is written.
     Exact,
@@ -81,13 +81,13 @@ pub enum Reallocation {
 /// `realloc` of `block` is about to be called.
 ///
 /// # Safety
-/// As [`freeing`].
+/// The same premises as [`freeing`].
 #[inline(always)]
 pub unsafe fn reallocating(block: *mut u8) -> Option<Reallocation> {
     let Some(thread) = gate::recording() else {
-        // Its beginning and its result.
-        missed();
-        missed();
+        // Two events are missed: the reallocation's beginning and its result.
+        count_missed();
+        count_missed();
         return None;
     };
     match thread.mem_mode() {

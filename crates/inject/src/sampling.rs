@@ -3,10 +3,10 @@
 //!
 //! An allocation of `s` bytes is kept with probability `1 - exp(-s / interval)`,
 //! one of at least `interval` bytes always. Frees are recorded for kept blocks
-//! only, see [`crate::kept`].
+//! only, see [`crate::sampled_blocks`].
 
 use crate::block::Thread;
-use crate::kept::{forget, is_candidate, remember};
+use crate::sampled_blocks::{insert, is_candidate, remove};
 use crate::{arch, ring, stacks, state};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_wire::record::Kind;
@@ -23,7 +23,7 @@ static AGREED: AtomicU32 = AtomicU32::new(0);
 const BY_HEADER: u32 = 1;
 const BY_CALL: u32 = 2;
 
-/// Usable bytes of a block. Opens [`crate::quick`] to the thread, which samples blocks, once they are
+/// Usable bytes of a block. Opens [`crate::fast_path`] to the thread, which samples blocks, once they are
 /// read from headers.
 ///
 /// # Safety
@@ -31,7 +31,7 @@ const BY_CALL: u32 = 2;
 #[inline(always)]
 pub unsafe fn usable(thread: &Thread, block: *mut u8) -> usize {
     if USABLE.load(Relaxed) == BY_HEADER {
-        thread.take_the_short_way();
+        thread.enable_fast_path();
         // SAFETY: the caller's premise; the header has agreed with the allocator 64 times.
         let size = unsafe { header(block) };
         by_header(size)
@@ -70,7 +70,7 @@ fn by_header(header: usize) -> usize {
 }
 
 /// # Safety
-/// As [`usable`].
+/// The same premises as [`usable`].
 #[cold]
 #[inline(never)]
 unsafe fn usable_by_call(block: *mut u8) -> usize {
@@ -98,7 +98,7 @@ unsafe fn usable_by_call(block: *mut u8) -> usize {
 /// Counts an allocation and keeps it if it is sampled.
 ///
 /// # Safety
-/// As [`usable`].
+/// The same premises as [`usable`].
 #[inline(always)]
 pub unsafe fn allocated(thread: &Thread, block: *mut u8, bytes: usize, sp: usize, fp: usize) {
     // SAFETY: the caller's premise.
@@ -106,7 +106,8 @@ pub unsafe fn allocated(thread: &Thread, block: *mut u8, bytes: usize, sp: usize
     counted(thread, block, (bytes, usable), sp, fp);
 }
 
-/// As [`allocated`], of a block of any allocator: of bytes asked for, and usable ones.
+/// As [`allocated`], for a block of any allocator: `bytes` are those asked for, and the usable
+/// ones.
 #[inline(always)]
 pub fn counted(thread: &Thread, block: *mut u8, bytes: (usize, usize), sp: usize, fp: usize) {
     add(thread, block, bytes, Kind::Alloc, sp, fp);
@@ -130,13 +131,13 @@ fn add(
     arch::add_local(&slot.allocated_bytes, bytes as u64);
     thread.countdown.set(thread.countdown.get().wrapping_sub(bytes as i64));
     let kept = thread.countdown.get() < 0 && keep(thread, block, bytes, kind, sp, fp);
-    live(thread, usable as i64);
+    add_live(thread, usable as i64);
     kept
 }
 
 /// Moves this thread's live bytes, and the process's now and then.
 #[inline(always)]
-pub fn live(thread: &Thread, delta: i64) {
+pub fn add_live(thread: &Thread, delta: i64) {
     // An addition and a load, not one exchange (2 ns): a handler in between
     // makes the sum read here newer, which is as good.
     let slot = thread.slot();
@@ -234,7 +235,7 @@ pub fn keep(
 
 /// Remembers a kept block, so that its free is recorded.
 fn track(block: *mut u8) {
-    if !remember(block as usize)
+    if !insert(block as usize)
         && let Some(header) = state::header()
     {
         header.samples_untracked.fetch_add(1, Relaxed);
@@ -284,14 +285,14 @@ fn ln(x: f64) -> f64 {
 /// Counts a free, and records it if the block was kept.
 ///
 /// # Safety
-/// As [`usable`].
+/// The same premises as [`usable`].
 #[inline(always)]
 pub unsafe fn freeing(thread: &Thread, block: *mut u8) {
     // SAFETY: the caller's premise.
     freed(thread, block, unsafe { usable(thread, block) });
 }
 
-/// As [`freeing`], of a block of any allocator with so many usable bytes.
+/// As [`freeing`], for a block of any allocator with so many usable bytes.
 #[inline(always)]
 pub fn freed(thread: &Thread, block: *mut u8, usable: usize) {
     arch::add_local(&thread.slot().frees, 1);
@@ -302,7 +303,7 @@ pub fn freed(thread: &Thread, block: *mut u8, usable: usize) {
 /// that it is part of lies before its record.
 #[inline(always)]
 fn gone(thread: &Thread, block: *mut u8, usable: usize) {
-    live(thread, -(usable as i64));
+    add_live(thread, -(usable as i64));
     if is_candidate(block as usize) {
         record_end(thread, block, Kind::Free);
     }
@@ -311,7 +312,7 @@ fn gone(thread: &Thread, block: *mut u8, usable: usize) {
 #[cold]
 #[inline(never)]
 fn record_end(thread: &Thread, block: *mut u8, kind: Kind) -> bool {
-    let kept = forget(block as usize);
+    let kept = remove(block as usize);
     if kept {
         ring::heap(thread, kind, block as u64, 0, 0, thread.clock());
     }
@@ -322,7 +323,7 @@ fn record_end(thread: &Thread, block: *mut u8, kind: Kind) -> bool {
 #[derive(Clone, Copy)]
 pub struct Old {
     usable: usize,
-    /// It was kept, and the beginning of the `realloc` is recorded: so must be its end.
+    /// The block was kept, and the beginning of the `realloc` is recorded: so must be its end.
     kept: bool,
 }
 
@@ -330,7 +331,7 @@ pub struct Old {
 /// that takes: its bytes are there meanwhile.
 ///
 /// # Safety
-/// As [`usable`].
+/// The same premises as [`usable`].
 #[inline(always)]
 pub unsafe fn reallocating(thread: &Thread, block: *mut u8) -> Old {
     // SAFETY: the caller's premise.
@@ -339,7 +340,7 @@ pub unsafe fn reallocating(thread: &Thread, block: *mut u8) -> Old {
     Old { usable, kept }
 }
 
-/// It returned null, as there was no memory: the block lives on.
+/// Called when `realloc` returned null, as there was no memory: the block lives on.
 pub fn not_reallocated(thread: &Thread, old: Old, block: *mut u8) {
     if old.kept {
         track(block);
@@ -347,7 +348,7 @@ pub fn not_reallocated(thread: &Thread, old: Old, block: *mut u8) {
     }
 }
 
-/// It returned `to`, of so many bytes; null where it gave the block back.
+/// Called when `realloc` returned `to`, of so many bytes; null where it gave the block back.
 ///
 /// # Safety
 /// `to` is null, or as [`usable`].
@@ -360,7 +361,7 @@ pub unsafe fn reallocated(
     sp: usize,
     fp: usize,
 ) {
-    live(thread, -(old.usable as i64));
+    add_live(thread, -(old.usable as i64));
     let mut kept = false;
     if thread.is_on() {
         arch::add_local(&thread.slot().frees, 1);
@@ -372,23 +373,24 @@ pub unsafe fn reallocated(
         }
     } else if !to.is_null() {
         // SAFETY: the caller's premise, and not null.
-        live(thread, unsafe { usable(thread, to) } as i64);
+        add_live(thread, unsafe { usable(thread, to) } as i64);
     }
     if old.kept && !kept {
         ring::heap(thread, Kind::ReallocAlloc, 0, 0, 0, thread.clock());
     }
 }
 
-/// While recording is off, a block of so many usable bytes was handed out: only the balance is
-/// kept, so that live bytes are known when it is on again.
+/// Counts a block of so many usable bytes that was handed out while recording is off: only the
+/// balance is kept, so that live bytes are known when it is on again.
 #[inline(always)]
-pub fn took_unrecorded(thread: &Thread, usable: usize) {
-    live(thread, usable as i64);
+pub fn allocated_while_off(thread: &Thread, usable: usize) {
+    add_live(thread, usable as i64);
 }
 
-/// While recording is off, a block of so many usable bytes is given back: that ends a kept one.
+/// Counts a block of so many usable bytes that is given back while recording is off: that ends a
+/// kept one.
 #[inline(always)]
-pub fn gave_unrecorded(thread: &Thread, block: *mut u8, usable: usize) {
+pub fn freed_while_off(thread: &Thread, block: *mut u8, usable: usize) {
     gone(thread, block, usable);
 }
 

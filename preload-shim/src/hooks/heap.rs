@@ -5,14 +5,14 @@ use core::ffi::c_int;
 use core::mem::offset_of;
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::Relaxed;
-use tprof_inject::quick::{self, Freeing};
+use tprof_inject::fast_path::{self, Freeing};
 use tprof_inject::state::{self, Hot};
-use tprof_inject::{arming, heap, stack_hook};
+use tprof_inject::{heap, pytorch_registration, stack_hook};
 
-/// What libc returns when there is no memory.
+/// libc's error number when there is no memory.
 const ENOMEM: c_int = 12;
 
-/// Defines a hook that calls the real function and jumps to [`quick::allocated`] with its block, the
+/// Defines a hook that calls the real function and jumps to [`fast_path::allocated`] with its block, the
 /// bytes that were asked for, and the caller's stack and frame pointers. It saves one register: most
 /// of the hooks' cost is instructions. Before the real function is known, `$early` does its work.
 macro_rules! quick_hook {
@@ -48,7 +48,7 @@ macro_rules! quick_hook {
                 ".cfi_endproc",
                 hot = sym state::HOT,
                 real = const offset_of!(Hot, $real),
-                counted = sym quick::allocated,
+                counted = sym fast_path::allocated,
                 early = sym $early,
             )
         }
@@ -59,34 +59,34 @@ quick_hook!(malloc(bytes), "mov rbx, rdi", malloc, malloc_early, "rsi", "rdx");
 unsafe extern "C" fn malloc_early(bytes: usize, sp: usize, fp: usize) -> *mut u8 {
     let block = real!(MALLOC(bytes) as fn(usize) -> *mut u8, else null_mut());
     // SAFETY: what the real function returned.
-    unsafe { quick::allocated(block, bytes, sp, fp) }
+    unsafe { fast_path::allocated(block, bytes, sp, fp) }
 }
 
-// Of bytes that are more than there can be, the real function returns null.
+// The real function returns null where the bytes are more than there can be.
 quick_hook!(calloc(count, each), "mov rbx, rdi\nimul rbx, rsi", calloc, calloc_early, "rdx", "rcx");
 unsafe extern "C" fn calloc_early(count: usize, each: usize, sp: usize, fp: usize) -> *mut u8 {
     let block = real!(CALLOC(count, each) as fn(usize, usize) -> *mut u8, else null_mut());
     // SAFETY: what the real function returned.
-    unsafe { quick::allocated(block, count.wrapping_mul(each), sp, fp) }
+    unsafe { fast_path::allocated(block, count.wrapping_mul(each), sp, fp) }
 }
 
 /// # Safety
-/// As libc's.
+/// The arguments are as libc's function demands them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(block: *mut u8) {
     let address = table::FREE.load(Relaxed);
     if address == 0 {
         // SAFETY: the caller's premise.
-        return unsafe { free_long(block) };
+        return unsafe { free_slow(block) };
     }
     if !block.is_null() {
         // SAFETY: the caller gives this block to `free`.
-        match unsafe { quick::freeing(block) } {
-            Freeing::Nothing => {}
+        match unsafe { fast_path::freeing(block) } {
+            Freeing::Done => {}
             // SAFETY: the caller's premise.
             Freeing::Flush => return unsafe { free_and_flush(block) },
             // SAFETY: the caller's premise.
-            Freeing::TheLongWay => return unsafe { free_long(block) },
+            Freeing::SlowPath => return unsafe { free_slow(block) },
         }
     }
     // SAFETY: found under the name `free`; the caller's premise.
@@ -99,13 +99,13 @@ pub unsafe extern "C" fn free(block: *mut u8) {
 #[cold]
 #[inline(never)]
 unsafe extern "C" fn free_and_flush(block: *mut u8) {
-    quick::flush_own();
+    fast_path::flush_own();
     real!(FREE(block) as fn(*mut u8) -> (), else ());
 }
 
 #[cold]
 #[inline(never)]
-unsafe extern "C" fn free_long(block: *mut u8) {
+unsafe extern "C" fn free_slow(block: *mut u8) {
     if !block.is_null() {
         // SAFETY: the caller gives this block to `free`.
         unsafe { heap::freeing(block) };
@@ -178,8 +178,8 @@ unsafe extern "C" fn posix_memalign_impl(
         unsafe { heap::allocated(*out, bytes, sp, fp) };
     }
     // A tensor takes its memory here, within an operator.
-    if arming::is_behind() {
-        arming::follow();
+    if pytorch_registration::must_reenable() {
+        pytorch_registration::sync_callback();
     }
     error
 }

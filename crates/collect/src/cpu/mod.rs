@@ -1,10 +1,9 @@
-//! Samples what threads do, from outside: perf events of the whole process
-//! tree, read and unwound on a thread of their own.
+//! Samples threads from outside: perf events of the whole process tree, read and unwound on a
+//! separate thread.
 //!
-//! The kernel interrupts a thread that runs, copies its registers and the top of
-//! its stack, and goes on: nothing is stopped, nothing is loaded into the job,
-//! and the job does not notice. What a thread does while it waits follows from the
-//! records of it leaving its processor.
+//! The kernel interrupts a thread that runs, copies its registers and the top of its stack, and
+//! goes on: nothing is stopped, nothing is loaded into the job, and the job does not notice. The
+//! waits of a thread follow from the records of it leaving its processor.
 //!
 //! - User code needs `kernel.perf_event_paranoid` of 2 or less, kernel frames and stacks of short
 //!   waits 1 or less (or CAP_PERFMON). Without perf events threads are read from `/proc`
@@ -28,12 +27,13 @@
 
 mod blocked;
 mod call;
+mod cost;
 mod counters;
 mod descriptors;
 mod events;
+mod options;
 mod polled;
 mod polled_thread;
-mod price;
 mod probe;
 mod rate;
 mod refusal;
@@ -41,15 +41,14 @@ mod sample;
 mod sampler;
 mod threads;
 mod unwind;
-mod wanted;
 mod worker;
 
+pub use cost::{CostSpread, SamplingCosts, measure as measure_sampling};
 pub use counters::processors;
-pub use price::{CostSpread, SamplingCosts, measure as measure_sampling};
+pub use options::SamplingOptions;
 pub use probe::{Permitted, permitted};
 pub use rate::{DEFAULT_RATE, highest_rate};
 pub use sample::{
     Counts, CpuSample, Frame, Interruptions, Kind, Measure, SamplerEvent, ThreadTotals,
 };
 pub use sampler::CpuSampler;
-pub use wanted::Wanted;

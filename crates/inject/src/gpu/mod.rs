@@ -1,4 +1,4 @@
-//! What the CUPTI agent does: finds CUPTI, lends it buffers, and turns its
+//! The work of the CUPTI agent: it finds CUPTI, lends it buffers, and turns its
 //! records into ours on a thread of its own.
 //!
 //! ```text

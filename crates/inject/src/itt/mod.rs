@@ -31,7 +31,7 @@ struct Listed {
     group: c_int,
 }
 
-/// `pthread_mutex_t`.
+/// Bytes of a `pthread_mutex_t`.
 const MUTEX_BYTES: usize = 40;
 
 /// The beginning of `___itt_global`, the same since 2011.

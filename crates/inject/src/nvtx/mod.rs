@@ -27,7 +27,7 @@ use crate::gpu::agent;
 use calls::{CORE, DOMAINS};
 use core::ffi::{c_int, c_uint, c_void};
 
-/// What a copy of NVTX passes to the library that it loads.
+/// The function that a copy of NVTX passes to the library that it loads.
 pub type GetExportTable = unsafe extern "C" fn(table: u32) -> *const c_void;
 
 /// Numbers of tables that it hands out.
@@ -36,7 +36,7 @@ mod table {
     pub const VERSION: u32 = 3;
 }
 
-/// Its modules of functions that are of interest.
+/// NVTX's modules of functions that are of interest.
 mod module {
     use core::ffi::c_int;
     pub const CORE: c_int = 1;

@@ -1,25 +1,26 @@
-//! What recording operators costs a thread, and what is left out where that is too much.
+//! Measures what recording operators costs a thread, and leaves some out where that is too much.
 //!
 //! Under [`mode::AUTO`] operators take at most a hundredth of a thread's time: where those of all
-//! steps take more, [`turns`] are taken. Of each 32nd operator the ticks of its callbacks are read;
+//! steps take more, [turns](super::step_sampling) are taken. Of each 32nd operator the ticks of its callbacks are read;
 //! PyTorch's own part, which it has only while a callback is enabled, is three times as much
 //! (docs/operators.md). The steps that a schedule chooses are few, and recorded whole whatever that takes.
 
 use super::open::OpenOperators;
-use super::turns;
+use super::step_sampling;
 use crate::block::Thread;
-use crate::{arch, arming, ring, schedule, state};
+use crate::{arch, pytorch_registration, ring, schedule, state};
 use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::operators::{mode, note};
 use tprof_wire::record::ExtKind;
 
-/// Of so many operators one is measured.
+/// One of this many operators is measured.
 const EACH: u64 = 32;
 /// Operators after which the share is computed.
 const WINDOW: u64 = 1 << 13;
-/// The same where turns are taken and the recorded step is over: those of fewer tell little.
+/// Operators after which the share is computed where steps are sampled and the recorded one is
+/// over: fewer tell little.
 const ENOUGH: u64 = 1 << 8;
-/// Their share of the thread's time is one in this.
+/// The operators' share of the thread's time is one in this.
 const SHARE: u64 = 100;
 /// PyTorch's part and ours, in terms of ours.
 const PARTS: u64 = 4;
@@ -36,7 +37,7 @@ pub fn begins(thread: &Thread, open: &OpenOperators) -> u64 {
         return 0;
     }
     let clock = thread.clock();
-    if open.turn.get() != turns::number() {
+    if open.turn.get() != step_sampling::recorded_step() {
         next_turn(thread, open);
     }
     if open.since.get() == 0 {
@@ -55,10 +56,10 @@ fn next_turn(thread: &Thread, open: &OpenOperators) {
     for word in [&open.count, &open.ticks, &open.since] {
         word.set(0);
     }
-    open.turn.set(turns::number());
+    open.turn.set(step_sampling::recorded_step());
 }
 
-/// Its beginning is over.
+/// Called when the callback for the beginning of a measured operator is done.
 #[inline(always)]
 pub fn measured(thread: &Thread, open: &OpenOperators, began: u64) {
     if began != 0 {
@@ -103,12 +104,12 @@ fn judge(thread: &Thread, open: &OpenOperators, now: u64) {
     if state::OPERATORS.load(Relaxed) != mode::AUTO
         || elapsed == 0
         || schedule::chooses_steps()
-        || !arming::can_rest()
+        || !pytorch_registration::can_pause()
     {
         return;
     }
     let every = taken.saturating_mul(SHARE).div_ceil(elapsed).clamp(1, FEWEST);
-    if turns::take(every as u32) {
+    if step_sampling::set_every(every as u32) {
         let millionths = taken.saturating_mul(1_000_000) / elapsed;
         ring::ext(thread, ExtKind::OperatorNote, note::TURNS, now, &[every, millionths]);
     }

@@ -31,15 +31,15 @@
 //!   be recognised, Python frames follow the native ones.
 
 mod bytes;
+mod capture;
 mod define;
 mod interpreter;
 mod key;
 mod memory;
 mod scratch;
-mod take;
 
+pub(crate) use capture::{ended, take};
 pub(crate) use define::define;
 pub use define::prepare;
 pub use interpreter::{attached, unloaded};
 pub(crate) use scratch::Scratch;
-pub(crate) use take::{ended, take};

@@ -1,4 +1,4 @@
-//! What becomes of a reservation that passed the end of its chunk.
+//! Handles a reservation that passed the end of its chunk.
 
 use super::lost::lose;
 use super::next_chunk::{is_shut, move_on};

@@ -3,7 +3,7 @@
 use super::chunks::{SPARE, take_chunk};
 use super::wait::wake_collector;
 use crate::block::Thread;
-use crate::{stall, state};
+use crate::{collector_liveness, state};
 use core::sync::atomic::Ordering::*;
 use tprof_wire::record::SLOT_BYTES;
 use tprof_wire::region::*;
@@ -37,7 +37,7 @@ pub fn is_shut(thread: &Thread) -> bool {
     let slot = thread.slot();
     let filled = slot.filled_chunks.load(Relaxed);
     let is_full = filled.wrapping_sub(slot.drained_chunks.load(Acquire)) >= CHUNKS_PER_THREAD;
-    is_full && (stall::stands_still(thread) || !waits_on_full())
+    is_full && (collector_liveness::is_stalled(thread) || !waits_on_full())
 }
 
 fn waits_on_full() -> bool {

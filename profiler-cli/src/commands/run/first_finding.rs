@@ -1,15 +1,15 @@
 //! The first finding of a run, and what recording cost a step of it, for its summary.
 //!
-//! Judged from the files that were just written, which the page cache holds. A shell prompt must
-//! not wait for that: above [`MOST_BYTES`] it is left to `tprof report findings`.
+//! It reads the files that were just written, which are still in the page cache. A shell prompt
+//! must not wait for it: above [`MOST_BYTES`], it is left to `tprof report findings`.
 
 use std::path::Path;
 
 use tprof_analyze::document::{Cell, Options, Value};
-use tprof_analyze::{Document, KINDS, Wanted, read_together};
+use tprof_analyze::{Document, KINDS, ReportRequest, read_together};
 use tprof_trace::run::RunInfo;
 
-/// About a minute of a job of one rank: some tenths of a second.
+/// About a minute of a job of one rank, which takes some tenths of a second.
 const MOST_BYTES: u64 = 4 << 20;
 
 /// What a run's files show; nothing where it would take long to find.
@@ -32,7 +32,7 @@ fn read(directory: &Path, info: &RunInfo) -> Option<Shown> {
         return None;
     }
     let findings = KINDS.iter().find(|kind| kind.name == "findings")?;
-    let wanted = Wanted { reports: &[], kinds: &[findings] };
+    let wanted = ReportRequest { reports: &[], kinds: &[findings] };
     let made = read_together(directory, &wanted, &Options::default(), None).ok()?;
     let finding = made.documents.first().and_then(headline);
     Some(Shown { finding, step: made.step.map(|step| step.brief()) })

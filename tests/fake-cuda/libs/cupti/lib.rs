@@ -99,14 +99,14 @@ fn feed() {
     ONCE.call_once(|| (engine().attach_sink)(Some(records::take)));
 }
 
-/// Its version.
+/// The version that this CUPTI reports.
 pub fn version() -> u32 {
     let known = if major() == 12 { 28 } else { 130_500 };
     let known = replay::replay().map_or(known, |replay| i64::from(replay.version));
     number("FAKE_CUPTI_VERSION", known) as u32
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiGetVersion(known: *mut u32) -> CUptiResult {
     // SAFETY: the caller's place for the answer.
@@ -114,7 +114,7 @@ pub unsafe extern "C" fn cuptiGetVersion(known: *mut u32) -> CUptiResult {
     enter("cuptiGetVersion")
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiGetTimestamp(time: *mut u64) -> CUptiResult {
     let engine = engine();
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn cuptiGetTimestamp(time: *mut u64) -> CUptiResult {
     enter("cuptiGetTimestamp")
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiGetResultString(
     result: CUptiResult,
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn cuptiGetCallbackName(
     CUPTI_SUCCESS
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiActivityRegisterCallbacks(
     request: CUpti_BuffersCallbackRequestFunc,
@@ -188,7 +188,7 @@ pub unsafe extern "C" fn cuptiActivityRegisterCallbacks(
     result
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiActivityEnable(kind: CUpti_ActivityKind) -> CUptiResult {
     let mut result = enter("cuptiActivityEnable");
@@ -213,7 +213,7 @@ pub extern "C" fn cuptiActivityEnable(kind: CUpti_ActivityKind) -> CUptiResult {
     result
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiActivityDisable(kind: CUpti_ActivityKind) -> CUptiResult {
     let result = enter("cuptiActivityDisable");
@@ -238,7 +238,7 @@ pub extern "C" fn cuptiEnableDomain(
     result
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiActivitySetAttribute(
     attribute: CUpti_ActivityAttribute,
@@ -294,14 +294,14 @@ pub extern "C" fn cuptiFinalize() -> CUptiResult {
     result
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiSetThreadIdType(kind: CUpti_ActivityThreadIdType) -> CUptiResult {
     SYSTEM_THREADS.store(kind == CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM, SeqCst);
     enter("cuptiSetThreadIdType")
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiActivityFlushAll(flags: u32) -> CUptiResult {
     let mut result = enter("cuptiActivityFlushAll");
@@ -322,7 +322,7 @@ pub extern "C" fn cuptiActivityFlushAll(flags: u32) -> CUptiResult {
     result
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiActivityGetNextRecord(
     buffer: *mut u8,
@@ -351,7 +351,7 @@ pub unsafe extern "C" fn cuptiActivityGetNextRecord(
     CUPTI_SUCCESS
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiActivityGetNumDroppedRecords(
     _context: CUcontext,

@@ -1,5 +1,5 @@
-//! What is recorded of a process's operators, and why not more: a property of its file, and a mark
-//! where that changes.
+//! States what is recorded of a process's operators, and why not more: as a property of its file,
+//! and a mark where that changes.
 
 use super::version;
 use crate::out::files::OpenFile;
@@ -12,10 +12,10 @@ use tprof_wire::operators::{mode, note, unread};
 /// The key of the property.
 pub const KEY: &str = "pytorch";
 
-/// A record of that.
+/// A note about what is recorded of operators.
 #[derive(Clone, Copy, Debug)]
 pub struct OperatorNote {
-    /// [`note`].
+    /// One of the numbers in [`note`].
     pub what: u32,
     /// A number, see there.
     pub number: u64,
@@ -83,7 +83,7 @@ impl Recorded {
         {
             self.version = version::beside(Path::new(path));
         }
-        file.fact(KEY, &self.property(process).to_string());
+        file.write_property(KEY, &self.property(process).to_string());
     }
 
     fn property(&self, process: ProcessIndex) -> Value {
