@@ -81,6 +81,7 @@ mod stacks;
 mod stacks_again;
 mod stands_still;
 mod state;
+mod step_cost;
 mod sums;
 mod table_cache;
 mod tensorboard;

@@ -14,6 +14,7 @@
 //! - `document`: the interface of analyses, and the tables that they make;
 //! - `host`: the wall time of the thread that drives a rank;
 //! - `cpu`, `gpu`, `memory`, `program`: the metrics, one file or folder per kind;
+//! - `recording`: what recording cost the steps of a rank;
 //! - `findings`: rules over a rank's metrics, and what they gain;
 //! - `report`: the one pass over the files, the summary, the list of kinds;
 //! - `joined`: what reports derive of single rows, for tables of the rows;
@@ -34,6 +35,8 @@ mod cpu;
 mod gpu;
 pub mod memory;
 mod program;
+
+mod recording;
 
 mod findings;
 
@@ -56,4 +59,4 @@ pub use findings::{BUSY, RuleAbout, rules};
 pub use gpu::report_gpu::SampledGpu;
 pub use report::summary::{self, Kind, Report};
 pub use report::{AnalyzeError, KINDS, ReportRequest, Reports, read_together, report, report_with};
-pub use run::{completeness, info::Run, processes};
+pub use run::{completeness, info::Run, processes, step_cost::StepCost};

@@ -103,6 +103,7 @@ impl Config {
     pub(crate) fn in_part_by(&self) -> &'static str {
         match self.capture {
             Some(_) => "--capture-range",
+            None if self.schedule.is_some_and(|of| of.paired) => "--overhead paired",
             None => "--schedule",
         }
     }

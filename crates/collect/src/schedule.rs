@@ -22,6 +22,8 @@ pub struct Timetable {
     pub skip_first_wait: bool,
     /// The unit of these numbers.
     pub unit: ScheduleUnit,
+    /// All steps but some are recorded, to compare these with the others.
+    pub paired: bool,
 }
 
 /// The unit that a schedule counts.
@@ -63,11 +65,26 @@ pub(crate) const SOURCES: &str = "steps are those of tprof_abi, NVTX ranges `ste
 const LISTED: u64 = 3;
 
 impl Timetable {
+    /// `--overhead paired`: of each 20 steps the last five are not recorded. By their numbers, so
+    /// that all ranks leave out the same ones: a rank that waits for one that is recorded takes as
+    /// long as that one. Five, since the first ones after a switch are not compared.
+    pub const PAIRED: Timetable = Timetable {
+        wait: 5,
+        warmup: 0,
+        active: 15,
+        repeat: 0,
+        skip_first: 0,
+        skip_first_wait: true,
+        unit: ScheduleUnit::Step,
+        paired: true,
+    };
+
     /// Returns the schedule as a function of a step's number.
     pub fn schedule(&self) -> Schedule {
-        let Timetable { wait, warmup, active, repeat, skip_first, skip_first_wait, unit } = *self;
-        let epochs = unit == ScheduleUnit::Epoch;
-        Schedule { wait, warmup, active, repeat, skip_first, skip_first_wait, epochs }
+        let Timetable { wait, warmup, active, repeat, skip_first, skip_first_wait, unit, paired } =
+            *self;
+        let (epochs, boundaries) = (unit == ScheduleUnit::Epoch, paired);
+        Schedule { wait, warmup, active, repeat, skip_first, skip_first_wait, epochs, boundaries }
     }
 
     /// Describes what is recorded: `steps 4 to 6`, the first being 0.
@@ -111,18 +128,31 @@ impl Timetable {
 
     /// The plan: `records steps 4 to 6; needs at least 7`.
     pub fn plan(&self) -> String {
+        if self.paired {
+            return format!("records all steps but {}", self.left_out());
+        }
         format!("records {}; needs at least {}", self.recorded(), self.needed())
+    }
+
+    /// Of a paired recording.
+    fn left_out(&self) -> String {
+        format!("the last {} of each {}", self.wait, self.wait + self.active)
     }
 
     /// Returns what the schedule leaves out, and why.
     pub(crate) fn outside(&self) -> (String, String) {
+        if self.paired {
+            let why = "to measure what recording costs (--overhead paired)";
+            return (format!("{} steps", self.left_out()), why.to_owned());
+        }
         let why = "not recorded by schedule (--schedule)".to_owned();
         (format!("everything outside of {}", self.recorded()), why)
     }
 
     /// Returns what was not recorded in a job of so many steps (or seconds), and why.
     pub(crate) fn missing(&self, steps: u64) -> Option<(String, String)> {
-        if steps >= self.needed() {
+        // Of a paired recording more is recorded of a shorter job.
+        if steps >= self.needed() || self.paired {
             return None;
         }
         let why = match (steps, self.unit) {
@@ -178,5 +208,11 @@ mod tests {
         let second = Timetable { wait: 1, warmup: 0, active: 1, ..seconds };
         assert_eq!(second.plan(), "records second 1; needs at least 2");
         assert!(one.missing(0).unwrap().1.starts_with("no step was noticed"));
+        assert_eq!(Timetable::PAIRED.plan(), "records all steps but the last 5 of each 20");
+        assert_eq!(Timetable::PAIRED.outside().0, "the last 5 of each 20 steps");
+        assert_eq!((Timetable::PAIRED.missing(0), Timetable::PAIRED.missing(30)), (None, None));
+        let of = Timetable::PAIRED.schedule();
+        let left_out: Vec<u64> = (0..41).filter(|step| !of.records(*step)).collect();
+        assert_eq!(left_out, [15, 16, 17, 18, 19, 35, 36, 37, 38, 39]);
     }
 }

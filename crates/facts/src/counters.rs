@@ -69,6 +69,7 @@ pub fn title(name: &str) -> &str {
         counter::GPU_MEMORY_CLOCK => "memory clock",
         counter::GPU_POWER => "power",
         counter::GPU_TEMPERATURE => "temperature",
+        counter::STEPS_BEGUN => "Steps begun",
         counter::GPU_THROTTLE => "reasons for lower clocks, bits",
         other => other,
     }

@@ -6,7 +6,7 @@
 
 use crate::block::Thread;
 use crate::{pytorch_registration, ring, sampling, state, unwind};
-use core::sync::atomic::{AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use tprof_wire::record::ExtKind;
 use tprof_wire::region::{RegionHeader, off};
 use tprof_wire::schedule::{Action, Schedule, counts_epochs};
@@ -40,6 +40,13 @@ static GROUP: AtomicU32 = AtomicU32::new(0);
 #[inline(always)]
 pub fn is_followed() -> bool {
     state::header().is_some_and(|header| header.schedule[2].load(Relaxed) != 0)
+}
+
+/// Whether only steps that were chosen are recorded: not where some are left out, to compare the
+/// others as they are recorded without that.
+#[inline(always)]
+pub fn chooses_steps() -> bool {
+    is_followed() && state::header().is_some_and(|h| h.short_pauses.load(Relaxed) == 0)
 }
 
 /// Whether epochs matter in this process, by spans of `tprof_abi`.
@@ -90,6 +97,14 @@ fn boundary(thread: &Thread, source: Source, of: u32, begun: u64) {
         return;
     }
     let step = (header.steps.fetch_add(1, AcqRel) + 1).saturating_sub(begun);
+    let schedule = match schedule.boundaries {
+        true => {
+            let clock = thread.clock();
+            ring::ext(thread, ExtKind::StepBegun, 0, clock, &[step, 0]);
+            lengthened(header, schedule, step, clock)
+        }
+        false => schedule,
+    };
     if schedule.active > 0 {
         let is_warm_up = |step| schedule.action(step) == Action::WarmUp;
         if is_warm_up(step) && !step.checked_sub(1).is_some_and(is_warm_up) {
@@ -105,6 +120,37 @@ fn boundary(thread: &Thread, source: Source, of: u32, begun: u64) {
             write_switch(thread, now, now, cycle);
         }
     }
+}
+
+/// The first steps take longer than others: from this one on they are timed.
+const TIMED_FROM: u64 = 5;
+/// When that step began.
+static TIMED_SINCE: AtomicU64 = AtomicU64::new(0);
+
+/// The schedule of which steps are compared, as it is from here on: before the first one is left
+/// out, all parts get twice as long as often as it takes for those that are left out to last an
+/// eighth of the time for which a thread waits on a full ring, a quarter of a second. What records devices
+/// notices that recording is off only after some of it. Ranks that take a step together find the same.
+fn lengthened(header: &RegionHeader, schedule: Schedule, step: u64, clock: u64) -> Schedule {
+    let Some(steps) = u64::from(schedule.active).checked_sub(TIMED_FROM + 1) else {
+        return schedule;
+    };
+    if step == TIMED_FROM {
+        TIMED_SINCE.store(clock, Relaxed);
+    }
+    if step != TIMED_FROM + steps || steps == 0 {
+        return schedule;
+    }
+    let since = TIMED_SINCE.swap(0, Relaxed);
+    let ticks = if since == 0 { 0 } else { clock.saturating_sub(since) / steps };
+    if ticks == 0 {
+        return schedule;
+    }
+    let longer = schedule.lasting(header.wait_ticks.load(Relaxed) / 8, ticks);
+    for (word, value) in header.schedule.iter().zip(longer.pack()) {
+        word.store(value, Release);
+    }
+    longer
 }
 
 /// Switches recording of this process, as the schedule or the captured range has it, which is of

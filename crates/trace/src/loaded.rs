@@ -22,6 +22,7 @@ pub(crate) struct Tables {
     pub stack_rows: HashMap<(ProcessIndex, StackId), u32>,
     pub symbols: Vec<Symbol>,
     pub totals: Vec<HeapTotals>,
+    pub recording: Vec<RecordingTotals>,
     pub counters: Vec<Counter>,
     pub marks: Vec<Mark>,
     pub losses: Vec<Loss>,
@@ -70,6 +71,9 @@ impl Tables {
             table::STACKS => add(&mut self.stacks, source.rows(block, payload, planes))?,
             table::SYMBOLS => add(&mut self.symbols, source.rows(block, payload, planes))?,
             table::HEAP_TOTALS => add(&mut self.totals, source.rows(block, payload, planes))?,
+            table::RECORDING_TOTALS => {
+                add(&mut self.recording, source.rows(block, payload, planes))?
+            }
             table::COUNTERS => add(&mut self.counters, source.rows(block, payload, planes))?,
             table::MARKS => add(&mut self.marks, source.rows(block, payload, planes))?,
             table::LOSSES => add(&mut self.losses, source.rows(block, payload, planes))?,
@@ -98,6 +102,7 @@ impl Tables {
         self.stack_rows =
             self.stacks.iter().zip(0..).map(|(row, at)| ((row.process, row.stack), at)).collect();
         self.totals.sort_by_key(|row| row.time_ns);
+        self.recording.sort_by_key(|row| row.time_ns);
         self.counters.sort_by_key(|row| row.time_ns);
         self.marks.sort_by_key(|row| row.time_ns);
         self.losses.sort_by_key(|row| row.time_ns);

@@ -15,6 +15,7 @@ pub(crate) struct Pending {
     pub symbols: Vec<Symbol>,
     pub maps: Vec<MapEvent>,
     pub totals: Vec<HeapTotals>,
+    pub recording: Vec<RecordingTotals>,
     pub counters: Vec<Counter>,
     pub marks: Vec<Mark>,
     pub losses: Vec<Loss>,
@@ -42,6 +43,7 @@ impl Pending {
             + self.symbols.len()
             + self.maps.len()
             + self.totals.len()
+            + self.recording.len()
             + self.counters.len()
             + self.marks.len()
             + self.losses.len()
@@ -63,6 +65,7 @@ impl Pending {
             + self.stacks.len()
             + self.symbols.len()
             + self.totals.len()
+            + self.recording.len()
             + self.thread_counts.len()
             + self.counters.len();
         refining == self.rows()

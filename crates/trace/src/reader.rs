@@ -316,6 +316,11 @@ impl TraceFile {
         &self.tables.totals
     }
 
+    /// What recording had done in each process, in order of time.
+    pub fn recording(&self) -> &[RecordingTotals] {
+        &self.tables.recording
+    }
+
     /// Measured quantities, in order of time.
     pub fn counters(&self) -> &[Counter] {
         &self.tables.counters

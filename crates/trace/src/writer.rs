@@ -233,6 +233,7 @@ impl TraceWriter {
         self.rows(&mut pending.symbols)?;
         self.rows(&mut pending.maps)?;
         self.rows(&mut pending.totals)?;
+        self.rows(&mut pending.recording)?;
         self.rows(&mut pending.counters)?;
         self.rows(&mut pending.marks)?;
         self.rows(&mut pending.losses)?;

@@ -135,11 +135,13 @@ proptest! {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("rows.tprof");
         let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
+        let mut recording = vec![];
         let (mut totals, mut counters, mut marks, mut losses, mut maps) = (vec![], vec![], vec![], vec![], vec![]);
         for (a, b, c, value, kind) in rows {
             let time_ns = a[0];
             let process = c[0].map(|process| process as u32);
             totals.push(HeapTotals { time_ns, process: b[0], allocations: a[1], frees: a[2], allocated_bytes: a[3], live_bytes: c[0], peak_bytes: c[1], peak_at_ns: c[2] });
+            recording.push(RecordingTotals { time_ns, process: b[0], notes: a[1], device_records: a[2], call_records: a[1], operators: a[3], stack_ns: a[4], wait_ns: a[5], collector_ns: a[6] });
             counters.push(Counter { time_ns, process, device: process, name: NameId(b[1]), value });
             let mark = [MarkKind::Mark, MarkKind::Step, MarkKind::RecordingOn, MarkKind::RecordingOff][usize::from(kind)];
             marks.push(Mark { time_ns, process, name: NameId(b[1]), kind: mark });
@@ -147,6 +149,7 @@ proptest! {
             let kind = [MapKind::Map, MapKind::Unmap, MapKind::Remap][usize::from(kind % 3)];
             maps.push(MapEvent { time_ns, process: b[0], thread: b[1], kind, address: a[4], length: a[5], old_length: a[6], stack: b[3] });
             writer.totals(totals[totals.len() - 1]);
+            writer.recording(recording[recording.len() - 1]);
             writer.counter(counters[counters.len() - 1]);
             writer.mark(marks[marks.len() - 1]);
             writer.loss(losses[losses.len() - 1]);
@@ -158,6 +161,7 @@ proptest! {
         }
         writer.finish().unwrap();
         totals.sort_by_key(|row| row.time_ns);
+        recording.sort_by_key(|row| row.time_ns);
         counters.sort_by_key(|row| row.time_ns);
         marks.sort_by_key(|row| row.time_ns);
         losses.sort_by_key(|row| row.time_ns);
@@ -165,6 +169,7 @@ proptest! {
         let file = TraceFile::open(&path).unwrap();
         prop_assert_eq!(file.problems(), &[]);
         prop_assert_eq!(file.totals(), totals);
+        prop_assert_eq!(file.recording(), recording);
         prop_assert_eq!(format!("{:?}", file.counters()), format!("{counters:?}"));
         prop_assert_eq!(file.marks(), marks);
         prop_assert_eq!(file.losses(), losses);

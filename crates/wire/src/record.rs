@@ -239,6 +239,8 @@ pub enum ExtKind {
     Attach = 73,
     /// `shmdt` detached one: address, 0.
     Detach = 74,
+    /// A step begins, of the source that a schedule follows: its number, 0.
+    StepBegun = 75,
 }
 
 /// Kinds that the CUPTI agent writes, which is NCCL's profiler plugin too.
@@ -276,6 +278,7 @@ impl ExtKind {
             PoolGave,
             Attach,
             Detach,
+            StepBegun,
         ];
         const ALL: &[ExtKind] = &[
             Wide,

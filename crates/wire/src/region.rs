@@ -206,6 +206,9 @@ pub struct RegionHeader {
     /// Stacks that were not taken, since what lies at their addresses was not known after code had
     /// been unmapped.
     pub stacks_unplaced: AtomicU64,
+    /// 1: what is switched off with recording is so soon: steps that are not recorded are compared
+    /// with those that are.
+    pub short_pauses: AtomicU32,
 }
 
 /// Values of [`ThreadSlot::state`].

@@ -33,6 +33,8 @@ pub struct Schedule {
     pub skip_first_wait: bool,
     /// The parts count epochs of the program, not steps.
     pub epochs: bool,
+    /// Each step's beginning is recorded, whether the step is or not (`--overhead paired`).
+    pub boundaries: bool,
 }
 
 /// Words of [`Schedule::pack`].
@@ -41,6 +43,7 @@ pub const WORDS: usize = 3;
 const PRESENT: u64 = 1 << 63;
 const SKIP_FIRST_WAIT: u64 = 1 << 32;
 const EPOCHS: u64 = 1 << 33;
+const BOUNDARIES: u64 = 1 << 34;
 
 impl Schedule {
     /// Steps are counted, and nothing is switched by them.
@@ -52,6 +55,7 @@ impl Schedule {
         skip_first: u32::MAX,
         skip_first_wait: false,
         epochs: false,
+        boundaries: false,
     };
 
     fn length(&self) -> u64 {
@@ -101,14 +105,26 @@ impl Schedule {
         Some(end.checked_sub(u64::from(self.active))?..=end.checked_sub(1)?)
     }
 
+    /// With all parts of a cycle doubled as often as needed for what is not recorded of one to last
+    /// as long as this, where a step takes so long.
+    pub fn lasting(self, least: u64, step: u64) -> Schedule {
+        let mut of = self;
+        let left_out = |of: &Schedule| (u64::from(of.wait) + u64::from(of.warmup)) * step;
+        while of.wait > 0 && left_out(&of) < least && of.length() < 1 << 20 {
+            (of.wait, of.warmup, of.active) = (of.wait * 2, of.warmup * 2, of.active * 2);
+        }
+        of
+    }
+
     /// Packs it into the words of [`crate::region::RegionHeader::schedule`].
     pub fn pack(&self) -> [u64; WORDS] {
         let skips = if self.skip_first_wait { SKIP_FIRST_WAIT } else { 0 };
         let epochs = if self.epochs { EPOCHS } else { 0 };
+        let boundaries = if self.boundaries { BOUNDARIES } else { 0 };
         [
             u64::from(self.wait) | u64::from(self.warmup) << 32,
             u64::from(self.active) | u64::from(self.repeat) << 32,
-            u64::from(self.skip_first) | skips | epochs | PRESENT,
+            u64::from(self.skip_first) | skips | epochs | boundaries | PRESENT,
         ]
     }
 
@@ -123,6 +139,7 @@ impl Schedule {
             skip_first: third as u32,
             skip_first_wait: third & SKIP_FIRST_WAIT != 0,
             epochs: third & EPOCHS != 0,
+            boundaries: third & BOUNDARIES != 0,
         })
     }
 }
@@ -164,7 +181,8 @@ mod tests {
 
     fn schedule(parts: [u32; 5], skip_first_wait: bool) -> Schedule {
         let [wait, warmup, active, repeat, skip_first] = parts;
-        Schedule { wait, warmup, active, repeat, skip_first, skip_first_wait, epochs: false }
+        let of = Schedule { wait, warmup, active, repeat, skip_first, ..Schedule::default() };
+        Schedule { skip_first_wait, ..of }
     }
 
     /// The answers of PyTorch 2.15.0: `.` NONE, `w` WARMUP, `r` RECORD, `S` RECORD_AND_SAVE.
@@ -194,6 +212,17 @@ mod tests {
             }
         }
         assert_eq!(Schedule::unpack([0; WORDS]), None);
+    }
+
+    #[test]
+    fn steps_that_are_left_out_last_long_enough() {
+        let paired = Schedule { boundaries: true, ..schedule([5, 0, 15, 0, 0], true) };
+        assert_eq!(Schedule::unpack(paired.pack()), Some(paired));
+        assert_eq!(paired.lasting(250, 50), paired);
+        let longer = paired.lasting(250, 30);
+        assert_eq!((longer.wait, longer.active), (10, 30));
+        assert!((0..30).all(|step| longer.records(step)) && !longer.records(30));
+        assert!(paired.lasting(u64::MAX, 1).length() <= 1 << 21);
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub struct ScheduleParts {
     pub range: Option<Range>,
     /// Action at its end.
     pub end: Option<CaptureEnd>,
+    /// Steps that are not recorded are compared with those that are.
+    pub paired: bool,
 }
 
 /// Value of `--capture-range`.
@@ -105,6 +107,14 @@ impl ScheduleParts {
 
     /// Applies the parts to a configuration.
     pub fn settle(&self, config: &mut Config) -> Result<(), Failure> {
+        if self.paired && (self.range.is_some() || self.text().is_some()) {
+            let other = if self.range.is_some() { "capture-range" } else { "schedule" };
+            return Err(Failure::new(format!(
+                "`overhead = paired` and `{other}` exclude each other"
+            ))
+            .cause("each of them decides which steps are recorded")
+            .hint(format!("use only one: --overhead estimate, or no --{other}")));
+        }
         config.schedule = match (&self.range, self.text(), self.unit) {
             (Some(_), Some(_), _) => {
                 return Err(Failure::new("a schedule and `capture-range` exclude each other")
@@ -121,6 +131,7 @@ impl ScheduleParts {
                     .cause("it is what the parts of --schedule count")
                     .hint(format!("--schedule {EXAMPLE} --unit epoch")));
             }
+            (None, None, None) if self.paired => Some(Timetable::PAIRED),
             (_, None, None) => None,
         };
         config.capture = match (&self.range, self.end) {
@@ -145,10 +156,10 @@ impl ScheduleParts {
         match self.overridden(config) {
             Some(other) => Err(Failure::new(format!(
                 "`{other}` and `{}` exclude each other",
-                if config.capture.is_some() || self.range.is_some() {
-                    "capture-range"
-                } else {
-                    "schedule"
+                match config.schedule {
+                    _ if config.capture.is_some() || self.range.is_some() => "capture-range",
+                    Some(timetable) if timetable.paired => "overhead = paired",
+                    _ => "schedule",
                 }
             ))
             .cause("each of them decides when recording is on")
@@ -191,6 +202,7 @@ impl ScheduleParts {
             skip_first: of("skip-first"),
             skip_first_wait: of("skip-first-wait") != 0,
             unit: self.unit.unwrap_or_default(),
+            paired: false,
         })
     }
 }

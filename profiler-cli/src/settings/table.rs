@@ -9,7 +9,7 @@ use super::resolved::Resolved;
 use super::schedule::{self, CAPTURE_ENDS, UNITS};
 use super::values::{
     self, ACTIVITIES, GRAPH_DETAILS, IF_EXISTS_MODES, MEM_MODES, NCCL_EVENTS, ON_FULL,
-    OPERATOR_DETAILS, STACK_MODES, TABLE_CACHE_MODES, name_of,
+    OPERATOR_DETAILS, OVERHEADS, STACK_MODES, TABLE_CACHE_MODES, name_of,
 };
 use crate::launch::caches;
 use crate::runs::formats;
@@ -61,7 +61,7 @@ impl Setting {
 }
 
 /// All settings in the order of the help.
-pub const SETTINGS: [&Setting; 34] = [
+pub const SETTINGS: [&Setting; 35] = [
     &OUTPUT,
     &IF_EXISTS,
     &FORCE,
@@ -75,6 +75,7 @@ pub const SETTINGS: [&Setting; 34] = [
     &MODULES,
     &KINETO,
     &COMPILE,
+    &OVERHEAD,
     &NCCL,
     &RSS_INTERVAL,
     &GPU_INTERVAL,
@@ -292,6 +293,19 @@ pub static COMPILE: Setting = Setting {
         Ok(())
     },
     show: |resolved| Some(resolved.config.compile.into()),
+};
+
+/// How it is known what recording costs.
+pub static OVERHEAD: Setting = Setting {
+    name: "overhead",
+    short: None,
+    help: "What recording costs a step: by its parts, or by 5 of 20 steps that go unrecorded: estimate or paired [default: estimate]",
+    kind: ValueKind::Text("HOW", || values::names(&OVERHEADS)),
+    set: |resolved, given| {
+        resolved.parts.paired = values::one_of(given, &OVERHEADS)?;
+        Ok(())
+    },
+    show: |resolved| Some(name_of(resolved.parts.paired, &OVERHEADS).into()),
 };
 
 /// Which NCCL events to record in addition to its operations.

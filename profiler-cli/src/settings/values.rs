@@ -39,6 +39,8 @@ pub const OPERATOR_DETAILS: [(&str, OperatorDetail); 4] = [
     ("shapes", OperatorDetail::Shapes),
     ("off", OperatorDetail::Off),
 ];
+/// How it is known what recording costs; whether steps are compared for it.
+pub const OVERHEADS: [(&str, bool); 2] = [("estimate", false), ("paired", true)];
 /// Ways to unwind stacks.
 pub const STACK_MODES: [(&str, StackMode); 5] = [
     ("auto", StackMode::Auto),

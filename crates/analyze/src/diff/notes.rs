@@ -6,10 +6,30 @@ use tprof_facts::units::duration;
 use super::changes::{change_of, lost_of_step};
 use super::figures::find;
 use super::side::Side;
+use crate::run::step_cost::StepCost;
 
 /// From this share of the time on a core on, waiting for a core gets a note: a tenth of it shows in
 /// wall times.
 const CROWDED: f64 = 0.1;
+
+/// What recording cost a step, where it is a visible part of one on either side: two recordings of
+/// one program may differ by it.
+fn recorded(a: &Side, b: &Side) -> Option<String> {
+    let [of_a, of_b] = [a, b].map(|side| side.cost.as_ref());
+    if !of_a.into_iter().chain(of_b).any(StepCost::is_visible) {
+        return None;
+    }
+    let of = |name: &str, cost: Option<&StepCost>| {
+        let known = cost.and_then(|cost| Some((cost.taken()?, cost.step_without()?)));
+        match known {
+            Some((taken, (least, most))) => {
+                format!("in {name} {taken}: without it {} to {}", duration(least), duration(most))
+            }
+            None => format!("in {name} what recording took of a step is not known"),
+        }
+    };
+    Some(format!("{}; {}", of("A", of_a), of("B", of_b)))
+}
 
 /// Problems of a side that are named.
 const MOST_DAMAGE: usize = 3;
@@ -125,6 +145,9 @@ pub(super) fn notes(a: &Side, b: &Side) -> Vec<String> {
             "per second of running, threads waited {of_a:.2} s for a core in A and {of_b:.2} s in \
              B: this affects wall times, hardly CPU times"
         ));
+    }
+    if a.stepped && b.stepped {
+        notes.extend(recorded(a, b));
     }
     if hardware.is_empty() {
         notes.extend(load(a, b));

@@ -17,6 +17,7 @@ use crate::host::RankHost;
 use crate::memory::rank_memory;
 use crate::program::steps::{StepDeviceTime, device_time, warm_up};
 use crate::rank::{Needs, RankTrace, Step};
+use crate::run::step_cost::StepCost;
 
 /// The data that is kept of a rank.
 pub(super) struct RankSide {
@@ -29,6 +30,8 @@ pub(super) struct RankSide {
     pub warm_up: Vec<u64>,
     pub facts: Facts,
     pub peaks: Peaks,
+    /// What recording cost its steps.
+    pub cost: Option<StepCost>,
     /// Time from its first process's start to the last event of the rank, ns.
     pub life_ns: Option<u64>,
 }
@@ -109,7 +112,8 @@ impl Analysis for RankAnalysis {
         let lost = lost_in_steps(&steps, driver.as_ref());
         let steps = steps.iter().zip(times).zip(lost);
         let steps = steps.map(|((step, times), lost_ns)| (step.number, times, lost_ns)).collect();
-        RankSide { stepped, source, steps, warm_up, facts, peaks, life_ns }
+        let cost = rank.recording.clone();
+        RankSide { stepped, source, steps, warm_up, facts, peaks, cost, life_ns }
     }
 
     fn join(&self, _: Vec<(RankContext, RankSide)>, _: &Options) -> Body {

@@ -15,10 +15,12 @@ use super::rank::RankAnalysis;
 use super::run_figures::Peaks;
 use crate::base::reading::Reading;
 use crate::document::{Options, begin};
+use crate::recording;
 use crate::report::AnalyzeError;
 use crate::report::{DocumentContext, read_ranks};
 use crate::run::completeness::Completeness;
 use crate::run::info::Run;
+use crate::run::step_cost::StepCost;
 
 /// The data of a run that is compared.
 #[derive(Debug)]
@@ -54,6 +56,8 @@ pub struct Side {
     pub names: TimesByName,
     /// The activity of the hosts.
     pub host: HostActivity,
+    /// What recording cost a step of the rank that it slowed most.
+    pub cost: Option<StepCost>,
     /// Whether a rank's operators were recorded for only a part of the time.
     pub operators_ended: bool,
 }
@@ -90,6 +94,8 @@ impl Side {
             totals: Vec::new(),
             names: names.remove(&stepped).unwrap_or_default(),
             host,
+            cost: recording::worst(parts.iter().filter_map(|(_, part)| part.cost.as_ref()))
+                .cloned(),
             operators_ended: operators_ended > 0,
         };
         let mut sums: BTreeMap<u64, FigureSum> = BTreeMap::new();

@@ -26,6 +26,7 @@ use super::rows::{HostSpan, StreamKey, Work, WorkKind};
 use super::samples::CpuTrace;
 use super::step::Step;
 use crate::base::intervals::Interval;
+use crate::run::step_cost::StepCost;
 
 /// One rank file's rows. Tables that were not asked for are empty.
 #[derive(Debug)]
@@ -58,6 +59,8 @@ pub struct RankTrace<'a> {
     pub compile: RankCompile,
     /// Ranks that its launcher started, if it gave that.
     pub world_size: Option<u32>,
+    /// What recording cost its steps, for who judges these.
+    pub recording: Option<StepCost>,
     /// Threads that work on this rank may use.
     pub cores: usize,
     /// The value of [`Self::devices`], once computed.
@@ -110,6 +113,7 @@ impl<'a> RankTrace<'a> {
             cpu: CpuTrace::default(),
             compile: RankCompile::default(),
             world_size: None,
+            recording: None,
             cores,
             hta: false,
             extent: None,

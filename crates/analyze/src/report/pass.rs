@@ -23,15 +23,19 @@ use super::after_end::WorkAfterEnd;
 use super::error::AnalyzeError;
 use super::lost_rows;
 use crate::base::parallel;
+use crate::base::reading::Reading;
 use crate::document::{
     Body, Document, DocumentKind, Machine, OptionMatches, Options, RankContext, StartedAnalysis,
     UnjoinedAnalysis, Window,
 };
 use crate::findings::{Findings, RankFindings};
 use crate::rank::{Needs, RankTrace};
+use crate::recording;
 use crate::report::summary::{Kind, RankSummary, Report, part_of, report_of};
 use crate::run::completeness::{Completeness, FileCompleteness, unclosed};
 use crate::run::info::{Run, run_of};
+use crate::run::prices::Prices;
+use crate::run::step_cost::StepCost;
 
 /// The note that the summary and the report on memory have figures of the whole run, if the rest
 /// covers a cycle.
@@ -54,6 +58,8 @@ pub struct Reports {
     pub reports: Vec<Report>,
     /// All documents besides those reports.
     pub documents: Vec<Document>,
+    /// What recording cost a step of the rank that it slowed most, where a report judges steps.
+    pub step: Option<StepCost>,
 }
 
 /// Makes reports of a run directory or one of its files; addresses without a name are looked up in
@@ -74,9 +80,11 @@ pub fn read_together(
     }
     let kinds = analyses.iter().map(|one| one.kind()).collect::<Vec<_>>();
     let bodies = analyses.into_iter().map(|one| one.finish(options));
+    let costs = &read.costs;
     let documents = kinds.into_iter().zip(bodies).zip(&read.of_kinds).map(|((kind, body), of)| {
         let Body { mut tables, mut notes } = body;
         lost_rows::explain(&mut tables, &of.completeness.losses);
+        notes.extend(recording::note(kind, &tables, costs));
         notes.extend(read.part.iter().map(|part| format!("only {part}")));
         notes.extend(read.unfinished.iter().cloned());
         let DocumentContext { completeness, problems, operators_ended, steps_inferred } =
@@ -95,7 +103,8 @@ pub fn read_together(
         report.notes.extend(read.unfinished.iter().cloned());
         report
     });
-    Ok(Reports { reports: reports.collect(), documents })
+    let step = recording::worst(&read.costs).cloned();
+    Ok(Reports { reports: reports.collect(), documents, step })
 }
 
 impl DocumentKind {
@@ -162,6 +171,8 @@ pub(crate) struct ReadRun {
     part: Option<String>,
     /// The device work after the end of that part, in sentences.
     unfinished: Vec<String>,
+    /// What recording cost steps of each rank, as far as it is known.
+    costs: Vec<StepCost>,
     /// The properties for each analysis.
     pub of_kinds: Vec<DocumentContext>,
     /// The ranks' parts of the summary and the report on memory.
@@ -175,6 +186,8 @@ struct ReadRank {
     /// Problems with the parts of its file that could not be read.
     problems: Vec<String>,
     part: Option<RankSummary>,
+    /// What recording cost its steps, where any report judges them.
+    cost: Option<StepCost>,
     /// Whether its recording of operators [`operators::ended`] early.
     operators_ended: bool,
     /// Whether its steps are inferred ([`steps::Steps::are_inferred`]), if anything asked for them.
@@ -191,6 +204,8 @@ struct ReadRank {
 struct Context<'a> {
     dir: &'a RunDir,
     zero: Zero,
+    /// What one of each thing costs that recording does.
+    prices: Result<Prices, &'static str>,
     /// Logs of `torch.compile`, once they are needed.
     logs: OnceLock<RunLogs>,
     reports: &'a [Kind],
@@ -215,7 +230,10 @@ pub(crate) fn read_ranks(
     let cores = (parallel::cores() / files.len().max(1)).max(1);
     let zero = Zero::of(&dir);
     let logs = OnceLock::new();
-    let context = Context { dir: &dir, zero, logs, reports, started, options, symbols, cores };
+    let prices = Prices::of(dir.infos());
+    let context =
+        Context { dir: &dir, zero, prices, logs, reports, started, options, symbols, cores };
+    let mut costs = Vec::new();
     let mut problems: Vec<String> = dir.problems().iter().map(|p| p.what.clone()).collect();
     let (mut parts, mut seen, mut last_ns) = (Vec::new(), Vec::new(), None);
     let (mut failure, mut any, mut cycles, mut ended) = (None, false, Vec::new(), 0);
@@ -228,6 +246,7 @@ pub(crate) fn read_ranks(
                 seen.push(read.seen);
                 last_ns = last_ns.max(Some(read.last_ns));
                 parts.extend(read.part.map(Ok));
+                costs.extend(read.cost);
                 cycles.extend(read.cycles);
                 window_ns = window_ns.or(read.window_ns);
                 unfinished.extend(read.unfinished);
@@ -265,7 +284,7 @@ pub(crate) fn read_ranks(
     };
     let of_kinds = started.iter().map(of_kind).collect();
     let run = run_of(path, infos, options.is_running, last_ns, context.zero);
-    Ok(ReadRun { run, part, unfinished, of_kinds, parts, dir })
+    Ok(ReadRun { run, part, unfinished, costs, of_kinds, parts, dir })
 }
 
 /// A cycle in words, if any rank has it.
@@ -336,7 +355,7 @@ impl Context<'_> {
             let since = |ns: u64| if ns == u64::MAX { ns } else { clock.since_start(ns) };
             (since(from_ns), since(to_ns))
         });
-        let mut part = None;
+        let (mut part, mut cost) = (None, None);
         let mut steps_inferred = false;
         // The two readings, as it was recorded and as Holistic Trace Analysis reads it, are done
         // one at a time.
@@ -361,12 +380,20 @@ impl Context<'_> {
                 let logs = self.logs.get_or_init(|| RunLogs::of(self.dir));
                 rank.compile = logs.of_rank(file, &trace);
             }
+            let judges = |&one: &usize| recording::is_judged_by(self.started[one].kind());
+            if !hta && at.rank.is_some() && (with_reports || these.iter().any(judges)) {
+                cost = self.cost(&rank, &at);
+                rank.recording = cost.as_ref().and_then(|cost| cost.value().cloned());
+            }
             parallel::each_on(self.cores, &these, |&one| {
                 self.started[one].rank(place, &rank, &at, self.options);
             });
             steps_inferred |= rank.has_inferred_steps();
             if with_reports {
                 part = Some(part_of(&rank, &at, self.dir, self.reports, self.findings(place)));
+                if let (Some(part), Some(cost)) = (&mut part, &cost) {
+                    part.cost = cost.clone();
+                }
             }
         }
         let problem = |p: Problem| format!("{}: {} (at byte {})", at.file, p.what, p.offset);
@@ -381,12 +408,19 @@ impl Context<'_> {
             last_ns: clock.since_start(trace.last_ns()),
             problems,
             part,
+            cost: cost.and_then(|cost| cost.value().cloned()),
             operators_ended: operators::ended(&trace),
             steps_inferred,
             cycles,
             window_ns,
             unfinished,
         })
+    }
+
+    /// What recording cost a step of a rank; none where steps were not read.
+    fn cost(&self, rank: &RankTrace<'_>, at: &RankContext) -> Option<Reading<StepCost>> {
+        let has_steps = rank.needs.has(Needs::STEPS);
+        has_steps.then(|| recording::of_rank(rank, &at.label, &self.prices))
     }
 
     /// The rank's part of the findings, if those are among the analyses.

@@ -6,5 +6,7 @@ pub mod info;
 mod minor;
 mod missing;
 pub mod overhead;
+pub(crate) mod prices;
 pub mod processes;
 mod schemas;
+pub mod step_cost;

@@ -6,6 +6,7 @@ use serde::ser::SerializeMap;
 use tprof_trace::run::{self, OVERHEAD_VERSION, OverheadPart, RunInfo};
 
 use crate::base::reading::{Reading, entry};
+use crate::run::step_cost::StepCost;
 
 /// Cost of the recording, over all collectors of a run. What is named `…_low` and `…_high` are
 /// bounds of what comes before them, and equal to it where that was measured.
@@ -27,6 +28,8 @@ pub struct Overhead {
     pub collector_cpu_ns: Bounded<u64>,
     /// What `host_ns` consists of.
     pub parts: Vec<OverheadPart>,
+    /// What recording cost a step of the rank that it slowed most.
+    pub step: Reading<StepCost>,
     /// Always true: `host_ns` and both fractions are estimates.
     pub estimate: bool,
 }
@@ -74,19 +77,21 @@ impl serde::Serialize for Overhead {
         entry(&mut map, "job_cpu_ns", &self.job_cpu_ns)?;
         bounded!(collector_cpu_ns);
         map.serialize_entry("parts", &self.parts)?;
+        entry(&mut map, "step", &self.step)?;
         map.serialize_entry("estimate", &self.estimate)?;
         map.end()
     }
 }
 
-const NO_RUN: &str = "run.json is missing, the only source";
+const NOT_READ: &str = "ranks were not read";
+pub(super) const NO_RUN: &str = "run.json is missing, the only source";
 const NO_END: &str = "the run has not ended";
 const NO_CPU: &str = "the CPU time of the job is unknown, or less than 50 ms";
 const NO_PRICES: &str = "the run was too short for what recording costs here to be measured";
 const NO_CPUS: &str = "the number of processors is unknown";
-const UNMEASURED: &str = "run.json was last written before it was measured";
-const OLDER: &str = "an older tprof recorded this run; its estimate had waits in it";
-const IMPORTED: &str = "another tool recorded this trace";
+pub(super) const UNMEASURED: &str = "run.json was last written before it was measured";
+pub(super) const OLDER: &str = "an older tprof recorded this run; its estimate had waits in it";
+pub(super) const IMPORTED: &str = "another tool recorded this trace";
 
 impl Overhead {
     /// Sums what the collectors measured.
@@ -143,6 +148,7 @@ impl Overhead {
             job_cpu_ns,
             collector_cpu_ns,
             parts: if older { Vec::new() } else { parts(infos) },
+            step: Reading::missing(NOT_READ),
             estimate: true,
         }
     }
@@ -157,6 +163,7 @@ impl Overhead {
             job_cpu_ns: Reading::missing(why),
             collector_cpu_ns: Bounded::missing(why),
             parts: Vec::new(),
+            step: Reading::missing(why),
             estimate: true,
         }
     }
@@ -171,7 +178,7 @@ fn sum(parts: impl Iterator<Item = Option<u64>>, why: &str) -> Reading<u64> {
 }
 
 /// Parts of all collectors, by name.
-fn parts(infos: &[RunInfo]) -> Vec<OverheadPart> {
+pub(super) fn parts(infos: &[RunInfo]) -> Vec<OverheadPart> {
     let mut parts: Vec<OverheadPart> = Vec::new();
     for part in infos.iter().flat_map(|info| &info.overhead.parts) {
         match parts.iter_mut().find(|known| known.part == part.part) {
@@ -187,7 +194,7 @@ fn parts(infos: &[RunInfo]) -> Vec<OverheadPart> {
 }
 
 /// Processors of the hosts of the run's collectors, each host once.
-fn cpus(infos: &[RunInfo]) -> Option<u64> {
+pub(super) fn cpus(infos: &[RunInfo]) -> Option<u64> {
     let of = |info: &RunInfo| Some((info.host.clone(), info.machine["cpus"].as_u64()?));
     let hosts = infos.iter().map(of).collect::<Option<BTreeMap<String, u64>>>()?;
     Some(hosts.into_values().sum()).filter(|cpus| *cpus > 0)

@@ -46,6 +46,7 @@ impl HasSchema for Overhead {
             .reading("job_cpu_ns", reading_field(|of: &Overhead| &of.job_cpu_ns));
         bounded!(object, collector_cpu_ns);
         let object = object.plain("parts", plain_field(|of: &Overhead| &of.parts));
+        let object = object.reading("step", reading_field(|of: &Overhead| &of.step));
         object.plain("estimate", json!({ "const": true })).finish()
     }
 }

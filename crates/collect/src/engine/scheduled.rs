@@ -94,6 +94,11 @@ impl Engine {
             (None, None) => None,
         };
         let Some((outside, missing)) = found else { return };
+        // Of which steps only some are left out, but for the first.
+        let all = config.schedule.filter(|of| of.paired);
+        if all.is_some_and(|of| missing.is_none() && self.out.processes.steps <= of.active.into()) {
+            return;
+        }
         let losses = &mut self.out.processes.losses;
         if let Some((what, why)) = missing {
             losses.add_blind(BlindSpot { process: process.clone(), what, why });

@@ -50,6 +50,8 @@ pub fn configure(region: &Region, config: &Config, targets_clock: TargetClock, a
     if !agent {
         follow_program(region, config);
     }
+    let is_paired = config.schedule.is_some_and(|of| of.paired);
+    header.short_pauses.store(u32::from(is_paired), Relaxed);
     header.wait_on_full.store(u32::from(config.on_full == OnFull::Wait), Relaxed);
     header.wait_ticks.store(targets_clock.wait_ticks, Relaxed);
     header.clock_is_tsc.store(u32::from(targets_clock.is_tsc), Release);

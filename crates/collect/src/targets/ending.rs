@@ -7,6 +7,7 @@ use crate::out::processes::Processes;
 use crate::shared::clock::Clock;
 use std::ops::AddAssign;
 use std::sync::atomic::Ordering::Relaxed;
+use tprof_trace::model::RecordingTotals;
 use tprof_wire::region::mem_mode;
 
 /// What recording did in processes, and what they used themselves.
@@ -68,6 +69,36 @@ impl Target {
             operator_ns: clock.duration_ns(totals.operator_ticks),
             stack_ns: clock.duration_ns(totals.stack_ticks),
             cpu_ns: self.usage.cpu_ns,
+        }
+    }
+
+    /// Writes what recording has done in it so far, if it has done something since it was last
+    /// written: what a step cost is what was done meanwhile.
+    pub(super) fn write_recording(&mut self, out: &mut Output, now: u64) {
+        let work = self.recorded_work(&out.clock);
+        let agent = self.agent.as_ref();
+        let (device_records, call_records) =
+            agent.map_or((0, 0), |agent| (agent.of_devices, agent.of_calls));
+        let row = RecordingTotals {
+            time_ns: now,
+            process: self.hooks.index,
+            notes: work.noted.saturating_sub(device_records + call_records),
+            device_records,
+            call_records,
+            operators: work.operators,
+            stack_ns: work.stack_ns,
+            wait_ns: work.wait_ns,
+            collector_ns: sys::cpu_ns(),
+        };
+        let is_same = |last: RecordingTotals| {
+            let RecordingTotals { time_ns, collector_ns, .. } = last;
+            RecordingTotals { time_ns, collector_ns, ..row } == last
+        };
+        if !self.last_recording.is_some_and(is_same)
+            && let Some(open) = out.files.open.get_mut(self.file)
+        {
+            open.writer.recording(row);
+            self.last_recording = Some(row);
         }
     }
 

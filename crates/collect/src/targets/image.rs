@@ -91,6 +91,9 @@ pub struct Image {
     pub recorded: u64,
     /// Other records taken.
     pub(in crate::targets) taken: u64,
+    /// Those of them that are CUPTI's, of calls and of what devices did.
+    pub(in crate::targets) of_calls: u64,
+    pub(in crate::targets) of_devices: u64,
     /// Records refused or skipped.
     pub refused: u64,
     /// Counters of threads that ended.
@@ -123,6 +126,8 @@ impl Image {
             pending: Vec::new(),
             recorded: 0,
             taken: 0,
+            of_calls: 0,
+            of_devices: 0,
             refused: 0,
             past: SlotTotals::default(),
             payload: Vec::new(),

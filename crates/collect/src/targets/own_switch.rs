@@ -67,6 +67,14 @@ impl Target {
         }
     }
 
+    /// Reads its schedule anew, where the process makes its parts longer by how long steps take.
+    pub(super) fn follow_lengths(&mut self) {
+        if self.spans.schedule.is_some_and(|of| of.boundaries) {
+            let words = &self.hooks.region.header().schedule;
+            self.spans.schedule = Schedule::unpack(words.each_ref().map(|word| word.load(Acquire)));
+        }
+    }
+
     /// Steps that it has counted.
     pub fn steps(&self) -> u64 {
         self.hooks.region.header().steps.load(Relaxed)

@@ -216,6 +216,7 @@ impl Target {
             code: Code::new(index, config.redact),
             mappers: HashSet::new(),
             last_totals: None,
+            last_recording: None,
             threads_checked_ns: now,
             counted: CountedLosses {
                 with_missed: recording && memory != MemoryRecording::Off,

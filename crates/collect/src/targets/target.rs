@@ -125,6 +125,7 @@ pub struct Target {
     /// Modules that map memory for themselves, by path.
     pub(super) mappers: HashSet<PathBuf>,
     pub(super) last_totals: Option<HeapTotals>,
+    pub(super) last_recording: Option<RecordingTotals>,
     pub(super) threads_checked_ns: u64,
     pub(super) counted: CountedLosses,
     /// Path of its program.
@@ -140,6 +141,7 @@ pub struct Target {
 impl Target {
     /// Reads its rings.
     pub fn drain(&mut self, out: &mut Output, now: u64, pass: Pass) -> u64 {
+        self.follow_lengths();
         let Some(open) = out.files.open.get_mut(self.file) else { return 0 };
         for new in self.hooks.new_threads() {
             let index = match self.same_namespace {
@@ -317,6 +319,7 @@ impl Target {
         self.count_lost_records(out);
         self.calls.coverage.settle(now);
         self.write_totals(out, now, always_on);
+        self.write_recording(out, now);
         let Some(open) = out.files.open.get_mut(self.file) else { return };
         let losses = &mut out.processes.losses;
         self.gpu.changed_memory(self.calls.memory_calls.drain(..));

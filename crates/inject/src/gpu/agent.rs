@@ -285,13 +285,19 @@ extern "C" fn work(_: *mut c_void) -> *mut c_void {
         }
         if is_attached {
             let rest_ns = flushing.rest_ns();
-            buffers::wait(seen, if kinds::is_paused() { rest_ns.min(LOOK_NS) } else { rest_ns });
+            let looks = kinds::is_paused() || has_short_pauses();
+            buffers::wait(seen, if looks { rest_ns.min(LOOK_NS) } else { rest_ns });
         } else {
             // The client that detaches CUPTI may still be in a callback of it.
             buffers::wait(buffers::wakes(), FLUSH_NS);
             detach::attach_again();
         }
     }
+}
+
+/// Whether recording is off for short times, to compare them with the others.
+fn has_short_pauses() -> bool {
+    state::header().is_some_and(|header| header.short_pauses.load(Relaxed) != 0)
 }
 
 /// State of the flush thread.
@@ -313,9 +319,11 @@ struct Flushing {
 
 impl Flushing {
     /// Makes CUPTI record while recording is on, and only then. CUPTI goes on for the time of a
-    /// flush after recording is off: work that was launched before is still to end. What has begun
+    /// flush after recording is off: work that was launched before is still to end. It ends sooner where what CUPTI
+    /// costs is to be missing in steps that are not recorded. What has begun
     /// before this resumes, and no hook has seen, is not recorded.
     fn follow(&mut self) {
+        let lasts_ns = if has_short_pauses() { 2 * LOOK_NS } else { FLUSH_NS };
         let now_ns = sys::monotonic_ns();
         let before_ns = core::mem::replace(&mut self.looked_ns, now_ns);
         if kinds::is_paused() {
@@ -324,7 +332,7 @@ impl Flushing {
             }
         } else if agent_link::is_on(self.thread) {
             self.off_ns = None;
-        } else if now_ns.saturating_sub(*self.off_ns.get_or_insert(now_ns)) >= FLUSH_NS {
+        } else if now_ns.saturating_sub(*self.off_ns.get_or_insert(now_ns)) >= lasts_ns {
             self.off_ns = None;
             kinds::follow(self.thread, &self.cupti, resume);
         }

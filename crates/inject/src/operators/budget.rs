@@ -3,7 +3,7 @@
 //! Under [`mode::AUTO`] operators take at most a hundredth of a thread's time: where those of all
 //! steps take more, [turns](super::step_sampling) are taken. Of each 32nd operator the ticks of its callbacks are read;
 //! PyTorch's own part, which it has only while a callback is enabled, is three times as much
-//! (docs/operators.md). The steps of a schedule are few, and recorded whole whatever that takes.
+//! (docs/operators.md). The steps that a schedule chooses are few, and recorded whole whatever that takes.
 
 use super::open::OpenOperators;
 use super::step_sampling;
@@ -103,7 +103,7 @@ fn judge(thread: &Thread, open: &OpenOperators, now: u64) {
     }
     if state::OPERATORS.load(Relaxed) != mode::AUTO
         || elapsed == 0
-        || schedule::is_followed()
+        || schedule::chooses_steps()
         || !pytorch_registration::can_pause()
     {
         return;

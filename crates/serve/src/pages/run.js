@@ -90,7 +90,16 @@ function paintFigures(place, run, summary) {
   place.replaceChildren(
     figure(run.state === "running" ? "Runs for" : "Lasted", "wall_ns", "ns", "from the beginning to the end of the last process"), figure("Ranks", "ranks", "count"), ...(ABOUT.archive ? [] : [figure("Processes", "processes", "count")]),
     figure("Steps", "steps", "count", "training steps of the slowest rank"), figure("Median step", "step_ns", "ns", "of the slowest rank"), figure("GPU busy", "gpu_busy", "share", "time in which the GPU had work"),
-    ...memory.filter(([, key]) => hasFigure(key)).map(([name, key, about]) => figure(name, key, "bytes", about)), ...(ABOUT.archive ? [] : [figure("Overhead", "fraction", "share", "CPU time that recording took, of the job's; an estimate", over)]));
+    ...memory.filter(([, key]) => hasFigure(key)).map(([name, key, about]) => figure(name, key, "bytes", about)), ...(ABOUT.archive ? [] : [figure("Overhead", "fraction", "share", "CPU time that recording took, of the job's; an estimate", over)]), ...stepCost(over.step));
+}
+
+/** What recording cost a step, by its bounds; the sentence of all reports says of what. */
+function stepCost(step) {
+  if (!step) return [];
+  const [low, high] = step.paired ? [Math.max(0, step.paired.ns_low), Math.max(0, step.paired.ns_high)] : [step.ns_low, step.ns_high];
+  const known = low !== null && low !== undefined && high !== null && high !== undefined;
+  return [element("div", { title: step.text }, element("dt", {}, "Recording, of a step"), element("dd", {}, known ? `${shown(low, "ns")} to ${shown(high, "ns")}` : "unknown"),
+    element("dd", { class: "dim why" }, `${step.rank}: ${step.text}`))];
 }
 
 function findingParts(document, tables) {

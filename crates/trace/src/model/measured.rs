@@ -17,6 +17,29 @@ pub struct Counter {
     pub value: f64,
 }
 
+/// What recording had done in a process since its beginning, at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordingTotals {
+    /// When it was read.
+    pub time_ns: u64,
+    /// The process.
+    pub process: ProcessIndex,
+    /// Records of calls, ranges and mappings that its threads wrote.
+    pub notes: u64,
+    /// Records that CUPTI gave of kernels, copies, waits and memory.
+    pub device_records: u64,
+    /// Records of calls that CUPTI gave.
+    pub call_records: u64,
+    /// Operators of PyTorch.
+    pub operators: u64,
+    /// Time in which its threads took stacks.
+    pub stack_ns: u64,
+    /// Time that its threads waited for the collector.
+    pub wait_ns: u64,
+    /// CPU time of the collector, for all processes of the run.
+    pub collector_ns: u64,
+}
+
 /// Names of counters that tprof itself writes.
 pub mod counter {
     /// Resident set size of a process, bytes.
@@ -77,8 +100,11 @@ pub mod counter {
     pub const GPU_TEMPERATURE: &str = "gpu_temperature_celsius";
     /// Why clocks are lower than they could be: NVML's bits, as a number.
     pub const GPU_THROTTLE: &str = "gpu_throttle_reasons";
+    /// Steps that a process had begun, at the beginning of each: recorded or not
+    /// (`--overhead paired`).
+    pub const STEPS_BEGUN: &str = "steps_begun";
     /// All of these: any other name is a program's own.
-    pub const OWN: [&str; 24] = [
+    pub const OWN: [&str; 25] = [
         RSS_BYTES,
         PSS_BYTES,
         MAPPED_BYTES,
@@ -103,5 +129,6 @@ pub mod counter {
         GPU_POWER,
         GPU_TEMPERATURE,
         GPU_THROTTLE,
+        STEPS_BEGUN,
     ];
 }

@@ -24,7 +24,7 @@ pub use device::{
 };
 pub use heap::{HeapChange, HeapEvent, HeapTotals, MapEvent, MapKind};
 pub use ids::{NameId, ProcessIndex, StackId, ThreadIndex};
-pub use measured::{Counter, counter};
+pub use measured::{Counter, RecordingTotals, counter};
 pub use notes::{HISTOGRAM_SEPARATOR, Loss, Mark, MarkKind, Property, SourceStamp, loss, property};
 pub use process::{MemoryRecording, Process, ProcessEnd, Thread};
 pub use span::{

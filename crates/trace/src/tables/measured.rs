@@ -42,6 +42,46 @@ impl Row for HeapTotals {
     }
 }
 
+impl Row for RecordingTotals {
+    const TABLE: u16 = table::RECORDING_TOTALS;
+
+    fn time_ns(&self) -> u64 {
+        self.time_ns
+    }
+
+    fn write(rows: &[Self], block: &mut BlockWriter<'_>) {
+        block.time(1, rows, |r| r.time_ns);
+        block.uint(2, rows, |r| r.process.into());
+        block.time(3, rows, |r| r.notes);
+        block.time(4, rows, |r| r.device_records);
+        block.time(5, rows, |r| r.operators);
+        block.time(6, rows, |r| r.stack_ns);
+        block.time(7, rows, |r| r.wait_ns);
+        block.time(8, rows, |r| r.collector_ns);
+        block.time(9, rows, |r| r.call_records);
+    }
+
+    fn read(columns: &mut Columns<'_>) -> Result<Vec<Self>, Damage> {
+        let (time_ns, process) = (columns.uint(1)?, columns.narrow(2)?);
+        let (notes, device_records, operators) =
+            (columns.uint(3)?, columns.uint(4)?, columns.uint(5)?);
+        let (stack_ns, wait_ns, collector_ns) =
+            (columns.uint(6)?, columns.uint(7)?, columns.uint(8)?);
+        let call_records = columns.uint(9)?;
+        Ok(rows(columns, |i| RecordingTotals {
+            time_ns: time_ns[i],
+            process: process[i],
+            notes: notes[i],
+            device_records: device_records[i],
+            call_records: call_records[i],
+            operators: operators[i],
+            stack_ns: stack_ns[i],
+            wait_ns: wait_ns[i],
+            collector_ns: collector_ns[i],
+        }))
+    }
+}
+
 impl Row for Counter {
     const TABLE: u16 = table::COUNTERS;
 

@@ -37,6 +37,7 @@ pub(crate) mod table {
     pub const HEAP_TOTALS: u16 = 17;
     pub const MAP_EVENTS: u16 = 18;
     pub const DEVICE_ALLOCATIONS: u16 = 19;
+    pub const RECORDING_TOTALS: u16 = 21;
     pub const SPANS: u16 = 32;
     pub const KERNELS: u16 = 33;
     pub const COPIES: u16 = 34;

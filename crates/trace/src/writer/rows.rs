@@ -80,6 +80,12 @@ impl TraceWriter {
         self.pending.totals.push(row);
     }
 
+    /// Adds what recording has done in a process.
+    pub fn recording(&mut self, row: RecordingTotals) {
+        self.pending.bytes += size_of::<RecordingTotals>();
+        self.pending.recording.push(row);
+    }
+
     /// Adds a measured quantity.
     pub fn counter(&mut self, row: Counter) {
         self.pending.bytes += size_of::<Counter>();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tprof_analyze::document::{Cell, Document, LineTables, Options as Analyze, Table, Value, View};
-use tprof_analyze::{KINDS, Kind, Reading, Report, ReportRequest, read_together};
+use tprof_analyze::{KINDS, Kind, Reading, Report, ReportRequest, StepCost, read_together};
 use tprof_export::report_page::{self, Completeness, Fact, ReportPage, Section};
 use tprof_export::{Options, Written};
 use tprof_facts::labels::base_name;
@@ -56,7 +56,7 @@ pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow:
     let made = read_together(run.path(), &wanted, &asked, options.symbols)
         .map_err(|error| failed(&error))?;
     let report = &made.reports[0];
-    let mut page = head(report);
+    let mut page = head(report, made.step.as_ref());
     let links = links(&path);
     let has_timeline = links.iter().any(|(_, file)| file == evidence_links::TIMELINE);
     for (kind, document) in kinds.iter().zip(made.documents) {
@@ -100,7 +100,7 @@ fn links(path: &Path) -> Vec<(String, String)> {
         .collect()
 }
 
-fn head(report: &Report) -> ReportPage {
+fn head(report: &Report, step: Option<&StepCost>) -> ReportPage {
     let run = &report.run;
     let hosts = run.hosts.iter().filter(|host| !host.is_empty()).cloned().collect::<Vec<_>>();
     let mut about = vec![run.state.to_owned()];
@@ -120,7 +120,7 @@ fn head(report: &Report) -> ReportPage {
         });
     }
     let ranks = report.ranks.iter().filter(|rank| rank.rank.is_some()).count();
-    let facts = vec![
+    let mut facts = vec![
         fact("Ran", &run.wall_ns, |ns| duration(*ns), ""),
         Fact { name: "Ranks".into(), value: count(ranks as u64), remark: String::new() },
         Fact {
@@ -138,6 +138,16 @@ fn head(report: &Report) -> ReportPage {
             },
             "of the job's CPU time",
         ),
+    ];
+    facts.extend(step.map(|step| Fact {
+        name: "Overhead, of a step".into(),
+        value: match step.bounds() {
+            Some((low, high)) => format!("{} to {}", duration(low), duration(high)),
+            None => "unknown".to_owned(),
+        },
+        remark: step.text.clone(),
+    }));
+    facts.extend([
         fact("Waits for the collector", &report.overhead.wait_ns.value, |ns| duration(*ns), ""),
         fact(
             "The collector's CPU time",
@@ -145,7 +155,7 @@ fn head(report: &Report) -> ReportPage {
             |ns| duration(*ns),
             "on processors that the job may need",
         ),
-    ];
+    ]);
     ReportPage {
         about: about.join(", "),
         facts,

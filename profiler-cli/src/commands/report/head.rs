@@ -215,20 +215,25 @@ fn badness(end: &ImageEnd) -> (u8, i32) {
 
 fn overhead(page: &mut Page, report: &Report) {
     let overhead = &report.overhead;
-    let mut texts = Vec::new();
+    let step = overhead.step.value();
+    let mut texts: Vec<String> = step.map(|step| step.text.clone()).into_iter().collect();
+    if let (Some(step), true) = (step, report.ranks.len() > 1) {
+        texts[0] = format!("{}, which it slowed most: {}", step.rank, step.text);
+    }
     let span = |low: String, high: String| match low == high {
         true => low,
         false => format!("{low} to {high}"),
     };
+    let the_job = if step.is_some() { "the whole job's" } else { "the job's" };
     match (&overhead.host_ns.value, overhead.host_ns.bounds()) {
         (_, Some((low, high))) => {
             let time = span(duration(low), duration(high));
             texts.push(match overhead.fraction.bounds() {
                 Some((low, high)) => {
                     let share = span(percent(low), percent(high));
-                    format!("{share} of the job's CPU time, {time} (estimates)")
+                    format!("{share} of {the_job} CPU time, {time} (estimates)")
                 }
-                None => format!("{time} of the job's CPU time (estimates)"),
+                None => format!("{time} of {the_job} CPU time (estimates)"),
             });
         }
         (Reading::Missing(why), None) => texts.push(format!("unknown: {why}")),
@@ -239,7 +244,8 @@ fn overhead(page: &mut Page, report: &Report) {
         Some(ns) => texts.push(format!("{} of waits for the collector", duration(ns))),
         None => {}
     }
-    if let Some((low, high)) = overhead.fraction_of_wall.bounds() {
+    // Of a job with steps that is mostly its start.
+    if let (Some((low, high)), None) = (overhead.fraction_of_wall.bounds(), step) {
         let share = span(percent(low), percent(high));
         texts.push(format!("the job was slowed by {share} of its wall time (estimate)"));
     }

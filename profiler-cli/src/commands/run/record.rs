@@ -334,8 +334,8 @@ fn after(
     if !resolved.quiet {
         let notes = notes.into_iter().chain(info.notes.clone()).collect();
         let peak = peak::of(&resolved.config.output, &info);
-        let first = first_finding::of(&resolved.config.output, &info);
-        print_stderr(&summary::summary(&info, peak, first, &resolved.config, outcome, notes));
+        let shown = first_finding::of(&resolved.config.output, &info);
+        print_stderr(&summary::summary(&info, peak, shown, &resolved.config, outcome, notes));
     }
     let output = &resolved.config.output;
     if resolved.export.is_none() && requests::pending(output).is_empty() {

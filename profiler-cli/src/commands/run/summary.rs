@@ -1,6 +1,7 @@
 //! The few lines after a run: what happened, what was not recorded, where the run is, and what to
 //! type next.
 
+use crate::commands::run::first_finding::Shown;
 use crate::commands::run::peak::Peak;
 use crate::launch::wait::Outcome;
 use crate::terminal::paint;
@@ -15,23 +16,24 @@ use tprof_trace::run::{LATER_EVENTS, RunInfo, group_blind_spots};
 /// Largest number of blind processes to name; the report lists all of them.
 const MOST_BLIND: usize = 3;
 
-/// Returns the summary of a run, for stderr. `first` is the headline of the first finding. `notes`
-/// describe windows of PyTorch's profiler and logs of `torch.compile`.
+/// Returns the summary of a run, for stderr. `notes` describe
+/// windows of PyTorch's profiler and logs of `torch.compile`.
 pub fn summary(
     info: &RunInfo,
     peak: Option<Peak>,
-    first: Option<String>,
+    shown: Shown,
     config: &Config,
     outcome: Outcome,
     notes: Vec<String>,
 ) -> String {
     let mut lines = vec![("tprof", job(info, outcome)), ("", recorded(info))];
+    lines.extend(shown.step.map(|step| ("", step)));
     lines.extend(peak.map(|peak| ("", peak.to_string())));
     lines.extend(in_part(info, config, outcome).map(|line| ("", line)));
     lines.extend(unseen(info, config.follow).into_iter().map(|line| ("", line)));
     let run = quote::word(quote::nearby(&config.output).as_os_str());
     lines.extend(notes.into_iter().map(|line| ("", line)));
-    lines.extend(first.map(|first| ("found", first)));
+    lines.extend(shown.finding.map(|finding| ("found", finding)));
     lines.push(("run", run.clone()));
     lines.push(("next", format!("tprof report findings {run}")));
     let mut text = String::new();

@@ -58,6 +58,7 @@ impl Rule for LaunchBound {
         if !places.is_empty() {
             seen += &format!(" Most of that work is launched in {places}.");
         }
+        seen += &recorded(scene).unwrap_or_default();
         Verdict::Found(vec![
             scene
                 .finding("the host launches kernels too slowly")
@@ -72,6 +73,18 @@ impl Rule for LaunchBound {
                 .at(idle_places(&idle)),
         ])
     }
+}
+
+/// What of that recording itself may be, where it is a visible part of a step.
+fn recorded(scene: &Scene<'_>) -> Option<String> {
+    let cost = scene.rank.recording.as_ref().filter(|cost| cost.is_visible())?;
+    let (least, most) = cost.idle_without()?;
+    Some(format!(
+        " But {}: without it the device would be idle for {} to {} of a step.",
+        cost.taken()?,
+        duration(least),
+        duration(most),
+    ))
 }
 
 /// The idle time of this rule, and the gaps that it lies in, each with the part that counts, ns.

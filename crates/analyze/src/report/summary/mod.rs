@@ -20,14 +20,17 @@ use crate::memory::killed::Death;
 use crate::memory::timeline::{Cgroup, Timeline};
 use crate::memory::{HostMemory, rank_memory};
 use crate::rank::{Needs, RankTrace};
+use crate::recording;
 use crate::run::completeness::{Completeness, FileCompleteness, unclosed};
 use crate::run::info::{Run, run_of};
 use crate::run::overhead::Overhead;
 use crate::run::processes::{self, ProcessRow};
+use crate::run::step_cost::StepCost;
 use gpu::Gpu;
 
 /// Why the report on memory has no figures of devices.
 const NOT_IN_MEMORY: &str = "the summary has it";
+const NO_STEPS_READ: &str = "steps were not read";
 
 /// Sites per rank in a summary.
 const SUMMARY_SITES: usize = 5;
@@ -120,6 +123,8 @@ pub(crate) struct RankSummary {
     sigkills: u64,
     findings: Option<RankFindings>,
     devices: Option<(RankContext, report_gpu::FileSamples)>,
+    /// What recording cost its steps.
+    pub(crate) cost: Reading<StepCost>,
     /// Problems with the parts of its file that could not be read.
     pub(crate) problems: Vec<String>,
 }
@@ -167,6 +172,7 @@ pub(crate) fn part_of(
         deaths: memory.deaths,
         sigkills: memory.sigkills,
         findings,
+        cost: Reading::missing(NO_STEPS_READ),
         devices: summed_up.then(|| (at.clone(), report_gpu::of_file(trace))),
         rank: Rank {
             rank: at.rank,
@@ -218,13 +224,14 @@ pub(crate) fn report_of(
     });
     let sigkills = parts.iter().map(|part| part.sigkills).sum();
     let (mut ranks, mut killed, mut judged) = (Vec::new(), Vec::new(), Vec::new());
-    let mut sampled = Vec::new();
+    let (mut sampled, mut costs) = (Vec::new(), Vec::new());
     let mut cgroup: Option<Cgroup> = None;
     for part in parts {
         ranks.push(part.rank);
         killed.extend(part.deaths);
         judged.extend(part.findings);
         sampled.extend(part.devices);
+        costs.push(part.cost);
         cgroup = Some(match cgroup {
             None => part.cgroup,
             Some(so_far) => so_far.or(part.cgroup),
@@ -243,7 +250,7 @@ pub(crate) fn report_of(
         problems,
         notes: banner.into_iter().chain(infos.iter().flat_map(|info| info.notes.clone())).collect(),
         completeness,
-        overhead: Overhead::of(infos),
+        overhead: Overhead { step: step_of(kind, costs), ..Overhead::of(infos) },
         process_count: processes::count(&processes),
         processes,
         cgroup,
@@ -258,4 +265,17 @@ pub(crate) fn report_of(
         },
         ranks,
     }
+}
+
+/// What recording cost a step of the rank that it slowed most.
+fn step_of(kind: Kind, costs: Vec<Reading<StepCost>>) -> Reading<StepCost> {
+    if kind == Kind::Memory {
+        return Reading::missing(NOT_IN_MEMORY);
+    }
+    if let Some(worst) = recording::worst(costs.iter().filter_map(Reading::value)) {
+        return Reading::Is(worst.clone());
+    }
+    // A launcher has no steps.
+    let why = costs.into_iter().find(|cost| *cost != Reading::missing(NO_STEPS_READ));
+    why.unwrap_or(Reading::missing(NO_STEPS_READ))
 }

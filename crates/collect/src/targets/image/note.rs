@@ -132,7 +132,8 @@ impl Note {
             | ExtKind::SpanArguments
             | ExtKind::SpanComplete
             | ExtKind::PoolTook
-            | ExtKind::PoolGave => Note::Span(SpanRecord::decode(kind, argument, p)?),
+            | ExtKind::PoolGave
+            | ExtKind::StepBegun => Note::Span(SpanRecord::decode(kind, argument, p)?),
             ExtKind::ThreadStart => return Some(Note::Name(String::new())),
             // Taken before it comes here.
             _ => return None,

@@ -281,6 +281,13 @@ impl Image {
             }
         } else if record::AGENT_KINDS.contains(&(kind as u16)) {
             self.taken += 1;
+            match kind {
+                ExtKind::Call => self.of_calls += 1,
+                ExtKind::Kernel | ExtKind::Copy | ExtKind::Wait | ExtKind::Memory => {
+                    self.of_devices += 1
+                }
+                _ => {}
+            }
             let sound = reading.notes.agent(thread, word1, kind, argument, &payload);
             self.refused += u64::from(!sound);
         } else {

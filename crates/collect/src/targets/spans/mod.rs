@@ -189,6 +189,12 @@ impl Spans {
                 self.mark(&format!("step {first}"), MarkKind::Step, time_ns, writer);
                 None
             }
+            ExtKind::StepBegun => {
+                let name = writer.name(counter::STEPS_BEGUN);
+                let (process, value) = (Some(self.process), first as f64);
+                writer.counter(Counter { time_ns, process, device: None, name, value });
+                None
+            }
             ExtKind::Switched => {
                 self.switched(first as u32, (first >> 32) as u32, name, time_ns, writer);
                 if second != u64::MAX {

@@ -49,12 +49,16 @@ fn a_summary_lists_what_happened_and_what_to_type() {
     info.completeness.blind = vec![blind("9 busybox"), blind("10 busybox")];
     (info.overhead.fraction_low, info.overhead.fraction_high) = (Some(0.004), Some(0.0123));
     info.overhead.wait_ns = 30_000_000;
-    let first = Some("HIGH, up to 1.2 s (12.0 %): HotFunction, f, at a.py:3".to_owned());
+    let shown = Shown {
+        finding: Some("HIGH, up to 1.2 s (12.0 %): HotFunction, f, at a.py:3".to_owned()),
+        step: Some("a step took 3.0 ms; recording took 0.1 ms of it".to_owned()),
+    };
     let peak = Peak { bytes: 3 << 20, rank: Some(1), at_least: false, uncertain: None };
     assert_eq!(
-        summary(&info, Some(peak), first, &config(), Outcome::Ended(3 << 8), Vec::new()),
+        summary(&info, Some(peak), shown, &config(), Outcome::Ended(3 << 8), Vec::new()),
         "tprof  2.31 s, 2 processes (3 program images), 2 ranks, exit status 3\n\
         \x20      1,204,331 events recorded, none lost; overhead 0.4 to 1.2% of CPU time (estimate), 30.0 ms of waits\n\
+        \x20      a step took 3.0 ms; recording took 0.1 ms of it\n\
         \x20      heap peak 3.0 MiB (rank 1, the highest)\n\
         \x20      not recorded: everything of busybox (pid 9) and 1 more (statically linked)\n\
         found  HIGH, up to 1.2 s (12.0 %): HotFunction, f, at a.py:3\n\
@@ -65,7 +69,14 @@ fn a_summary_lists_what_happened_and_what_to_type() {
 
 #[test]
 fn what_is_unknown_is_not_zero() {
-    let text = summary(&RunInfo::default(), None, None, &config(), Outcome::Ended(9), Vec::new());
+    let text = summary(
+        &RunInfo::default(),
+        None,
+        Shown::default(),
+        &config(),
+        Outcome::Ended(9),
+        Vec::new(),
+    );
     assert!(text.contains("unknown time"), "{text}");
     assert!(text.contains("overhead unknown"), "{text}");
     assert!(text.contains("killed by signal 9"), "{text}");
@@ -83,7 +94,7 @@ fn a_recording_of_a_part_names_it() {
             paused,
             ..config()
         };
-        summary(&ran(seconds), None, None, &config, Outcome::Ended(0), Vec::new())
+        summary(&ran(seconds), None, Shown::default(), &config, Outcome::Ended(0), Vec::new())
     };
     assert!(!shown(5, None, None, false).contains("recording"));
     assert!(!shown(5, None, Some(9), false).contains("recording"));
@@ -109,7 +120,7 @@ fn a_loss_of_unknown_size_is_not_none() {
     };
     let mut info = RunInfo::default();
     info.completeness.losses.push(loss);
-    let text = summary(&info, None, None, &config(), Outcome::Ended(0), Vec::new());
+    let text = summary(&info, None, Shown::default(), &config(), Outcome::Ended(0), Vec::new());
     assert!(!text.contains("none lost") && !text.contains("lost: 0"), "{text}");
     assert!(
         text.contains("events after the limit (--max-size was reached), count unknown"),

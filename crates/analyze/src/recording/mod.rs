@@ -1,0 +1,244 @@
+//! What recording cost the steps that reports judge: what was recorded in them times what one of it
+//! costs, and, where steps were left unrecorded for it (`--overhead paired`), by comparison.
+
+mod counted;
+mod notes;
+mod paired;
+mod sampled;
+#[cfg(test)]
+mod tests;
+
+use tprof_trace::model::{HeapTotals, RecordingTotals, SpanKind};
+
+use crate::base::intervals::{Cover, Interval};
+use crate::base::reading::Reading;
+use crate::base::stats::Spread;
+use crate::program::steps::warm_up;
+use crate::rank::{Needs, RankTrace, Step, of_devices, steps_of_one_process};
+use crate::run::prices::Prices;
+use crate::run::step_cost::{StepCost, StepPart};
+use counted::RisingTotals;
+use sampled::StepSamples;
+
+pub(crate) use notes::{is_judged_by, note, worst};
+
+const NO_STEPS: &str = "steps were not found, of which recording could be a part";
+const NO_PRICE: &str = "the run was too short for what recording costs here to be measured";
+const NO_ROWS: &str =
+    "an older tprof recorded this run, and rows that its work is counted by were not read";
+const NO_COUNT: &str = "it is measured as time";
+const NO_DEVICE: &str = "devices did nothing in the steps";
+
+/// What CUPTI takes of a job's threads for a record of a kernel or a copy, at most, ns: on an H200 one cost an
+/// eager job 3 us with CUPTI 13.0, most of it in the driver, where no sample tells it from a
+/// launch's own work.
+const MOST_OF_WORK_NS: f64 = 3000.0;
+/// And for a record of a call, which cost 0.2 to 0.44 us there.
+const MOST_OF_CALL_NS: f64 = 500.0;
+
+/// What one part cost all steps, ns; `high` is none where the cost of one is not known.
+struct PartOfAll {
+    part: &'static str,
+    count: Option<f64>,
+    low: f64,
+    high: Option<f64>,
+}
+
+/// What recording cost a step of a rank. Steps must have been read.
+pub(crate) fn of_rank(
+    rank: &RankTrace<'_>,
+    label: &str,
+    prices: &Result<Prices, &'static str>,
+) -> Reading<StepCost> {
+    let prices = match prices {
+        Ok(prices) => prices,
+        Err(why) => return Reading::missing(*why),
+    };
+    let all = steps_of_one_process(rank);
+    let times: Vec<u64> = all.iter().map(|step| step.time().length()).collect();
+    let first = warm_up(&times).unwrap_or(0);
+    let (steps, times) = (&all[first..], &times[first..]);
+    let Some(spread) = Spread::of(times) else { return Reading::missing(NO_STEPS) };
+    let each = |ns: f64| (ns / steps.len() as f64).round() as u64;
+    let idle = idle_ns(rank, steps).map(|idle| each(idle as f64));
+    let parts = parts_of(rank, steps, prices);
+    let (ns_low, ns_high) = match &parts {
+        Err(why) => (Reading::missing(*why), Reading::missing(*why)),
+        Ok(parts) => {
+            let low: f64 = parts.iter().map(|part| part.low).sum();
+            let high: Option<f64> = parts.iter().map(|part| part.high).sum();
+            // Work of devices is no shorter without recording.
+            let hidden = |ns: u64| idle.map_or(ns, |idle| ns.min(idle));
+            let high = high.map(|high| hidden(each(high)));
+            (
+                // Threads that work at once share it.
+                Reading::Is(hidden(each(low / prices.parallel))),
+                high.map_or(Reading::missing(NO_PRICE), Reading::Is),
+            )
+        }
+    };
+    let part = |part: PartOfAll| StepPart {
+        part: part.part,
+        count: part
+            .count
+            .map_or(Reading::missing(NO_COUNT), |count| Reading::Is(count / steps.len() as f64)),
+        ns_low: each(part.low),
+        ns_high: part.high.map_or(Reading::missing(NO_PRICE), |high| Reading::Is(each(high))),
+    };
+    let of = StepCost {
+        rank: label.to_owned(),
+        steps: steps.len() as u64,
+        step_ns: spread.median.round() as u64,
+        ns_low,
+        ns_high,
+        parts: parts.unwrap_or_default().into_iter().map(part).collect(),
+        device_idle_ns: idle.map_or(Reading::missing(NO_DEVICE), Reading::Is),
+        has_totals: rank.file.recording().iter().any(|row| row.process == steps[0].process),
+        paired: paired::of_process(rank.file, steps[0].process),
+        text: String::new(),
+    };
+    Reading::Is(of.worded())
+}
+
+/// For how long no device of the rank worked while it was at these steps; none where none did.
+fn idle_ns(rank: &RankTrace<'_>, steps: &[Step]) -> Option<u64> {
+    if rank.work.is_empty() || steps.iter().all(|step| step.on_device.is_none()) {
+        return None;
+    }
+    let window = Cover::of(steps.iter().map(Step::time));
+    Some(window.without(&of_devices(rank, |busy| &busy.any)).length())
+}
+
+/// What each part cost all of these steps.
+fn parts_of(
+    rank: &RankTrace<'_>,
+    steps: &[Step],
+    prices: &Prices,
+) -> Result<Vec<PartOfAll>, &'static str> {
+    let process = steps[0].process;
+    let on_host = Cover::of(steps.iter().map(|step| step.interval));
+    let file = rank.file;
+    let heap = file.totals().iter().filter(|row| row.process == process);
+    let heap = RisingTotals::of(file, process, heap.map(|row: &HeapTotals| (row.time_ns, *row)));
+    let recording = file.recording().iter().filter(|row| row.process == process);
+    let recording =
+        RisingTotals::of(file, process, recording.map(|row: &RecordingTotals| (row.time_ns, *row)));
+    let work = match recording.is_empty() {
+        false => StepWork::counted(&recording, &on_host),
+        true => StepWork::of_rows(rank, &on_host, prices)?,
+    };
+    let of = |part, name: &str, count: f64| {
+        let (low, high) = prices.of_so_many(name, count);
+        PartOfAll { part, count: Some(count), low, high }
+    };
+    let events = heap.within(&on_host, |row| row.allocations.saturating_add(row.frees));
+    let sampled = StepSamples::of(file, process, &on_host);
+    let heap = of("heap", "events", events);
+    let calls = of("calls", "notes", work.notes);
+    let operators = of("operators", "operators", work.operators);
+    let stacks = PartOfAll {
+        part: "stacks",
+        count: None,
+        low: work.stack_ns.0,
+        high: Some(work.stack_ns.1),
+    };
+    // What samples show of tprof's library beyond what its work is priced at, as over the whole run.
+    let [_, of_library] = sampled.in_library.bounds();
+    let priced = heap.high.zip(calls.high).map(|(heap, calls)| {
+        // Operators are priced at up to six times the time in their callbacks.
+        heap + calls + stacks.high.unwrap_or(0.0) + operators.high.unwrap_or(0.0) / 6.0
+    });
+    let in_place = PartOfAll {
+        part: "in_place",
+        count: Some(sampled.in_library.count as f64),
+        low: 0.0,
+        high: match sampled.in_library.is_known() {
+            true => priced.map(|priced| (of_library - priced).max(0.0)),
+            false => Some(0.0),
+        },
+    };
+    let records = work.device_records + work.call_records;
+    let [least, most] = sampled.in_cupti.bounds();
+    let cupti = PartOfAll {
+        part: "cupti",
+        count: Some(records),
+        low: least,
+        high: Some(
+            most.max(work.device_records * MOST_OF_WORK_NS + work.call_records * MOST_OF_CALL_NS),
+        ),
+    };
+    let mut samples = of("samples", "samples", sampled.samples as f64);
+    let switches = prices.all("switches");
+    let share = sampled.waits as f64 / sampled.all_waits.max(1) as f64;
+    samples.low += switches.ns_low as f64 * share;
+    samples.high = samples.high.zip(switches.ns_high).map(|(high, all)| high + all as f64 * share);
+    let waits = PartOfAll { part: "waits", count: None, low: 0.0, high: Some(work.wait_ns) };
+    let collector = PartOfAll {
+        part: "collector",
+        count: None,
+        low: 0.0,
+        high: prices.busy.map(|busy| busy * work.collector_ns),
+    };
+    let mut parts = vec![heap, stacks, operators, calls];
+    parts.extend((records > 0.0).then_some(cupti));
+    parts.extend([samples, in_place, waits, collector]);
+    parts.retain(|part| part.count.is_some_and(|count| count > 0.0) || part.high != Some(0.0));
+    Ok(parts)
+}
+
+/// What recording did in some steps.
+struct StepWork {
+    notes: f64,
+    device_records: f64,
+    call_records: f64,
+    operators: f64,
+    /// No less and no more time in which stacks were taken.
+    stack_ns: (f64, f64),
+    wait_ns: f64,
+    collector_ns: f64,
+}
+
+impl StepWork {
+    fn counted(series: &RisingTotals<RecordingTotals>, on_host: &Cover) -> StepWork {
+        let within = |of: fn(&RecordingTotals) -> u64| series.within(on_host, of);
+        let stack_ns = within(|row| row.stack_ns);
+        StepWork {
+            notes: within(|row| row.notes),
+            device_records: within(|row| row.device_records),
+            call_records: within(|row| row.call_records),
+            operators: within(|row| row.operators),
+            stack_ns: (stack_ns, stack_ns),
+            wait_ns: within(|row| row.wait_ns),
+            collector_ns: within(|row| row.collector_ns),
+        }
+    }
+
+    /// Of a run without totals over time: what has rows is counted by them. What has none may all
+    /// lie in the steps, but for the collector, which worked as in the whole run.
+    fn of_rows(
+        rank: &RankTrace<'_>,
+        on_host: &Cover,
+        prices: &Prices,
+    ) -> Result<StepWork, &'static str> {
+        if !rank.needs.has(Needs::WORK | Needs::CALLS | Needs::OPERATORS) {
+            return Err(NO_ROWS);
+        }
+        let holds = |at: u64| on_host.touches(Interval::new(at, at));
+        let count = |rows: &[crate::rank::HostSpan]| {
+            rows.iter().filter(|row| holds(row.start_ns)).count() as f64
+        };
+        let calls = count(&rank.calls);
+        let work = rank.work.iter().filter(|work| holds(work.start_ns)).count() as f64;
+        let ranges = [SpanKind::Nvtx, SpanKind::Annotation].map(|kind| count(rank.spans(kind)));
+        let (stacks, all) = (prices.all("stacks"), prices.wall_ns.max(1) as f64);
+        Ok(StepWork {
+            notes: calls + ranges.iter().sum::<f64>(),
+            device_records: work,
+            call_records: if work > 0.0 { calls } else { 0.0 },
+            operators: count(rank.spans(SpanKind::Operator)),
+            stack_ns: (0.0, stacks.ns_high.unwrap_or(stacks.ns_low) as f64),
+            wait_ns: prices.wait_ns as f64,
+            collector_ns: prices.collector_ns as f64 * on_host.length() as f64 / all,
+        })
+    }
+}

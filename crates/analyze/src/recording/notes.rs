@@ -1,0 +1,64 @@
+//! What reports say where recording is a visible part of what they judge, with its value without.
+
+use tprof_facts::units::{duration, percent};
+
+use crate::document::{Cell, Table, Value};
+use crate::run::step_cost::StepCost;
+
+/// Kinds of reports that judge steps, rates or idle time.
+const JUDGING: [&str; 8] =
+    ["steps", "flops", "roofline", "gpu-time", "idle", "breakdown", "findings", "diff"];
+
+/// Whether a kind of report has use for what a step cost.
+pub(crate) fn is_judged_by(kind: &str) -> bool {
+    JUDGING.contains(&kind)
+}
+
+/// The rank that recording slowed most, if it is visible in any.
+pub(crate) fn worst<'a>(costs: impl IntoIterator<Item = &'a StepCost>) -> Option<&'a StepCost> {
+    let share = |of: &StepCost| of.share().unwrap_or(0.0);
+    costs.into_iter().max_by(|a, b| share(a).total_cmp(&share(b)))
+}
+
+/// A sentence without a full stop for a report of this kind, with these tables.
+pub(crate) fn note(kind: &str, tables: &[Table], costs: &[StepCost]) -> Option<String> {
+    let of = worst(costs.iter().filter(|of| of.is_visible()))?;
+    let without = match kind {
+        "steps" => {
+            let (least, most) = of.step_without()?;
+            format!("a step would take {} to {}", duration(least), duration(most))
+        }
+        "flops" | "roofline" => {
+            let (least, most) = of.rate_without()?;
+            let rates = format!("rates would be {least:.2} to {most:.2} times as high");
+            match mfu(tables, &of.rank) {
+                Some(mfu) => format!(
+                    "{rates}, MFU {} to {} in place of {}",
+                    percent(mfu * least),
+                    percent(mfu * most),
+                    percent(mfu)
+                ),
+                None => rates,
+            }
+        }
+        "gpu-time" | "idle" | "breakdown" => {
+            let ((least, most), idle) = of.idle_without().zip(of.device_idle_ns.get())?;
+            format!(
+                "the devices would be idle for {} to {} of a step in place of {}",
+                duration(least),
+                duration(most),
+                duration(idle)
+            )
+        }
+        _ => return None,
+    };
+    Some(format!("{}: {}; without it {without}", of.rank, of.taken()?))
+}
+
+/// The MFU that a report states of a rank.
+fn mfu(tables: &[Table], rank: &str) -> Option<f64> {
+    let table = tables.iter().find(|table| table.key == "ranks")?;
+    let (label, mfu) = (table.place("rank")?, table.place("mfu")?);
+    let is_rank = |row: &&Vec<Cell>| row[label] == Cell::from(rank);
+    table.rows.iter().find(is_rank)?[mfu].value().and_then(Value::number)
+}
