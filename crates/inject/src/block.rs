@@ -30,6 +30,8 @@ pub struct Thread {
     pub calls: Own<bool>,
     /// One of our own threads: signals never reach it.
     pub masked: Own<bool>,
+    /// Default streams that CUPTI's numbers are recorded of, as bits by handle, see [`crate::streams`].
+    pub default_streams: Own<u16>,
     /// Bytes still to be allocated before the next sample.
     pub countdown: Own<i64>,
     /// Bytes of the last draw that are not in `countdown` yet.

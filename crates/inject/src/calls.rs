@@ -8,9 +8,10 @@ use crate::block::{OuterCall, Thread};
 use crate::frame::{Frame, half, word};
 use crate::{
     arming, array_bytes, capture, contexts, gate, gemm, kernels, mpi, noticed, ring, stacks,
+    streams,
 };
 use tprof_wire::calls::{
-    Bytes, Does, FUNCTIONS, Function, Joins, Library, Mapping, NO_BYTES, memory,
+    Bytes, Does, FUNCTIONS, Function, Joins, Library, Mapping, NO_BYTES, Number, memory,
 };
 use tprof_wire::gemm as wire;
 use tprof_wire::hash::{FNV_BASIS, fnv1a_on};
@@ -122,18 +123,27 @@ pub fn leave(number: u32, frame: &Frame) {
         thread.nccl_memory.sp.set(0);
     }
     match function.does {
-        Does::Plain { stream: of } => stream = of.map_or(0, |at| frame.register(at)),
+        Does::Plain { stream: of } => {
+            stream = of.map_or(0, |at| frame.register(at));
+            if number == Number::cudaStreamDestroy as u32 {
+                streams::destroyed(stream);
+            }
+        }
         Does::Launches { kernel, stream: of } => {
             detail = frame.register(kernel);
             if succeeded {
                 stream = frame.at(of);
                 kernels::launched(thread, detail, end);
+                streams::used(thread, number, stream, end);
             }
         }
         Does::Copies { bytes, kind: of, stream: to } => {
             stream = to.map_or(0, |at| frame.register(at));
             kind = of.map_or(0, |at| frame.register(at) as u32 as u64 + 1);
             detail = frame.register(bytes);
+            if succeeded {
+                streams::used(thread, number, stream, end);
+            }
         }
         Does::Allocates { bytes, stream: of, memory } => {
             stream = of.map_or(0, |at| frame.register(at));
@@ -147,7 +157,11 @@ pub fn leave(number: u32, frame: &Frame) {
             }
         }
         Does::Frees { stream: of, .. } => stream = of.map_or(0, |at| frame.register(at)),
-        Does::Selects | Does::Limits => detail = frame.register(0) & 0xffff_ffff,
+        Does::Selects => {
+            detail = frame.register(0) & 0xffff_ffff;
+            streams::moved(thread);
+        }
+        Does::Limits => detail = frame.register(0) & 0xffff_ffff,
         // As of before the call: what another thread takes meanwhile is not given back.
         Does::Resets { named } if succeeded => {
             let device = if named { frame.register(0).wrapping_add(1) & 0xffff_ffff } else { 0 };
@@ -158,8 +172,14 @@ pub fn leave(number: u32, frame: &Frame) {
             mapped(thread, number, frame, how, end)
         }
         Does::Maps(Mapping::Create) if lacks_memory => detail = frame.register(1),
-        Does::MakesContext if succeeded => contexts::made(),
-        Does::Ends => detail = frame.register(0),
+        Does::MakesContext if succeeded => {
+            contexts::made();
+            streams::moved(thread);
+        }
+        Does::Ends => {
+            detail = frame.register(0);
+            streams::moved(thread);
+        }
         Does::Resets { .. } | Does::MakesContext | Does::Maps(_) | Does::Finds => {}
         Does::Instantiates { flags } => detail = if succeeded { frame.at(flags) } else { 0 },
         Does::Handles if succeeded => kernels::handle_made(frame),

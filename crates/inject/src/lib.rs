@@ -81,6 +81,7 @@ pub mod noticed;
 pub mod operators;
 
 pub mod kernels;
+pub mod streams;
 
 pub mod calls;
 pub mod calls_made;

@@ -238,6 +238,8 @@ pub enum ExtKind {
     Attach = 73,
     /// `shmdt` detached one: address, 0.
     Detach = 74,
+    /// A handle of a stream: [`crate::calls::HOST_STREAM_WORDS`].
+    HostStream = 75,
 }
 
 /// Kinds that the CUPTI agent writes, which is NCCL's profiler plugin too.
@@ -275,6 +277,7 @@ impl ExtKind {
             PoolGave,
             Attach,
             Detach,
+            HostStream,
         ];
         const ALL: &[ExtKind] = &[
             Wide,

@@ -20,7 +20,7 @@ use tprof_wire::env as names;
 pub const CONFIG_FILE: &str = "TPROF_CONFIG";
 
 /// Variables that mean something to another part of tprof.
-const OTHER_VARIABLES: [&str; 12] = [
+const OTHER_VARIABLES: [&str; 13] = [
     names::SESSION,
     names::BIN,
     names::HOST,
@@ -30,6 +30,7 @@ const OTHER_VARIABLES: [&str; 12] = [
     names::NEXT_INJECTION,
     names::NCCL_EVENTS,
     names::GRAPH_NODES,
+    names::CALLS_BY_HOOKS,
     CONFIG_FILE,
     LIBRARY_DIR,
     ENABLED,

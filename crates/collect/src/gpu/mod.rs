@@ -5,6 +5,7 @@
 //! comes of it.
 
 mod agent;
+pub mod by_order;
 pub mod call_stacks;
 mod classes;
 pub mod context_memory;

@@ -29,6 +29,10 @@ pub struct Cupti {
     pub choose_runtime_call: Option<f::ActivityEnableRuntimeApi>,
     /// Whether a call of the driver's is recorded: since CUDA 12.6.
     pub choose_driver_call: Option<f::ActivityEnableDriverApi>,
+    /// How records number contexts and streams.
+    pub context_id: Option<f::GetContextId>,
+    /// See `context_id`.
+    pub stream_id: Option<f::GetStreamIdEx>,
     thread_ids: Option<f::SetThreadIdType>,
     name: Option<f::GetCallbackName>,
     text: Option<f::GetResultString>,
@@ -86,6 +90,9 @@ impl Cupti {
                 .map(|address| function!(address, f::ActivityEnableRuntimeApi)),
             choose_driver_call: at(c"cuptiActivityEnableDriverApi")
                 .map(|address| function!(address, f::ActivityEnableDriverApi)),
+            context_id: at(c"cuptiGetContextId").map(|address| function!(address, f::GetContextId)),
+            stream_id: at(c"cuptiGetStreamIdEx")
+                .map(|address| function!(address, f::GetStreamIdEx)),
             thread_ids: at(c"cuptiSetThreadIdType")
                 .map(|address| function!(address, f::SetThreadIdType)),
             name: at(c"cuptiGetCallbackName").map(|address| function!(address, f::GetCallbackName)),

@@ -30,5 +30,6 @@ pub mod places;
 pub mod raw;
 pub mod reader;
 pub mod started;
+pub mod streams;
 pub mod texts;
 pub mod wants;

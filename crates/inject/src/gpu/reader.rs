@@ -159,7 +159,8 @@ impl Names for Interner {
     #[inline]
     fn is_left_out(&self, driver: bool, number: u32, thread: u32) -> bool {
         started::is_own_thread(thread)
-            || wants::any_ever() && kinds::is_muted(&self.cupti, driver, number)
+            || (wants::any_ever() || kinds::counts_on_hooks())
+                && kinds::is_muted(&self.cupti, driver, number)
     }
 
     fn names_threads_of_overhead(&self) -> bool {
