@@ -198,14 +198,15 @@ impl Gpu {
             }
             ExtKind::Call => {
                 let call = gpu::Call::unpack(payload)?;
+                if self.counts_on_hooks {
+                    let start_ns = self.rows.joins.ns(call.start);
+                    self.by_order.recorded(call.correlation, start_ns);
+                }
                 // The agent's own questions to the driver are none of the job's.
                 if place.threads.get(&call.thread) == Some(&record.thread) {
                     return Some(());
                 }
                 let mut row = self.rows.call(&call, place);
-                if self.counts_on_hooks {
-                    self.by_order.recorded(call.correlation, row.start_ns);
-                }
                 let text = || self.rows.texts.text(call.name).unwrap_or_default();
                 self.call_stacks.complete(&mut row, || without_version(text()));
                 let is_runtimes = row.kind == SpanKind::Runtime;
@@ -420,7 +421,6 @@ impl Gpu {
             }
             trouble::DROPPED => {
                 self.launches.counted += count;
-                self.by_order.has_lost = true;
                 losses.lose("GPU records", "CUPTI had no room for them", count);
             }
             trouble::NO_BUFFER => {
@@ -437,7 +437,6 @@ impl Gpu {
             }
             trouble::NO_TIMES => {
                 self.launches.counted += count;
-                self.by_order.has_lost = true;
                 losses.lose("GPU records", "CUPTI gave them no times", count);
             }
             trouble::UNKNOWN_KIND => {
@@ -448,7 +447,6 @@ impl Gpu {
                 losses.lose("kernels", why, count);
             }
             trouble::UNREADABLE => {
-                self.by_order.has_lost = true;
                 let why = format!("CUPTI could not read its buffer on ({text})");
                 losses.lose("bytes of GPU records", &why, count);
             }
@@ -458,7 +456,6 @@ impl Gpu {
                 losses.lose("bytes of GPU records", why, count);
             }
             trouble::SPARE_BUFFERS => {
-                self.by_order.has_lost = true;
                 let why = "all buffers were full, and CUPTI before 12.9 crashes without one";
                 losses.lose("bytes of GPU records", why, count);
             }

@@ -116,8 +116,6 @@ pub struct ByOrder {
     kernels: HashMap<u64, Meanings>,
     /// The last call of each stream with known work.
     last_of: HashMap<u64, u32>,
-    /// CUPTI has lost records.
-    pub has_lost: bool,
     next_ns: u64,
     /// What was found so far.
     pub found: Unjoined,
@@ -222,7 +220,7 @@ impl ByOrder {
             calls.sort_by_key(|call| call.row.start_ns);
             ran.sort_by_key(|work| work.correlation);
             for stretch in parts.stretches(calls, ran) {
-                self.judge(key, stretch, &parts, until_ns, last, &mut rows);
+                self.judge(key, stretch, &parts, until_ns, &mut rows);
             }
         }
         self.forget(ripe_ns);
@@ -236,15 +234,11 @@ impl ByOrder {
         mut stretch: Stretch,
         parts: &Parts,
         until_ns: u64,
-        last: bool,
         rows: &mut Vec<Span>,
     ) {
         let sure = stretch.calls.iter().filter(|call| !call.may_be_captured).count();
         let (calls, ran) = (stretch.calls.len(), stretch.ran.len());
-        // At the end work is missing that had not ended, the last of each stretch, unless some was
-        // lost before.
-        let is_cut = last && !self.has_lost && ran < sure;
-        if ran > 0 && (ran == calls || ran == sure || is_cut) {
+        if ran > 0 && (ran == calls || ran == sure) {
             let is_concerned = |call: &&mut StartingCall| ran == calls || !call.may_be_captured;
             let asked = stretch.calls.iter_mut().filter(is_concerned);
             let mut pairs: Vec<_> = asked.zip(&stretch.ran).collect();
@@ -256,9 +250,7 @@ impl ByOrder {
                     call.row.correlation = Some(of.correlation.into());
                     self.joined[0].insert(of.correlation);
                 }
-                rows.extend(stretch.calls.iter().map(|call| call.row));
-                self.count_missing(work, sure, ran);
-                return;
+                return rows.extend(stretch.calls.iter().map(|call| call.row));
             }
         }
         let is_old = |at_ns: u64| at_ns < until_ns;
@@ -277,14 +269,10 @@ impl ByOrder {
             (0, ran) => self.found.unseen += ran as u64,
             (_, ran) => self.found.unclear += ran as u64,
         }
-        rows.extend(stretch.calls.iter().map(|call| call.row));
-        self.count_missing(work, sure, ran);
-    }
-
-    fn count_missing(&mut self, work: Work, launched: usize, ran: usize) {
         if let Work::Kernel(_) = work {
-            self.found.missing_kernels += launched.saturating_sub(ran) as u64;
+            self.found.missing_kernels += sure.saturating_sub(ran) as u64;
         }
+        rows.extend(stretch.calls.iter().map(|call| call.row));
     }
 
     /// Forgets calls of CUPTI's that part nothing which may yet come.
@@ -385,3 +373,6 @@ impl Parts {
         joined
     }
 }
+
+#[cfg(test)]
+mod tests;

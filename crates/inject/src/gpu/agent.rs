@@ -16,7 +16,7 @@ use super::notes::{note, reason, refused, without};
 use super::places::{self, Missing};
 use super::raw::Raw;
 use super::reader::{Interner, count_lost, keep, read};
-use super::{buffers, detach, kinds, started};
+use super::{buffers, detach, kinds, started, streams};
 use crate::block::Thread;
 use crate::{attach, calls_made, environment, gate, interned, loaded, noticed, state, sys};
 use core::ffi::{c_int, c_void};
@@ -39,6 +39,9 @@ const IDLE_NS: u64 = 3600 * FLUSH_NS;
 /// How often the agent looks whether recording is on again, while it is off: most work begins by
 /// a call that is hooked, and the hook has CUPTI record it.
 const LOOK_NS: u64 = 20_000_000;
+/// How often the agent makes a call of its own that CUPTI records, while calls that start work come
+/// from the hooks: its number and time part those before from those after.
+const MARK_NS: u64 = 10_000_000;
 /// How long the end of the process, or of a context, waits for the last records.
 const LAST_NS: u64 = 2_000_000_000;
 
@@ -246,8 +249,13 @@ extern "C" fn work(_: *mut c_void) -> *mut c_void {
         let asked = ASKED.load(Acquire);
         let is_asked = asked != ANSWERED.load(Relaxed);
         let is_attached = detach::inside(|| {
-            if is_up && !last {
-                flushing.follow();
+            if is_up {
+                if kinds::counts_on_hooks() && !kinds::is_paused() {
+                    streams::mark();
+                }
+                if !last {
+                    flushing.follow();
+                }
             }
             flushing.round(last, is_asked);
         });
@@ -262,7 +270,7 @@ extern "C" fn work(_: *mut c_void) -> *mut c_void {
         }
         if is_attached {
             let rest_ns = flushing.rest_ns();
-            buffers::wait(seen, if kinds::is_paused() { rest_ns.min(LOOK_NS) } else { rest_ns });
+            buffers::wait(seen, rest_ns.min(flushing.most_ns()));
         } else {
             // The client that detaches CUPTI may still be in a callback of it.
             buffers::wait(buffers::wakes(), FLUSH_NS);
@@ -374,6 +382,17 @@ impl Flushing {
             buffers::recycle(done);
         }
         any
+    }
+
+    /// How long it may rest at most: until it looks again, or makes a call.
+    fn most_ns(&self) -> u64 {
+        if kinds::is_paused() {
+            LOOK_NS
+        } else if kinds::counts_on_hooks() && buffers::OUT.load(Acquire) > 0 {
+            MARK_NS
+        } else {
+            u64::MAX
+        }
     }
 
     /// How long nothing is to be done, unless it is woken.

@@ -1,9 +1,9 @@
-//! How CUPTI numbers a stream, for the hooks: they record the calls that start work, and its records
-//! of the work have this number in the place of the handle.
+//! What joins the hooks' records of calls that start work with CUPTI's of the work: how CUPTI numbers
+//! a stream, which its records have in the place of the handle, and calls that part others.
 
 use super::started;
 use crate::loaded;
-use core::ffi::{c_int, c_void};
+use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tprof_cupti_sys::*;
 use tprof_wire::calls::{LEGACY_STREAM, THREADS_STREAM};
@@ -41,16 +41,32 @@ fn find(handle: u64) -> Option<u64> {
 
 fn current_context() -> Option<CUcontext> {
     static FOUND: AtomicUsize = AtomicUsize::new(0);
-    if FOUND.load(Relaxed) == 0 {
-        // The driver is never unloaded.
-        FOUND.store(loaded::named(b"libcuda.so")?.function(c"cuCtxGetCurrent")?, Relaxed);
-    }
     let mut context: *mut c_void = core::ptr::null_mut();
     // SAFETY: the driver's function of this name and type, with a place for its answer.
     let result = unsafe {
         let get: unsafe extern "C" fn(*mut *mut c_void) -> c_int =
-            core::mem::transmute(FOUND.load(Relaxed));
+            core::mem::transmute(of_driver(&FOUND, c"cuCtxGetCurrent")?);
         get(&raw mut context)
     };
     (result == 0 && !context.is_null()).then_some(context.cast())
+}
+
+/// Makes a call that changes nothing and that CUPTI records, of the agent's own thread.
+pub fn mark() {
+    static FOUND: AtomicUsize = AtomicUsize::new(0);
+    let Some(address) = of_driver(&FOUND, c"cuDeviceGetCount") else { return };
+    let mut count: c_int = 0;
+    // SAFETY: the driver's function of this name and type, with a place for its answer.
+    unsafe {
+        let get: unsafe extern "C" fn(*mut c_int) -> c_int = core::mem::transmute(address);
+        get(&raw mut count);
+    }
+}
+
+fn of_driver(place: &AtomicUsize, name: &CStr) -> Option<usize> {
+    if place.load(Relaxed) == 0 {
+        // The driver is never unloaded.
+        place.store(loaded::named(b"libcuda.so")?.function(name)?, Relaxed);
+    }
+    Some(place.load(Relaxed))
 }

@@ -22,10 +22,11 @@ const OUT_OF: u32 = 2;
 /// As the driver's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> u32 {
-    inject();
-    // SAFETY: the caller's place for the answer.
-    unsafe { *count = devices() as c_int };
-    SUCCESS
+    call(4, c"cuDeviceGetCount", |_| {
+        // SAFETY: the caller's place for the answer.
+        unsafe { *count = devices() as c_int };
+        SUCCESS
+    })
 }
 
 /// As the driver's.
