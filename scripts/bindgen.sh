@@ -68,8 +68,7 @@ calls="$calls|cudaGraphInstantiate_v12000|cudaStreamBeginCapture_v10000|cudaStre
 calls="$calls|__cudaGetKernel_v13000|__cudaLaunchKernel_v13000|__cudaLaunchKernel_ptsz_v13000|cudaMemsetAsync_ptsz_v7000"
 calls="$calls|cudaStreamSynchronize_ptsz_v7000"
 calls="$calls|cudaGetErrorString_v3020|cudaMemcpyPeer_v4000|cudaMemcpyPeerAsync_v4000|cudaLaunchKernel_ptsz_v7000"
-calls="$calls|cudaMemcpy_ptds_v7000|cudaMemcpyAsync_ptsz_v7000|cudaMemset_ptds_v7000|cudaLaunchCooperativeKernel_v9000"
-calls="$calls|cudaLaunchCooperativeKernel_ptsz_v9000|cudaLaunchKernelExC_ptsz_v11060"
+calls="$calls|cudaMemcpy_ptds_v7000|cudaMemcpyAsync_ptsz_v7000|cudaMemset_ptds_v7000"
 calls="$calls|cudaGraphExecDestroy_v10000|cudaGraphDestroy_v10000|cudaProfilerStart_v4000|cudaProfilerStop_v4000"
 {
     cat "$work/raw.rs"

@@ -590,6 +590,24 @@ functions! {
 pub const HOST_CALL_WORDS: usize = 4;
 /// Bytes of a message that are not known.
 pub const NO_BYTES: u64 = u64::MAX;
+/// Whether CUPTI leaves the calls of a function to the hooks, where these are asked for: those that start
+/// most work. Libraries that have a runtime in themselves, past which no hook gets, launch by other
+/// functions (`cudaLaunchKernelExC`, cooperative ones) and by the driver's: of these CUPTI records all.
+pub fn may_be_left_to_hooks(number: u32) -> bool {
+    use Number::*;
+    let others = [
+        cudaLaunchKernelExC,
+        cudaLaunchKernelExC_ptsz,
+        cudaLaunchCooperativeKernel,
+        cudaLaunchCooperativeKernel_ptsz,
+    ];
+    match FUNCTIONS.get(number as usize).map(|function| function.does) {
+        Some(Does::Launches { .. }) => others.iter().all(|other| *other as u32 != number),
+        Some(Does::Copies { .. }) => true,
+        _ => false,
+    }
+}
+
 /// Handle of the default stream of all threads, which functions take 0 for too.
 pub const LEGACY_STREAM: u64 = 1;
 /// Handle of the calling thread's default stream.

@@ -579,7 +579,10 @@ impl Gpu {
         const LINKS: &str = "links of device work to the calls that started it";
         let Unjoined { unclear, unseen, unknown, contradicted, .. } = self.by_order.found;
         let unseen_why = match always_on {
-            true => "no hook saw the calls",
+            true => {
+                "no hook saw the calls: a library may have a CUDA runtime of its own, which \
+                     --cuda-calls cupti records"
+            }
             false => "no hook saw the calls, or recording was off then",
         };
         for (why, count) in [

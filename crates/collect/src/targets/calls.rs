@@ -31,7 +31,9 @@ use crate::targets::gemms::Gemms;
 use std::collections::HashMap;
 use tprof_trace::model::*;
 use tprof_trace::{TraceError, TraceWriter};
-use tprof_wire::calls::{Does, FUNCTIONS, Function, Library, Number, memory, stream_of};
+use tprof_wire::calls::{
+    Does, FUNCTIONS, Function, Library, Number, may_be_left_to_hooks, memory, stream_of,
+};
 
 /// Rows that are written at the latest together.
 const MOST_ROWS: usize = 16_384;
@@ -63,7 +65,7 @@ pub struct Calls {
     /// Rows of such calls that started nothing.
     alone: Vec<Span>,
     /// Rows of copies and fills that wait.
-    copies: Vec<(Span, Work, u64)>,
+    copies: Vec<(Span, Work, u64, u32)>,
     /// What the hooks counted, beside what CUPTI recorded.
     pub coverage: Coverage,
     /// Of the rows that wait, those that started work: by whom, and when.
@@ -165,7 +167,7 @@ impl Calls {
                     let name = without_version(function.name.text());
                     let (from_ns, to_ns) = (time_ns, time_ns + duration_ns);
                     let call = StackOfCall { thread, name, from_ns, to_ns, stack, args };
-                    let is_left_to_hooks = self.counts_on_hooks && starts_work;
+                    let is_left_to_hooks = self.counts_on_hooks && may_be_left_to_hooks(number);
                     self.stack_of_call = (stack != 0 || args != NameId(0))
                         .then_some(call)
                         .filter(|_| !is_left_to_hooks);
@@ -185,7 +187,8 @@ impl Calls {
                         Does::Copies { .. } => {
                             let is_fill = function.name.text().starts_with("cudaMemset");
                             let work = if is_fill { Work::Fill } else { Work::Copy };
-                            self.copies.push((row, work(detail), stream_of(number, stream)));
+                            let stream = stream_of(number, stream);
+                            self.copies.push((row, work(detail), stream, number));
                         }
                         _ => self.spans.push(row),
                     }
@@ -283,13 +286,15 @@ impl Calls {
     fn hand_over(&mut self, writer: &mut TraceWriter) {
         let launches = self.kernels.rows(writer).into_iter().map(|launched| {
             let Launched { row, kernel, stream, number } = launched;
-            (row, Work::Kernel(kernel), stream_of(number, stream))
+            (row, Work::Kernel(kernel), stream_of(number, stream), number)
         });
         let from_ns = self.cupti_calls_from_ns.filter(|_| self.counts_on_hooks);
-        for (row, work, stream) in launches.chain(std::mem::take(&mut self.copies)) {
+        for (row, work, stream, number) in launches.chain(std::mem::take(&mut self.copies)) {
             let until_ns = row.start_ns + row.duration_ns;
             let runs = row.status == Some(0) && !matches!(work, Work::Copy(0) | Work::Fill(0));
-            if from_ns.is_none_or(|from_ns| until_ns < from_ns) {
+            let is_left_to_hooks = may_be_left_to_hooks(number);
+            if from_ns.is_none_or(|from_ns| until_ns < from_ns || !is_left_to_hooks) {
+                // The next step leaves it to CUPTI, if that records it.
                 self.spans.push(row);
             } else if runs {
                 let may_be_captured = self.captures.was_on(row.start_ns);

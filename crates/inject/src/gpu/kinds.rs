@@ -54,10 +54,10 @@ const MUTED_DRIVER: [u32; 11] = [
     CUPTI_DRIVER_TRACE_CBID_cuKernelGetAttribute,
     CUPTI_DRIVER_TRACE_CBID_cuKernelGetName,
 ];
-/// Hooked calls of the runtime's that start work (`Does::Launches` and `Does::Copies` of
-/// [`tprof_wire::calls`]): left out as well where the hooks' records of them count. Calls of the
-/// driver's stay: libraries find its functions past every hook.
-const HOOKED: [u32; 18] = [
+/// Hooked calls of the runtime's that start work, of functions for which
+/// [`tprof_wire::calls::may_be_left_to_hooks`] holds: left out as well where the hooks' records of
+/// them count.
+const HOOKED: [u32; 14] = [
     CUPTI_RUNTIME_TRACE_CBID_cudaMemcpy_v3020,
     CUPTI_RUNTIME_TRACE_CBID_cudaMemcpyAsync_v3020,
     CUPTI_RUNTIME_TRACE_CBID_cudaMemset_v3020,
@@ -70,10 +70,6 @@ const HOOKED: [u32; 18] = [
     CUPTI_RUNTIME_TRACE_CBID_cudaMemcpyAsync_ptsz_v7000,
     CUPTI_RUNTIME_TRACE_CBID_cudaMemset_ptds_v7000,
     CUPTI_RUNTIME_TRACE_CBID_cudaMemsetAsync_ptsz_v7000,
-    CUPTI_RUNTIME_TRACE_CBID_cudaLaunchCooperativeKernel_v9000,
-    CUPTI_RUNTIME_TRACE_CBID_cudaLaunchCooperativeKernel_ptsz_v9000,
-    CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernelExC_v11060,
-    CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernelExC_ptsz_v11060,
     CUPTI_RUNTIME_TRACE_CBID___cudaLaunchKernel_v13000,
     CUPTI_RUNTIME_TRACE_CBID___cudaLaunchKernel_ptsz_v13000,
 ];
@@ -314,6 +310,15 @@ pub fn is_muted(cupti: &Cupti, driver: bool, call: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tprof_wire::calls::{FUNCTIONS, may_be_left_to_hooks};
+
+    #[test]
+    fn what_cupti_leaves_out_is_what_the_hooks_are_left() {
+        let left = (0..FUNCTIONS.len() as u32).filter(|number| may_be_left_to_hooks(*number));
+        assert_eq!(left.count(), HOOKED.len());
+        assert!(HOOKED.is_sorted() && MUTED_DRIVER.is_sorted());
+        assert!(HOOKED.iter().all(|call| !MUTED_RUNTIME.contains(call)));
+    }
 
     #[test]
     fn whole_graphs_are_recorded_unless_nodes_are_wanted() {

@@ -3,7 +3,7 @@
 //! Calls return before their work is done, but copies out: a device's memory is the
 //! host's, and the program may read at once what it asked for.
 
-use crate::{begin, callbacks, devices, driver_end, inject, memory, streams, time, virtual_memory};
+use crate::{begin, callbacks, devices, driver_end, memory, streams, time, virtual_memory};
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use tprof_fake_cuda::{Launch, Work, memory::DEVICE, number};
 
@@ -22,7 +22,7 @@ const OUT_OF: u32 = 2;
 /// As the driver's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> u32 {
-    call(4, c"cuDeviceGetCount", |_| {
+    virtual_memory::call(4, c"cuDeviceGetCount", |_| {
         // SAFETY: the caller's place for the answer.
         unsafe { *count = devices() as c_int };
         SUCCESS

@@ -2,7 +2,7 @@ use super::*;
 use std::path::{Path, PathBuf};
 use tprof_trace::model::{CopyKind, Kernel, MemoryCopy, SpanKind};
 use tprof_trace::{TraceFile, TraceRow};
-use tprof_wire::calls::{Does, FUNCTIONS};
+use tprof_wire::calls::{FUNCTIONS, may_be_left_to_hooks};
 
 const S: u64 = 1_000_000_000;
 const STREAM: u64 = 0x7f00;
@@ -189,10 +189,10 @@ fn room(number: u64) -> u32 {
 /// Hands over a run of a device in the order in which its records came, without the numbers of calls
 /// that hooks see, and without so many records of work in the middle.
 fn replayed(file: &TraceFile, lost: usize) -> (Judged, Unjoined) {
-    let hooked: Vec<&str> = FUNCTIONS
-        .iter()
-        .filter(|of| matches!(of.does, Does::Launches { .. } | Does::Copies { .. }))
-        .map(|of| of.name.text())
+    let hooked: Vec<&str> = (0..)
+        .zip(FUNCTIONS)
+        .filter(|(number, _)| may_be_left_to_hooks(*number))
+        .map(|(_, function)| function.name.text())
         .collect();
     let mut work: HashMap<u64, (RanWork, u64)> = HashMap::new();
     for row in rows_of::<Kernel>(file).iter().filter(|row| row.graph.is_none()) {
