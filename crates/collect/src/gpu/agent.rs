@@ -1,6 +1,6 @@
 //! What a process's CUPTI agent records, gathered and written.
 
-use super::by_order::{ByOrder, RanWork, Unjoined, Work, hash_of};
+use super::by_order::{ByOrder, RanWork, StartedWork, WithoutCall, hash_of};
 use super::call_stacks::CallStacks;
 use super::classes::{Class, Classes};
 use super::coverage::Gap;
@@ -175,7 +175,7 @@ impl Gpu {
                 let row = self.rows.kernel(&kernel, place);
                 if self.counts_on_hooks && kernel.graph == 0 {
                     let name = self.rows.texts.text(kernel.name).unwrap_or_default();
-                    let work = Work::Kernel(hash_of(name));
+                    let work = StartedWork::Kernel(hash_of(name));
                     self.ran(
                         kernel.correlation,
                         row.start_ns,
@@ -190,7 +190,8 @@ impl Gpu {
                 self.on_device(copy.context, copy.device, place);
                 let row = self.rows.copy(&copy);
                 if self.counts_on_hooks && copy.graph == 0 {
-                    let work = if copy.kind == gpu::FILL { Work::Fill } else { Work::Copy };
+                    let work =
+                        if copy.kind == gpu::FILL { StartedWork::Fill } else { StartedWork::Copy };
                     let (stream, work) = ((copy.context, copy.stream), work(copy.bytes));
                     self.ran(copy.correlation, row.start_ns, stream, work);
                 }
@@ -264,7 +265,7 @@ impl Gpu {
         Some(())
     }
 
-    fn ran(&mut self, correlation: u32, start_ns: u64, of: (u32, u32), work: Work) {
+    fn ran(&mut self, correlation: u32, start_ns: u64, of: (u32, u32), work: StartedWork) {
         let stream = u64::from(of.0) << 32 | u64::from(of.1);
         self.by_order.ran(RanWork { correlation, start_ns, stream, work });
     }
@@ -577,7 +578,7 @@ impl Gpu {
     /// Reports what work could not be joined with the call that started it.
     pub fn count_unjoined(&self, always_on: bool, losses: &mut Losses) {
         const LINKS: &str = "links of device work to the calls that started it";
-        let Unjoined { unclear, unseen, unknown, contradicted, .. } = self.by_order.found;
+        let WithoutCall { unclear, unseen, unknown, contradicted, .. } = self.by_order.found;
         let unseen_why = match always_on {
             true => {
                 "no hook saw the calls: a library may have a CUDA runtime of its own, which \

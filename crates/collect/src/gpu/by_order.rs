@@ -10,6 +10,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Instant;
 use tprof_trace::model::{Span, ThreadIndex};
 use tprof_wire::calls::{LEGACY_STREAM, THREADS_STREAM};
 
@@ -19,8 +20,10 @@ const LATE_NS: u64 = 2_500_000_000;
 const PATIENCE_NS: u64 = 30_000_000_000;
 /// What is joined at a time: sorting all that waits at each pass would cost more.
 const BETWEEN_NS: u64 = 500_000_000;
+/// So many times as long as joining took passes before the next: much may wait where no records come.
+const RESTS: u64 = 16;
 /// Calls and work that wait, at most: beyond it the oldest are not joined.
-const WAITING_MOST: usize = 1 << 19;
+const WAITING_MOST: usize = 1 << 18;
 /// Calls of CUPTI's that are kept.
 const CALLS_MOST: usize = 1 << 20;
 /// Numbers of joined work that are kept, twice.
@@ -30,7 +33,7 @@ const APART_NS: u64 = 100_000;
 
 /// What a call starts, as far as both sides know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Work {
+pub enum StartedWork {
     /// A kernel, by [`hash_of`] its name.
     Kernel(u64),
     /// A copy of so many bytes.
@@ -64,12 +67,12 @@ pub struct StartingCall {
     /// The handle of its stream, by [`tprof_wire::calls::stream_of`].
     pub stream: u64,
     /// What it started: of a kernel its stub or handle.
-    pub work: Work,
+    pub work: StartedWork,
     /// A stream was captured meanwhile: it may have gone into a graph.
     pub may_be_captured: bool,
 }
 
-/// Work that ran, as CUPTI recorded it.
+/// StartedWork that ran, as CUPTI recorded it.
 #[derive(Clone, Copy, Debug)]
 pub struct RanWork {
     /// Number of the call that started it.
@@ -79,25 +82,25 @@ pub struct RanWork {
     /// CUPTI's context in the high half, and its stream.
     pub stream: u64,
     /// What it was.
-    pub work: Work,
+    pub work: StartedWork,
 }
 
 /// What could not be joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Unjoined {
+pub struct WithoutCall {
     /// Kernels that were launched and have no record.
     pub missing_kernels: u64,
-    /// Work of stretches in which calls and records do not add up.
+    /// StartedWork of stretches in which calls and records do not add up.
     pub unclear: u64,
-    /// Work of which no hook has a call.
+    /// StartedWork of which no hook has a call.
     pub unseen: u64,
     /// Calls of which neither is known to a hook: the kernel's name, or CUPTI's number of the stream.
     pub unknown: u64,
-    /// Work that was joined, and of which CUPTI has recorded another call since.
+    /// StartedWork that was joined, and of which CUPTI has recorded another call since.
     pub contradicted: u64,
 }
 
-type Key = (u64, Work);
+type Key = (u64, StartedWork);
 /// What a handle has meant, and from when on.
 type Meanings = Vec<(u64, u64)>;
 
@@ -118,7 +121,7 @@ pub struct ByOrder {
     last_of: HashMap<u64, u32>,
     next_ns: u64,
     /// What was found so far.
-    pub found: Unjoined,
+    pub found: WithoutCall,
 }
 
 fn thread_of(handle: u64, thread: ThreadIndex) -> Option<ThreadIndex> {
@@ -151,7 +154,9 @@ impl ByOrder {
         let thread = thread_of(call.stream, call.row.thread);
         let stream = meant(self.streams.get(&(call.stream, thread))?, until_ns)?;
         let work = match call.work {
-            Work::Kernel(stub) => Work::Kernel(meant(self.kernels.get(&stub)?, until_ns)?),
+            StartedWork::Kernel(stub) => {
+                StartedWork::Kernel(meant(self.kernels.get(&stub)?, until_ns)?)
+            }
             other => other,
         };
         (stream != u64::MAX).then_some((stream, work))
@@ -184,7 +189,7 @@ impl ByOrder {
         if self.calls.is_empty() && self.ran.is_empty() || !last && now_ns < self.next_ns {
             return Vec::new();
         }
-        self.next_ns = now_ns + BETWEEN_NS;
+        let began = Instant::now();
         let ripe_ns = if last { u64::MAX } else { now_ns.saturating_sub(LATE_NS) };
         let is_full = self.calls.len() + self.ran.len() > WAITING_MOST;
         let mut sorted = Sorted::default();
@@ -224,6 +229,8 @@ impl ByOrder {
             }
         }
         self.forget(ripe_ns);
+        let took_ns = began.elapsed().as_nanos() as u64;
+        self.next_ns = now_ns + BETWEEN_NS.max(RESTS * took_ns);
         rows
     }
 
@@ -231,7 +238,7 @@ impl ByOrder {
     fn judge(
         &mut self,
         (stream, work): Key,
-        mut stretch: Stretch,
+        mut stretch: CallStretch,
         parts: &Parts,
         until_ns: u64,
         rows: &mut Vec<Span>,
@@ -269,7 +276,7 @@ impl ByOrder {
             (0, ran) => self.found.unseen += ran as u64,
             (_, ran) => self.found.unclear += ran as u64,
         }
-        if let Work::Kernel(_) = work {
+        if let StartedWork::Kernel(_) = work {
             self.found.missing_kernels += sure.saturating_sub(ran) as u64;
         }
         rows.extend(stretch.calls.iter().map(|call| call.row));
@@ -279,7 +286,7 @@ impl ByOrder {
     fn forget(&mut self, ripe_ns: u64) {
         let waiting = self.calls.iter().map(|call| call.row.start_ns).min();
         let until_ns = waiting.unwrap_or(ripe_ns).min(ripe_ns.saturating_sub(PATIENCE_NS));
-        // Work may wait in its stream for long: its call is told by its number.
+        // StartedWork may wait in its stream for long: its call is told by its number.
         let first = self.ran.iter().map(|work| work.correlation).min().unwrap_or(u32::MAX);
         while let Some((number, _)) = self.recorded.first_key_value()
             && *number < first
@@ -314,13 +321,13 @@ struct Parts(Vec<(u32, u64)>);
 
 /// Calls and work between two of them.
 #[derive(Default)]
-struct Stretch {
+struct CallStretch {
     at: usize,
     calls: Vec<StartingCall>,
     ran: Vec<RanWork>,
 }
 
-impl Stretch {
+impl CallStretch {
     fn more_calls(&self) -> i64 {
         self.calls.len() as i64 - self.ran.len() as i64
     }
@@ -342,8 +349,8 @@ impl Parts {
         self.0.get(at).map_or(u32::MAX, |(number, _)| *number)
     }
 
-    fn stretches(&self, calls: Vec<StartingCall>, ran: Vec<RanWork>) -> Vec<Stretch> {
-        let mut all: BTreeMap<usize, Stretch> = BTreeMap::new();
+    fn stretches(&self, calls: Vec<StartingCall>, ran: Vec<RanWork>) -> Vec<CallStretch> {
+        let mut all: BTreeMap<usize, CallStretch> = BTreeMap::new();
         for call in calls {
             let at = self.0.partition_point(|(_, start_ns)| *start_ns <= call.row.start_ns);
             all.entry(at).or_default().calls.push(call);
@@ -354,9 +361,9 @@ impl Parts {
         }
         // A hook reads the clock a little before CUPTI numbers the call: of another thread's call
         // between the two a call lies on the wrong side, and the next stretch has its work.
-        let mut joined: Vec<Stretch> = Vec::new();
+        let mut joined: Vec<CallStretch> = Vec::new();
         for (at, stretch) in all {
-            let stretch = Stretch { at, ..stretch };
+            let stretch = CallStretch { at, ..stretch };
             match joined.last_mut() {
                 Some(before)
                     if before.at + 1 == at

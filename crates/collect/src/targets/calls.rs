@@ -18,7 +18,7 @@ pub use unseen::UnseenLaunches;
 use words::arguments;
 
 use crate::gpu::Gpu;
-use crate::gpu::by_order::{Handle, StartingCall, Work, hash_of};
+use crate::gpu::by_order::{Handle, StartedWork, StartingCall, hash_of};
 use crate::gpu::call_stacks::StackOfCall;
 use crate::gpu::context_memory::ContextMemory;
 use crate::gpu::coverage::Coverage;
@@ -65,7 +65,7 @@ pub struct Calls {
     /// Rows of such calls that started nothing.
     alone: Vec<Span>,
     /// Rows of copies and fills that wait.
-    copies: Vec<(Span, Work, u64, u32)>,
+    copies: Vec<(Span, StartedWork, u64, u32)>,
     /// What the hooks counted, beside what CUPTI recorded.
     pub coverage: Coverage,
     /// Of the rows that wait, those that started work: by whom, and when.
@@ -186,7 +186,7 @@ impl Calls {
                     match function.does {
                         Does::Copies { .. } => {
                             let is_fill = function.name.text().starts_with("cudaMemset");
-                            let work = if is_fill { Work::Fill } else { Work::Copy };
+                            let work = if is_fill { StartedWork::Fill } else { StartedWork::Copy };
                             let stream = stream_of(number, stream);
                             self.copies.push((row, work(detail), stream, number));
                         }
@@ -286,12 +286,13 @@ impl Calls {
     fn hand_over(&mut self, writer: &mut TraceWriter) {
         let launches = self.kernels.rows(writer).into_iter().map(|launched| {
             let Launched { row, kernel, stream, number } = launched;
-            (row, Work::Kernel(kernel), stream_of(number, stream), number)
+            (row, StartedWork::Kernel(kernel), stream_of(number, stream), number)
         });
         let from_ns = self.cupti_calls_from_ns.filter(|_| self.counts_on_hooks);
         for (row, work, stream, number) in launches.chain(std::mem::take(&mut self.copies)) {
             let until_ns = row.start_ns + row.duration_ns;
-            let runs = row.status == Some(0) && !matches!(work, Work::Copy(0) | Work::Fill(0));
+            let runs = row.status == Some(0)
+                && !matches!(work, StartedWork::Copy(0) | StartedWork::Fill(0));
             let is_left_to_hooks = may_be_left_to_hooks(number);
             if from_ns.is_none_or(|from_ns| until_ns < from_ns || !is_left_to_hooks) {
                 // The next step leaves it to CUPTI, if that records it.

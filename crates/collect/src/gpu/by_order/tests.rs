@@ -19,11 +19,11 @@ fn joining() -> ByOrder {
 
 fn call(start_ns: u64) -> StartingCall {
     let row = Span { start_ns, duration_ns: 5, ..Span::default() };
-    StartingCall { row, stream: STREAM, work: Work::Kernel(STUB), may_be_captured: false }
+    StartingCall { row, stream: STREAM, work: StartedWork::Kernel(STUB), may_be_captured: false }
 }
 
 fn ran(correlation: u32, start_ns: u64) -> RanWork {
-    RanWork { correlation, start_ns, stream: NUMBER, work: Work::Kernel(hash_of("k")) }
+    RanWork { correlation, start_ns, stream: NUMBER, work: StartedWork::Kernel(hash_of("k")) }
 }
 
 fn joined(rows: Vec<Span>) -> Vec<(u64, Option<u64>)> {
@@ -41,7 +41,7 @@ fn the_nth_launch_of_a_kernel_is_its_nth_record_whichever_comes_first() {
     assert_eq!(joined(all.settle(S, false)), []);
     let pairs = [(500, Some(10)), (510, Some(12)), (520, Some(14)), (600, None)];
     assert_eq!(joined(all.settle(4 * S, false)), pairs);
-    assert_eq!(all.found, Unjoined { unknown: 1, ..Unjoined::default() });
+    assert_eq!(all.found, WithoutCall { unknown: 1, ..WithoutCall::default() });
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn a_lost_record_shifts_nothing_beyond_the_calls_around_it() {
     let first = [(1000, Some(10)), (1010, Some(11))];
     let last = [(3000, Some(30)), (3010, Some(31))];
     assert_eq!(rows, [first, none, last].concat());
-    assert_eq!(all.found, Unjoined { missing_kernels: 1, unclear: 1, ..Unjoined::default() });
+    assert_eq!(all.found, WithoutCall { missing_kernels: 1, unclear: 1, ..WithoutCall::default() });
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn work_of_a_call_that_cupti_recorded_is_that_ones() {
     assert_eq!(joined(all.settle(9 * S, false)), [(1000, Some(10)), (3000, Some(12))]);
     // Its record came too late: the join before was wrong, and is counted.
     all.recorded(12, 3000);
-    assert_eq!(all.found, Unjoined { contradicted: 1, ..Unjoined::default() });
+    assert_eq!(all.found, WithoutCall { contradicted: 1, ..WithoutCall::default() });
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn no_work_begins_before_its_call() {
     all.called(call(10_000_000));
     all.ran(ran(10, 1_000_000));
     assert_eq!(joined(all.settle(S, true)), [(10_000_000, None)]);
-    assert_eq!(all.found, Unjoined { unclear: 1, ..Unjoined::default() });
+    assert_eq!(all.found, WithoutCall { unclear: 1, ..WithoutCall::default() });
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn what_is_captured_waits_for_no_record() {
     all.called(StartingCall { may_be_captured: true, ..call(9 * S) });
     all.ran(ran(20, 9 * S + 50));
     assert_eq!(joined(all.settle(20 * S, false)), [(9 * S, Some(20))]);
-    assert_eq!(all.found, Unjoined::default());
+    assert_eq!(all.found, WithoutCall::default());
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn of_what_had_not_ended_at_the_end_no_call_is_guessed() {
     (0..3).for_each(|at| all.called(call(1000 + 10 * at)));
     (0..2).for_each(|at| all.ran(ran(10 + at, 1050 + u64::from(at))));
     assert_eq!(joined(all.settle(S, true)), [(1000, None), (1010, None), (1020, None)]);
-    assert_eq!(all.found, Unjoined { missing_kernels: 1, unclear: 2, ..Unjoined::default() });
+    assert_eq!(all.found, WithoutCall { missing_kernels: 1, unclear: 2, ..WithoutCall::default() });
 }
 
 #[test]
@@ -141,14 +141,18 @@ fn a_handle_is_what_it_was_then() {
         all.called(StartingCall {
             row,
             stream: LEGACY_STREAM,
-            work: Work::Copy(8),
+            work: StartedWork::Copy(8),
             may_be_captured: false,
         });
     }
-    all.ran(RanWork { stream: NUMBER + 3, work: Work::Copy(8), ..ran(7, 5050) });
-    all.ran(RanWork { stream: NUMBER + 1, work: Work::Kernel(hash_of("other")), ..ran(5, 3050) });
+    all.ran(RanWork { stream: NUMBER + 3, work: StartedWork::Copy(8), ..ran(7, 5050) });
+    all.ran(RanWork {
+        stream: NUMBER + 1,
+        work: StartedWork::Kernel(hash_of("other")),
+        ..ran(5, 3050)
+    });
     all.ran(ran(3, 1050));
-    all.ran(RanWork { stream: NUMBER + 2, work: Work::Copy(8), ..ran(6, 5060) });
+    all.ran(RanWork { stream: NUMBER + 2, work: StartedWork::Copy(8), ..ran(6, 5060) });
     let rows = joined(all.settle(9 * S, false));
     assert_eq!(rows, [(1000, Some(3)), (3000, Some(5)), (5000, Some(6)), (5000, Some(7))]);
 }
@@ -188,7 +192,7 @@ fn room(number: u64) -> u32 {
 
 /// Hands over a run of a device in the order in which its records came, without the numbers of calls
 /// that hooks see, and without so many records of work in the middle.
-fn replayed(file: &TraceFile, lost: usize) -> (Judged, Unjoined) {
+fn replayed(file: &TraceFile, lost: usize) -> (Judged, WithoutCall) {
     let hooked: Vec<&str> = (0..)
         .zip(FUNCTIONS)
         .filter(|(number, _)| may_be_left_to_hooks(*number))
@@ -198,14 +202,14 @@ fn replayed(file: &TraceFile, lost: usize) -> (Judged, Unjoined) {
     for row in rows_of::<Kernel>(file).iter().filter(|row| row.graph.is_none()) {
         let number = row.correlation.unwrap();
         let stream = u64::from(row.context) << 32 | row.stream;
-        let of = Work::Kernel(hash_of(file.name(row.name)));
+        let of = StartedWork::Kernel(hash_of(file.name(row.name)));
         let ran = RanWork { correlation: room(number), start_ns: row.start_ns, stream, work: of };
         work.insert(number, (ran, row.start_ns + row.duration_ns));
     }
     for row in rows_of::<MemoryCopy>(file).iter().filter(|row| row.graph.is_none()) {
         let number = row.correlation.unwrap();
         let stream = u64::from(row.context) << 32 | row.stream;
-        let of = if row.kind == CopyKind::Memset { Work::Fill } else { Work::Copy };
+        let of = if row.kind == CopyKind::Memset { StartedWork::Fill } else { StartedWork::Copy };
         let work_of = of(row.bytes.unwrap());
         let ran =
             RanWork { correlation: room(number), start_ns: row.start_ns, stream, work: work_of };
@@ -236,7 +240,7 @@ fn replayed(file: &TraceFile, lost: usize) -> (Judged, Unjoined) {
                 let row = Span { start_ns: span.start_ns - 100, correlation: None, ..span };
                 truth.insert((row.start_ns, row.thread), number);
                 all.is_from(Handle::Stream(ran.stream, 0, ran.stream), 0);
-                if let Work::Kernel(name) = ran.work {
+                if let StartedWork::Kernel(name) = ran.work {
                     all.is_from(Handle::Kernel(name, name), 0);
                 }
                 let (stream, work) = (ran.stream, ran.work);
