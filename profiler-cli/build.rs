@@ -1,14 +1,14 @@
-//! Builds the injected libraries and lays them where `libraries.rs` includes them.
+//! Builds the injected libraries and places them where `libraries.rs` includes them.
 //!
-//! Each is a workspace of its own, always built in release: the profile, flags
-//! and features of this build must not leak into code that runs inside other
-//! people's processes.
+//! Each is a workspace of its own, always built in release mode: the profile, flags and features of
+//! this build must not affect code that runs inside other people's processes.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// Folder of each library's workspace, and its file.
+/// Workspace folder of each library, and its file.
 const LIBRARIES: [(&str, &str); 2] =
     [("preload-shim", "libtprof_preload.so"), ("cupti-agent", "libtprof_cupti.so")];
 
@@ -44,25 +44,18 @@ const OUTER_PREFIXES: [&str; 7] = [
 fn main() {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo")).join("..");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
-    // TARGET/PROFILE/build/tprof-cli-HASH/out: one folder beside the profiles serves all of
-    // them and both libraries, so that nothing is compiled twice.
+    // TARGET/PROFILE/build/tprof-cli-HASH/out: one folder next to the profiles serves all profiles
+    // and both libraries, so that nothing is compiled twice.
     let target = out.ancestors().nth(4).unwrap_or(&out).join("injected");
-    for part in ["Cargo.toml", "crates/inject", "crates/wire", "crates/cupti-sys"] {
-        println!("cargo::rerun-if-changed={}", root.join(part).display());
-    }
+    watch(&root.join("Cargo.toml"));
     let mut all = Vec::new();
     for (folder, library) in LIBRARIES {
-        // Not the folder as a whole: a build in place would make it look new.
-        let parts = ["Cargo.toml", "Cargo.lock", "build.rs", "src"]
-            .map(|part| root.join(folder).join(part));
-        // One that is not there would make this run each time.
-        for part in parts.iter().filter(|part| part.exists()) {
-            println!("cargo::rerun-if-changed={}", part.display());
-        }
         let manifest = root.join(folder).join("Cargo.toml");
         let carried = out.join(library);
         if manifest.exists() {
             let built = build(&manifest, &target, library);
+            watch(&root.join(folder).join("Cargo.lock"));
+            watch_sources(&built.with_extension("d"));
             fs::copy(built, &carried).expect("copy the injected library");
         } else {
             println!("cargo::warning={folder} is missing: this tprof carries no {library}");
@@ -71,16 +64,37 @@ fn main() {
         all.extend(fs::read(&carried).expect("read the injected library"));
     }
     let hook = root.join("profiler-cli/python/sitecustomize.py");
-    println!("cargo::rerun-if-changed={}", hook.display());
-    all.extend(fs::read(hook).expect("read the start-up hook of Python"));
+    watch(&hook);
+    all.extend(fs::read(&hook).expect("read the start-up hook of Python"));
     println!("cargo::rustc-env=TPROF_CARRIED_HASH={:016x}", hash(&all));
+}
+
+/// Runs this script again when the file changes.
+fn watch(path: &Path) {
+    println!("cargo::rerun-if-changed={}", path.display());
+}
+
+/// Watches what a library was built from: the files that cargo lists beside it, which are those of all
+/// crates of this repository that it links, and their manifests.
+fn watch_sources(list: &Path) {
+    let list = fs::read_to_string(list).expect("read cargo's list of a library's sources");
+    let sources = list.split_once(": ").map_or("", |(_, sources)| sources).trim_end();
+    let mut manifests = BTreeSet::new();
+    // Spaces in paths are escaped.
+    for source in sources.replace("\\ ", "\0").split(' ') {
+        let source = PathBuf::from(source.replace('\0', " "));
+        let manifest = source.ancestors().map(|folder| folder.join("Cargo.toml"));
+        manifests.extend(manifest.into_iter().find(|manifest| manifest.exists()));
+        watch(&source);
+    }
+    manifests.iter().for_each(|manifest| watch(manifest));
 }
 
 fn build(manifest: &Path, target: &Path, library: &str) -> PathBuf {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--release", "--locked", "--manifest-path"]).arg(manifest);
     cargo.arg("--target-dir").arg(target);
-    // What cargo and the developer set for the outer build; registries and
+    // Variables that cargo and the developer set for the outer build are removed; registries and
     // proxies stay.
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();
@@ -94,8 +108,8 @@ fn build(manifest: &Path, target: &Path, library: &str) -> PathBuf {
     target.join("release").join(library)
 }
 
-/// FNV-1a: names the directory of laid-out libraries; their content is compared
-/// byte for byte before use.
+/// FNV-1a hash, which names the directory of the libraries. Their content is compared byte for byte
+/// before use.
 fn hash(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)

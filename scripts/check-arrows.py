@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent / "arrows"))
 from rooms import wrong as wrong_inside  # noqa: E402
 
 ALLOWED = {
-    # What Rust programs depend on.
+    # Crates that Rust programs depend on.
     "tprof": {"tprof-macros"},
     "tprof-macros": set(),
     "tprof-wire": set(),
@@ -105,7 +105,7 @@ def main():
         wrong += wrong_dependencies(packages[name], known)
     for name in sorted(known - ANYTHING):
         wrong += [f"{name}: {text}" for root in roots(packages[name]) for text in wrong_inside(root)]
-    # What a dependency drags in counts too.
+    # Indirect dependencies count, too.
     linked = set(injected)
     for other in sorted(linked - INJECTED - INJECTED_MAY):
         wrong.append(f"an injected library links {other}")

@@ -2,7 +2,7 @@
 
 - Every command line in README.md and the guide that begins with `tprof` parses,
   and every report and export in them works, on a small run.
-- Every relative link leads somewhere.
+- Every relative link leads to a file, and to a heading in it.
 - Each term is in the glossary once.
 - No file that is kept names the place where it was built, or is left unfinished.
 """
@@ -134,12 +134,29 @@ def check_commands():
     return wrong, count
 
 
+def anchors(document):
+    """The anchors of a document's headings, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)
+    seen = []
+    for heading in re.findall(r"^#+ +(.+)$", text, re.MULTILINE):
+        words = re.sub(r"[^\w\- ]", "", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading.lower()))
+        anchor = words.strip().replace(" ", "-")
+        count = seen.count(anchor)
+        seen.append(anchor)
+        yield f"{anchor}-{count}" if count else anchor
+
+
 def check_links(documents):
     for path in documents:
         for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text()):
-            place = target.split("#")[0]
-            if place and ":" not in place and not (path.parent / place).exists():
+            place, _, anchor = target.partition("#")
+            linked = path.parent / place if place else path
+            if ":" in place:
+                continue
+            if not linked.exists():
                 yield f"{path.relative_to(ROOT)}: the link to {target} leads nowhere"
+            elif anchor and linked.suffix == ".md" and anchor not in anchors(linked):
+                yield f"{path.relative_to(ROOT)}: {target}: the document has no such heading"
 
 
 def kept_files():
@@ -180,7 +197,7 @@ def check_glossary():
 
 
 def main():
-    documents = [ROOT / "README.md", ROOT / "python/README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    documents = [ROOT / "README.md", ROOT / "python/README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
     documents = [path for path in documents if path.exists()]
     if not TPROF.exists():
         sys.exit(f"there is no {TPROF}: cargo build --release -p tprof-cli")

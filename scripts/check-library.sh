@@ -1,8 +1,8 @@
 #!/bin/sh
-# What must hold of libtprof_preload.so and libtprof_cupti.so, so that they load
-# into any process of a job, in any container, and take nothing of it along: see
-# docs/design.md. `scripts/check-library.sh FILE` examines that file; without, the
-# ones that tprof is built with.
+# Checks that libtprof_preload.so and libtprof_cupti.so can be loaded into any process
+# of a job, in any container, and take nothing from it: see docs/design.md.
+# `scripts/check-library.sh FILE` checks that file; without FILE, it checks the
+# libraries that tprof is built with.
 set -eu
 cd "$(dirname "$0")/.."
 newest=2.17 # of glibc

@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-steps='format build lints arrows signatures library sdk docs unit-tests process-tests launchers compile sql pages cluster'
+steps='format spelling build lints arrows signatures library sdk docs unit-tests process-tests launchers compile sql pages cluster'
 # The injected libraries' own workspaces are checked here, and built by `tprof`'s
 # build script.
 injected='preload-shim cupti-agent'
@@ -15,6 +15,15 @@ format() {
     for library in $injected; do
         cargo fmt --manifest-path "$library/Cargo.toml" --check
     done
+}
+
+# Without a network it is skipped, except in continuous integration.
+spelling() {
+    if [ -z "${CI:-}" ] && ! scripts/typos.sh --version >/dev/null 2>&1; then
+        echo 'skipped: `typos` is not installed and cannot be fetched (scripts/typos.sh)'
+        return
+    fi
+    scripts/typos.sh
 }
 
 # The binary that the later steps examine. Tests build in `dev`, but run this.
@@ -93,8 +102,8 @@ compile() {
 # The optional `tprof-sql`, a workspace of its own: its engine takes minutes to compile.
 sql() {
     cargo fmt --manifest-path sql/Cargo.toml --check
-    # What `cargo clippy` sets, over a build in place of a check: the tests use what it compiles of the engine, which a
-    # check would read through once more (five minutes of processor time).
+    # The settings of `cargo clippy`, but with a build instead of a check: the tests use the compiled engine, which a
+    # check would process once more (five minutes of CPU time).
     RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings \
         cargo build --manifest-path sql/Cargo.toml --target-dir "$target/sql" --all-targets --locked
     TPROF_TEST_BIN=${TPROF_TEST_BIN:-$target/release/tprof} \

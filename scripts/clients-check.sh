@@ -1,7 +1,7 @@
 #!/bin/sh
-# Second clients of CUPTI in their own binaries, on the stand-ins for CUDA: NVIDIA's cupti-python, and Triton's Proton.
-# What each records must be the same with tprof and without, and tprof must record all.
-# By hand, with network: it downloads 45 and 250 MB once, and needs Python 3.10 to 3.14 with pip, and gcc.
+# Tests other clients of CUPTI in their own binaries, on the stand-ins for CUDA: NVIDIA's cupti-python, and Triton's
+# Proton. Each must record the same with tprof and without, and tprof must record everything.
+# Run by hand, with network: it downloads 45 and 250 MB once, and needs Python 3.10 to 3.14 with pip, and gcc.
 #
 #   scripts/clients-check.sh [TPROF]      a built program; else `cargo build -p tprof-cli` makes one
 #

@@ -11,8 +11,8 @@ cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
 tprof=$target/release/tprof
 
-# Stand-ins for CUDA's libraries, which the tests run on: streams are threads, kernels
-# take time, copies copy. What tprof records of them is what they did; no GPU did it.
+# Stand-ins for CUDA's libraries, which the tests also use: streams are threads, kernels take time,
+# copies copy. tprof records what they did; no GPU did it.
 simulated() {
     scripts/setup.sh
     sh tests/fake-cuda/build.sh "$PWD/$target/stand-ins" >&2

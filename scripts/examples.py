@@ -74,13 +74,17 @@ def shown(desk, name, command, before="", top=3):
 
 
 def demo(desk):
-    """What scripts/demo.sh does, shortened for the first page."""
-    desk.sh("mkdir target")
-    output = desk.sh("tprof run -o target/clicks --stacks python -- python3 examples/clicks.py")
-    findings = desk.sh("tprof report findings target/clicks").split("\n\n")
-    named = [next(card for card in findings if f": {rule}" in card) for rule in ("HotFunction", "HeapGrowth")]
-    output = output[output.index("tprof ") :]
-    return {"demo": fenced(output, "...", named[0], "...", named[1])}
+    """The three commands of the README, shortened."""
+    output = desk.sh("tprof run -o clicks --stacks python -- python3 examples/clicks.py")
+    findings = desk.sh("tprof report findings clicks").split("\n\n")
+    growth = next(card for card in findings if ": HeapGrowth" in card)
+    desk.sh("tprof run -o fixed --stacks python -- python3 examples/clicks.py --keep id")
+    compared = desk.sh("tprof diff clicks fixed")
+    return {
+        "readme-run": fenced(output[output.index("tprof ") :]),
+        "readme-findings": fenced("...", growth, "..."),
+        "readme-diff": fenced(section(compared, "Memory at its peak")),
+    }
 
 
 def clicks(desk):
@@ -181,7 +185,7 @@ def replace(texts):
         old = new = path.read_text()
         for name, text in texts.items():
             pattern = rf"(<!-- {name} begins -->\n).*?(<!-- {name} ends -->)"
-            new = re.sub(pattern, lambda m, text=text: f"{m[1]}\n{text}\n\n{m[2]}", new, flags=re.DOTALL)
+            new = re.sub(pattern, lambda m, text=text: f"{m[1]}{text}\n{m[2]}", new, flags=re.DOTALL)
         if new != old:
             path.write_text(new)
             print(f"{path.relative_to(ROOT)} is up to date", file=sys.stderr)

@@ -31,7 +31,7 @@ compare() {
 }
 
 for job in "$@"; do
-    # What tprof.flops counts of a step without running it.
+    # Counts that tprof.flops predicts for a step without running it.
     PYTHONPATH="$PWD/python${PYTHONPATH:+:$PYTHONPATH}" TPROF_BIN="$tprof" \
         "$python" $jobs "$job" ahead "$work/$job.ahead" 2>"$work/errors" || { cat "$work/errors" >&2; exit 1; }
     "$python" $jobs "$job" count "$work/$job.counts" 2>"$work/errors" || { cat "$work/errors" >&2; exit 1; }

@@ -1,10 +1,10 @@
 """Takes the pictures of docs/images: tprof's pages in a real browser.
 
-    scripts/pictures.py TRACE SIZED [--torch PYTHON] [--tprof PATH] [-o DIR]
+    scripts/pictures.py TRACE SIZED [--gpu RUN] [--torch PYTHON] [--tprof PATH] [-o DIR]
 
-The flame graph is of a run of examples/clicks.py, made now. The timeline and the
-report are of TRACE, the roofline of SIZED, which has sizes of operators' inputs: README.md names both, and
-where they are from.
+The flame graph shows a run of examples/clicks.py, made now. The timeline shows TRACE, the roofline SIZED, which has
+sizes of operators' inputs: docs/guide.md names both, and where they are from. The report and the README's picture
+show RUN, which was recorded on a GPU.
 """
 
 import argparse
@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT / "tests" / "pages"))
 import chromium  # noqa: E402
 import runs  # noqa: E402
 
-# What is chosen in the picture of the timeline: a collective has the most details.
+# Selected in the picture of the timeline, because a collective has the most details.
 CHOSEN = "ncclKernel_AllReduce"
 
 
@@ -59,6 +59,13 @@ def roofline(browser, file, out):
     page.close()
 
 
+def gpu_time(browser, file, out):
+    page = browser.open(file, width=1280, height=600)
+    page.run("[...document.querySelectorAll('h2')].find(h => h.textContent === 'Where GPU time went').scrollIntoView(); scrollBy(0, -60)")
+    page.picture(out / "gpu-time.png")
+    page.close()
+
+
 def live(browser, tprof, torch, folder, out):
     """The live page of a job of two ranks, while one of them holds the other up."""
     runs_of = folder / "runs"
@@ -92,6 +99,7 @@ def main():
     parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parse.add_argument("trace", type=Path)
     parse.add_argument("sized", type=Path)
+    parse.add_argument("--gpu", type=Path, help="a run that was recorded on a GPU")
     parse.add_argument("--torch", type=Path, help="a Python with PyTorch, for the live page")
     parse.add_argument("--tprof", type=Path, default=runs.TPROF)
     parse.add_argument("-o", "--output", type=Path, default=ROOT / "docs" / "images")
@@ -104,9 +112,12 @@ def main():
         clicks, program = Path(folder) / "clicks", ["python3", "examples/clicks.py"]
         found = {**os.environ, "PATH": f"{Path(sys.executable).resolve().parent}:{os.environ['PATH']}"}
         subprocess.run([args.tprof, "run", "--quiet", "-o", clicks, "--", *program], check=True, cwd=ROOT, env=found, stdout=subprocess.DEVNULL)
-        for name, take, run in (("flame", flame, clicks), ("timeline", timeline, args.trace), ("report", report, args.trace), ("roofline", roofline, args.sized)):
+        pictures = [("flame", flame, clicks), ("timeline", timeline, args.trace), ("report", report, args.gpu or args.trace), ("roofline", roofline, args.sized)]
+        if args.gpu:
+            pictures.append(("gpu-time", gpu_time, args.gpu))
+        for name, take, run in pictures:
             file = Path(folder) / f"{name}.html"
-            page = "report" if name == "roofline" else name
+            page = name if name in ("flame", "timeline") else "report"
             subprocess.run([args.tprof, "export", run, "--to", page, "-o", file], check=True, capture_output=True)
             take(browser, file, args.output)
             path = args.output / f"{name}.png"

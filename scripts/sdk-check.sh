@@ -16,7 +16,7 @@ export RUSTFLAGS="${RUSTFLAGS:-} -D warnings"
 for features in '' macros tracing metrics off off,macros,tracing,metrics; do
     cargo clippy --quiet --locked -p tprof --features "$features" -- -D warnings
 done
-# Not the example's tests: with `off` there is nothing that they could assert on.
+# Without the example's tests, because with `off` there is nothing that they could assert on.
 cargo test --quiet --locked -p tprof --all-features --lib --test heap >/dev/null
 cargo test --quiet --locked -p tprof --all-features --doc >/dev/null
 

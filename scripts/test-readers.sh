@@ -73,7 +73,7 @@ venv() { # NAME LIST
     touch "$1/.$wanted"
 }
 
-# Without what the tools want for notebooks alone.
+# Without packages that the tools only need for notebooks.
 venv python test-readers.txt
 
 # Found by PYTHONPATH, and by compilers as nvidia/cu13/include.

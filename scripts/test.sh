@@ -20,8 +20,8 @@ if [ -n "${CI:-}" ] && command -v rustup >/dev/null 2>&1; then
     timeout 120 rustup target add aarch64-unknown-linux-gnu x86_64-pc-windows-gnu \
         wasm32-unknown-unknown x86_64-unknown-linux-musl >/dev/null 2>&1 || true
 fi
-# In continuous integration all of the rest is installed, too: a test that does not run for
-# want of a tool is a failure. What a machine may refuse all the same is listed in
-# tests/src/skip.rs.
+# In continuous integration all other tools are installed, too, so a test that does not run
+# because a tool is missing is a failure. tests/src/skip.rs lists what a machine may refuse
+# nevertheless.
 [ -z "${CI:-}" ] || export TPROF_TEST_SKIP=forbid
 exec scripts/check.sh

@@ -2,7 +2,7 @@
 //! of NVTX (`NVTX_INJECTION64_PATH`) and of ITT (`INTEL_LIBITTNOTIFY64`), and by NCCL as its
 //! profiler plugin (`NCCL_PROFILER_PLUGIN`).
 //!
-//! It attaches by itself, as one more region of the process: it also works where
+//! The agent attaches by itself, as one more region of the process: it also works where
 //! the hooks of `libtprof_preload.so` are not loaded. The logic lives in
 //! `tprof-inject`. Without `TPROF_SESSION` in the environment it does nothing.
 #![no_std]

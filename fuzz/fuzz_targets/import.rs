@@ -1,5 +1,5 @@
-//! Any bytes in a file: an import refuses them, or makes a run of which everything
-//! holds that holds of every import.
+//! Imports arbitrary bytes: an import refuses them, or makes a run that fulfils
+//! everything that is true of every import.
 //!
 //! ```text
 //! cargo +nightly fuzz run import crates/import/tests/corpus

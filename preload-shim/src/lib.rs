@@ -36,7 +36,7 @@ static CONSTRUCTOR: unsafe extern "C" fn(i32, *const *const c_char, *const *cons
         // SAFETY: as glibc calls constructors: with what it gives `main`.
         unsafe { tprof_inject::environment::began_with(count, arguments, variables) };
         let _ = tprof_inject::gate::recording();
-        tprof_inject::operators::arm();
+        tprof_inject::operators::register_callbacks();
     }
     constructor
 };
@@ -46,7 +46,7 @@ static CONSTRUCTOR: unsafe extern "C" fn(i32, *const *const c_char, *const *cons
 #[unsafe(link_section = ".fini_array")]
 static DESTRUCTOR: extern "C" fn() = {
     extern "C" fn destructor() {
-        tprof_inject::arming::gone();
+        tprof_inject::pytorch_registration::drop_callback();
     }
     destructor
 };

@@ -9,12 +9,24 @@ use tprof_wire::handshake::hello_flags;
 macro_rules! functions {
     ($($static:ident $name:literal)*) => {
         $(pub static $static: AtomicUsize = AtomicUsize::new(0);)*
-        static WANTED: &[Wanted] = &[$(Wanted { name: concat!($name, "\0").as_bytes(), address: &$static }),*];
+        static WANTED: &[Wanted] = &[
+            Wanted { name: b"malloc\0", address: MALLOC },
+            Wanted { name: b"calloc\0", address: CALLOC },
+            Wanted { name: b"free\0", address: FREE },
+            $(Wanted { name: concat!($name, "\0").as_bytes(), address: &$static }),*
+        ];
     };
 }
 
+/// The real `malloc`. The functions that are called most lie beside what else their hooks read.
+pub const MALLOC: &AtomicUsize = &state::HOT.malloc;
+/// The real `calloc`, beside [`MALLOC`].
+pub const CALLOC: &AtomicUsize = &state::HOT.calloc;
+/// The real `free`, beside [`MALLOC`].
+pub const FREE: &AtomicUsize = &state::HOT.free;
+
 functions! {
-    MALLOC "malloc" CALLOC "calloc" REALLOC "realloc" REALLOCARRAY "reallocarray" FREE "free"
+    REALLOC "realloc" REALLOCARRAY "reallocarray"
     POSIX_MEMALIGN "posix_memalign" ALIGNED_ALLOC "aligned_alloc" MEMALIGN "memalign"
     VALLOC "valloc" PVALLOC "pvalloc" MALLOC_USABLE_SIZE "malloc_usable_size"
     MMAP "mmap" MMAP64 "mmap64" MUNMAP "munmap" MREMAP "mremap"

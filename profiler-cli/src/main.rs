@@ -1,4 +1,4 @@
-//! The `tprof` command: parse, resolve, act.
+//! The `tprof` command: parses the command line, resolves settings, and executes the command.
 
 mod cli;
 mod commands;
@@ -14,13 +14,13 @@ use commands::{
     archive, attach, catalogue, compare, completions, ctl, diff, doctor, env, export, import,
     limited, ls, open, report, rm, run, serve, sql,
 };
-use launch::{stranded, system};
+use launch::{fallback, system};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use terminal::errors;
 
 fn main() -> ExitCode {
-    system::on_enough_stack(answer)
+    system::run_on_large_stack(answer)
 }
 
 fn answer() -> ExitCode {
@@ -28,7 +28,7 @@ fn answer() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return misuse(&error, &std::env::args_os().collect::<Vec<_>>()),
     };
-    // A bug in tprof must not look like a status of the job.
+    // A bug in tprof must not look like an exit status of the job.
     let outcome = std::panic::catch_unwind(|| act(cli));
     match outcome {
         Ok(Ok(code)) => code,
@@ -82,7 +82,7 @@ fn act(cli: Cli) -> anyhow::Result<ExitCode> {
                 Err(error) => Ok(misuse(&error, &words)),
             }
         }
-        Command::Wait(args) => Ok(run::end_as(stranded::wait(&args))),
+        Command::Wait(args) => Ok(run::end_as(fallback::wait(&args))),
         Command::Collect { session } => env::collect(&session),
         Command::Other(words) if words.first().is_some_and(|word| word == "help") => {
             usage::help(&words[1..])?;
@@ -92,7 +92,7 @@ fn act(cli: Cli) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// A wrong command line of `tprof-sql`'s commands has a status of its own.
+/// A wrong command line of `tprof-sql`'s commands has an exit status of its own.
 fn of_command(failure: errors::Failure) -> errors::Failure {
     match std::env::args_os().nth(1).is_some_and(|word| word == "sql" || word == "archive") {
         true => failure.code(sql::MISUSE),
@@ -104,7 +104,7 @@ fn misuse(error: &clap::Error, words: &[OsString]) -> ExitCode {
     match usage::failure(error, words) {
         Some(failure) => ExitCode::from(errors::show(&of_command(failure).into())),
         None => {
-            // Help that was asked for is data; help for want of a command is talk.
+            // Requested help goes to stdout; help because of a missing command goes to stderr.
             let asked = !error.use_stderr();
             let _ = error.print();
             if asked { ExitCode::SUCCESS } else { ExitCode::from(errors::FAILED) }

@@ -115,7 +115,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         _start_again(parsed[0])
         return parsed
 
-    # What `parse_args` and the parsers of subcommands call, too.
+    # `parse_args` and the parsers of subcommands call this, too.
     parser.parse_known_args = parse_and_record  # type: ignore[method-assign,assignment]
     return parser
 

@@ -51,7 +51,7 @@ def _versions() -> Tuple[str, str]:
 def builtins() -> Tuple[Optional[Dict[str, Callable[..., Any]]], str]:
     """The library's functions by their names; none, and why not, where they cannot be had."""
     try:
-        # What `ctypes` is made of: that would take two thirds of the import.
+        # `ctypes` is built on this module, and would take two thirds of the import time.
         from _ctypes import FUNCFLAG_CDECL, FUNCFLAG_PYTHONAPI, CFuncPtr, _SimpleCData, addressof
         from _ctypes import dlopen, dlsym, sizeof  # type: ignore[attr-defined,unused-ignore]
     except Exception as error:  # noqa: BLE001 - some Pythons have no ctypes

@@ -52,7 +52,7 @@ def activities_of(given: Optional[Iterable[Any]]) -> List[str]:
     return names
 
 
-# What torch.profiler computes in the process, and the report that has it.
+# Results that torch.profiler computes in the process, and the report that has them.
 _ELSEWHERE = {
     "events": "tprof.load(RUN).report('operators'), or tprof export RUN --to parquet",
     "export_stacks": "tprof export RUN --to folded",

@@ -75,8 +75,7 @@ class range:  # noqa: N801 - as torch.profiler.record_function
         if not isinstance(name, str):
             raise TypeError("a range is named by a str, not by %s" % type(name).__name__)
         self._name = _with_arguments(name, args) if args and _abi.UNDER_TPROF else name
-        # Of each entry that has not ended the number of its span; of those of a thread's stack
-        # _ON_STACK.
+        # For each open entry, the number of its span; _ON_STACK for those on a thread's stack.
         self._open: List[int] = []
 
     def __call__(self, function: _F) -> _F:

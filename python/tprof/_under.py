@@ -48,7 +48,8 @@ def exec_under(*options: str) -> None:
 
     Raises TprofError where the program is not found, in an interactive Python, and for a script from a pipe.
     """
-    # Also a process that tprof could not load its library into would start itself for ever.
+    # This also stops a process into which tprof could not load its library from restarting itself
+    # forever.
     if "TPROF_SESSION" in os.environ or os.environ.get("TPROF_ENABLED") == "0":
         return
     if hasattr(sys, "ps1") or "ipykernel" in sys.modules:

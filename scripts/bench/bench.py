@@ -30,7 +30,7 @@ from measure import Pairs, Run
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 PROGRAMS = HERE / "programs"
-# What recording costs: the table in docs/overhead.md.
+# Cost of recording: the table in docs/notes/overhead-bench.md.
 RECORDING = ("probe", "exact", "mixed", "sampled", "threads", "cc1", "start", "memory")
 # How the floor is made a library.
 FLOOR = ("-shared", "-fPIC", "-fno-builtin", "-fno-omit-frame-pointer")
@@ -223,7 +223,8 @@ class Bench:
                 found |= self.peers(self.program(name, 400_000, threads))
             floor, entry, *unwinder = self.section(label, found)[:3]
             self.judged(f"{label}, exact, stacks", entry, target, threads)
-            # Without frame pointers the floor takes no stack: the cost is held against that of the rounds with them.
+            # Without frame pointers the floor takes no stacks, so the cost is compared with rounds
+            # that do.
             stack = stack or floor
             self.against_floor(entry, stack if bare else floor, 1.5 if bare else 1.8)
             if bare and self.unwinds:
@@ -388,7 +389,7 @@ def main():
     parse.add_argument("--tprof", metavar="PATH", default=ROOT / "target/release/tprof", help="the binary to measure")
     parse.add_argument("--torch-python", metavar="PATH", default=os.environ.get("TORCH_PYTHON"), help="a Python with PyTorch, for overhead-line, collector-torch, import-torch, operators and eager (or TORCH_PYTHON)")
     parse.add_argument("--against", metavar="PATH", help="another tprof, which collector-torch and import-torch run beside")
-    parse.add_argument("--write-docs", action="store_true", help="put the table into docs/overhead.md")
+    parse.add_argument("--write-docs", action="store_true", help="put the table into docs/notes/overhead-bench.md")
     args = parse.parse_args()
     about = table.machine(ROOT, args)
     bench = Bench(args)
@@ -403,7 +404,7 @@ def main():
     if args.json:
         table.write_json(args.json, result)
     if args.write_docs:
-        table.write_docs(ROOT / "docs/overhead.md", shown)
+        table.write_docs(ROOT / "docs/notes/overhead-bench.md", shown)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The collector's CPU time on a PyTorch job with a DataLoader, by thread. See docs/overhead.md.
+"""The collector's CPU time on a PyTorch job with a DataLoader, by thread. See docs/notes/overhead-history.md.
 
 The run states it (`collector_cpu_ns`); beside that stands what the kernel counts, read from outside ten times a second
 (`/proc/PID/task/*/schedstat`), by name of the thread. With `--against PATH` another tprof runs beside in each round,

@@ -1,4 +1,4 @@
-"""Measures what CPU sampling costs, beside perf and py-spy. See docs/overhead.md.
+"""Measures what CPU sampling costs, beside perf and py-spy. See docs/notes/overhead-history.md.
 
     python3 scripts/bench/cpu.py [--tprof PATH] [--rounds N]
 

@@ -1,5 +1,5 @@
 """Rows for recording of GPUs, on stand-ins that do nothing but call and make records: no GPU is
-needed, and none is measured. See docs/overhead.md.
+needed, and none is measured. See docs/notes/overhead-history.md.
 
 Nanoseconds are CPU time of the thread concerned, so that other work on the machine matters less;
 medians over rounds.

@@ -17,7 +17,8 @@ from scale import kinds
 
 TRACE = "kineto/large_v100/rank-1.json.gz"
 ROUNDS = 3
-# What tprof may take of HTA's load, and of its load with the same analyses.
+# Share of HTA's loading time that tprof may take, and share of its loading time with the same
+# analyses.
 OF_LOAD, OF_ALL = 1 / 10, 1 / 40
 
 # Prints CPU seconds of the load and of the analyses, children included.

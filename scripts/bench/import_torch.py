@@ -1,4 +1,4 @@
-"""Starting PyTorch: `import torch` natively, under tprof, under parts of it, and under `perf record`. See docs/overhead.md.
+"""Starting PyTorch: `import torch` natively, under tprof, under parts of it, and under `perf record`. See docs/notes/overhead-history.md.
 
 Each round runs all of them once, in random order. Two rounds before fill the page cache and tprof's kept tables. The
 difference of a second's work is within what a virtual machine varies by, so that the least, the lower quartile and the

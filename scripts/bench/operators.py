@@ -1,4 +1,4 @@
-"""Rows for what recording PyTorch's operators costs the thread that runs them, beside torch.profiler. See docs/overhead.md.
+"""Rows for what recording PyTorch's operators costs the thread that runs them, beside torch.profiler. See docs/notes/overhead-history.md.
 
 CPU time of the training thread by its own clock (its quickest quarter of blocks of ten steps), so that the collector and
 other work on the machine matter less; all contenders in turn, and the median over rounds of the difference from the plain

@@ -1,5 +1,5 @@
 """Whether what tprof prints of its own cost is true: jobs with and without it in turn, and the
-interval that the run states beside the difference. See docs/overhead.md.
+interval that the run states beside the difference. See docs/notes/overhead-history.md.
 
 CPU time is the job's own, as the kernel counts it for its parent, without the collector's, as a share of the job's CPU time under tprof,
 as `fraction` is; wall time is a share of the run's, as `fraction_of_wall` is. A difference is of one

@@ -1,5 +1,5 @@
 """Rows for Python's functions in stacks of allocations, beside memray where this Python has it.
-See docs/overhead.md.
+See docs/notes/overhead-history.md.
 
 A round takes and gives back one block; what is shown is CPU time of the thread beyond native:
 medians over rounds in which all contenders ran in turn.
@@ -47,7 +47,7 @@ def measure(bench, folder):
         bench.notes.append("memray is not installed for this Python (pip install memray): its rows are missing")
     bench.notes.append(f"Python {sys.version.split()[0]}")
     for frames, lock in SHAPES:
-        # What ctypes finds by name, memray does not see.
+        # memray does not see functions that ctypes finds by name.
         taking = {name: before for name, before in contenders.items() if lock == "held" or name not in peers}
         added = {name: [] for name in taking}
         plain = []

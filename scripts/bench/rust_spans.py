@@ -25,7 +25,7 @@ def measure(bench, root):
         return bench.traced("--mem", "off")(argv) if recorded else (argv, {})
 
     def added(name, recorded):
-        # Those that begin with `tprof` ran under it.
+        # Keys that begin with `tprof` ran under it.
         key = ("tprof: " if recorded else "native: ") + name
         found = bench.pairs([program, "empty", str(pairs)], {key: lambda _: contender(name, recorded)}, bench.rounds(11, 5), bench.rounds(20, 8))
         return bench.section("Rust: " + key, found)[0]

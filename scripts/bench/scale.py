@@ -16,7 +16,7 @@ EVENTS = (10_000, 100_000, 1_000_000, 10_000_000)
 RANKS = (1, 10, 100, 1_000)
 # Seconds that a report on the most events may last.
 REPORT_S = 2
-# What is drawn.
+# Measures to draw.
 BY_EVENTS = ("import", "all", "findings", "critical-path", "operators", "breakdown", "steps")
 BY_RANKS = ("all", "summary", "operators", "breakdown")
 

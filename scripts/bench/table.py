@@ -1,4 +1,4 @@
-"""The table as text, as JSON and in docs/overhead.md."""
+"""The table as text, as JSON and in docs/notes/overhead-bench.md."""
 
 import json
 import os

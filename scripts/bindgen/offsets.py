@@ -18,7 +18,7 @@ SPAN = [*COMMON, "start", "end"]
 PLACE = ["deviceId", "contextId", "streamId", "correlationId"]
 GRAPH = ["graphNodeId", "graphId"]
 
-# What is read of each record, and where it stands in a table of its own.
+# Fields that are read of each record, and their place in a separate table.
 FIELDS = {
     "Kernel": [
         *SPAN, *PLACE, *GRAPH, "registersPerThread", "gridX", "gridY", "gridZ", "blockX", "blockY",

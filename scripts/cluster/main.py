@@ -18,7 +18,8 @@ from spark import Spark
 
 STEPS = ("views", "kills", "daft", "growth", "sizes")
 EXECUTORS = 3
-# Of the data set in which executors are killed; its queries are made for it. And those of its ranks that make them long.
+# Number of ranks of the data set in which executors are killed, whose queries are made for it; and
+# numbers of its ranks to join so that a query takes long.
 KILL_RANKS, JOINED, FEW_JOINED = 64, 10, 4
 
 

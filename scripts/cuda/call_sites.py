@@ -17,7 +17,7 @@ import hooks  # noqa: E402
 from elf import libraries  # noqa: E402
 
 OURS = re.compile(r"(?:__)?(?:cuda|cu|nccl|cupti)[A-Z]\w+")
-# What a report is about, in order; the first that matches.
+# Topics of a report, in order; the first that matches counts.
 FAMILIES = [
     ("Launches", r"(?:__)?cu(?:da)?(?:GraphLaunch|Launch)\w*"),
     ("Memory", r"cu(?:da)?\w*(?:Malloc|Free|MemPool|MemAlloc|MemCreate|MemMap|MemUnmap|MemRelease|MemRetain|"
@@ -76,9 +76,9 @@ def main():
     print("# Call sites of CUDA in packages\n")
     print(f"Made by `scripts/cuda/call_sites.py` on {datetime.date.today()}: how often the code in wheels from PyPI")
     print("(x86-64) calls functions of CUDA, NCCL and CUPTI that it imports, and which of them tprof's preloaded")
-    print("library intercepts. A function that is imported and not called (0) is one of which the code takes the")
-    print("address. Functions that a library asks `dlsym` for, or has in it, have no call sites here: the second")
-    print("table lists such libraries.\n")
+    print("library intercepts. A function that is imported but never called (0) is one whose address the code takes.")
+    print("Functions that a library contains or looks up with `dlsym` have no call sites here; the second table lists")
+    print("such libraries.\n")
     print("| package | files with imports | call sites | launches with a hook | without |")
     print("|---|---:|---:|---:|---:|")
     for package, (calls, _, files, _) in zip(packages, counted):

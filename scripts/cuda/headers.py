@@ -10,8 +10,8 @@ import sys
 import tempfile
 import zipfile
 
-# CUDA version: wheels by what of its headers they hold. What nvcc's code includes (`crt`)
-# lies in the compiler's wheel before 13.
+# Wheels of each CUDA version by the headers in them. Before CUDA 13, the headers that nvcc's code
+# includes (`crt`) are in the compiler's wheel.
 WHEELS = {
     "12.0": {"cupti": "cuda-cupti-cu12==12.0.146", "runtime": "cuda-runtime-cu12==12.0.146",
              "crt": "cuda-nvcc-cu12==12.0.140", "cublas": "cublas-cu12==12.0.2.224"},
@@ -49,7 +49,7 @@ NCCL = {
     "nccl-2.18": "nccl-cu12==2.18.3", "nccl-2.23": "nccl-cu12==2.23.4",
     "nccl-2.27": "nccl-cu12==2.27.7", "nccl-2.32": "nccl-cu13==2.32.3",
 }
-# What bindings are made of.
+# Parts that the bindings are made from.
 PARTS = ("cupti", "runtime", "crt")
 
 

@@ -24,7 +24,7 @@ SMALL = ("12.0", "12.9", "13.5")
 NEWEST = "13.5"
 # Without arguments, of a header in a wheel of its own; and of CUDA 11.3, for programs of its time.
 UNDECLARED = {"cudaProfilerStart", "cudaProfilerStop", "cuGetProcAddress"}
-# What `preload-shim/src/hooks/cupti.rs` keeps of a call.
+# Number of registers of a call that `preload-shim/src/hooks/cupti.rs` keeps.
 CLIENT_REGISTERS = 4
 STREAM = r"\b(cudaStream_t|CUstream)\b"
 SIZE = r"\bsize_t\b"

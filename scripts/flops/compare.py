@@ -10,7 +10,7 @@ import collections
 import json
 import sys
 
-# What a convolution ends in, depending on the build.
+# Innermost operators of a convolution, which depend on the build.
 INNER = {"mkldnn_convolution", "thnn_conv2d", "_slow_conv2d_forward", "slow_conv3d", "slow_conv3d_forward", "slow_conv_dilated2d",
          "slow_conv_dilated3d", "slow_conv_transpose2d", "slow_conv_transpose3d", "cudnn_convolution", "cudnn_convolution_transpose",
          "_convolution", "conv1d", "conv2d", "conv3d", "_conv_depthwise2d"}

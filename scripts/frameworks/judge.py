@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 STEPS, BATCH, WIDTH = 40, 256, 512
-# What its code is named, in functions or modules; its crate; its span.
+# Names of its code in functions or modules; its crate; its span.
 FRAMEWORKS = {
     "candle": (r"candle_core::|candle_nn::|gemm", "candle-core", "forward"),
     "burn": (r"burn|gemm", "burn", "forward"),

@@ -61,7 +61,7 @@ def torch(steps, folder, build):
         return None
     python, install = made
     version = "==2.4.1" if build == "cu121" else ""
-    # Only of this index: PyPI's torch is newer, and for a newer driver.
+    # Only from this index: PyPI's torch is newer, and needs a newer driver.
     done = steps.run(f"torch {build}", [*install, f"torch{version}", "numpy", "--index-url", INDEX + build], 480)
     if not done and build == machine.BUILDS[0][1]:
         done = steps.run("torch of PyPI", [*install, "torch", "numpy"], 480)

@@ -43,7 +43,7 @@ def environments(steps, folders):
         driver = machine.find("libcuda.so.1", folders)
         places |= {os.path.dirname(driver)} if driver and folders else set()
         rest = os.environ.get("LD_LIBRARY_PATH", "")
-        # Of several CUDA versions in the folders only this one.
+        # Of several CUDA versions in the folders, keep only this one.
         kept = [place for place in sorted(places) if not other_major(place, major)] or sorted(places)
         found[program] = {"LD_LIBRARY_PATH": ":".join([*kept, *filter(None, [rest])])}
     return found
@@ -73,7 +73,7 @@ class Known:
     def truth(self, program, env):
         command = [os.path.join(HERE, program), "work"]
         native, traced = self.path(program, "native.json"), self.path(program, "traced.json")
-        # What does not run without tprof is no finding of it.
+        # A program that does not run without tprof says nothing about tprof.
         if self.steps.run(f"{program}, native", [*command, native], 60, env):
             self.check.traced(f"{program}, traced", program, [*command, traced], env, raw=True)
 

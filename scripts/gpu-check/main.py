@@ -33,7 +33,7 @@ class Check:
         self.args, self.out, self.tprof = args, os.path.abspath(args.out), os.path.abspath(args.tprof)
         self.folders = [os.path.abspath(folder) for folder in args.cuda]
         self.facts = {}
-        # What was there before this run is not removed for room.
+        # A directory that existed before this run is not removed to make room.
         self.made_work = not os.path.exists(args.work)
         os.makedirs(self.out)
         self.steps = Steps(self.out, args.limit * 60)

@@ -9,7 +9,7 @@ PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs")
 # Fetching a build of PyTorch and checking it take about as long.
 NEXT_TORCH_S = 360
 MODES = ("plain", "graph", "streams", "compile")
-# What each stage of a Python shows, and what to try where it is the last that fails.
+# What each stage of a Python shows, and what to try if it is the last one and fails.
 STAGES = (
     ("does not start", "", "a path to a Python 3 that runs"),
     ("has no torch that loads", "import torch", "pip install torch in it, or --bootstrap"),

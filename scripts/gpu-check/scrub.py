@@ -88,7 +88,7 @@ def clean(scrubber, path):
         data = file.read()
     if path.endswith(".gz"):
         text = scrubber.text(gzip.decompress(data).decode(errors="replace"))
-        # Without a time: the same contents are the same bytes.
+        # Without a time, the same contents give the same bytes.
         return gzip.compress(text.encode(), mtime=0)
     if path.endswith(".cupti"):
         return scrubber.binary(data)

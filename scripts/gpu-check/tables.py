@@ -9,7 +9,7 @@ from evidence import Folder
 
 # Tables that a judge reads; the rest has names of files and users.
 TABLES = ("spans", "kernels", "copies", "synchronizations", "device_allocations", "marks", "losses", "collectives", "devices")
-# Of the counters only what stream-ordered pools hold.
+# The only counter compared: bytes held by stream-ordered pools.
 POOL_HELD = "gpu_pool_held_bytes"
 OF_RUN = ("version", "tprof", "start_ns", "end_ns", "finished", "completeness", "overhead", "asked_to_end")
 

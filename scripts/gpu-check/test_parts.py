@@ -135,7 +135,7 @@ class Evidence(unittest.TestCase):
                     one = evidence.Folder(folder).folder(name).raw()
                     self.assertEqual([buffer.unread for buffer in one.buffers], [0] * len(one.buffers), name)
                     versions[one.version] = len(one.of_kind(36))
-                # Of events only the older one has records.
+                # Only the older one has records of CUDA events.
                 self.assertEqual(versions, {24: 2, 130001: 0}, archive)
 
     def test_of_an_older_check_excuses_what_that_is_known_for_and_nothing_else(self):

@@ -22,7 +22,7 @@ ROOT = pathlib.Path(os.environ["TPROF_TEST_ROOT"])
 
 IS_SKIP_FORBIDDEN = os.environ.get("TPROF_TEST_SKIP") == "forbid"
 
-# Whatever could be taken for a launcher of this script itself.
+# Variables that could make something look like a launcher of this script itself.
 FOREIGN = re.compile(
     "^(TPROF_|LD_|RANK|WORLD_SIZE|LOCAL_|OMPI_|PMI|PALS_|JSM_|SLURM_|FLUX_|PBS_|LSB_|TORCHELASTIC_|XDG_RUNTIME_DIR)"
 )

@@ -47,7 +47,7 @@ PartitionName=main Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
 PartitionName=bare Nodes=n1,n3 MaxTime=INFINITE State=UP
 """
 
-# What makes a node another machine; n3 also has no library laid.
+# Makes a node look like another machine; n3 also has no library installed.
 APART = "hostname {node} && mount -t tmpfs tmpfs /tmp && mount -t tmpfs tmpfs /dev/shm"
 BARE = " && mount -t tmpfs tmpfs /var/cache"
 

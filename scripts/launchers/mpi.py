@@ -106,7 +106,7 @@ class Mpi:
                 self.assert_ranks(2, "ranks")
 
     def test_a_batch_script_of_slurm_gives_no_rank_to_a_launcher(self):
-        # What Slurm sets in a batch script, and what its ranks inherit.
+        # Variables that Slurm sets in a batch script, and that its ranks inherit.
         batch = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NTASKS": "2"}
         script = self.directory / "batch"
         script.write_text("#!/bin/sh\nexec \"$@\"\n")

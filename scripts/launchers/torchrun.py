@@ -99,7 +99,7 @@ class Torchrun(LauncherCase):
 class TorchrunUnderSlurm(Torchrun):
     needs = ("slurmctld", "slurmd", "munged")
 
-    # What holds without Slurm was tried above.
+    # Facts that hold without Slurm were tested above.
     for _name in [name for name in dir(Torchrun) if name.startswith("test_")]:
         locals()[_name] = None
 

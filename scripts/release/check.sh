@@ -1,6 +1,6 @@
 #!/bin/sh
-# What must hold of a tprof that is given away: `check.sh FILE` of one for glibc, `check.sh FILE static`
-# of one for musl.
+# Checks a tprof that is to be given away: `check.sh FILE` for a glibc build, `check.sh FILE static`
+# for a musl build.
 set -eu
 newest=2.17 # of glibc
 

@@ -1,5 +1,6 @@
-//! What a statement may be. Queries only read, and only the runs that were named: whatever could
-//! write, or read another file, is refused before it is planned, and its plan is checked again.
+//! Checks which statements are allowed. Queries only read, and only the named runs: any statement
+//! that could write, or read another file, is refused before it is planned, and its plan is checked
+//! again.
 
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
@@ -7,19 +8,19 @@ use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::sql::parser::Statement as Parsed;
 use datafusion::sql::sqlparser::ast::{ShowStatementOptions, Statement};
 
-/// Why a statement is refused.
+/// Reason why a statement is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// What it is, as typed: `COPY`.
+    /// Kind of the statement, as typed: `COPY`.
     pub what: String,
-    /// What to try.
+    /// What to try instead.
     pub hint: &'static str,
 }
 
-/// What may be executed.
+/// Statements that may be executed.
 pub const ALLOWED: &str = "SELECT, WITH, VALUES, EXPLAIN, SHOW TABLES, DESCRIBE, CREATE VIEW";
 
-/// Refuses a statement by what it is.
+/// Refuses a statement by its kind.
 pub fn check(statement: &Parsed) -> Result<(), Refused> {
     let refused = |what: &str, hint| Err(Refused { what: what.to_owned(), hint });
     match statement {
@@ -55,7 +56,7 @@ pub fn check(statement: &Parsed) -> Result<(), Refused> {
     }
 }
 
-/// Whether nothing but a table is named.
+/// Whether the statement names only a table.
 fn is_of_a_table(options: &ShowStatementOptions) -> bool {
     let ShowStatementOptions { show_in, starts_with, limit, limit_from, filter_position } = options;
     let is_all = starts_with.is_none() && limit.is_none() && limit_from.is_none();
@@ -64,7 +65,7 @@ fn is_of_a_table(options: &ShowStatementOptions) -> bool {
         && show_in.as_ref().is_some_and(|of| of.parent_name.is_some())
 }
 
-/// Refuses a plan with anything in it that is not a query or a view.
+/// Refuses a plan that contains anything but a query or a view.
 pub fn check_plan(plan: &LogicalPlan) -> Result<(), Refused> {
     let mut refused = None;
     let of_plan = |node: &LogicalPlan| {
@@ -92,7 +93,7 @@ pub fn check_plan(plan: &LogicalPlan) -> Result<(), Refused> {
     }
 }
 
-/// `DROP TABLE` of `DROP TABLE kernels`.
+/// Returns `DROP TABLE` for `DROP TABLE kernels`.
 pub fn first_words(text: &str) -> String {
     let is_keyword = |word: &&str| word.chars().all(|c| c.is_ascii_uppercase());
     let words: Vec<&str> = text.split_whitespace().take(2).take_while(is_keyword).collect();

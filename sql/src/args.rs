@@ -1,4 +1,4 @@
-//! The command line: that of `tprof sql`.
+//! Parses the command line of `tprof-sql`, which is that of `tprof sql`.
 
 #[path = "../../profiler-cli/src/commands/sql/args.rs"]
 mod shared;
@@ -20,12 +20,12 @@ use clap::Parser;
     max_term_width = 80
 )]
 pub struct Cli {
-    /// The options.
+    /// Options of the command.
     #[command(flatten)]
     pub args: SqlArgs,
 }
 
-/// Everything that can be typed behind `archive`.
+/// Options of `tprof-sql archive`.
 #[derive(Parser, Debug)]
 #[command(
     name = "tprof-sql archive",
@@ -34,7 +34,7 @@ pub struct Cli {
     max_term_width = 80
 )]
 pub struct ArchiveCli {
-    /// The options.
+    /// Options of the command.
     #[command(flatten)]
     pub args: ArchiveArgs,
 }

@@ -1,24 +1,24 @@
-//! Where statements are executed: here, or by a server.
+//! Executes statements in this process, or on a server.
 
 use std::sync::Arc;
 
 use crate::execute::execute;
-use crate::failed::Failed;
 use crate::output::Output;
+use crate::query_failure::QueryFailure;
 use crate::remote::Remote;
 use crate::session::Session;
 use crate::statements::{Dialect, Source};
 
-/// The tables, and who executes statements over them.
+/// The tables, and the engine that executes statements over them.
 pub struct Engine {
-    /// The tables, and the engine here.
+    /// The tables and the local engine.
     pub session: Arc<Session>,
     /// The server, if there is one.
     pub remote: Option<Remote>,
 }
 
 impl Engine {
-    /// Whose SQL statements are.
+    /// Returns the SQL dialect of statements.
     pub fn dialect(&self) -> Dialect {
         match self.remote {
             Some(_) => Dialect::Server,
@@ -35,21 +35,21 @@ impl Engine {
     }
 
     /// Executes a statement and writes its result, if it has one.
-    pub async fn execute(&self, source: &Source, output: &mut Output) -> Result<(), Failed> {
+    pub async fn execute(&self, source: &Source, output: &mut Output) -> Result<(), QueryFailure> {
         match &self.remote {
             Some(remote) => remote.execute(&self.session, source, output).await,
             None => execute(&self.session, source, output).await,
         }
     }
 
-    /// Ends what a server executes.
+    /// Stops what a server executes.
     pub async fn interrupt(&self) {
         if let Some(remote) = &self.remote {
             remote.interrupt().await;
         }
     }
 
-    /// Ends a server's session.
+    /// Ends the session on a server.
     pub async fn leave(&self) {
         if let Some(remote) = &self.remote {
             remote.leave().await;

@@ -1,4 +1,4 @@
-//! One statement, from its text to its rows.
+//! Executes a single statement and returns its rows.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use datafusion::sql::sqlparser::ast::Statement;
 use futures::StreamExt;
 
 use crate::allowed;
-use crate::failed::Failed;
 use crate::functions;
 use crate::output::Output;
+use crate::query_failure::QueryFailure;
 use crate::session::Session;
 use crate::statements::Source;
 use crate::tables::about::type_name;
@@ -28,15 +28,15 @@ pub async fn execute(
     session: &Session,
     source: &Source,
     output: &mut Output,
-) -> Result<(), Failed> {
+) -> Result<(), QueryFailure> {
     allowed::check(&source.parsed)?;
     if let Some(listing) = listing(session, &source.parsed) {
-        let batch = listing.map_err(|error| Failed::of(&error, &source.text, session))?;
+        let batch = listing.map_err(|error| QueryFailure::of(&error, &source.text, session))?;
         output.begin(&batch.schema())?;
         output.write(&batch)?;
         return output.end();
     }
-    let failed = |error: DataFusionError| Failed::of(&error, &source.text, session);
+    let failed = |error: DataFusionError| QueryFailure::of(&error, &source.text, session);
     let state = session.context.state();
     let plan = state.statement_to_plan(source.parsed.clone()).await.map_err(failed)?;
     allowed::check_plan(&plan)?;
@@ -60,11 +60,11 @@ pub async fn execute(
     output.end()
 }
 
-/// What is printed where a query is begun again.
+/// Message when a query is restarted.
 const AGAIN: &str =
     "note: the query needs more memory than it may have; it is executed again, slower, with less\n";
 
-/// A plan in execution, with its first rows: until then nothing of it is written.
+/// Starts to execute a plan and waits for its first rows; nothing is written before.
 async fn begun(
     state: SessionState,
     plan: LogicalPlan,
@@ -74,11 +74,12 @@ async fn begun(
     Ok((rows, first))
 }
 
-/// Parts of a sparing query: with one the engine joins by hashes, whatever it prefers.
+/// Number of partitions of a query that saves memory. With one, the engine joins by hashes,
+/// whatever it prefers.
 const LEAST_PARTS: usize = 2;
 
-/// The same engine with less at once: few parts of each operator, and joins of sorted rows, which go
-/// to temporary files, in place of tables of hashes, which do not.
+/// Returns the same engine configured to save memory: few partitions per operator, and joins of
+/// sorted rows, which can spill to temporary files, instead of hash tables, which cannot.
 fn sparing(mut state: SessionState) -> SessionState {
     let options = state.config_mut().options_mut();
     options.optimizer.prefer_hash_join = false;
@@ -91,10 +92,10 @@ fn is_want_of_memory(error: &DataFusionError) -> bool {
     matches!(error.find_root(), DataFusionError::ResourcesExhausted(_))
 }
 
-/// Functions that give rows of their own.
+/// Functions that produce rows of their own.
 const OF_NO_RUN: [&str; 2] = ["generate_series", "range"];
 
-/// Whether a statement is about tables of a run: where one is not, no run is needed.
+/// Whether a statement reads tables of a run; otherwise no run is needed.
 pub fn needs_run(source: &Source) -> bool {
     let is_listing = match &source.parsed {
         Parsed::Statement(statement) => matches!(
@@ -110,7 +111,7 @@ pub fn needs_run(source: &Source) -> bool {
     is_listing || named.map_or(true, |(tables, _)| tables.iter().any(is_of_run))
 }
 
-/// What tprof itself answers: lists of its tables, columns and functions.
+/// Returns what tprof itself answers: lists of its tables, columns and functions.
 pub fn listing(session: &Session, parsed: &Parsed) -> Option<Result<RecordBatch, DataFusionError>> {
     let Parsed::Statement(statement) = parsed else { return None };
     match &**statement {
@@ -120,7 +121,7 @@ pub fn listing(session: &Session, parsed: &Parsed) -> Option<Result<RecordBatch,
     }
 }
 
-/// The table or view of which a statement lists the columns.
+/// Returns the table or view whose columns a statement lists.
 pub fn described(parsed: &Parsed) -> Option<String> {
     let Parsed::Statement(statement) = parsed else { return None };
     let name = match &**statement {
@@ -134,14 +135,14 @@ pub fn described(parsed: &Parsed) -> Option<String> {
     Some(name.value.to_lowercase())
 }
 
-/// Tables, and what a row of each is.
+/// Lists tables, and what a row of each is.
 pub fn tables(session: &Session) -> Result<RecordBatch, DataFusionError> {
     let names = session.tables.names();
     let abouts = names.iter().map(|name| session.tables.row_about(name)).collect();
     texts(&[("table_name", names.clone()), ("about", abouts)])
 }
 
-/// Columns of a table, and what they mean.
+/// Lists the columns of a table and their meaning.
 pub fn columns(session: &Session, name: &str) -> Result<RecordBatch, DataFusionError> {
     let missing = || DataFusionError::Plan(format!("table '{name}' not found"));
     let about = session.tables.about(name).ok_or_else(missing)?;
@@ -152,7 +153,7 @@ pub fn columns(session: &Session, name: &str) -> Result<RecordBatch, DataFusionE
     texts(&[("column_name", names), ("data_type", kinds), ("about", abouts)])
 }
 
-/// Columns of which only names and types are known.
+/// Lists columns of which only names and types are known.
 pub fn columns_of(schema: &Schema) -> Result<RecordBatch, DataFusionError> {
     let names = schema.fields().iter().map(|field| field.name().clone()).collect();
     let kinds = schema.fields().iter().map(|field| type_name(field.data_type())).collect();
@@ -160,7 +161,7 @@ pub fn columns_of(schema: &Schema) -> Result<RecordBatch, DataFusionError> {
     texts(&[("column_name", names), ("data_type", kinds), ("about", abouts)])
 }
 
-/// Functions, of which kind they are, and what they give.
+/// Lists functions, their kinds and results.
 pub fn functions(session: &Session) -> Result<RecordBatch, DataFusionError> {
     let state = session.context.state();
     let mut rows: Vec<(String, &str, String)> = Vec::new();

@@ -1,4 +1,4 @@
-//! Signals that end a query.
+//! Handles signals that end a query.
 
 use std::path::PathBuf;
 use std::thread;
@@ -11,11 +11,11 @@ use tokio::sync::broadcast::{Receiver, Sender};
 use crate::status::QUERY;
 use crate::terminal::errors::{Failure, reason};
 
-/// Signals that can wait for a query to notice them.
+/// Number of signals that can wait until a query notices them.
 const PENDING: usize = 8;
-/// Exit status of a program that Ctrl-C ended.
+/// Exit status of a program ended by Ctrl-C.
 pub const CTRL_C: u8 = OF_SIGNAL + 2;
-/// Added to a signal's number, it is the exit status of a program that the signal ends.
+/// Added to a signal's number, this gives the exit status of a program that the signal ends.
 const OF_SIGNAL: u8 = 128;
 
 /// Watches signals for as long as the program runs.
@@ -23,8 +23,8 @@ const OF_SIGNAL: u8 = 128;
 pub struct Interrupts(Sender<u8>);
 
 impl Interrupts {
-    /// Begins to watch: from now on no signal of these ends the program by itself. One that ends it
-    /// between queries removes its directory of temporary files.
+    /// Starts to watch: from now on these signals do not end the program directly. A signal between
+    /// queries ends it and removes its directory of temporary files.
     pub fn watch(spill: PathBuf) -> Result<Interrupts, Failure> {
         let failed = |error: std::io::Error| {
             Failure::new("cannot watch for signals").cause(reason(&error)).code(QUERY)
@@ -38,7 +38,7 @@ impl Interrupts {
                 for signal in signals.forever() {
                     let status = OF_SIGNAL + u8::try_from(signal).unwrap_or_default();
                     let is_idle = of_thread.send(status).is_err();
-                    // At the prompt Ctrl-C is a key. Any other signal ends the program there.
+                    // At the prompt, Ctrl-C is a key. Any other signal ends the program there.
                     if is_idle && signal != SIGINT {
                         let _ = std::fs::remove_dir_all(&spill);
                         let _ = signal_hook::low_level::emulate_default_handler(signal);
@@ -49,17 +49,17 @@ impl Interrupts {
         Ok(Interrupts(sender))
     }
 
-    /// Signals from now on.
+    /// Subscribes to signals from now on.
     pub fn subscribe(&self) -> Next {
         Next(self.0.subscribe())
     }
 }
 
-/// The signals that come.
+/// Receives signals as they come.
 pub struct Next(Receiver<u8>);
 
 impl Next {
-    /// Waits for a signal; gives the exit status of a program that it ends.
+    /// Waits for a signal, and returns the exit status of a program that it ends.
     pub async fn status(&mut self) -> u8 {
         loop {
             match self.0.recv().await {

@@ -1,4 +1,4 @@
-//! How much of the machine a query may take.
+//! Limits the resources that a query may use.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -10,22 +10,22 @@ use crate::args::SqlArgs;
 use crate::status::MISUSE;
 use crate::terminal::errors::Failure;
 
-/// Memory without which the engine cannot even merge what it sorted in parts, bytes.
+/// Memory in bytes without which the engine cannot even merge what it sorted in parts.
 const LEAST: u64 = 64 << 20;
-/// Memory of a query where the machine's is not known, bytes.
+/// Memory of a query in bytes if the machine's is unknown.
 const USUAL: u64 = 2 << 30;
 
 /// Limits of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Memory of sorts, joins and groups, bytes; beyond it they use temporary files.
+    /// Memory of sorts, joins and groups in bytes; beyond it they use temporary files.
     pub memory_bytes: usize,
-    /// Threads, and parts into which tables are divided.
+    /// Number of threads, and of partitions of tables.
     pub threads: usize,
 }
 
 impl Limits {
-    /// The limits that the options set.
+    /// Returns the limits that the options set.
     pub fn of(args: &SqlArgs) -> Result<Limits, Failure> {
         let bytes = match &args.memory_limit {
             None => machine_bytes().map_or(USUAL, |bytes| (bytes / 4).max(LEAST)),
@@ -44,7 +44,7 @@ impl Limits {
     }
 }
 
-/// Memory of the machine, or of the container that this program is in.
+/// Returns the memory of the machine or of this program's container.
 fn machine_bytes() -> Option<u64> {
     let info = fs::read_to_string("/proc/meminfo").ok()?;
     let total = info.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;

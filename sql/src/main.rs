@@ -1,13 +1,13 @@
-//! `tprof-sql`: what `tprof sql` and `tprof archive` become. A program of its own, so that neither
-//! tprof's size nor its build has the query engine in it.
+//! `tprof-sql`: the program that `tprof sql` and `tprof archive` turn into. It is separate so that
+//! neither tprof's size nor its build includes the query engine.
 
 mod allowed;
 mod archive;
 mod archiving;
 mod args;
+mod command_line;
 mod engine;
 mod execute;
-mod failed;
 mod functions;
 mod interrupt;
 mod limits;
@@ -15,16 +15,16 @@ mod memory;
 mod output;
 mod problems;
 mod prompt;
+mod query_failure;
 mod remote;
 mod runs;
 mod script;
-mod sent;
+mod server_text;
 mod session;
 mod statements;
 mod status;
 mod tables;
 mod terminal;
-mod words;
 
 use std::io::{IsTerminal, Read, Write, stdin, stdout};
 use std::path::Path;
@@ -34,22 +34,22 @@ use std::sync::Arc;
 use clap::Parser;
 
 use args::{ArchiveCli, Cli, SqlArgs};
+use command_line::Sources;
 use engine::Engine;
-use failed::Failed;
 use interrupt::Interrupts;
 use limits::Limits;
+use query_failure::QueryFailure;
 use remote::Remote;
 use session::{Session, spill_directory};
 use statements::Dialect;
 use status::{MISUSE, QUERY};
 use terminal::errors::{Failure, print_stderr, reason};
-use words::Sources;
 
 fn main() -> ExitCode {
     memory::keep_freed();
     let mut words = std::env::args_os();
     let ended = match words.next().zip(words.next()) {
-        // A run of this name is `./archive`.
+        // A run with this name can be written as `./archive`.
         Some((program, first)) if first == "archive" => {
             let words = std::iter::once(program).chain(words);
             archiving::run(&ArchiveCli::parse_from(words).args)
@@ -59,13 +59,13 @@ fn main() -> ExitCode {
     ended.unwrap_or_else(|failed| ExitCode::from(failed.show()))
 }
 
-fn act(args: &SqlArgs) -> Result<ExitCode, Failed> {
+fn act(args: &SqlArgs) -> Result<ExitCode, QueryFailure> {
     if args.views {
         let texts: Vec<&str> = tprof_tables::VIEWS.iter().map(|view| view.text).collect();
         stdout().write_all(texts.join("\n").as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let words = words::divide(&args.words, args.file.is_some())?;
+    let words = command_line::divide(&args.words, args.file.is_some())?;
     let remote = Remote::of(args)?;
     let limits = Limits::of(args)?;
     let named = Sources::of(&words.paths)?.only(&args.run)?;
@@ -78,7 +78,7 @@ fn act(args: &SqlArgs) -> Result<ExitCode, Failed> {
     let dialect = if remote.is_some() { Dialect::Server } else { Dialect::Own };
     let statements = text.as_deref().map(|text| statements::parse(text, dialect)).transpose()?;
     if remote.is_some() {
-        // Nothing is sent where one of them is refused.
+        // Nothing is sent if one of them is refused.
         statements.iter().flatten().try_for_each(remote::check)?;
     }
     let needs_run = statements.as_ref().is_none_or(|all| all.iter().any(execute::needs_run));
@@ -112,11 +112,11 @@ fn act(args: &SqlArgs) -> Result<ExitCode, Failed> {
     };
     runtime.block_on(engine.leave());
     drop(engine);
-    script::leave_nothing(runtime, spill);
+    script::shut_down(runtime, spill);
     ended
 }
 
-/// The text of a file, or of stdin.
+/// Reads the text of a file, or of stdin.
 fn read(path: &Path) -> Result<String, Failure> {
     let text = match path == Path::new("-") {
         true => {

@@ -1,9 +1,10 @@
-//! How freed memory is kept.
+//! Configures how freed memory is kept.
 
 #![allow(unsafe_code, reason = "the C library's allocator is set through its own function")]
 
-/// Keeps freed memory for its next use. The C library would give each rank's rows back to the kernel
-/// and have the next rank's cleared again: a third of the processor time of a query over 1,024 ranks.
+/// Keeps freed memory for reuse. Otherwise the C library returns each rank's rows to the kernel and
+/// the next rank's memory must be cleared again: a third of the CPU time of a query over 1,024
+/// ranks.
 pub fn keep_freed() {
     #[cfg(target_env = "gnu")]
     for (parameter, bytes) in

@@ -1,18 +1,18 @@
-//! What could not be read, gathered while a query runs and printed after its result.
+//! Collects what could not be read while a query runs; it is printed after the result.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::terminal::errors::print_stderr;
 
-/// Problems that are named one by one.
+/// Largest number of problems to list.
 const NAMED: usize = 5;
 
-/// Problems so far; all copies are the same list.
+/// Problems so far; all clones are the same list.
 #[derive(Clone, Debug, Default)]
 pub struct Problems(Arc<Mutex<Vec<String>>>);
 
 impl Problems {
-    /// Adds one, in a sentence, if it is not there yet.
+    /// Adds a problem, in a sentence, unless it is already there.
     pub fn add(&self, problem: String) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !all.contains(&problem) {
@@ -20,7 +20,7 @@ impl Problems {
         }
     }
 
-    /// Prints and forgets them.
+    /// Prints the problems and forgets them.
     pub fn print(&self) {
         let all = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         if all.is_empty() {

@@ -1,4 +1,4 @@
-//! The run that is meant where none is named: as `tprof` itself finds it.
+//! Finds the run to query if none is named, as `tprof` itself does.
 
 #[path = "../../profiler-cli/src/runs/newest.rs"]
 #[allow(dead_code, reason = "`tprof` uses all of it")]

@@ -1,4 +1,4 @@
-//! Statements of a command line, a file or stdin, one after another.
+//! Executes the statements of a command line, a file or stdin, one after another.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use tokio::runtime::Runtime;
 
 use crate::args::SqlArgs;
 use crate::engine::Engine;
-use crate::failed::Failed;
 use crate::interrupt::Interrupts;
 use crate::output::Destination;
+use crate::query_failure::QueryFailure;
 use crate::statements::Source;
 use crate::status::QUERY;
 use crate::terminal::errors::Failure;
 
-/// Time that threads have to end at the end of the program.
+/// Time that threads have to end when the program ends.
 const LAST: Duration = Duration::from_millis(500);
-/// Attempts to remove a directory in which something may still be written.
+/// Attempts to remove a directory in which a thread may still write.
 const ATTEMPTS: u32 = 50;
 
 /// Executes all statements; the first failure ends them.
@@ -28,7 +28,7 @@ pub fn run(
     interrupts: &Interrupts,
     statements: Vec<Source>,
     args: &SqlArgs,
-) -> Result<ExitCode, Failed> {
+) -> Result<ExitCode, QueryFailure> {
     let (destination, mut output) = Destination::open(args.format, args.output.as_deref())?;
     let of_work = Arc::clone(engine);
     let ended = runtime.block_on(async {
@@ -38,10 +38,10 @@ pub fn run(
                 of_work.execute(statement, &mut output).await?;
                 output.print_note();
             }
-            Ok::<(), Failed>(())
+            Ok::<(), QueryFailure>(())
         });
         tokio::select! {
-            done = &mut work => done.map_err(|error| died(&error.to_string())).and_then(|done| done.map(|()| None)),
+            done = &mut work => done.map_err(|error| engine_died(&error.to_string())).and_then(|done| done.map(|()| None)),
             status = interrupts.status() => {
                 work.abort();
                 engine.interrupt().await;
@@ -58,8 +58,8 @@ pub fn run(
     status
 }
 
-/// A failure of the engine that is its own fault.
-pub fn died(why: &str) -> Failed {
+/// Returns a failure that is the engine's own fault.
+pub fn engine_died(why: &str) -> QueryFailure {
     Failure::new("the query engine failed")
         .cause(why.to_owned())
         .hint("another query")
@@ -67,11 +67,11 @@ pub fn died(why: &str) -> Failed {
         .into()
 }
 
-/// Ends all threads and removes what exceeded the memory.
-pub fn leave_nothing(runtime: Runtime, spill: TempDir) {
+/// Ends all threads and removes the spilled files.
+pub fn shut_down(runtime: Runtime, spill: TempDir) {
     runtime.shutdown_timeout(LAST);
     let path = spill.keep();
-    // A thread that was not to be ended may write one more file.
+    // A thread that could not be ended may write one more file.
     for _ in 0..ATTEMPTS {
         match std::fs::remove_dir_all(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use tprof_tables::read::OpenRun;
 
 use crate::archive::Archive;
+use crate::command_line::Sources;
 use crate::functions;
 use crate::functions::report::{self, ReportRun};
 use crate::limits::Limits;
@@ -22,36 +23,36 @@ use crate::tables::Tables;
 use crate::tables::archived::Archives;
 use crate::tables::dataset::DataSets;
 use crate::terminal::errors::Failure;
-use crate::words::Sources;
 
-/// Catalogue and schema of all tables.
+/// Name of the catalogue and schema of all tables.
 const CATALOGUE: &str = "tprof";
 const SCHEMA: &str = "public";
-/// Part of its memory that a sort keeps to merge what it sorted. Names of kernels are sorted by
+/// Share of its memory that a sort reserves to merge what it sorted. Kernel names are sorted by
 /// copies of their texts, which are longer than the rows that refer to them.
 const SORT_SHARE: usize = 4;
 /// The same in bytes, at most.
 const SORT_MOST: usize = 512 << 20;
-/// Bytes that are sorted at once, before they are merged with others.
+/// Bytes to sort at once, before they are merged with others.
 const SORT_PART: usize = 4 << 20;
-/// Memory of a thread below which batches are small, bytes: a merge has one of each sorted part.
+/// Memory per thread in bytes below which batches are small, because a merge holds one of each
+/// sorted part.
 const AMPLE: usize = 512 << 20;
-/// Rows of a small batch.
+/// Number of rows of a small batch.
 const SMALL_BATCH: usize = 2048;
 
-/// A session.
+/// A query session over some runs.
 pub struct Session {
-    /// The engine.
+    /// The query engine.
     pub context: SessionContext,
-    /// Its tables.
+    /// Tables of the session.
     pub tables: Arc<Tables>,
-    /// What could not be read so far.
+    /// Problems found so far.
     pub problems: Problems,
     is_empty: bool,
 }
 
 impl Session {
-    /// A session over runs, which writes what exceeds its memory into a directory.
+    /// Creates a session over runs, which spills to a directory what exceeds its memory.
     pub fn new(sources: &Sources, limits: Limits, spill: PathBuf) -> Result<Session, Failure> {
         let failed = |error: datafusion::error::DataFusionError| {
             Failure::new("cannot start the query engine").cause(error.to_string()).code(QUERY)
@@ -68,7 +69,7 @@ impl Session {
         if of_thread < AMPLE {
             config = config.with_batch_size(SMALL_BATCH);
         }
-        // Errors name their place.
+        // Errors state their position.
         config.options_mut().sql_parser.collect_spans = true;
         let disk =
             DiskManagerBuilder::default().with_mode(DiskManagerMode::Directories(vec![spill]));
@@ -116,7 +117,7 @@ impl Session {
         Ok(Session { context, tables, problems, is_empty: sources.is_empty() })
     }
 
-    /// Whether it is over no run at all.
+    /// Whether it has no run at all.
     pub fn is_empty(&self) -> bool {
         self.is_empty
     }
@@ -134,7 +135,7 @@ impl Session {
     }
 }
 
-/// The directory for what exceeds a query's memory. It goes with this value.
+/// Creates the directory for spilled data. It is removed with this value.
 pub fn spill_directory() -> Result<TempDir, Failure> {
     tempfile::Builder::new().prefix("tprof-sql-").tempdir().map_err(|error| {
         Failure::new("cannot make a temporary directory")

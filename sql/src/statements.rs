@@ -1,4 +1,4 @@
-//! Text divided into statements at its semicolons, as the parser's own tokens have them.
+//! Divides text into statements at its semicolons, using the parser's own tokens.
 
 use std::collections::VecDeque;
 
@@ -8,21 +8,21 @@ use datafusion::sql::sqlparser::dialect::{Dialect as Grammar, GenericDialect, Sp
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
-use crate::sent::{Sent, blank, sent};
+use crate::server_text::{ServerText, blank_lines, sent};
 
-/// One statement, and where it stands.
+/// A statement and its position.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// All text up to the statement's end, that before it blank: positions in it are positions
-    /// in the whole.
+    /// All text up to the statement's end, with everything before it blanked, so that positions in
+    /// it are positions in the whole.
     pub text: String,
-    /// What the parser made of it.
+    /// The parsed statement.
     pub parsed: Statement,
-    /// What a server gets, if it is for one.
-    pub sent: Option<Sent>,
+    /// Text for the server, if there is one.
+    pub sent: Option<ServerText>,
 }
 
-/// Why text is no statements.
+/// Why text could not be parsed.
 #[derive(Debug)]
 pub struct Unparsed {
     /// The whole text.
@@ -31,12 +31,12 @@ pub struct Unparsed {
     pub error: Box<DataFusionError>,
 }
 
-/// Whose SQL a text is.
+/// SQL dialect of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// That of the engine here.
+    /// Dialect of the local engine.
     Own,
-    /// That of a Spark Connect server.
+    /// Dialect of a Spark Connect server.
     Server,
 }
 
@@ -66,7 +66,7 @@ pub fn parse(text: &str, dialect: Dialect) -> Result<Vec<Source>, Unparsed> {
             .get(these.len())
             .map_or(text.len(), |end| offset(text, end.span.start.line, end.span.start.column));
         if these.iter().any(|one| is_word(&one.token)) {
-            let before = blank(&text[..from]);
+            let before = blank_lines(&text[..from]);
             let text = before.clone() + &text[from..to];
             let (plain, sent) = match dialect {
                 Dialect::Own => (text.clone(), None),
@@ -89,19 +89,19 @@ fn one(mut statements: VecDeque<Statement>) -> Option<Statement> {
     statements.pop_front()
 }
 
-/// Whether text ends a statement: its last token is a semicolon, or there is none at all.
+/// Whether text ends a statement: its last token is a semicolon, or there is no token.
 pub fn is_complete(text: &str, dialect: Dialect) -> bool {
-    // What cannot be divided ends in the middle of a quoted text or comment.
+    // Text that cannot be divided ends within a quoted text or a comment.
     tokens(text, dialect).is_ok_and(|tokens| {
         let last = tokens.iter().rfind(|one| is_word(&one.token));
         last.is_none_or(|last| last.token == Token::SemiColon)
     })
 }
 
-/// Spark's ways to explain a plan, which the parser does not know.
+/// Spark's variants of EXPLAIN, which the parser does not know.
 const EXPLAINS: [&str; 4] = ["CODEGEN", "COST", "EXTENDED", "FORMATTED"];
 
-/// The text for the parser: without the word behind EXPLAIN that only Spark has.
+/// Returns the text for the parser, without the word after EXPLAIN that only Spark knows.
 fn plain(text: &str, tokens: &[TokenWithSpan]) -> String {
     let mut words = tokens.iter().filter(|one| is_word(&one.token));
     let (Some(first), Some(second)) = (words.next(), words.next()) else { return text.to_owned() };
@@ -112,10 +112,10 @@ fn plain(text: &str, tokens: &[TokenWithSpan]) -> String {
     }
     let start = offset(text, second.span.start.line, second.span.start.column);
     let end = start + second.token.to_string().len();
-    text[..start].to_owned() + &blank(&text[start..end]) + &text[end..]
+    text[..start].to_owned() + &blank_lines(&text[start..end]) + &text[end..]
 }
 
-/// A token that is not sent.
+/// Returns the error for a token that is not sent.
 fn unsent(token: String) -> DataFusionError {
     DataFusionError::Plan(format!("`{token}` has a form that servers divide in other ways"))
 }
@@ -129,7 +129,7 @@ fn is_word(token: &Token) -> bool {
     !matches!(token, Token::Whitespace(_) | Token::EOF)
 }
 
-/// Bytes before a line and column, both from 1, the latter in characters.
+/// Returns the byte offset of a line and column, both counted from 1, the latter in characters.
 fn offset(text: &str, line: u64, column: u64) -> usize {
     let line = usize::try_from(line).unwrap_or(1).saturating_sub(1);
     let column = usize::try_from(column).unwrap_or(1).saturating_sub(1);

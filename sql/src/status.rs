@@ -1,6 +1,6 @@
-//! Exit statuses; of a program that a signal ended they are in `interrupt`.
+//! Exit statuses; that of a program ended by a signal is in `interrupt`.
 
-/// Of a failed query.
+/// Exit status of a failed query.
 pub const QUERY: u8 = 1;
-/// Of a wrong command line.
+/// Exit status of a wrong command line.
 pub const MISUSE: u8 = 2;

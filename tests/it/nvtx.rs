@@ -9,7 +9,7 @@ use tprof_tests::{
     rank_file, rows, run_info, traced, with_real_nvtx,
 };
 use tprof_trace::TraceFile;
-use tprof_trace::model::{HeapWhat, Span, SpanKind};
+use tprof_trace::model::{HeapChange, Span, SpanKind};
 
 const NVTX: &[&str] = &["--activities", "nvtx"];
 /// All that the program can do, but for ending badly.
@@ -282,7 +282,7 @@ fn a_forked_child_whose_first_event_is_a_range_is_one_process() {
         panic!("{spans:?}");
     };
     assert_eq!(file.name(range.name), "first of all");
-    let is_block = |what| matches!(what, HeapWhat::Alloc { size: 100_000, .. });
+    let is_block = |what| matches!(what, HeapChange::Alloc { size: 100_000, .. });
     let blocks = file.heap_events_of(child.process).filter(|event| is_block(event.what)).count();
     assert_eq!(blocks, 1, "the child's allocations are its own");
 }

@@ -285,7 +285,7 @@ fn a_range_that_is_open_when_its_process_is_killed_is_recorded_and_its_end_is_co
 }
 
 #[test]
-fn operators_that_take_more_than_their_share_are_recorded_no_more_and_the_run_says_so() {
+fn operators_that_take_more_than_their_share_are_recorded_no_more_where_nothing_marks_steps() {
     let scratch = Scratch::new();
     if !build(&NEW, &scratch) {
         return;
@@ -297,7 +297,7 @@ fn operators_that_take_more_than_their_share_are_recorded_no_more_and_the_run_sa
     let operators: usize = counts(&file, &spans, SpanKind::Operator).values().sum();
     assert!((8_192..3 * 10_005).contains(&operators), "{operators}");
     let recorded = recorded(&file);
-    assert_eq!(recorded["operators"], "ranges");
+    assert_eq!(recorded["operators"], "steps");
     assert!(recorded["why"].as_str().unwrap().contains("more than 1 %"), "{recorded}");
     // What reads operators has those of a part of the time.
     let ended = "1 rank recorded operators for a part of the time only";
@@ -312,6 +312,32 @@ fn operators_that_take_more_than_their_share_are_recorded_no_more_and_the_run_sa
         let outcome = export.run_in(scratch.path());
         assert_eq!(outcome.stderr.matches(ended).count(), usize::from(notes_it), "{outcome:?}");
     }
+}
+
+#[test]
+fn of_operators_that_take_more_than_their_share_those_of_some_steps_are_recorded_whole() {
+    let scratch = Scratch::new();
+    if !build(&NEW, &scratch) {
+        return;
+    }
+    let traced = run("linked", "trains", &["--operators", "auto"], &scratch);
+    assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
+    let (file, spans) = rows::<Span>(&traced.run, 0);
+    assert_eq!(recorded(&file)["operators"], "steps");
+    let updates = named(&file, &spans, "Optimizer.step#SGD.step");
+    let mut ends: Vec<_> = updates.iter().map(|span| span.start_ns + span.duration_ns).collect();
+    ends.sort_unstable();
+    assert_eq!(ends.len(), 300);
+    let mut operators = vec![0; ends.len() + 1];
+    for span in spans.iter().filter(|span| span.kind == SpanKind::Operator) {
+        operators[ends.partition_point(|end| *end <= span.start_ns)] += 1;
+    }
+    // The first step has 15 more, from before; the one in which the share was found is cut.
+    let after = operators.iter().position(|count| *count == 0).expect("a step without operators");
+    assert_eq!(operators[..after - 1].iter().filter(|n| !matches!(n, 900 | 915)).count(), 0);
+    let turns = &operators[after..300];
+    assert!(turns.iter().all(|count| matches!(count, 0 | 900)), "{operators:?}");
+    assert!(turns.contains(&900), "{operators:?}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use tprof_tests::{
     EXACT, Job, Scratch, document, program, rank_file, report, rows, run_info, traced, traced_job,
 };
 use tprof_trace::TraceFile;
-use tprof_trace::model::{HeapWhat, MarkKind, Span, SpanKind};
+use tprof_trace::model::{HeapChange, MarkKind, Span, SpanKind};
 
 const TIMES: usize = 4 * 500;
 
@@ -105,7 +105,7 @@ fn bytes_allocated_within_a_span_are_exact() {
     let file = rank_file(&run.run, 0);
     let mut within: BTreeMap<u32, Vec<(u64, u64)>> = BTreeMap::new();
     for event in file.heap_events() {
-        if let HeapWhat::Alloc { size, .. } = event.what {
+        if let HeapChange::Alloc { size, .. } = event.what {
             within.entry(event.thread).or_default().push((event.time_ns, size));
         }
     }

@@ -11,7 +11,7 @@ use tprof_analyze::diff::{Comparison, ManyRuns, Side, SideOptions};
 use tprof_analyze::document::{LineTables, Options};
 use tprof_analyze::memory::snapshot;
 use tprof_analyze::schema::{self, TablesSchema};
-use tprof_analyze::{KINDS, Kind, Wanted, read_together};
+use tprof_analyze::{KINDS, Kind, ReportRequest, read_together};
 use tprof_tests::{EXACT, Job, Scratch, foreign, many_ranks, need, tprof, traced};
 
 use tprof_trace::model::*;
@@ -236,7 +236,7 @@ fn made(runs: &[PathBuf]) -> BTreeMap<String, Value> {
         let rank = RunDir::open(run).unwrap().files().iter().find_map(|file| file.rank);
         for options in variants(rank) {
             let kinds: Vec<_> = KINDS.iter().collect();
-            let wanted = Wanted { reports: &[Kind::Summary, Kind::Memory], kinds: &kinds };
+            let wanted = ReportRequest { reports: &[Kind::Summary, Kind::Memory], kinds: &kinds };
             let made = read_together(run, &wanted, &options, None).unwrap();
             for document in &made.documents {
                 tables.entry(document.kind).or_default().see(&document.tables);

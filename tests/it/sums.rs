@@ -39,9 +39,9 @@ pub fn exact_when_sampled(job: &Job) {
 
 /// A run, what its victim printed, and the folder that holds it.
 pub struct Recorded {
-    /// The run.
+    /// Folder of the run.
     pub run: PathBuf,
-    /// The sums.
+    /// The sums that the victim printed.
     pub wanted: Expected,
     /// Goes with this.
     pub _scratch: Scratch,

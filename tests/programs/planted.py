@@ -50,9 +50,10 @@ def expect(**parts):
 
 def victim_spins(cpu_s):
     end = time.thread_time() + cpu_s
+    # Long beside a tick: a busy machine preempts the thread where it enters the kernel, and it is read there.
+    numbers = range(20_000 if CALM else 200_000)
     while time.thread_time() < end:
-        # Long beside a tick: a thread that is preempted where it enters the kernel would be read there.
-        for number in range(20000):
+        for number in numbers:
             (number * number + 7) % 11 // 3 * number - (number ^ 5) * (number | 1)  # HERE hot
 
 
@@ -136,9 +137,10 @@ def helped():
 
 def victim_contends(cpu_s):
     end = time.thread_time() + cpu_s
+    # Long beside a tick: a busy machine preempts the thread where it enters the kernel, and it is read there.
+    numbers = range(20_000 if CALM else 200_000)
     while time.thread_time() < end:
-        # Long beside a tick: a thread that is preempted where it enters the kernel would be read there.
-        for number in range(20000):
+        for number in numbers:
             (number * number + 7) % 11 // 3 * number - (number ^ 5) * (number | 1)  # HERE gil
 
 

@@ -37,7 +37,7 @@ impl Request {
         self
     }
 
-    /// As bytes.
+    /// The bytes to send.
     pub fn bytes(&self) -> Vec<u8> {
         [self.head.as_bytes(), b"\r\n", &self.body].concat()
     }
@@ -92,7 +92,7 @@ impl Answer {
 
 /// An answer of which the body is still to be read.
 pub struct Reading {
-    /// Status.
+    /// Status code of the response.
     pub status: u16,
     headers: Vec<(String, String)>,
     body: Body,

@@ -61,7 +61,7 @@ impl Job {
         self
     }
 
-    /// Adds arguments.
+    /// Adds arguments of the command.
     #[must_use]
     pub fn args<S: AsRef<OsStr>>(self, arguments: impl IntoIterator<Item = S>) -> Job {
         arguments.into_iter().fold(self, Job::arg)

@@ -17,7 +17,7 @@ pub fn cuda_libraries() -> Result<PathBuf, String> {
     Ok(toolkit()?.join("lib"))
 }
 
-/// NVIDIA's compiler.
+/// Path of NVIDIA's compiler.
 pub fn nvcc() -> Result<PathBuf, String> {
     Ok(toolkit()?.join("bin/nvcc"))
 }

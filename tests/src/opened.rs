@@ -30,7 +30,7 @@ impl Opened {
         Opened { child, url: line.trim().to_owned() }
     }
 
-    /// Its process.
+    /// Id of the process.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }

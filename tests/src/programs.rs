@@ -18,17 +18,17 @@ pub enum Kind {
     Plain,
     /// With frame pointers, but for tail calls the same.
     FramePointers,
-    /// Statically linked.
+    /// Linked statically, with glibc.
     Static,
     /// libstdc++ linked in.
     StaticCxx,
-    /// 32-bit.
+    /// Built for 32-bit x86.
     M32,
     /// Against musl, dynamically linked.
     Musl,
     /// Against musl, statically linked.
     MuslStatic,
-    /// With AddressSanitizer.
+    /// Built with AddressSanitizer.
     Asan,
     /// With Debian's jemalloc linked in.
     Jemalloc,

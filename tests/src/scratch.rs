@@ -18,7 +18,7 @@ impl Scratch {
         Scratch { root }
     }
 
-    /// The folder.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         self.root.path()
     }

@@ -18,9 +18,9 @@ pub struct Served {
     live: Live,
     /// The line that it printed.
     pub url: String,
-    /// `127.0.0.1:PORT`.
+    /// Address as `127.0.0.1:PORT`.
     pub address: String,
-    /// The secret.
+    /// The secret that requests must carry.
     pub token: String,
     temporary: Scratch,
 }
@@ -49,7 +49,7 @@ impl Served {
         Served { live, url, address, token, temporary }
     }
 
-    /// Its process.
+    /// Id of the server's process.
     pub fn pid(&self) -> u32 {
         self.live.pid()
     }

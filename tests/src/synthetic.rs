@@ -12,11 +12,11 @@ const LAYERS: u64 = 40;
 /// Which trace to write.
 #[derive(Clone, Copy, Debug)]
 pub struct Synthetic {
-    /// Which rank.
+    /// Number of the rank.
     pub rank: u32,
     /// Ranks of the job.
     pub ranks: u32,
-    /// Training steps.
+    /// Number of training steps.
     pub steps: u64,
 }
 
@@ -25,13 +25,13 @@ pub struct Synthetic {
 pub struct Counts {
     /// Operators, annotations and runtime calls.
     pub spans: u64,
-    /// Kernels.
+    /// Number of kernels.
     pub kernels: u64,
-    /// Copies.
+    /// Number of copies.
     pub copies: u64,
-    /// Collectives.
+    /// Number of collectives.
     pub collectives: u64,
-    /// Memory events.
+    /// Number of memory events.
     pub allocations: u64,
 }
 

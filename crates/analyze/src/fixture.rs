@@ -39,7 +39,7 @@ impl Fixture {
         }
     }
 
-    /// A name's number.
+    /// Adds a name and returns its id.
     pub fn name(&mut self, text: &str) -> NameId {
         self.writer.name(text)
     }
@@ -71,7 +71,7 @@ impl Fixture {
         self.span(row, name);
     }
 
-    /// A kernel.
+    /// Adds a kernel to the file.
     pub fn kernel(&mut self, row: Kernel, name: &str) {
         let name = self.name(name);
         self.kernels.push(Kernel { name, ..row });

@@ -1,8 +1,8 @@
-//! What reports derive of single rows of a rank, for tables that list the rows: the launch, step
-//! and class of a piece of work, the span around a span, and which collectives of several ranks
-//! are one.
+//! Properties that reports derive for single rows of a rank, for tables that list the rows: the
+//! launch, step and class of a piece of work, the span around a span, and which collectives of
+//! several ranks are the same.
 //!
-//! It is what the reports themselves use, so that a sum over a table is the report's figure.
+//! The reports themselves use them, so that a sum over a table is the report's figure.
 
 use std::cell::Cell;
 
@@ -28,17 +28,17 @@ pub struct JoinedRank<'t> {
 /// A piece of device work among [`JoinedRank`]'s.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkRow {
-    /// Its process.
+    /// Index of its process.
     pub process: ProcessIndex,
-    /// Device.
+    /// Number of the device.
     pub device: u32,
     /// Context; 0 if unknown.
     pub context: u32,
-    /// Stream.
+    /// Number of the stream.
     pub stream: u64,
-    /// When it began.
+    /// The beginning of the work, ns.
     pub start_ns: u64,
-    /// How long it took.
+    /// Duration of the work, ns.
     pub duration_ns: u64,
     /// Number that its launch carries too.
     pub correlation: Option<u64>,
@@ -49,13 +49,13 @@ pub struct WorkRow {
 /// A call that launched work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaunchCall {
-    /// When it began.
+    /// The beginning of the call, ns.
     pub start_ns: u64,
-    /// How long it took.
+    /// Duration of the call, ns.
     pub duration_ns: u64,
-    /// On which thread.
+    /// Index of the calling thread.
     pub thread: u32,
-    /// Function.
+    /// Name of the function.
     pub name: NameId,
 }
 
@@ -67,7 +67,7 @@ pub struct JoinedCollective {
     pub name: String,
     /// Type of an element; empty if unknown.
     pub element_type: String,
-    /// Bytes of the larger of what the rank gave and got.
+    /// Bytes that the rank sent or received, whichever is more.
     pub bytes: Option<u64>,
     /// Ranks that take part.
     pub group_size: Option<u32>,
@@ -79,37 +79,37 @@ pub struct JoinedCollective {
     pub algorithm: String,
     /// Protocol that its library chose; empty if unknown.
     pub protocol: String,
-    /// Channels.
+    /// Number of channels.
     pub channels: Option<u32>,
-    /// Its process.
+    /// Index of its process.
     pub process: ProcessIndex,
-    /// Where its kernel ran; none of one on the host.
+    /// The stream of its kernel; `None` for a collective on the host.
     pub stream: Option<StreamKey>,
-    /// When its kernel, or its work on the host, began.
+    /// The beginning of its kernel, or of its work on the host, ns.
     pub start_ns: u64,
-    /// How long that took.
+    /// Duration of the kernel or the work, ns.
     pub duration_ns: u64,
-    /// What of that no operation before it took, too.
+    /// The part of the duration that no earlier operation covers, ns.
     pub added_ns: u64,
-    /// Number of its step.
+    /// Number of the step.
     pub step: Option<u64>,
-    /// Equal in all ranks that took part in the same collective, where every rank waits for all
-    /// others; none of other operations.
-    pub meeting: Option<u64>,
-    /// Its number on its communicator, or its place among those alike of its step, from 1.
+    /// A value that is equal in all ranks that took part in the same collective, if every rank
+    /// waits for all others; `None` for other operations.
+    pub collective_id: Option<u64>,
+    /// Its number on its communicator, or its place among the equal ones of its step, from 1.
     pub occurrence: Option<u64>,
 }
 
-/// A host span's place among the spans of its thread.
+/// The place of a host span among the spans of its thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpanPlace {
-    /// The innermost span that holds all of it, as an index.
+    /// Index of the innermost span that holds all of it.
     pub parent: Option<u32>,
-    /// How many spans hold it.
+    /// Number of spans that hold it.
     pub depth: u32,
-    /// Its duration without that of the spans right within it.
+    /// Duration of the span without that of its children, ns.
     pub self_ns: u64,
-    /// Floating-point operations, where it is an operator that counts: no operator within it has a
+    /// Floating-point operations, if it is an operator that counts: no operator within it has a
     /// formula of its level.
     pub flops: Option<u64>,
     /// Bytes that it reads and writes at least, of the same.
@@ -124,7 +124,7 @@ pub struct SpanPlaces {
     /// Thread, start, end, kind, name and arguments, in the order in which spans nest.
     order: Vec<(u32, u64, u64, SpanKind, NameId, NameId)>,
     places: Vec<SpanPlace>,
-    /// Whether a row took its place already: spans may be equal in all that is compared.
+    /// Whether a row took its place already: spans may be equal in all fields that are compared.
     taken: Vec<Cell<bool>>,
 }
 
@@ -148,12 +148,12 @@ impl<'t> JoinedRank<'t> {
         self.rank.steps_found()
     }
 
-    /// Number of the step of a process that holds a moment of its host.
+    /// Number of the step of a process at a moment of its host.
     pub fn step_at(&self, process: ProcessIndex, time_ns: u64) -> Option<u64> {
         step_at(&self.steps, process, time_ns).map(|at| self.steps[at as usize].number)
     }
 
-    /// A piece of work, as an index for what follows.
+    /// Index of a piece of work, for the methods below.
     pub fn place(&self, row: &WorkRow) -> Option<u32> {
         let WorkRow { process, device, context, stream, .. } = *row;
         let stream = StreamKey { process, device, context, stream };
@@ -166,7 +166,7 @@ impl<'t> JoinedRank<'t> {
         named.or((alike.count() > 0).then_some(0)).map(|at| (from + at) as u32)
     }
 
-    /// What it is for.
+    /// The class of a piece of work.
     pub fn class(&self, work: u32) -> Class {
         self.rank.work[work as usize].class
     }
@@ -215,7 +215,7 @@ impl<'t> JoinedRank<'t> {
                 duration_ns: operation.duration_ns,
                 added_ns: operation.added_ns,
                 step,
-                meeting: named.map(|name| name.meeting),
+                collective_id: named.map(|name| name.collective_id),
                 occurrence: named.map(|name| name.occurrence),
             });
         }
@@ -224,7 +224,7 @@ impl<'t> JoinedRank<'t> {
 }
 
 impl SpanPlaces {
-    /// Of a file's host spans.
+    /// Places a file's host spans.
     pub fn of(file: &TraceFile) -> SpanPlaces {
         let rank = RankTrace::load(file, Needs::ALL_SPANS);
         let tree = rank.call_tree();
@@ -275,7 +275,7 @@ impl SpanPlaces {
         Some(at as u32)
     }
 
-    /// What is around it and within it.
+    /// The place of a span: what is around it and within it.
     pub fn place(&self, at: u32) -> SpanPlace {
         self.places[at as usize]
     }

@@ -1,18 +1,17 @@
-//! What a run's files mean: one file per metric.
+//! Analyses of a run's files: one file per metric.
 //!
-//! Most kinds of report are a [`document::Document`]: [`KINDS`] lists them.
-//! [`report()`] reads a run directory or one of its files and returns everything
-//! that `tprof report` prints, as values; times are nanoseconds since the run
-//! began. Numbers are [`Reading`]s: measured, estimated with an error, or missing
-//! with a reason. `docs/metrics.md` defines each.
+//! Most kinds of report are a [`document::Document`]: [`KINDS`] lists them. [`report()`] reads a
+//! run directory or one of its files and returns everything that `tprof report` prints, as values;
+//! times are nanoseconds since the run began. Numbers are [`Reading`]s: measured, estimated with an
+//! error, or missing with a reason. `docs/metrics.md` defines each.
 //!
-//! The modules in reading order; each uses only those above it
-//! (`scripts/check-arrows.py` checks that):
+//! The modules in reading order; each uses only those above it (`scripts/check-arrows.py` checks
+//! that):
 //!
 //! - `base`: intervals, readings, statistics;
 //! - `run`: a run without its rows: processes, completeness, overhead;
 //! - `rank`: one rank's rows in memory, joined and in order;
-//! - `document`: what an analysis is, and the tables that it makes;
+//! - `document`: the interface of analyses, and the tables that they make;
 //! - `host`: the wall time of the thread that drives a rank;
 //! - `cpu`, `gpu`, `memory`, `program`: the metrics, one file or folder per kind;
 //! - `findings`: rules over a rank's metrics, and what they gain;
@@ -57,5 +56,5 @@ pub use document::{Document, DocumentKind};
 pub use findings::BUSY;
 pub use gpu::report_gpu::SampledGpu;
 pub use report::summary::{self, Kind, Report};
-pub use report::{AnalyzeError, KINDS, Made, Wanted, read_together, report, report_with};
+pub use report::{AnalyzeError, KINDS, ReportRequest, Reports, read_together, report, report_with};
 pub use run::{completeness, info::Run, processes};

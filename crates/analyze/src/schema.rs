@@ -1,8 +1,8 @@
-//! JSON Schemas of all that reports print, draft 2020-12: `docs/schema` has them as files.
+//! JSON Schemas of everything that reports print, draft 2020-12: `docs/schema` has them as files.
 //!
-//! Those of the summary and the report on memory are made of their types. A report of tables has
-//! those of its tables: what it prints of a run decides which there are, so that several
-//! are seen before its schema is whole.
+//! Schemas of the summary and the report on memory are derived from their types. The schema of a
+//! report of tables is that of its tables. The run decides which tables it has, so several
+//! documents are needed before a schema is complete.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ impl HasSchema for Kind {
     }
 }
 
-/// Of the summary or the report on memory.
+/// The schema of the summary or the report on memory.
 pub fn report(kind: &str) -> Value {
     let mut schema = Report::schema();
     schema["properties"]["kind"] = json!({ "const": kind });
@@ -31,7 +31,7 @@ pub fn report(kind: &str) -> Value {
     titled(&format!("tprof report {kind} --json"), schema)
 }
 
-/// Of several reports at once: those of each are files beside this one's.
+/// The schema of several reports at once: the schemas of each are files beside this one.
 pub fn several<'a>(kinds: impl Iterator<Item = &'a str>) -> Value {
     let reports = kinds.fold(ObjectSchema::default(), |object, kind| {
         object.some(kind, json!({ "$ref": format!("{kind}.json") }))
@@ -111,7 +111,7 @@ impl TablesSchema {
         titled("tprof compare --json", object.finish())
     }
 
-    /// Schema of comparisons.
+    /// The schema of comparisons.
     pub fn comparison(&self) -> Value {
         let object = ObjectSchema::default()
             .plain("version", version())
@@ -158,7 +158,7 @@ impl Columns {
             };
         }
         let mut row = row.finish();
-        // An estimate has its error beside it, and what is not known its reason.
+        // An estimate has its error beside it, and an unknown value its reason.
         let keys: Vec<&str> = self.columns.keys().copied().collect();
         row["patternProperties"] = json!({
             format!("^({})_missing$", keys.join("|")): { "type": "string" },

@@ -1,4 +1,4 @@
-//! Reports of one cycle of a schedule: what is counted of it, and what is unknown of it.
+//! Reports of one cycle of a schedule: values that are known for it, and values that are not.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::path::Path;
 use common::{Maker, START, run_json};
 use serde_json::Value;
 use tprof_analyze::document::{Options, Window};
-use tprof_analyze::{AnalyzeError, KINDS, Kind, Made, Wanted, read_together};
+use tprof_analyze::{AnalyzeError, KINDS, Kind, ReportRequest, Reports, read_together};
 use tprof_trace::model::*;
 
 const MS: u64 = 1_000_000;
@@ -27,12 +27,12 @@ fn rank(dir: &Path, memory: MemoryRecording) -> Maker {
     maker
 }
 
-fn made(dir: &Path, kinds: &[&str], cycle: u32) -> Result<Made, AnalyzeError> {
+fn made(dir: &Path, kinds: &[&str], cycle: u32) -> Result<Reports, AnalyzeError> {
     let reports: &[Kind] =
         if kinds.contains(&"memory") { &[Kind::Summary, Kind::Memory] } else { &[] };
     let kinds: Vec<_> = KINDS.iter().filter(|kind| kinds.contains(&kind.name)).collect();
     let options = Options { cycle: Some(cycle), data: true, ..Options::default() };
-    read_together(dir, &Wanted { reports, kinds: &kinds }, &options, None)
+    read_together(dir, &ReportRequest { reports, kinds: &kinds }, &options, None)
 }
 
 /// A document of a cycle, as JSON.
@@ -74,7 +74,7 @@ fn a_heap_is_counted_from_the_beginning_of_its_cycle() {
         let sites = heap["sites"].as_array().unwrap();
         assert_eq!(sites.len(), 1);
         assert!(sites[0]["stack"][0].as_str().unwrap().starts_with("second"));
-        // What was resident when the cycle began held until the next reading.
+        // The memory that was resident when the cycle began held until the next reading.
         assert_eq!(rank["timeline"]["rss_peak_bytes"], 3_000_000);
         assert_eq!(rank["timeline"]["start_ns"], 50 * MS);
     }
@@ -118,7 +118,7 @@ fn a_cycle_of_a_sampled_heap_is_estimated_from_its_samples() {
 fn live_bytes_of_a_cycle_of_a_sampled_heap_are_those_of_its_time() {
     let dir = tempfile::tempdir().unwrap();
     let mut maker = rank(dir.path(), MemoryRecording::Sampled { interval: 4096 });
-    // Read as recording is switched; what lies between was taken while it was off.
+    // Live bytes are read as recording is switched; the difference was taken while it was off.
     for (at, live) in [(10, 1e6), (20, 2e6), (50, 30e6), (60, 40e6)] {
         maker.counter(Some(0), at * MS, counter::HEAP_BYTES, live);
     }
@@ -202,7 +202,7 @@ fn the_driving_thread_is_judged_over_its_cycle() {
 fn of_window(dir: &Path, kind: &str, window: Window, name: &str) -> (Vec<(String, u64)>, Value) {
     let kinds: Vec<_> = KINDS.iter().filter(|one| one.name == kind).collect();
     let options = Options { window: Some(window), data: true, ..Options::default() };
-    let made = read_together(dir, &Wanted { reports: &[], kinds: &kinds }, &options, None);
+    let made = read_together(dir, &ReportRequest { reports: &[], kinds: &kinds }, &options, None);
     let report = serde_json::to_value(&made.unwrap().documents[0]).unwrap();
     let rows = report["tables"][kind].as_array().unwrap().iter();
     let count = if kind == "spans" { "runs" } else { "count" };
@@ -269,10 +269,10 @@ fn a_programs_part_has_the_device_work_that_it_waited_for() {
         let names: Vec<String> = kernels.into_iter().map(|(name, _)| name).collect();
         (names, notes.to_string().contains("kernels and copies began behind the end of this part"))
     };
-    // It began behind the end, and its program waited, or did not.
+    // The kernel began after the end, and its program waited for it, or did not.
     assert_eq!(of(26, Some(30)), (vec!["kernel 2".to_owned()], false));
     assert_eq!(of(26, None), (Vec::new(), true));
-    // The third was launched meanwhile: whose work ran then is not known.
+    // The third kernel was launched before the wait: it is unknown whose work ran then.
     assert_eq!(of(27, Some(36)), (Vec::new(), true));
     assert_eq!(of(35, Some(40)).0.len(), 2);
     assert!(!of(35, Some(40)).1);

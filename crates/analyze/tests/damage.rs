@@ -8,7 +8,7 @@ use common::{Maker, START, run_json};
 use serde_json::Value;
 use tprof_analyze::diff::{Comparison, Side, SideOptions};
 use tprof_analyze::document::Options;
-use tprof_analyze::{KINDS, Kind, Wanted, read_together};
+use tprof_analyze::{KINDS, Kind, ReportRequest, read_together};
 use tprof_trace::model::*;
 
 const MS: u64 = 1_000_000;
@@ -115,11 +115,11 @@ fn large_blocks(bytes: &[u8]) -> Vec<usize> {
     blocks.filter(|at| LARGE.contains(&bytes[at + 4])).collect()
 }
 
-/// Every report by itself: its name, what it reports, and the damage that it names.
+/// Every report made separately: its name, its contents, and the damage that it names.
 fn reports(dir: &Path) -> Vec<(String, Value, Vec<String>)> {
     let mut all = Vec::new();
     for kind in [Kind::Summary, Kind::Memory] {
-        let wanted = Wanted { reports: &[kind], kinds: &[] };
+        let wanted = ReportRequest { reports: &[kind], kinds: &[] };
         let made = read_together(dir, &wanted, &Options::default(), None).unwrap();
         let report = serde_json::to_value(&made.reports[0]).unwrap();
         all.push((format!("{kind:?}"), figures(report), made.reports[0].problems.clone()));

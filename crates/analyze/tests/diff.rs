@@ -10,15 +10,15 @@ use tprof_trace::{TraceHeader, TraceWriter};
 
 const US: u64 = 1000;
 
-/// A run of some ranks whose steps take these microseconds.
+/// A run of some ranks whose steps take these times, in microseconds.
 ///
-/// In each step a kernel `gemm` runs for half of it and `ncclAllReduce` for a
-/// quarter, of which half beside the other; `extra` names one more kernel of 1 us.
+/// In each step a kernel `gemm` runs for half of the step and `ncclAllReduce` for a quarter, half
+/// of it beside the other; `extra` names one more kernel of 1 us.
 fn run(ranks: u32, steps: &[u64], extra: Option<&str>, world: &str) -> TempDir {
     run_on(None, ranks, steps, extra, world)
 }
 
-/// The same on a device of this name.
+/// Like [`run`], on a device of this name.
 fn run_on(
     device: Option<&str>,
     ranks: u32,

@@ -72,7 +72,7 @@ fn growth_of_sampled_allocations_has_an_interval_within_what_was_counted() {
     for reading in [&quarters.first_bytes, &quarters.last_bytes] {
         assert!(reading.get().unwrap() <= peak && reading.error().is_some(), "{reading:?}");
     }
-    // From 0 to the peak between two quarters.
+    // The growth is at most from 0 to the peak between two quarters.
     assert!(quarters.bytes_per_interval <= peak as f64 / 2.0, "{}", quarters.bytes_per_interval);
     let json = serde_json::to_value(&quarters).unwrap();
     assert!(json["error_growth_bytes"].is_i64(), "{json}");

@@ -32,7 +32,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Everything, kept.
+/// A model that keeps everything.
 #[derive(Default)]
 struct Model {
     blocks: Vec<(u32, u64, u64, usize)>,
@@ -115,7 +115,7 @@ fn play(ops: &[Op], spacing: u64) -> (Model, HostMemory) {
             }
             Op::Step => {
                 maker.mark(time, "step", MarkKind::Step);
-                // One after the end of all compares nothing.
+                // A mark after the end of all processes compares nothing.
                 if model.ended.len() < PROCESSES as usize {
                     model.steps.push(model.live());
                 }

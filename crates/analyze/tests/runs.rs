@@ -9,18 +9,18 @@ use serde_json::Value;
 use tprof_analyze::document::{Options, TableRow};
 use tprof_analyze::summary::Rank;
 use tprof_analyze::{
-    AnalyzeError, KINDS, Kind, Reading, Report, Wanted, read_together, report, report_with,
+    AnalyzeError, KINDS, Kind, Reading, Report, ReportRequest, read_together, report, report_with,
 };
 use tprof_trace::model::*;
 use tprof_trace::run::{
-    Blind, Completeness, LossInfo, OVERHEAD_VERSION, Overhead, OverheadPart, ProcessInfo, RankInfo,
-    RunInfo,
+    BlindSpot, Completeness, LossInfo, OVERHEAD_VERSION, Overhead, OverheadPart, ProcessInfo,
+    RankInfo, RunInfo,
 };
 use tprof_trace::{TraceHeader, TraceWriter};
 
 const MS: u64 = 1_000_000;
 
-/// A rank of one process that holds `blocks` blocks of 1,000 bytes at its peak.
+/// Writes a rank of one process that holds `blocks` blocks of 1,000 bytes at its peak.
 fn rank(dir: &Path, name: &str, pid: u32, blocks: u64, end: ProcessEnd) {
     let mut maker = Maker::new(dir, name);
     let p = maker.process(pid, MS, MemoryRecording::Exact);
@@ -91,7 +91,7 @@ fn collectives_on_the_host_of_two_ranks_have_their_bus_bandwidth() {
         let info = RunInfo { version: 1, ranks: (0..2).map(rank).collect(), ..RunInfo::default() };
         write_run(dir.path(), &info);
         let kinds = [KINDS.iter().find(|kind| kind.name == "comm").unwrap()];
-        let wanted = Wanted { reports: &[], kinds: &kinds };
+        let wanted = ReportRequest { reports: &[], kinds: &kinds };
         let made = read_together(dir.path(), &wanted, &Options::default(), None).unwrap();
         let table = made.documents[0].tables.iter().find(|table| table.key == "comm").unwrap();
         let row = TableRow::all(table).next().unwrap();
@@ -123,7 +123,7 @@ fn losses_and_blind_processes_make_a_run_incomplete() {
         samples: 0,
         lost: 3,
         losses: vec![LossInfo { what: "heap events".into(), why: "ring full".into(), count: 3 }],
-        blind: vec![Blind {
+        blind: vec![BlindSpot {
             process: "7 ls".into(),
             what: "everything".into(),
             why: "static".into(),
@@ -363,7 +363,7 @@ fn a_file_cut_between_blocks_is_reported() {
     info.finished = false;
     write_run(dir.path(), &info);
     assert_eq!(read(dir.path(), Kind::Summary).problems, Vec::<String>::new());
-    // One file does not show which of the two it was.
+    // One file does not show which of the two states it was.
     std::fs::remove_file(dir.path().join("run.json")).unwrap();
     let made = report(&path, Kind::Summary, None).unwrap();
     assert!(made.problems[0].contains("or is still being written"), "{:?}", made.problems);
@@ -508,7 +508,7 @@ fn everything(dir: &Path) {
         ..Overhead::default()
     };
     info.completeness.losses = vec![LossInfo::default()];
-    info.completeness.blind = vec![Blind::default()];
+    info.completeness.blind = vec![BlindSpot::default()];
     write_run(dir, &info);
 }
 

@@ -11,14 +11,15 @@ const MAX_REMEMBERED: usize = 8;
 /// An entry of `.eh_frame`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CfiEntry {
-    /// What descriptions share.
+    /// The part that descriptions share.
     Shared,
-    /// The description of a function; what it refers to is at this offset.
+    /// The description of a function; the entry that it refers to is at this offset.
     Description(usize),
 }
 
-/// The entry at an offset of a section, and where the next one is; `None` if it has the extended form
-/// of lengths, which is not met in practice, or does not lie in the section.
+/// Returns the entry at an offset of a section, and the offset of the next one; `None` if the entry
+/// has the extended form of lengths, which does not occur in practice, or is not within the
+/// section.
 pub fn entry_at(section: &[u8], at: usize) -> Option<(CfiEntry, usize)> {
     let mut input = Input::new(section.get(at..)?);
     let length = input.u32()?;
@@ -47,9 +48,10 @@ fn code(input: &mut Input<'_>, place: u64) -> Option<(u64, u64)> {
     Some((start, start.checked_add(length)?))
 }
 
-/// Runs a description, which `description` begins with the length of and ends with: `each` is given the
-/// rows, each with the address from which on it holds until the next one's, the last to the end of
-/// the code. `None` if the description is not as compilers write them; the rows before hold.
+/// Runs a description, whose length the bytes of `description` begin with. `each` is called with
+/// every row and the address from which on it holds: until the next one's, the last to the end of
+/// the code. `None` if the description is not as compilers write them; the rows passed before that
+/// hold.
 pub fn run(
     description: &[u8],
     place: u64,

@@ -60,7 +60,7 @@ impl<'a> Input<'a> {
         self.uleb()?.cast_signed().checked_mul(align)
     }
 
-    /// So many bytes, which are passed.
+    /// Takes `length` bytes and moves past them.
     pub fn slice(&mut self, length: u64) -> Option<&'a [u8]> {
         let (taken, rest) = self.bytes.split_at_checked(usize::try_from(length).ok()?)?;
         self.bytes = rest;

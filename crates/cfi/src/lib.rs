@@ -1,12 +1,13 @@
-//! Call frame information (`.eh_frame`) as compilers write it for x86-64, run into the wire's unwind rows.
+//! Call frame information (`.eh_frame`) as compilers write it for x86-64, run into the wire's
+//! unwind rows.
 //!
-//! Of all registers only the three that rows speak of are followed. What compilers do not write is
-//! refused, never guessed: the collector leaves it to a general evaluator, the injected library to
-//! the collector.
+//! Only the three registers that rows describe are followed. Forms that compilers do not write are
+//! refused, never guessed: the collector then uses a general evaluator, and the injected library
+//! leaves the address to the collector.
 //!
-//! Both use it: the collector runs whole modules into tables; a process that has no table yet runs
-//! the description of one function, out of what its loader has mapped ([`LoadedFrames`]). Nothing
-//! here allocates, and all reads are within the slices given.
+//! Both use this crate: the collector runs whole modules into tables; a process that has no table
+//! yet runs the description of one function, out of what its loader has mapped ([`LoadedFrames`]).
+//! Nothing here allocates, and all reads are within the slices given.
 //!
 //! Sources: DWARF 5, 6.4; Linux Standard Base 5.0, chapters 10.6 (`.eh_frame`, `.eh_frame_hdr`).
 #![no_std]

@@ -1,4 +1,4 @@
-//! The row of one address, out of what a loader has mapped: through the binary search table beside
+//! Finds the row of one address in what a loader has mapped: through the binary search table beside
 //! `.eh_frame` to the description of the function, which is run as far as the address.
 
 use crate::description::{CfiEntry, code_at, entry_at, run};
@@ -13,10 +13,10 @@ const ENTRY: usize = 8;
 /// to the table: what all linkers write.
 const FORM: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
 /// Longest description of a function that is run, bytes.
-const MOST_BYTES: usize = 64 << 10;
+const MAX_BYTES: usize = 64 << 10;
 
-/// Code at the entry point without frame information (`ld.so`, musl's `crt1.o`) has no caller; it is
-/// no longer than so many bytes.
+/// Code at the entry point without frame information (`ld.so`, musl's `crt1.o`) has no caller, and
+/// is no longer than this many bytes.
 pub const ENTRY_BYTES: u64 = 96;
 
 /// The frame information of a loaded object.
@@ -25,7 +25,7 @@ pub struct LoadedFrames<'a> {
     /// The segment of `.eh_frame`, and where it begins.
     bytes: &'a [u8],
     address: u64,
-    /// Where `.eh_frame_hdr` begins.
+    /// Address where `.eh_frame_hdr` begins.
     table: u64,
     entry: u64,
     entries: &'a [u8],
@@ -54,13 +54,13 @@ impl<'a> LoadedFrames<'a> {
         Some(LoadedFrames { bytes, address, table, entry, entries })
     }
 
-    /// The row of an address. `None` if no description covers it, or one that is not as compilers
-    /// write them.
+    /// Returns the row of an address; `None` if no description covers it, or one that is not as
+    /// compilers write them.
     pub fn row_at(&self, pc: u64) -> Option<Row> {
         let place = self.description_of(pc)?;
         let at = usize::try_from(place.checked_sub(self.address)?).ok()?;
         let (CfiEntry::Description(shared), end) = entry_at(self.bytes, at)? else { return None };
-        let description = self.bytes.get(at..end).filter(|bytes| bytes.len() <= MOST_BYTES)?;
+        let description = self.bytes.get(at..end).filter(|bytes| bytes.len() <= MAX_BYTES)?;
         let (start, code_end) = code_at(description, place)?;
         if !(start..code_end).contains(&pc) {
             let is_entry = (self.entry..self.entry.saturating_add(ENTRY_BYTES)).contains(&pc);
@@ -84,7 +84,7 @@ impl<'a> LoadedFrames<'a> {
         let address = |word: u32| self.table.wrapping_add_signed(i64::from(word.cast_signed()));
         let start = |index: usize| Some(address(u32_at(self.entries, index * ENTRY)?));
         let (mut low, mut high) = (0, self.entries.len() / ENTRY);
-        // Those before `low` begin at or before the address, those from `high` on behind it.
+        // Entries before `low` begin at or before the address, those from `high` on after it.
         while low < high {
             let middle = low.midpoint(high);
             match start(middle)? <= pc {

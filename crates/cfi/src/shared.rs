@@ -1,12 +1,13 @@
-//! What the descriptions of many functions share: a CIE.
+//! The part that the descriptions of many functions share: a CIE.
 
 use crate::input::Input;
 use crate::state::CfaState;
 
 /// `DW_EH_PE_pcrel | DW_EH_PE_sdata4`: addresses are 32-bit and relative to where they stand.
 const RELATIVE: u8 = 0x1b;
-/// Longest entry that is run, bytes. Its program begins each description of its own; real ones have some thirty.
-const MOST_BYTES: usize = 1024;
+/// Longest entry that is run, bytes. Every description runs it first; real entries have some thirty
+/// bytes.
+const MAX_BYTES: usize = 1024;
 
 /// The entry that descriptions of functions refer to.
 #[derive(Clone, Copy, Debug)]
@@ -17,13 +18,13 @@ pub struct SharedEntry {
 }
 
 impl SharedEntry {
-    /// Reads an entry, which `bytes` begin with the length of and end with. `None` unless addresses
-    /// are of the form that compilers write, nor for signal trampolines.
+    /// Reads an entry, whose length `bytes` begin with. `None` unless addresses have the form that
+    /// compilers write; also `None` for signal trampolines.
     pub fn read(bytes: &[u8]) -> Option<SharedEntry> {
         let mut input = Input::new(bytes);
         let length = input.u32()?;
         let is_whole = usize::try_from(length).ok()?.checked_add(4)? == bytes.len();
-        if !is_whole || bytes.len() > MOST_BYTES || input.u32()? != 0 {
+        if !is_whole || bytes.len() > MAX_BYTES || input.u32()? != 0 {
             return None;
         }
         let version = input.u8()?;
@@ -32,7 +33,7 @@ impl SharedEntry {
         input.slice(name.len() as u64 + 1)?;
         let code_align = input.uleb()?;
         let data_align = input.sleb()?;
-        // Which register holds the return address.
+        // The register that holds the return address.
         match version {
             1 => u64::from(input.u8()?),
             3 => input.uleb()?,
@@ -51,7 +52,7 @@ impl SharedEntry {
     }
 }
 
-/// How addresses of functions are encoded, by the letters of an entry and their data.
+/// Returns how addresses of functions are encoded, by the letters of an entry and their data.
 fn encoding(letters: &[u8], data: &[u8]) -> Option<u8> {
     let mut data = Input::new(data);
     let mut found = None;
@@ -85,7 +86,7 @@ mod tests {
     use super::*;
     use tprof_wire::unwind::{Row, RowKind};
 
-    /// What GCC writes for C++ functions with destructors.
+    /// The entry that GCC writes for C++ functions with destructors.
     const WITH_PERSONALITY: [u8; 32] = [
         28, 0, 0, 0, 0, 0, 0, 0, 1, b'z', b'P', b'L', b'R', 0, 1, 0x78, 16, 7, 0x9b, 1, 2, 3, 4,
         0x1b, 0x1b, 0x0c, 7, 8, 0x90, 1, 0, 0,

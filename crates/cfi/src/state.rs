@@ -1,4 +1,4 @@
-//! What holds at one address of a function: where the caller's frame is.
+//! The unwind state at one address of a function: where the caller's frame is.
 
 use crate::input::Input;
 use tprof_wire::unwind::{Row, RowKind};
@@ -8,22 +8,22 @@ const RBP: u64 = 6;
 const RSP: u64 = 7;
 const RA: u64 = 16;
 
-/// Where the CFA is.
+/// How the CFA is computed.
 #[derive(Clone, Copy, Debug)]
 enum Cfa {
-    /// A register plus so much.
+    /// The value of a register plus an offset.
     At(u64, i64),
-    /// What an expression computes.
+    /// The result of an expression.
     Expression,
 }
 
-/// Where the caller's value of a register is.
+/// The location of the caller's value of a register.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Rule {
-    /// Not mentioned, or it keeps its value.
+    /// The register is not mentioned, or keeps its value.
     Same,
     Undefined,
-    /// Saved at the CFA plus so much.
+    /// The value is saved at the CFA plus this offset.
     Offset(i64),
     Other,
 }
@@ -37,10 +37,10 @@ pub struct CfaState {
 }
 
 impl CfaState {
-    /// Before the first instruction.
+    /// The state before the first instruction.
     pub const BEFORE: CfaState = CfaState { cfa: Cfa::Expression, rbp: Rule::Same, ra: Rule::Same };
 
-    /// In the wire's terms.
+    /// Returns the state as an unwind row of the wire.
     pub fn row(&self) -> Row {
         match self.ra {
             Rule::Undefined => return Row::END,
@@ -79,7 +79,8 @@ impl CfaState {
         }
     }
 
-    /// Runs an instruction that refers to nothing but this state; `None` if it is none of those.
+    /// Runs an instruction that only changes this state; `None` if it is another kind of
+    /// instruction.
     pub fn step(&mut self, op: u8, input: &mut Input<'_>, data_align: i64) -> Option<()> {
         match op {
             // nop

@@ -1,18 +1,18 @@
 //! `--capture-range`: the range of the program that is recorded.
 
 use serde::{Deserialize, Serialize};
-use tprof_wire::capture::{self, Opens};
+use tprof_wire::capture::{self, CaptureTrigger};
 
-/// A range, and what its end is.
+/// The range to capture, and what its end does.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
 pub struct Capture {
-    /// What is recorded.
+    /// The range that is recorded.
     pub range: CaptureRange,
-    /// What happens at its end.
+    /// The action at the end of the range.
     pub end: CaptureEnd,
 }
 
-/// What opens and closes a capture.
+/// The event that opens and closes a capture.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum CaptureRange {
@@ -24,11 +24,11 @@ pub enum CaptureRange {
     Range(String),
 }
 
-/// What happens at the end of a captured range.
+/// The action at the end of a captured range.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum CaptureEnd {
-    /// Nothing more is recorded; the job goes on.
+    /// Recording stops; the job goes on.
     #[default]
     Stop,
     /// SIGTERM ends the job.
@@ -38,12 +38,12 @@ pub enum CaptureEnd {
 }
 
 impl Capture {
-    /// As the process reads it; `None` for a name that is too long.
+    /// Packs the range as the process reads it; `None` for a name that is too long.
     pub fn words(&self) -> Option<[u64; capture::WORDS]> {
         let (opens, name) = match &self.range {
-            CaptureRange::CudaProfiler => (Opens::CudaProfiler, ""),
-            CaptureRange::Nvtx(name) => (Opens::Nvtx, name.as_str()),
-            CaptureRange::Range(name) => (Opens::Range, name.as_str()),
+            CaptureRange::CudaProfiler => (CaptureTrigger::CudaProfiler, ""),
+            CaptureRange::Nvtx(name) => (CaptureTrigger::Nvtx, name.as_str()),
+            CaptureRange::Range(name) => (CaptureTrigger::Range, name.as_str()),
         };
         capture::pack(opens, name.as_bytes(), self.end == CaptureEnd::Repeat)
     }
@@ -56,7 +56,7 @@ impl Capture {
         }
     }
 
-    /// The plan: what is recorded, and what then happens.
+    /// Describes what is recorded, and what then happens.
     pub fn plan(&self) -> String {
         let then = match self.end {
             CaptureEnd::Stop => "the first one",
@@ -66,13 +66,13 @@ impl Capture {
         format!("records {}, {then}", self.recorded())
     }
 
-    /// What it leaves out, and why.
+    /// Returns what a capture leaves out, and why.
     pub(crate) fn outside(&self) -> (String, String) {
         let why = "not recorded by request (--capture-range)".to_owned();
         (format!("everything outside of {}", self.recorded()), why)
     }
 
-    /// What was not recorded of it in a job with so many of these ranges, and why.
+    /// Returns what was not recorded in a job that had `captures` of these ranges, and why.
     pub(crate) fn missing(&self, captures: u64) -> Option<(String, String)> {
         let why = "the job had no such range".to_owned();
         (captures == 0).then(|| (self.recorded(), why))

@@ -1,4 +1,4 @@
-//! What to record: the resolved options of a run, shared by launcher and collector.
+//! The resolved options of a run, shared by launcher and collector.
 
 pub use crate::capture::{Capture, CaptureEnd, CaptureRange};
 use crate::schedule::{ScheduleUnit, Timetable};
@@ -12,28 +12,28 @@ use std::time::Duration;
 pub struct Config {
     /// Run directory, absolute.
     pub output: PathBuf,
-    /// What to do where the run directory holds a run.
+    /// What happens if the run directory already holds a run.
     #[serde(default)]
     pub if_exists: IfExists,
-    /// Which sources to record.
+    /// The sources that are recorded.
     pub activities: Vec<Activity>,
-    /// How to record allocations.
+    /// How allocations are recorded.
     pub mem: MemMode,
-    /// How to take stacks.
+    /// How stacks are taken.
     pub stacks: StackMode,
     /// CPU samples a second and thread.
     pub sample_rate: u32,
-    /// What is counted beside time.
+    /// Processor events that are counted in addition to time.
     pub counters: Vec<PerfEvent>,
-    /// What NCCL reports beside its operations.
+    /// What NCCL reports in addition to its operations.
     #[serde(default)]
     pub nccl: Vec<NcclEvent>,
-    /// What is recorded of CUDA graphs that run.
+    /// How CUDA graphs that run are recorded.
     pub cuda_graphs: GraphDetail,
     /// Who records CUDA calls that start work.
     #[serde(default)]
     pub cuda_calls: CallSource,
-    /// What is recorded of PyTorch's operators.
+    /// How PyTorch's operators are recorded.
     #[serde(default)]
     pub operators: OperatorDetail,
     /// Name calls of PyTorch's modules by their paths.
@@ -51,7 +51,7 @@ pub struct Config {
     pub gpu_interval: Duration,
     /// What a thread does when its ring is full.
     pub on_full: OnFull,
-    /// Where unwind tables and symbols of large files are kept between runs; nowhere if `None`.
+    /// Directory of unwind tables and symbols that are kept between runs; `None` keeps none.
     #[serde(default)]
     pub table_cache: Option<PathBuf>,
     /// Stop recording when the run's files hold this many bytes.
@@ -73,7 +73,8 @@ pub struct Config {
     pub follow: bool,
     /// Keep no arguments, paths or environment.
     pub redact: bool,
-    /// Where the job was started, if not in the collector's own directory: it names the commit.
+    /// Directory in which the job was started, if it is not the collector's own: it names the
+    /// commit.
     #[serde(skip)]
     pub started_in: Option<PathBuf>,
     /// Command line, empty when attached by hand.
@@ -109,7 +110,7 @@ impl Config {
         }
     }
 
-    /// How allocations are recorded: not at all if they are not wanted.
+    /// Returns how allocations are recorded: not at all if they are not wanted.
     pub fn memory(&self) -> MemMode {
         match self.activities.contains(&Activity::Mem) {
             true => self.mem,
@@ -118,11 +119,11 @@ impl Config {
     }
 }
 
-/// What to do where the run directory holds a run that a rank may not share.
+/// What happens if the run directory holds a run that a rank may not share.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum IfExists {
-    /// Record into the next free name beside it: `r1-2`.
+    /// Record into the next free name next to it: `r1-2`.
     #[default]
     Rename,
     /// Record into it too.
@@ -137,15 +138,15 @@ pub enum IfExists {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "lowercase")]
 pub enum Activity {
-    /// CPU samples.
+    /// Samples of CPU time.
     Cpu,
     /// GPU work and CUDA calls.
     Gpu,
     /// Allocations and mappings.
     Mem,
-    /// Collectives.
+    /// Collectives and other communication.
     Comm,
-    /// NVTX ranges.
+    /// Ranges of NVTX.
     Nvtx,
 }
 
@@ -153,10 +154,10 @@ pub enum Activity {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum GraphDetail {
-    /// Each run of a graph as a whole, where CUPTI can.
+    /// Record each run of a graph as a whole, where CUPTI can.
     #[default]
     Graph,
-    /// Each node of each run, which costs as much as launching it by itself.
+    /// Record each node of each run, which costs as much as launching it by itself.
     Node,
 }
 
@@ -177,25 +178,25 @@ pub enum CallSource {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum OperatorDetail {
-    /// As `Names`, as long as it takes at most a hundredth of a thread's time.
+    /// Like `Names`, as long as it takes at most a hundredth of a thread's time.
     #[default]
     Auto,
     /// Names, times and autograd's sequence numbers.
     Names,
     /// These, and sizes and types of their inputs.
     Shapes,
-    /// Nothing.
+    /// Operators are not recorded.
     Off,
 }
 
 /// `--kineto`: the window that PyTorch's own profiler is asked for, in each process that trains.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
 pub struct KinetoWindow {
-    /// How many steps.
+    /// Number of steps.
     pub steps: u32,
-    /// With Python's functions and modules.
+    /// Whether Python's functions and modules are recorded.
     pub stacks: bool,
-    /// With sizes and types of operators' inputs.
+    /// Whether sizes and types of operators' inputs are recorded.
     pub shapes: bool,
 }
 
@@ -205,18 +206,19 @@ impl Default for KinetoWindow {
     }
 }
 
-/// `--nccl`: what NCCL's profiler plugin records beside operations, which costs more.
+/// The values of `--nccl`: what NCCL's profiler plugin records in addition to operations, at a
+/// higher cost.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "lowercase")]
 pub enum NcclEvent {
-    /// What the proxy thread sends and receives, with its waits.
+    /// The proxy thread's sends and receives, with its waits.
     Proxy,
     /// Times of kernels by channel, which NCCL takes on the device.
     Kernels,
 }
 
 impl NcclEvent {
-    /// Its name.
+    /// Returns the option's value for it.
     pub fn name(self) -> &'static str {
         match self {
             NcclEvent::Proxy => "proxy",
@@ -225,7 +227,7 @@ impl NcclEvent {
     }
 }
 
-/// `--mem`.
+/// The values of `--mem`.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum MemMode {
@@ -236,11 +238,11 @@ pub enum MemMode {
         /// Mean bytes between samples.
         interval: u64,
     },
-    /// Nothing.
+    /// Allocations are not recorded.
     Off,
 }
 
-/// `--stacks`.
+/// The values of `--stacks`.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum StackMode {
@@ -248,11 +250,11 @@ pub enum StackMode {
     Auto,
     /// Only frame pointers.
     Fp,
-    /// As `Auto`.
+    /// The same as `Auto`.
     Dwarf,
-    /// As `Auto`; allocations' stacks have the frames of Python's functions too.
+    /// Like `Auto`, and the stacks of allocations have the frames of Python's functions too.
     Python,
-    /// None.
+    /// Stacks are not taken.
     Off,
 }
 
@@ -267,15 +269,15 @@ pub enum PerfEvent {
     Instructions,
     /// References to the last cache that were not answered before it.
     CacheReferences,
-    /// Those that it could not answer either.
+    /// Requests that the cache could not answer.
     CacheMisses,
-    /// Branches.
+    /// Branch instructions that ran.
     Branches,
     /// Branches that were guessed wrong.
     BranchMisses,
     /// Pages that were touched first.
     PageFaults,
-    /// Those that had to be read.
+    /// Page faults for which a page had to be read.
     MajorFaults,
 }
 
@@ -291,8 +293,8 @@ impl PerfEvent {
         ("page-faults", PerfEvent::PageFaults),
         ("major-faults", PerfEvent::MajorFaults),
     ];
-    /// What is counted by default: how much the processor does in a cycle, and how
-    /// well its cache serves it.
+    /// The events that are counted by default: how much the processor does in a cycle, and how well
+    /// its cache serves it.
     pub const STANDARD: [PerfEvent; 4] = [
         PerfEvent::Cycles,
         PerfEvent::Instructions,
@@ -300,13 +302,13 @@ impl PerfEvent {
         PerfEvent::CacheMisses,
     ];
 
-    /// Its name.
+    /// Returns the option's value for it.
     pub fn name(self) -> &'static str {
         PerfEvent::ALL.iter().find(|(_, event)| *event == self).map_or("", |(name, _)| name)
     }
 }
 
-/// `--on-full`.
+/// The values of `--on-full`.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum OnFull {
@@ -323,10 +325,10 @@ pub const DEFAULT_SAMPLE_INTERVAL: u64 = 512 << 10;
 pub const DEFAULT_RSS_INTERVAL: Duration = Duration::from_millis(100);
 /// Time between readings of NVML by default.
 pub const DEFAULT_GPU_INTERVAL: Duration = Duration::from_millis(500);
-/// What the first may be: the collector sleeps 10 ms at a time.
+/// Allowed values of `rss_interval`: the collector sleeps 10 ms at a time.
 pub const RSS_INTERVALS: RangeInclusive<Duration> =
     Duration::from_millis(10)..=Duration::from_secs(60);
-/// What the second may be: a call of NVML takes milliseconds, a device has several
-/// quantities, and utilisation is the driver's mean over 1/6 s at least.
+/// Allowed values of `gpu_interval`: a call of NVML takes milliseconds, a device has several
+/// quantities, and utilisation is the driver's mean over at least 1/6 s.
 pub const GPU_INTERVALS: RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(60);

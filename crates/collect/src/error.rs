@@ -1,4 +1,4 @@
-//! What can go wrong before or at the end of a run.
+//! Errors before or at the end of a run.
 
 use std::io;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ pub enum CollectError {
     OtherJob {
         /// The run directory.
         path: PathBuf,
-        /// Both name their jobs; else the run is over, and nothing shows it.
+        /// Whether both name their jobs; otherwise the run is over, and nothing shows whose it is.
         known: bool,
     },
     /// The run directory holds a run that is being recorded.
@@ -35,7 +35,7 @@ pub enum CollectError {
     RunIsLive {
         /// The run directory.
         path: PathBuf,
-        /// Its collector.
+        /// Pid of its collector.
         pid: u32,
     },
     /// The run directory's path is something else.
@@ -44,15 +44,15 @@ pub enum CollectError {
     /// A file or directory cannot be made or written.
     #[error("cannot write `{path}`: {source}")]
     Unwritable {
-        /// Which.
+        /// The path that was written.
         path: PathBuf,
-        /// Why.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The session directory cannot be made.
     #[error("cannot make a session directory in {tried}: {source}")]
     NoSession {
-        /// Places tried.
+        /// The places that were tried.
         tried: String,
         /// Why the last one failed.
         source: io::Error,
@@ -60,7 +60,7 @@ pub enum CollectError {
     /// A kernel facility is missing.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
         /// Why it failed.
         source: io::Error,

@@ -10,13 +10,13 @@
 //! - [`perf`], `python`, [`cpu`]: samples of threads, by perf events or by `/proc`, with Python's
 //!   frames;
 //! - `out`: the files of a run, what became of its processes, and what was lost;
-//! - `gpu`, `nvml`: what CUPTI records of devices, and what their driver measures;
-//! - `targets`: the processes of the job: their rings, what records mean, the owner of a sample;
+//! - `gpu`, `nvml`: CUPTI's records of devices, and their driver's readings;
+//! - `targets`: the processes of the job: their rings, their records, the owner of a sample;
 //! - `directory`: the directory of a session: its socket, its lock, its owner;
-//! - `engine`: the main loop, and threads for what takes longer than a pass over the rings may;
+//! - `engine`: the main loop, and threads for work that takes longer than a pass over the rings may;
 //! - `session`: begins and ends a run, and answers processes that attach.
 //!
-//! [`Session`] is what `tprof run` holds.
+//! `tprof run` holds a [`Session`].
 
 mod capture;
 pub mod config;
@@ -24,8 +24,8 @@ mod error;
 mod os;
 mod schedule;
 
+pub mod disk_cache;
 pub mod elf;
-pub mod kept;
 pub mod modules;
 pub mod symbols;
 pub mod unwind_table;

@@ -8,23 +8,23 @@ use tprof_wire::schedule::Schedule;
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct Timetable {
-    /// Not recorded, at the beginning of each cycle.
+    /// Number at the beginning of each cycle that are not recorded.
     pub wait: u32,
-    /// Not recorded, after these.
+    /// Number after those of `wait` that are not recorded.
     pub warmup: u32,
     /// Recorded, after these.
     pub active: u32,
     /// Cycles; 0 for as many as the job has steps for.
     pub repeat: u32,
-    /// Not recorded, before the first cycle.
+    /// Number before the first cycle that are not recorded.
     pub skip_first: u32,
     /// The first cycle has no wait.
     pub skip_first_wait: bool,
-    /// What these count.
+    /// The unit of these numbers.
     pub unit: ScheduleUnit,
 }
 
-/// What a schedule counts.
+/// The unit that a schedule counts.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum ScheduleUnit {
@@ -55,7 +55,7 @@ impl ScheduleUnit {
     }
 }
 
-/// Where steps come from.
+/// Explains where steps come from.
 pub(crate) const SOURCES: &str = "steps are those of tprof_abi, NVTX ranges `step N`, \
      torch.profiler's, updates of PyTorch's optimizers and batches of its data loaders";
 
@@ -63,14 +63,14 @@ pub(crate) const SOURCES: &str = "steps are those of tprof_abi, NVTX ranges `ste
 const LISTED: u64 = 3;
 
 impl Timetable {
-    /// As a function of a step's number.
+    /// Returns the schedule as a function of a step's number.
     pub fn schedule(&self) -> Schedule {
         let Timetable { wait, warmup, active, repeat, skip_first, skip_first_wait, unit } = *self;
         let epochs = unit == ScheduleUnit::Epoch;
         Schedule { wait, warmup, active, repeat, skip_first, skip_first_wait, epochs }
     }
 
-    /// What is recorded, in words: `steps 4 to 6`, the first being 0.
+    /// Describes what is recorded: `steps 4 to 6`, the first being 0.
     fn recorded(&self) -> String {
         let steps = |cycle| self.schedule().steps_of(cycle);
         let listed: Vec<_> = (0..LISTED).map_while(steps).collect();
@@ -114,13 +114,13 @@ impl Timetable {
         format!("records {}; needs at least {}", self.recorded(), self.needed())
     }
 
-    /// What it leaves out, and why.
+    /// Returns what the schedule leaves out, and why.
     pub(crate) fn outside(&self) -> (String, String) {
         let why = "not recorded by schedule (--schedule)".to_owned();
         (format!("everything outside of {}", self.recorded()), why)
     }
 
-    /// What was not recorded of it in a job of so many steps (or seconds), and why.
+    /// Returns what was not recorded in a job of so many steps (or seconds), and why.
     pub(crate) fn missing(&self, steps: u64) -> Option<(String, String)> {
         if steps >= self.needed() {
             return None;

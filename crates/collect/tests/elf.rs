@@ -1,4 +1,4 @@
-//! What is reported of programs: real ones, damaged ones, and those that cannot be recorded.
+//! Reports on programs: real ones, damaged ones, and those that cannot be recorded.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -83,7 +83,7 @@ fn a_32_bit_program_is_not_read_further() {
 
 #[test]
 fn another_owner_s_setuid_program_cannot_be_seen() {
-    // What the bits mean depends on who runs the test; su belongs to root.
+    // The meaning of the bits depends on who runs the test; su belongs to root.
     let dir = tempfile::tempdir().unwrap();
     let program = build(dir.path(), "own", MAIN, &[]);
     std::fs::set_permissions(&program, PermissionsExt::from_mode(0o4755)).unwrap();

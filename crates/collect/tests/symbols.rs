@@ -102,8 +102,8 @@ fn a_sparing_symbolizer_takes_names_alone_from_compressed_debug_files() {
     assert_eq!(shown(&frames), [("hidden", "program.c", 8)]);
 }
 
-/// A module as a process has it that was reached in `root`; what it is, not where it lies, is
-/// known of it there.
+/// A module that was reached in `root`, as a process has it: its identity is known there, not its
+/// path.
 fn through(root: &Path, program: &Path) -> ModuleFile {
     let reached = root.join(program.strip_prefix("/").unwrap());
     let identity = FileId::of(&std::fs::metadata(program).unwrap());
@@ -168,7 +168,7 @@ fn a_stripped_library_has_the_names_it_exports() {
     let dir = tempfile::tempdir().unwrap();
     let copy = dir.path().join("libc.so.6");
     std::fs::copy(&libc.path, &copy).unwrap();
-    // A copy without build id: no debug file of this machine stands for it.
+    // A copy without a build id: no debug file of this machine belongs to it.
     run(
         "objcopy",
         &["--remove-section=.note.gnu.build-id", "--strip-all", "libc.so.6"],

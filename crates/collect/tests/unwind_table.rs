@@ -30,7 +30,7 @@ fn libc_path() -> PathBuf {
     maps.into_iter().map(|m| m.path).find(|p| p.to_string_lossy().contains("/libc.so")).unwrap()
 }
 
-/// What a row should be, by rules other than the compiler's.
+/// Returns what a row should be, by rules other than the compiler's.
 fn expected(row: &gimli::UnwindTableRow<usize>, signal: bool) -> Option<Row> {
     match row.register(X86_64::RA) {
         Some(RegisterRule::Undefined) => return Some(Row::END),
@@ -236,7 +236,7 @@ fn a_live_stack_is_walked_as_glibc_walks_it() {
     let (walked, seen) = nested(&unwinder, 20);
     assert!(walked.len() > 20);
     assert_eq!(walked, seen);
-    // A thread of its own: up to `clone`.
+    // A separate thread, whose stack ends at `clone`.
     let thread = std::thread::spawn(move || nested(&unwinder, 3));
     let (walked, seen) = thread.join().unwrap();
     assert!(walked.len() > 3);

@@ -119,7 +119,7 @@ function!(
     SetThreadIdType = cuptiSetThreadIdType(CUpti_ActivityThreadIdType)
 );
 function!(
-    /// Becomes a client beside others (CUDA 13).
+    /// Subscribes as one client among several (CUDA 13).
     SubscribeV2 = cuptiSubscribe_v2(
         *mut CUpti_SubscriberHandle,
         CUpti_CallbackFunc,
@@ -132,7 +132,7 @@ function!(
     Unsubscribe = cuptiUnsubscribe(CUpti_SubscriberHandle)
 );
 function!(
-    /// As [`ActivityRegisterCallbacks`], for one client.
+    /// The variant of [`ActivityRegisterCallbacks`] for one client.
     ActivityRegisterCallbacksV2 = cuptiActivityRegisterCallbacks_v2(
         CUpti_SubscriberHandle,
         CUpti_BuffersCallbackRequestFunc_v2,
@@ -140,12 +140,12 @@ function!(
     )
 );
 function!(
-    /// As [`ActivityEnable`], for one client.
+    /// The variant of [`ActivityEnable`] for one client.
     ActivityEnableV2 =
         cuptiActivityEnable_v2(CUpti_SubscriberHandle, CUpti_ActivityKind, *mut CUpti_ActivityConfig)
 );
 function!(
-    /// As [`ActivitySetAttribute`], for one client.
+    /// The variant of [`ActivitySetAttribute`] for one client.
     ActivitySetAttributeV2 = cuptiActivitySetAttribute_v2(
         CUpti_SubscriberHandle,
         CUpti_ActivityAttribute,

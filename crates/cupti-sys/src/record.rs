@@ -3,27 +3,27 @@
 
 use crate::bindings::*;
 
-/// A kernel.
+/// The record of a kernel.
 pub type Kernel = CUpti_ActivityKernel9;
-/// A copy.
+/// The record of a copy.
 pub type Memcpy = CUpti_ActivityMemcpy5;
 /// A copy between two devices.
 pub type MemcpyPeer = CUpti_ActivityMemcpyPtoP4;
-/// A fill.
+/// The record of a fill.
 pub type Memset = CUpti_ActivityMemset4;
 /// An allocation or a release of device memory.
 pub type Memory = CUpti_ActivityMemory3;
-/// A wait.
+/// The record of a wait.
 pub type Synchronization = CUpti_ActivitySynchronization;
 /// Time that CUPTI or the driver spent on its own affairs.
 pub type Overhead = CUpti_ActivityOverhead;
 /// A call of the runtime's or the driver's interface.
 pub type Api = CUpti_ActivityAPI;
-/// A context.
+/// The record of a context.
 pub type Context = CUpti_ActivityContext;
-/// A device.
+/// The record of a device.
 pub type Device = CUpti_ActivityDevice4;
-/// A stream.
+/// The record of a stream.
 pub type Stream = CUpti_ActivityStream;
 /// A graph that ran as a whole.
 pub type GraphTrace = CUpti_ActivityGraphTrace;

@@ -1,5 +1,5 @@
-//! Where the times of each kind of record are: offsets in bytes, by NVIDIA's headers of
-//! CUDA 12.0 to 13.5, in which no field moves.
+//! The offsets of the times in each kind of record, bytes, by NVIDIA's headers of CUDA 12.0 to
+//! 13.5, in which no field moves.
 
 use crate::bindings::*;
 use crate::record::*;
@@ -42,7 +42,7 @@ pub fn offsets(kind: CUpti_ActivityKind) -> Option<&'static [usize]> {
         | CUPTI_ACTIVITY_KIND_NVLINK
         | CUPTI_ACTIVITY_KIND_PCIE
         | CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION => &[],
-        // Of kinds that are not decoded here the structs are not declared either.
+        // Structs of kinds that are not decoded here are not declared either.
         CUPTI_ACTIVITY_KIND_MARKER
         | CUPTI_ACTIVITY_KIND_ENVIRONMENT
         | CUPTI_ACTIVITY_KIND_PREEMPTION => &[8],

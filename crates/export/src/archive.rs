@@ -1,7 +1,7 @@
-//! A directory of files as one tar archive, for stdout.
+//! Packs a directory of files into one tar archive, for stdout.
 //!
-//! Entries are in the order of their names, and have neither the time of the export nor the user
-//! who made it: the same files give the same bytes.
+//! Entries are sorted by name and contain neither the time of the export nor the user who made it,
+//! so the same files always give the same bytes.
 
 use std::fs;
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use std::path::Path;
 
 use tar::{Builder, HeaderMode};
 
-/// Writes what is in `directory`, which the archive calls `name`.
+/// Writes the contents of `directory` as an archive whose top directory is `name`.
 pub fn write(directory: &Path, name: &str, to: impl Write) -> io::Result<()> {
     let mut archive = Builder::new(to);
     archive.mode(HeaderMode::Deterministic);

@@ -1,8 +1,8 @@
-//! Which points of arrows belong together: by their ids, and by their order.
+//! Finds out which points of arrows belong together, by their ids and their order.
 //!
-//! A trace uses an id again for a new message once the one before has arrived, and one start may
-//! have several ends. Viewers join all points of an id one after another; so each message gets a
-//! number of its own, and each end of a start a line of its own.
+//! A trace reuses an id for a new message once the previous one has arrived, and one start may have
+//! several ends. Viewers join all points of an id one after another, so each message gets a number
+//! of its own, and each end of a start gets a line of its own.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use tprof_trace::model::{FlowEnd, FlowPoint, NameId};
 
 use crate::Window;
 
-/// What a file calls an arrow.
+/// Key by which a file names an arrow: category, name and id.
 type Id = (NameId, NameId, u64);
 
 fn id_of(row: &FlowPoint) -> Id {
@@ -23,31 +23,31 @@ fn id_of(row: &FlowPoint) -> Id {
 /// The last message of an id.
 #[derive(Clone, Copy, Debug)]
 struct Message {
-    /// Messages of the id before it.
+    /// Number of messages with this id before it.
     number: u64,
-    /// Its ends so far.
+    /// Number of its ends so far.
     ends: u64,
 }
 
-/// The messages of a file, as its points come in order of time.
+/// The messages of a file. Its points must come in order of time.
 #[derive(Debug, Default)]
 pub(crate) struct Arrows {
     messages: FxHashMap<Id, Message>,
-    /// Ends of messages that have several, by id and number.
+    /// Number of ends of messages that have several, by id and message number.
     several: FxHashMap<(Id, u64), u64>,
 }
 
 /// The lines that begin, go on or end at a point.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Lines {
-    /// Messages of the id before this one.
+pub(crate) struct FlowLinks {
+    /// Number of messages with this id before this one.
     pub message: u64,
-    /// Numbers of its lines.
+    /// Numbers of the message's lines.
     pub lines: Range<u64>,
 }
 
-impl Lines {
-    /// A number for a line: the id, where one message has the id for itself.
+impl FlowLinks {
+    /// Returns a number for a line. It is the id itself if one message has the id to itself.
     pub fn number(&self, id: u64, line: u64) -> u64 {
         match (self.message, line) {
             (0, 0) => id,
@@ -57,7 +57,7 @@ impl Lines {
 }
 
 impl Arrows {
-    /// Those of a file that lie in a window.
+    /// Reads the arrows of a file that lie in a window.
     pub fn of(trace: &TraceFile, window: Window) -> Arrows {
         let rows = trace.in_order::<FlowPoint>(window.from_ns, window.to_ns);
         Arrows::of_points(rows.flatten())
@@ -66,7 +66,7 @@ impl Arrows {
     fn of_points(rows: impl Iterator<Item = FlowPoint>) -> Arrows {
         let (mut arrows, mut several) = (Arrows::default(), FxHashMap::default());
         for row in rows {
-            let Lines { message, lines } = arrows.point(&row);
+            let FlowLinks { message, lines } = arrows.point(&row);
             if lines.start > 0 {
                 several.insert((id_of(&row), message), lines.end);
             }
@@ -74,13 +74,13 @@ impl Arrows {
         Arrows { messages: FxHashMap::default(), several }
     }
 
-    /// The lines of the next point.
-    pub fn point(&mut self, row: &FlowPoint) -> Lines {
+    /// Returns the lines of the next point.
+    pub fn point(&mut self, row: &FlowPoint) -> FlowLinks {
         let id = id_of(row);
         let known = self.messages.get(&id).copied();
         let next = known.map_or(0, |message| message.number + 1);
         let mut message = match (row.end, known) {
-            // A step after an end, or without a start, is one of a message whose start is missing.
+            // A step after an end, or without a start, belongs to a message whose start is missing.
             (FlowEnd::Step, Some(message)) if message.ends == 0 => message,
             (FlowEnd::End, Some(message)) => message,
             _ => Message { number: next, ends: 0 },
@@ -92,7 +92,7 @@ impl Arrows {
         };
         message.ends += u64::from(row.end == FlowEnd::End);
         self.messages.insert(id, message);
-        Lines { message: message.number, lines }
+        FlowLinks { message: message.number, lines }
     }
 }
 
@@ -100,7 +100,7 @@ impl Arrows {
 mod tests {
     use super::*;
 
-    /// The lines of points: which points share one.
+    /// Returns the lines of points, which shows which points share a line.
     fn lines(points: &str) -> Vec<(u64, Range<u64>)> {
         let rows = points.chars().map(|point| FlowPoint {
             end: match point {
@@ -129,7 +129,7 @@ mod tests {
     fn ends_of_one_start_have_a_line_each() {
         assert_eq!(lines("sff"), [(0, 0..2), (0, 0..1), (0, 1..2)]);
         assert_eq!(lines("sffsf"), [(0, 0..2), (0, 0..1), (0, 1..2), (1, 0..1), (1, 0..1)]);
-        // Ends without a start have no line in common.
+        // Ends without a start share no line.
         assert_eq!(lines("ff"), [(0, 0..1), (0, 1..2)]);
     }
 }

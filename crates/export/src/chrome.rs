@@ -1,20 +1,20 @@
 //! Chrome trace JSON, one file per rank, as torch.profiler (Kineto) writes it: for Perfetto,
-//! chrome://tracing, HTA and TensorBoard. It is gzipped, except in a file whose name does not end so.
+//! chrome://tracing, HTA and TensorBoard. Files are gzipped unless the output name does not end in
+//! `.gz`.
 //!
-//! Host threads are under their process, streams under a "process" with their
-//! device's number. Times are microseconds, to the nanosecond, after
-//! `baseTimeNanoseconds`. A trace that was imported keeps the times, the numbers
-//! and the members of the top level that it came with. Curves of memory are
-//! thinned to at most 4,000 points, each the highest of its stretch. The text is
-//! streamed: memory does not grow with the trace.
+//! Host threads appear under their process, streams under a "process" with their device's number.
+//! Times are microseconds with nanosecond digits, relative to `baseTimeNanoseconds`. An imported
+//! trace keeps its times, numbers and top-level members. Memory curves are thinned to at most 4,000
+//! points, each the highest of its stretch. The text is streamed, so memory does not grow with the
+//! trace.
 
-mod about;
 mod curves;
+mod envelope;
 mod occupancy;
 mod operators;
-mod places;
 mod rows;
 mod sink;
+mod slice_tracks;
 mod writer;
 
 use std::io;
@@ -30,9 +30,9 @@ use rows::Rows;
 use sink::Sink;
 use writer::Writer;
 
-/// Least size of a file that can be set: names need some bytes.
+/// Smallest size limit of a file: names need some bytes.
 const LEAST_BYTES: u64 = 256 << 10;
-/// What is kept free for the end of a file.
+/// Bytes reserved for the end of a file.
 const REST_BYTES: u64 = 64 << 10;
 
 /// Writes one file per rank.
@@ -84,7 +84,7 @@ pub(crate) fn write_all(
     Ok(written)
 }
 
-/// Writes one file, complete but for its name.
+/// Writes one file, complete except for its final name.
 fn write(
     part: &OpenRank<'_>,
     selection: &Selection<'_>,
@@ -113,7 +113,7 @@ fn write(
     Ok(output)
 }
 
-/// The JSON of one file; returns where it was cut because it was full.
+/// Writes the JSON of one file. Returns the time where it was cut, if it became full.
 fn document(
     part: &OpenRank<'_>,
     unix_ns: u64,
@@ -122,11 +122,11 @@ fn document(
     to: Sink,
     written: &mut Written,
 ) -> io::Result<(Sink, Option<u64>)> {
-    let about = about::About::of(part, unix_ns, last_rank);
+    let about = envelope::Envelope::of(part, unix_ns, last_rank);
     let mut writer = Writer::begin(part, about.clock, |text| about.begin(text), to)?;
     let mut rows = Rows::new(part, about.imported);
-    // Holistic Trace Analysis takes the file's first event, if it is a span, for the
-    // launch of work without one.
+    // Holistic Trace Analysis takes a file's first event, if it is a span, for the launch of work
+    // that has no launch.
     let first = first_span(part);
     if let Some(first) = &first {
         rows.write_out_of_order(first, &mut writer)?;
@@ -178,7 +178,7 @@ fn document(
     Ok((about.end(writer, cut_ns.map(|ns| part.at(ns)))?, cut_ns))
 }
 
-/// The span that an imported file began with, if the slice has it.
+/// Returns the span that an imported file began with, if the slice contains it.
 fn first_span(part: &OpenRank<'_>) -> Option<Span> {
     let start_ns: u64 = part.trace.property("tprof.first_event_ns")?.parse().ok()?;
     let spans = part.trace.in_order::<Span>(start_ns, start_ns.saturating_add(1)).flatten();

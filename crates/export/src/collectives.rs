@@ -1,8 +1,7 @@
 //! Collectives at the time of their kernels.
 //!
-//! A call returns long before its collective is over, so the call's time reveals
-//! little; the kernel's does. Collectives are few beside kernels: they are held
-//! in memory, sorted.
+//! A call returns long before its collective is over, so the call's time says little, unlike the
+//! kernel's. Collectives are few compared with kernels, so they are held in memory, sorted.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
@@ -11,23 +10,23 @@ use tprof_trace::model::{Collective, Kernel, ProcessIndex};
 
 use crate::Window;
 
-/// A collective, and when it ran: its kernel's time, else its call's.
+/// A collective and when it ran: the time of its kernel, or else of its call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Placed {
+pub(crate) struct TimedCollective {
     pub row: Collective,
     pub start_ns: u64,
     pub end_ns: u64,
 }
 
-/// A number that is the same on all ranks that take part in an operation, and that no arrow
-/// within a rank has. A library may number the operations of each name by themselves.
-pub(crate) fn meeting(trace: &TraceFile, row: &Collective) -> Option<u64> {
+/// Returns a number that is the same on all ranks that take part in an operation, and that no arrow
+/// within a rank has. A library may number the operations of each name separately.
+pub(crate) fn shared_id(trace: &TraceFile, row: &Collective) -> Option<u64> {
     let name = fnv1a(trace.name(row.name).as_bytes());
     Some(joined(&[row.communicator?, name, row.sequence?]) | 1 << 63)
 }
 
-/// The collectives that ran in a window, by time.
-pub(crate) fn placed(trace: &TraceFile, window: Window) -> Vec<Placed> {
+/// Returns the collectives that ran in a window, by time.
+pub(crate) fn timed_collectives(trace: &TraceFile, window: Window) -> Vec<TimedCollective> {
     let rows: Vec<Collective> = trace.blocks::<Collective>().flatten().collect();
     if rows.is_empty() {
         return Vec::new();
@@ -46,10 +45,10 @@ pub(crate) fn placed(trace: &TraceFile, window: Window) -> Vec<Placed> {
         let kernel = row.correlation.and_then(|c| *kernels.get(&(row.process, c))?);
         let call_ns = (row.start_ns, row.start_ns.saturating_add(row.duration_ns.unwrap_or(0)));
         let (start_ns, end_ns) = kernel.unwrap_or(call_ns);
-        Placed { row, start_ns, end_ns }
+        TimedCollective { row, start_ns, end_ns }
     };
-    let mut placed: Vec<Placed> = rows.into_iter().map(place).collect();
-    placed.retain(|found| window.touches(found.start_ns, found.end_ns));
-    placed.sort_by_key(|found| (found.start_ns, std::cmp::Reverse(found.end_ns)));
-    placed
+    let mut timed_collectives: Vec<TimedCollective> = rows.into_iter().map(place).collect();
+    timed_collectives.retain(|found| window.touches(found.start_ns, found.end_ns));
+    timed_collectives.sort_by_key(|found| (found.start_ns, std::cmp::Reverse(found.end_ns)));
+    timed_collectives
 }

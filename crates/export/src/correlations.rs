@@ -1,7 +1,7 @@
-//! Which correlations occur, a bit for each.
+//! The set of correlations that occur, one bit for each.
 //!
-//! A launch and its kernel lie in different tables; an arrow needs both. Numbers
-//! are nearly dense, so that a million launches take some hundred kilobytes.
+//! A launch and its kernel are in different tables, but an arrow needs both. Numbers are nearly
+//! dense, so a million launches take some hundred kilobytes.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{Kernel, MemoryCopy, ProcessIndex, Synchronization};
@@ -15,19 +15,20 @@ const BITS: u64 = 512;
 #[derive(Debug, Default)]
 pub(crate) struct Correlations {
     pages: FxHashMap<(ProcessIndex, u64), [u64; (BITS / 64) as usize]>,
-    /// How often one occurs beyond once: pieces of a launched graph share that of the launch.
+    /// Number of further occurrences of a correlation: the nodes of a launched graph share that of
+    /// the launch.
     further: FxHashMap<(ProcessIndex, u64), u64>,
 }
 
 impl Correlations {
-    /// Those of waits for devices that touch a window.
+    /// Correlations of waits for devices that touch a window.
     pub fn of_waits(trace: &TraceFile, window: Window) -> Correlations {
         let mut set = Correlations::default();
         set.add::<Synchronization>(trace, window, |row| (row.process, row.correlation));
         set
     }
 
-    /// Those of kernels and copies that touch a window.
+    /// Correlations of kernels and copies that touch a window.
     pub fn of_work(trace: &TraceFile, window: Window) -> Correlations {
         let mut set = Correlations::default();
         set.add::<Kernel>(trace, window, |row| (row.process, row.correlation));
@@ -60,7 +61,7 @@ impl Correlations {
         page[(correlation % BITS / 64) as usize] |= 1 << (correlation % 64);
     }
 
-    /// How many rows of a file have one.
+    /// Number of rows of a file with this correlation.
     pub fn count(&self, process: ProcessIndex, correlation: u64) -> u64 {
         let further = self.further.get(&(process, correlation)).copied().unwrap_or(0);
         u64::from(self.holds(process, correlation)) + further

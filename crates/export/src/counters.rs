@@ -1,33 +1,33 @@
-//! Curves thinned out for a viewer: one point per stretch of time, the highest.
+//! Curves thinned for a viewer: one point per stretch of time, the highest.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
-use tprof_trace::model::{HeapWhat, MemoryRecording, ProcessIndex};
+use tprof_trace::model::{HeapChange, MemoryRecording, ProcessIndex};
 
-/// Most points of a curve over the length of a run …
+/// Largest number of points of a curve over a run …
 pub(crate) const POINTS: u64 = 4_000;
-/// … but never closer than this.
+/// … which are at least this far apart.
 const LEAST_STRETCH_NS: u64 = 100_000;
 
-/// Stretch of time that one point stands for, in a run that lasts `span_ns`.
+/// Returns the stretch of time that one point stands for, in a run that lasts `span_ns`.
 pub(crate) fn stretch(span_ns: u64) -> u64 {
     (span_ns / POINTS).max(LEAST_STRETCH_NS)
 }
 
-/// Keeps the highest point of each stretch, and the last one of all.
-pub(crate) struct Thin<V = u64> {
+/// Keeps the highest point of each stretch of time, and the very last point.
+pub(crate) struct Downsampler<V = u64> {
     stretch_ns: u64,
     until_ns: u64,
     highest: Option<(u64, V)>,
     last: Option<(u64, V)>,
 }
 
-impl<V: Copy + PartialOrd> Thin<V> {
-    pub fn new(stretch_ns: u64) -> Thin<V> {
-        Thin { stretch_ns, until_ns: 0, highest: None, last: None }
+impl<V: Copy + PartialOrd> Downsampler<V> {
+    pub fn new(stretch_ns: u64) -> Downsampler<V> {
+        Downsampler { stretch_ns, until_ns: 0, highest: None, last: None }
     }
 
-    /// Takes a point; gives one that is ready. Times must not fall.
+    /// Takes a point and returns one that is ready. Times must not decrease.
     pub fn point(&mut self, time_ns: u64, value: V) -> Option<(u64, V)> {
         let ready = if time_ns >= self.until_ns { self.highest.take() } else { None };
         match self.highest {
@@ -42,15 +42,15 @@ impl<V: Copy + PartialOrd> Thin<V> {
         ready
     }
 
-    /// What is left at the end: the highest of the last stretch, then the last point.
+    /// Returns what is left at the end: the highest point of the last stretch, then the last point.
     pub fn rest(self) -> impl Iterator<Item = (u64, V)> {
         let last = self.last.filter(|last| Some(*last) != self.highest);
         self.highest.into_iter().chain(last)
     }
 }
 
-/// Calls `point` with the thinned live heap bytes of each process of a file:
-/// from its events where all were recorded, else from its own totals.
+/// Calls `point` with the thinned live heap bytes of each process of a file. They come from its
+/// allocation events if all were recorded, otherwise from its own totals.
 pub(crate) fn heap<E>(
     file: &TraceFile,
     stretch_ns: u64,
@@ -66,11 +66,11 @@ pub(crate) fn heap<E>(
         }
         let process = live.entry(event.process).or_insert_with(|| Live::new(stretch_ns));
         match event.what {
-            HeapWhat::Alloc { ordinal, size, .. } => {
+            HeapChange::Alloc { ordinal, size, .. } => {
                 process.sizes.insert(ordinal, size);
                 process.bytes = process.bytes.saturating_add(size);
             }
-            HeapWhat::Free { ordinal, .. } => {
+            HeapChange::Free { ordinal, .. } => {
                 let size = ordinal.and_then(|ordinal| process.sizes.remove(&ordinal)).unwrap_or(0);
                 process.bytes = process.bytes.saturating_sub(size);
             }
@@ -102,12 +102,12 @@ pub(crate) fn heap<E>(
 struct Live {
     sizes: FxHashMap<u64, u64>,
     bytes: u64,
-    thin: Thin,
+    thin: Downsampler,
 }
 
 impl Live {
     fn new(stretch_ns: u64) -> Live {
-        Live { sizes: FxHashMap::default(), bytes: 0, thin: Thin::new(stretch_ns) }
+        Live { sizes: FxHashMap::default(), bytes: 0, thin: Downsampler::new(stretch_ns) }
     }
 }
 
@@ -117,14 +117,14 @@ mod tests {
 
     #[test]
     fn maxima_and_the_last_point_are_kept() {
-        let mut thin = Thin::new(10);
+        let mut thin = Downsampler::new(10);
         let mut kept = Vec::new();
         for (time, value) in [(0, 1), (3, 9), (9, 2), (10, 4), (12, 3), (35, 0)] {
             kept.extend(thin.point(time, value));
         }
         kept.extend(thin.rest());
         assert_eq!(kept, [(3, 9), (10, 4), (35, 0)]);
-        let mut thin = Thin::new(10);
+        let mut thin = Downsampler::new(10);
         assert_eq!(thin.point(0, 5), None);
         assert_eq!(thin.point(1, 2), None);
         assert_eq!(thin.rest().collect::<Vec<_>>(), [(0, 5), (1, 2)]);

@@ -1,4 +1,4 @@
-//! Why an export was not written.
+//! Reasons why an export was not written.
 
 use std::io;
 use std::path::PathBuf;
@@ -40,7 +40,7 @@ pub enum ExportError {
     Backwards {
         /// Beginning, nanoseconds since the run began.
         from_ns: u64,
-        /// End.
+        /// End, in the same unit.
         to_ns: u64,
     },
     /// The slice lies before or after the run.
@@ -48,71 +48,71 @@ pub enum ExportError {
     OutsideRun {
         /// First moment of the run, nanoseconds since it began.
         first_ns: u64,
-        /// Last moment.
+        /// Last moment, in the same unit.
         last_ns: u64,
     },
-    /// The slice lies within the run, and nothing happened there.
+    /// The slice lies within the run, but nothing happened there.
     #[error("the slice is empty")]
     EmptySlice,
-    /// Not even the frame of the format fits.
+    /// The limit is too small even for the frame of the format.
     #[error("{max_bytes} bytes are too few")]
     TooSmall {
-        /// Size that was asked for.
+        /// Size that was requested, in bytes.
         max_bytes: u64,
-        /// Least that can be asked for.
+        /// Smallest possible size, in bytes.
         least_bytes: u64,
     },
-    /// The format cannot stop at a size.
+    /// The format cannot be cut at a size.
     #[error("{format} cannot stop at a size")]
     NoMaxSize {
-        /// Which.
+        /// Name of the format.
         format: &'static str,
     },
     /// Nothing that the format shows was recorded.
     #[error("nothing was recorded for {format}")]
     Nothing {
-        /// Which.
+        /// Name of the format.
         format: &'static str,
-        /// What it shows.
+        /// Kinds of data that it shows.
         wants: &'static str,
     },
     /// The run has no trace file.
     #[error("the run holds no trace file")]
     NoFile,
-    /// The output is there already.
+    /// The output already exists.
     #[error("`{}` exists", path.display())]
     Exists {
-        /// Which.
+        /// Path of the output.
         path: PathBuf,
     },
     /// Several files would be written to one name.
     #[error("{files} files cannot be written to `{}`", path.display())]
     NotADirectory {
-        /// The output that was asked for.
+        /// The requested output.
         path: PathBuf,
-        /// How many files there are.
+        /// Number of files.
         files: usize,
     },
     /// Several files would be written to stdout.
     #[error("{format} is several files, which do not fit stdout")]
     NotToStdout {
-        /// Which format.
+        /// Name of the format.
         format: &'static str,
     },
-    /// The directory in which the output would lie is not there.
+    /// The directory that would contain the output does not exist.
     #[error("there is no directory `{}`", directory.display())]
     NoDirectory {
-        /// The output that was asked for.
+        /// The requested output.
         path: PathBuf,
-        /// What is not there.
+        /// The missing directory.
         directory: PathBuf,
     },
     /// The operating system refused; nothing is left under the final name.
     #[error("cannot write `{}`: {source}", path.display())]
     Write {
-        /// Which.
+        /// Path that could not be written.
         path: PathBuf,
-        /// Why not.
+        /// Error of the operating system.
         source: io::Error,
     },
 }

@@ -1,14 +1,15 @@
-//! External ids of rows that carry none of their own: those that their call's thread
-//! had pushed when it was made.
+//! External ids for rows that have none of their own: the ids that were pushed on the thread when
+//! the row's call was made.
 
 use tprof_trace::model::*;
 use tprof_trace::{TraceFile, TraceRow};
 
-/// Ids by call.
+/// External ids by process and correlation of the call.
 #[derive(Debug, Default)]
 pub struct ExternalIds(Vec<(ProcessIndex, u64, u64)>);
 
-/// The id of a call with several: an operator's first, an annotation's last.
+/// Order of preference among several ids of a call: an operator's comes first, an annotation's
+/// last.
 fn preference(kind: ExternalKind) -> u8 {
     match kind {
         ExternalKind::Custom0 => 0,
@@ -19,9 +20,9 @@ fn preference(kind: ExternalKind) -> u8 {
     }
 }
 
-/// A row that may belong to a call: its process, its correlation, its external id.
-pub trait Called: TraceRow {
-    /// These; none of a row that has no call.
+/// A row that may belong to a call, with process, correlation and external id.
+pub trait HasCallIds: TraceRow {
+    /// Returns these three; `None` for a row that has no call.
     fn call(&mut self) -> Option<(ProcessIndex, u64, &mut Option<u64>)> {
         None
     }
@@ -29,7 +30,7 @@ pub trait Called: TraceRow {
 
 macro_rules! called {
     ($($row:ty)*) => {$(
-        impl Called for $row {
+        impl HasCallIds for $row {
             fn call(&mut self) -> Option<(ProcessIndex, u64, &mut Option<u64>)> {
                 Some((self.process, self.correlation?, &mut self.external))
             }
@@ -37,14 +38,14 @@ macro_rules! called {
     )*};
 }
 called! { Span Kernel MemoryCopy Synchronization DeviceAllocation }
-impl Called for DeviceSpan {}
-impl Called for Collective {}
-impl Called for ChannelWork {}
-impl Called for Sample {}
-impl Called for FlowPoint {}
+impl HasCallIds for DeviceSpan {}
+impl HasCallIds for Collective {}
+impl HasCallIds for ChannelWork {}
+impl HasCallIds for Sample {}
+impl HasCallIds for FlowPoint {}
 
 impl ExternalIds {
-    /// All of a file.
+    /// Reads all external ids of a file.
     pub fn of(trace: &TraceFile) -> ExternalIds {
         let mut rows: Vec<ExternalId> = trace.blocks().flatten().collect();
         rows.sort_by_key(|row| (row.process, row.correlation, preference(row.kind)));
@@ -53,7 +54,7 @@ impl ExternalIds {
     }
 
     /// Gives each row that has none the id of its call.
-    pub fn fill<R: Called>(&self, rows: &mut [R]) {
+    pub fn fill<R: HasCallIds>(&self, rows: &mut [R]) {
         if self.0.is_empty() {
             return;
         }

@@ -1,9 +1,7 @@
-//! Flame graphs: one self-contained HTML page of a run, or of what changed
-//! between two.
+//! Flame graphs: one self-contained HTML page of a run, or of what changed between two runs.
 //!
-//! Everything is aggregated here, over the whole of what was asked for, before
-//! the page filters anything; only then are subtrees grouped that matter little
-//! in every measure, and the page has their number.
+//! All data that was asked for is aggregated here, before the page filters anything. Only then are
+//! subtrees grouped that matter little in every measure, and the page says how many.
 
 mod device;
 mod heap;
@@ -64,14 +62,14 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     Ok(written)
 }
 
-/// Folds what was recorded into trees.
+/// Folds the recorded data into trees.
 fn collect(
     run: &RunDir,
     options: &Options<'_>,
     table: &mut FrameTable,
     written: &mut Written,
 ) -> Result<Vec<Profile>, ExportError> {
-    // Ids differ from run to run, and what is compared has one name.
+    // Ids differ from run to run, but compared frames need the same name.
     let (sides, ids) = match options.against {
         Some(_) => (2, Ids::LeftOut),
         None => (1, Ids::Shown),

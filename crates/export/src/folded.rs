@@ -1,10 +1,10 @@
-//! Collapsed stacks: `rank;process;main;…;leaf value`, one line per stack, for
-//! flamegraph.pl, inferno and speedscope.
+//! Collapsed stacks: `rank;process;main;…;leaf value`, one line per stack, for flamegraph.pl,
+//! inferno and speedscope.
 //!
-//! The value is allocated bytes or the number of allocations over the run, or
-//! time on or off a core, from CPU samples. Under `--mem sampled` the first two are
-//! estimates: each recorded allocation of `s` bytes
-//! stands for `1 / (1 - exp(-s / interval))`, or itself from the interval on.
+//! The value is allocated bytes or the number of allocations over the run, or time on or off a core
+//! from CPU samples. Under `--mem sampled` the first two are estimates: each recorded allocation of
+//! `s` bytes stands for `1 / (1 - exp(-s / interval))` allocations, or only for itself if `s` is at
+//! least the interval.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ use tprof_facts::frames::Frames;
 use tprof_facts::labels::{self, Ids};
 use tprof_trace::RunDir;
 use tprof_trace::model::{
-    HeapWhat, MemoryRecording, Process, ProcessIndex, Sample, StackId, ThreadState,
+    HeapChange, MemoryRecording, Process, ProcessIndex, Sample, StackId, ThreadState,
 };
 
 use crate::options::Weight;
@@ -70,7 +70,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     Ok(written)
 }
 
-/// What is counted unless something is asked for: time, where CPU samples were taken.
+/// Returns the default unit: time if there are CPU samples, otherwise bytes.
 fn usual(selection: &Selection<'_>) -> Result<Weight, ExportError> {
     for file in &selection.files {
         if selection.open(file)?.trace.row_count::<Sample>() > 0 {
@@ -106,7 +106,7 @@ fn fold(
     if weight.is_of_memory() {
         for event in file.heap_events().filter(|event| part.window.holds(event.time_ns)) {
             *events += 1;
-            if let HeapWhat::Alloc { size, stack, .. } = event.what {
+            if let HeapChange::Alloc { size, stack, .. } = event.what {
                 let count = stands_for(size, interval(event.process));
                 let value = if weight == Weight::Bytes { count * size as f64 } else { count };
                 *sums.entry((event.process, stack)).or_default() += value;
@@ -133,7 +133,7 @@ fn fold(
     weight.is_of_memory() && processes.keys().any(|&process| interval(process).is_some())
 }
 
-/// A frame without what separates frames and lines.
+/// Removes the characters from a frame that separate frames and lines.
 fn clean(frame: &str) -> String {
     frame
         .chars()

@@ -1,5 +1,5 @@
-//! Which device a counter of the host's is about: NVML numbers those of the host, CUDA
-//! those that a process may see. Their UUIDs join the two.
+//! Finds the device of a host counter. NVML numbers the devices of the host, CUDA those that a
+//! process may see; UUIDs join the two.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use tprof_facts::labels;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Counter, ProcessIndex};
 
-/// Devices of the host by their numbers there, as a process of the file numbers them.
+/// Maps host device numbers to the numbers used by processes of the file.
 pub(crate) struct Gpus {
     sampled: bool,
     seen: BTreeMap<u32, (ProcessIndex, u32)>,
@@ -17,15 +17,15 @@ pub(crate) struct Gpus {
 /// The device of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Gpu {
-    /// As the file's processes number it; one that uses it.
+    /// Number that the file's processes use, and one process that uses it.
     Seen(Option<ProcessIndex>, u32),
-    /// As the host numbers it: no process of the file is known to see it.
+    /// Number on the host; no process of the file is known to see it.
     OfHost(u32),
 }
 
 impl Gpus {
     pub fn of(trace: &TraceFile) -> Gpus {
-        // The last row holds.
+        // If a property occurs twice, the last row counts.
         let facts = trace.properties().filter(|(key, _)| *key == "nvml").last();
         let facts = facts.and_then(|(_, text)| serde_json::from_str::<Value>(text).ok());
         let mut seen = BTreeMap::new();
@@ -44,7 +44,7 @@ impl Gpus {
         Gpus { sampled: facts.is_some(), seen }
     }
 
-    /// A counter's device, if it is one's.
+    /// Returns a counter's device, if it belongs to one.
     pub fn gpu(&self, row: &Counter) -> Option<Gpu> {
         let device = row.device?;
         if row.process.is_some() || !self.sampled {
@@ -58,7 +58,7 @@ impl Gpus {
 }
 
 impl Gpu {
-    /// For people.
+    /// Returns a label for people.
     pub fn label(self) -> String {
         match self {
             Gpu::Seen(_, device) => labels::device(device),

@@ -1,14 +1,13 @@
-//! All tables of a file as one stream, in order of time.
+//! Merges all tables of a file into one stream, in order of time.
 //!
-//! Memory holds a block of each table, more only where blocks of one table
-//! overlap. Heap events are no part of it: they come by the hundred million,
-//! and viewers take them as a curve (`counters`).
+//! Memory holds one block per table, and more only if blocks of a table overlap. Heap events are
+//! excluded: there may be hundreds of millions, and viewers take them as a curve (`counters`).
 
 use tprof_trace::model::*;
 use tprof_trace::{RowsInOrder, TraceFile};
 
 use crate::Window;
-use crate::external::{Called, ExternalIds};
+use crate::external::{ExternalIds, HasCallIds};
 
 /// One row of any table.
 #[derive(Clone, Copy, Debug)]
@@ -24,9 +23,8 @@ pub(crate) enum TimedRow<'a> {
     Flow(&'a FlowPoint),
 }
 
-/// Calls `each` with every row that touches `window`, by time; of those that
-/// begin together spans come first, ends of arrows last. `each` returns whether
-/// it wants more.
+/// Calls `each` with every row that touches `window`, by time. Among rows that begin together,
+/// spans come first and ends of arrows last. `each` returns whether it wants more.
 pub(crate) fn each<E>(
     trace: &TraceFile,
     window: Window,
@@ -67,7 +65,8 @@ pub(crate) fn each<E>(
             }
         }
         let Some(first_ns) = first_ns else { return Ok(()) };
-        // At a tie the first table gives only its rows of that moment.
+        // If two tables have rows at the same moment, the first one yields only its rows of that
+        // moment.
         let until_ns = second_ns.max(first_ns.saturating_add(1));
         let more = match first {
             0 => spans.until(until_ns, |row| each(TimedRow::Span(row)), &mut next[0])?,
@@ -92,7 +91,7 @@ pub(crate) fn each<E>(
     }
 }
 
-/// Rows of these tables in a file, whatever their times.
+/// Number of rows of these tables in a file, at any time.
 pub fn count(trace: &TraceFile) -> u64 {
     trace.row_count::<Span>()
         + trace.row_count::<Kernel>()
@@ -105,7 +104,7 @@ pub fn count(trace: &TraceFile) -> u64 {
         + trace.row_count::<FlowPoint>()
 }
 
-/// One table, with its next batch.
+/// One table, with its next batch of rows.
 struct Stream<'a, R> {
     batches: RowsInOrder<'a, R>,
     ids: &'a ExternalIds,
@@ -114,7 +113,7 @@ struct Stream<'a, R> {
     time: fn(&R) -> u64,
 }
 
-impl<'a, R: Called> Stream<'a, R> {
+impl<'a, R: HasCallIds> Stream<'a, R> {
     fn new(
         trace: &'a TraceFile,
         window: Window,
@@ -134,7 +133,7 @@ impl<'a, R: Called> Stream<'a, R> {
         self.batch.get(self.at).map(self.time)
     }
 
-    /// Gives the rows before `until_ns`, and when the next one is.
+    /// Yields the rows before `until_ns`, and returns the time of the next row.
     fn until<E>(
         &mut self,
         until_ns: u64,
@@ -156,7 +155,7 @@ impl<'a, R: Called> Stream<'a, R> {
 }
 
 impl TimedRow<'_> {
-    /// When it began.
+    /// Time when the row begins.
     pub fn time_ns(&self) -> u64 {
         match self {
             TimedRow::Span(row) => row.start_ns,

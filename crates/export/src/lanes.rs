@@ -1,7 +1,7 @@
-//! Intervals that overlap without nesting, spread over lanes in which they nest.
+//! Distributes intervals that overlap without nesting over lanes in which they nest.
 //!
-//! Viewers draw a track as a stack. Work on one stream, or spans of two kinds on
-//! one thread, may overlap otherwise: what does not fit goes one lane further.
+//! Viewers draw a track as a stack. Work on one stream, or spans of two kinds on one thread, may
+//! overlap without nesting: what does not fit moves one lane further.
 
 /// The lanes of one track.
 #[derive(Debug, Default)]
@@ -11,13 +11,13 @@ pub(crate) struct NestedLanes {
 }
 
 impl NestedLanes {
-    /// The lane for an interval. They must come by start, the longest first.
+    /// Returns the lane for an interval. Intervals must come by start, the longest first.
     pub fn place(&mut self, start_ns: u64, end_ns: u64) -> usize {
         self.place_with(start_ns, end_ns, |open| open.len())
     }
 
-    /// As [`NestedLanes::place`], for a reader that sorts what begins together: it comes in any
-    /// order of length.
+    /// Does the same as [`NestedLanes::place`] for a reader that sorts intervals which begin
+    /// together, so they may come in any order of length.
     pub fn place_sorted_later(&mut self, start_ns: u64, end_ns: u64) -> usize {
         let shorter = |one: &(u64, u64)| one.0 == start_ns && one.1 < end_ns;
         self.place_with(start_ns, end_ns, |open| {
@@ -25,7 +25,7 @@ impl NestedLanes {
         })
     }
 
-    /// `at` finds where in the open intervals of a lane the interval would lie.
+    /// Places an interval; `at` finds its position among the open intervals of a lane.
     fn place_with(
         &mut self,
         start_ns: u64,
@@ -54,22 +54,22 @@ mod tests {
     #[test]
     fn what_nests_shares_a_lane() {
         let mut lanes = NestedLanes::default();
-        let placed: Vec<usize> =
+        let timed_collectives: Vec<usize> =
             [(0, 10), (0, 5), (5, 10), (7, 12), (8, 9), (10, 10), (11, 13), (12, 20)]
                 .into_iter()
                 .map(|(start, end)| lanes.place(start, end))
                 .collect();
-        assert_eq!(placed, [0, 0, 0, 1, 0, 0, 0, 1]);
+        assert_eq!(timed_collectives, [0, 0, 0, 1, 0, 0, 0, 1]);
     }
 
     #[test]
     fn what_begins_together_may_come_in_any_order() {
         let mut lanes = NestedLanes::default();
-        let placed: Vec<usize> =
+        let timed_collectives: Vec<usize> =
             [(0, 10), (5, 6), (5, 9), (5, 7), (5, 11), (7, 8), (8, 12), (9, 10)]
                 .into_iter()
                 .map(|(start, end)| lanes.place_sorted_later(start, end))
                 .collect();
-        assert_eq!(placed, [0, 0, 0, 0, 1, 0, 2, 0]);
+        assert_eq!(timed_collectives, [0, 0, 0, 0, 1, 0, 2, 0]);
     }
 }

@@ -1,29 +1,31 @@
-//! Runs in the formats of other tools: one file per format.
+//! Exports runs in the formats of other tools: one file per format.
 //!
-//! [`perfetto`] writes a trace for Perfetto's page and engine, [`chrome`] the
-//! JSON that torch.profiler writes, [`folded`] collapsed stacks for flame graphs,
-//! [`flame`] an interactive page of them, [`timeline`] one of all threads and
-//! streams, [`speedscope`] and [`pprof`] profiles, [`tensorboard`] a log directory, [`torch_snapshot`] memory snapshots, [`shapes`] the sizes of operators' inputs. Every output is written
-//! beside its final name and renamed when it is whole ([`output`]); [`Slice`] selects
-//! which part of a run goes in. [`archive`] makes one file of several, for stdout.
+//! [`perfetto`] writes a trace for Perfetto's page and engine, [`chrome`] the JSON that
+//! torch.profiler writes, [`folded`] collapsed stacks for flame graphs, [`flame`] an interactive
+//! page of them, [`timeline`] one of all threads and streams, [`speedscope`] and [`pprof`]
+//! profiles, [`tensorboard`] a log directory, [`torch_snapshot`] memory snapshots, [`shapes`] the
+//! sizes of operators' inputs. Every output is written next to its final name and renamed when it
+//! is complete ([`output`]). [`Slice`] selects the part of a run that is exported. [`archive`]
+//! packs several files into one, for stdout.
 //!
-//! What formats share comes first: `options` and `slice` are what is asked for, `in_order`
-//! and `rows` read what is wanted of a file, `lanes`, `counters` and `correlations` join it,
-//! `text`, `proto` and `output` write; `page` is what the HTML pages have in common.
+//! Shared parts: `options` and `slice` describe the request, `in_order` and `rows` read the
+//! requested part of a file, `lanes`, `counters` and `correlations` relate its rows, `text`,
+//! `proto` and `output` write; `page` holds what the HTML pages have in common.
 
 pub mod archive;
 mod arrows;
-mod busy;
 pub mod chrome;
 mod collectives;
 mod correlations;
 mod counters;
+mod device_busy;
 mod error;
 pub mod external;
 pub mod flame;
 pub mod folded;
 mod gpus;
 pub mod in_order;
+mod kineto_names;
 mod lanes;
 mod numbers;
 mod options;
@@ -44,7 +46,6 @@ pub mod tensorboard;
 pub mod text;
 pub mod timeline;
 pub mod torch_snapshot;
-mod words;
 
 pub use error::ExportError;
 pub use numbers::Numbers;

@@ -10,7 +10,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// Its ranges, both ends included.
+    /// Returns its ranges, both ends included.
     pub fn ranges(&self) -> &[(u64, u64)] {
         &self.ranges
     }
@@ -20,12 +20,12 @@ impl Numbers {
         self.ranges.iter().any(|(from, to)| (*from..=*to).contains(&number))
     }
 
-    /// The smallest number, for messages.
+    /// Returns the smallest number, for messages.
     pub fn first(&self) -> u64 {
         self.ranges.iter().map(|(from, _)| *from).min().unwrap_or(0)
     }
 
-    /// Numbers of the set that are not among `there`, of ranges only their ends.
+    /// Returns the numbers of the set that are not among `there`; for ranges only their ends.
     pub fn missing(&self, there: &[u64]) -> Vec<u64> {
         let ends = self.ranges.iter().flat_map(|(from, to)| [*from, *to]);
         let mut missing: Vec<u64> = ends.filter(|number| !there.contains(number)).collect();

@@ -1,9 +1,9 @@
-//! What an export is asked for, and what it did.
+//! The request for an export, and its result.
 
 use std::path::PathBuf;
 
 use tprof_facts::{operators, steps};
-use tprof_trace::{Problem, RankFile, RunDir, SymbolSource, Unread};
+use tprof_trace::{DamageList, Problem, RankFile, RunDir, SymbolSource};
 
 use crate::error::ExportError;
 use crate::slice::{OpenRank, Selection, Slice};
@@ -13,27 +13,29 @@ use crate::slice::{OpenRank, Selection, Slice};
 pub struct Options<'a> {
     /// File or directory; each format has its own default. `-` is stdout.
     pub output: Option<PathBuf>,
-    /// `output` is the file of the only rank, whatever its name, for formats of one file for each rank.
+    /// Whether `output` is the file of the only rank, whatever its name, for formats with one file
+    /// per rank.
     pub output_is_file: bool,
-    /// Replace what is there.
+    /// Whether to replace existing files.
     pub force: bool,
-    /// Which part of the run.
+    /// Part of the run to export.
     pub slice: Slice,
-    /// Most bytes of a file.
+    /// Largest size of a file, in bytes.
     pub max_bytes: Option<u64>,
     /// The run to compare with, for formats that compare.
     pub against: Option<&'a RunDir>,
-    /// What a stack's number counts; by default time, where CPU samples were taken.
+    /// What a stack's number counts; by default time, if there are CPU samples.
     pub weight: Option<Weight>,
-    /// JSON in place of a page, for formats that have both.
+    /// Whether to write JSON instead of a page, for formats that have both.
     pub json: bool,
-    /// So many ranks in one file of each table, for formats that are tables; none: each rank apart.
+    /// Number of ranks in one file of each table, for formats that are tables; `None` for one file
+    /// per rank.
     pub files_of_ranks: Option<usize>,
-    /// Only these tables, for formats that are data sets of tables; none: all.
+    /// Tables to write, for formats that are data sets of tables; `None` for all.
     pub tables: Option<&'a [&'a str]>,
-    /// Name of the run in tables; none: that of its directory.
+    /// Name of the run in tables; `None` for the name of its directory.
     pub run_name: Option<&'a str>,
-    /// Names addresses that the recorder left without one.
+    /// Names addresses that the recorder left without a name.
     pub symbols: Option<&'a dyn SymbolSource>,
 }
 
@@ -43,7 +45,7 @@ impl Options<'_> {
         self.tables.is_none_or(|tables| tables.contains(&table))
     }
 
-    /// Refuses a size for a format that cannot be cut.
+    /// Refuses a size limit for a format that cannot be cut.
     pub fn without_max_bytes(&self, format: &'static str) -> Result<(), ExportError> {
         match self.max_bytes {
             Some(_) => Err(ExportError::NoMaxSize { format }),
@@ -52,28 +54,28 @@ impl Options<'_> {
     }
 }
 
-/// What an export did.
+/// Result of an export.
 #[derive(Clone, Debug, Default)]
 pub struct Written {
-    /// What is there now; empty if it went to stdout.
+    /// Paths that were written; empty if the output went to stdout.
     pub paths: Vec<PathBuf>,
-    /// Rows of the trace that were written.
+    /// Number of rows of the trace that were written.
     pub events: u64,
-    /// Rows that lie outside the slice, or did not fit.
+    /// Number of rows that lie outside the slice, or did not fit.
     pub left_out: u64,
-    /// What else a reader of the output should know.
+    /// Further notes for the reader of the output.
     pub notes: Vec<String>,
-    /// Ranks of which operators were written that were recorded for a part of the time only.
+    /// Number of written ranks whose operators were recorded only for a part of the time.
     pub operators_ended: u64,
-    /// Whether steps of a rank that were written or chose what was are inferred.
+    /// Whether steps were inferred that were written, or that chose what was written.
     pub steps_inferred: bool,
-    /// Of each file that was opened, its name, and what of it could not be read.
-    pub unread: Vec<(String, Unread)>,
+    /// Names of opened files, and what could not be read in each.
+    pub unread: Vec<(String, DamageList)>,
 }
 
 impl Written {
-    /// Opens a file to write something of it: what of it cannot be read becomes a note, and that a part is
-    /// chosen by an estimate.
+    /// Opens a file to export from. Parts that cannot be read become notes, and so does a slice by
+    /// inferred steps.
     pub fn open<'a>(
         &mut self,
         selection: &Selection<'a>,
@@ -86,7 +88,8 @@ impl Written {
         Ok(part)
     }
 
-    /// As [`Self::open`], of which spans will be written: counts ranks with a part of their operators.
+    /// Does the same as [`Self::open`] if spans will be written: also counts ranks whose operators
+    /// were recorded only in part.
     pub fn open_spans<'a>(
         &mut self,
         selection: &Selection<'a>,
@@ -97,7 +100,7 @@ impl Written {
         Ok(part)
     }
 
-    /// Adds what was done of other ranks.
+    /// Adds the result of other ranks.
     pub fn add(&mut self, other: Written) {
         self.paths.extend(other.paths);
         self.events += other.events;
@@ -108,7 +111,7 @@ impl Written {
         self.unread.extend(other.unread);
     }
 
-    /// All that a reader of the output should know, each once.
+    /// Returns all notes for the reader of the output, each once.
     pub fn all_notes(&self) -> impl Iterator<Item = String> + use<> {
         let inferred = self.steps_inferred.then(|| steps::INFERRED.to_owned());
         let unread = self.unread.iter().flat_map(|(name, unread)| {
@@ -128,12 +131,12 @@ impl Written {
     }
 }
 
-/// What the number behind a stack is.
+/// Unit of the number behind a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
-    /// Requested bytes.
+    /// Requested bytes of allocations.
     Bytes,
-    /// Allocations; a realloc is one.
+    /// Number of allocations; a realloc is one.
     Count,
     /// Time on a core, nanoseconds, from CPU samples.
     Cpu,
@@ -147,7 +150,7 @@ impl Weight {
         matches!(self, Weight::Bytes | Weight::Count)
     }
 
-    /// What it counts.
+    /// Describes what it counts.
     pub(crate) fn about(self) -> &'static str {
         match self {
             Weight::Bytes => "allocated bytes",

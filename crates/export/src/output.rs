@@ -1,8 +1,8 @@
-//! Files that appear whole or not at all.
+//! Files that appear completely or not at all.
 //!
-//! An output is written under a temporary name in its directory and renamed at
-//! the end, so that a full disk or a kill leaves no half file under the final name.
-//! The name `-` is stdout, where nothing can be taken back.
+//! An output is written under a temporary name in its directory and renamed at the end, so that a
+//! full disk or a kill leaves no partial file under the final name. The name `-` means stdout,
+//! where nothing can be taken back.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use crate::ExportError;
 
-/// Name of the output that is stdout.
+/// Output name that means stdout.
 pub const STDOUT: &str = "-";
 
 /// Whether a name means stdout.
@@ -21,7 +21,7 @@ pub fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == STDOUT
 }
 
-/// Refuses stdout, for a format of several files.
+/// Refuses stdout for a format with several files.
 pub(crate) fn not_stdout(path: Option<&Path>, format: &'static str) -> Result<(), ExportError> {
     match path.is_some_and(is_stdout) {
         true => Err(ExportError::NotToStdout { format }),
@@ -29,10 +29,10 @@ pub(crate) fn not_stdout(path: Option<&Path>, format: &'static str) -> Result<()
     }
 }
 
-/// An output in the making.
+/// An output that is being written.
 pub struct Output {
     path: PathBuf,
-    /// None for stdout.
+    /// Path of the temporary file; `None` for stdout.
     temporary: Option<PathBuf>,
     file: BufWriter<File>,
     bytes: u64,
@@ -40,7 +40,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Refuses an output that is there already, unless `force`.
+    /// Refuses an output that already exists, unless `force`.
     pub fn check(path: &Path, force: bool) -> Result<(), ExportError> {
         if !force && !is_stdout(path) && path.symlink_metadata().is_ok() {
             return Err(ExportError::Exists { path: path.to_path_buf() });
@@ -48,7 +48,7 @@ impl Output {
         Ok(())
     }
 
-    /// Begins an output; only its owner may read it, as with the run itself.
+    /// Creates an output that only its owner may read, like the run itself.
     pub fn create(path: &Path) -> Result<Output, ExportError> {
         let failed = |source| ExportError::Write { path: path.to_path_buf(), source };
         if is_stdout(path) {
@@ -58,7 +58,7 @@ impl Output {
         let temporary = temporary(path);
         let open = || OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary);
         let file = match open() {
-            // Left by a process of the same id that was killed.
+            // The file was left by a killed process with the same id.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 fs::remove_file(&temporary).map_err(failed)?;
                 open()
@@ -79,7 +79,7 @@ impl Output {
         self.bytes
     }
 
-    /// Gives the output its name; none has stdout.
+    /// Renames the output to its final name, and returns the path; `None` for stdout.
     pub fn keep(mut self) -> Result<Option<PathBuf>, ExportError> {
         let path = self.path.clone();
         let failed = |source| ExportError::Write { path: path.clone(), source };
@@ -109,13 +109,13 @@ impl Write for Output {
 impl Drop for Output {
     fn drop(&mut self) {
         if let Some(temporary) = self.temporary.as_ref().filter(|_| !self.kept) {
-            // The error that brought us here is the one to report.
+            // Report the error that led here, not one of this cleanup.
             let _ = fs::remove_file(temporary);
         }
     }
 }
 
-/// A directory of files that appears whole or not at all.
+/// A directory of files that appears completely or not at all.
 pub struct OutputDir {
     path: PathBuf,
     temporary: PathBuf,
@@ -123,15 +123,15 @@ pub struct OutputDir {
 }
 
 impl OutputDir {
-    /// Refuses a directory that is there already and not empty, unless `force`; and
-    /// stdout, which takes one file.
+    /// Refuses a directory that exists and is not empty, unless `force`, and refuses stdout, which
+    /// takes one file.
     pub fn check(path: &Path, force: bool, format: &'static str) -> Result<(), ExportError> {
         not_stdout(Some(path), format)?;
         let is_empty = || fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
         if is_empty() { Ok(()) } else { Output::check(path, force) }
     }
 
-    /// Begins a directory; only its owner may read it.
+    /// Creates a directory that only its owner may read.
     pub fn create(path: &Path) -> Result<OutputDir, ExportError> {
         let temporary = temporary(path);
         let failed = |source| ExportError::Write { path: path.to_path_buf(), source };
@@ -144,17 +144,18 @@ impl OutputDir {
         Ok(OutputDir { path: path.to_path_buf(), temporary, kept: false })
     }
 
-    /// Where files are written until the directory has its name.
+    /// Path where files are written until the directory has its final name.
     pub fn unfinished(&self) -> &Path {
         &self.temporary
     }
 
-    /// Gives the directory its name; what was there of an earlier export is replaced.
+    /// Renames the directory to its final name, replacing an earlier export.
     pub fn keep(mut self) -> Result<PathBuf, ExportError> {
         let path = self.path.clone();
         let failed = |source| ExportError::Write { path: path.clone(), source };
         if self.path.is_dir() {
-            // A rename replaces an empty directory; a full one moves aside first.
+            // A rename can replace an empty directory; a directory with content is moved aside
+            // first.
             let aside = temporary(&self.path.with_extension("old"));
             fs::rename(&self.path, &aside).map_err(failed)?;
             if let Err(source) = fs::rename(&self.temporary, &self.path) {
@@ -179,7 +180,7 @@ impl Drop for OutputDir {
     }
 }
 
-/// A name beside `path` that is not in use.
+/// Returns an unused name next to `path`.
 fn temporary(path: &Path) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());

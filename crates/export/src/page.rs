@@ -1,9 +1,9 @@
-//! What the HTML pages share: one self-contained file each, that needs no network.
+//! Common parts of the HTML pages, each one a self-contained file that needs no network.
 //!
-//! A page is its markup, the styles and scripts beside this file and its own,
-//! and one [`Payload`] of packed columns. Names of a run travel only in that
-//! payload and reach the document as text nodes or on a canvas, so that no name
-//! can become markup; a content-security policy forbids the rest.
+//! A page consists of markup, the shared styles and scripts next to this file and its own, and one
+//! [`Payload`] of packed columns. Names of a run travel only in that payload and reach the document
+//! as text nodes or on a canvas, so that no name can become markup. A content-security policy
+//! forbids everything else.
 
 mod names;
 mod payload;
@@ -21,29 +21,29 @@ pub(crate) use payload::{Payload, WriteError};
 
 use assets::{BASE_CSS, CHROME_JS, FORMAT_JS};
 
-/// Styles and scripts of pages, for those that are not exports too.
+/// Styles and scripts of pages, also for pages that are not exports.
 pub mod assets {
-    /// Colours, and elements that all have.
+    /// Colours, and styles that all pages share.
     pub const BASE_CSS: &str = include_str!("page/base.css");
     /// Headings, tables and figures of a text.
     pub const DOCUMENT_CSS: &str = include_str!("page/document.css");
-    /// Numbers in words.
+    /// Formats numbers as words.
     pub const FORMAT_JS: &str = include_str!("page/format.js");
-    /// Theme, help, elements from text.
+    /// Theme, help, and elements created from text.
     pub const CHROME_JS: &str = include_str!("page/chrome.js");
 }
 
 const SCRIPTS: [&str; 3] = [include_str!("page/payload.js"), FORMAT_JS, CHROME_JS];
 
-/// The parts of a page that are its own.
+/// The parts of a page that differ from other pages.
 pub(crate) struct Page<'a> {
     /// Title of the document; any text.
     pub title: &'a str,
     /// Markup of its body.
     pub body: &'a str,
-    /// Its styles.
+    /// Style sheet of the page.
     pub style: &'a str,
-    /// Its scripts, in order.
+    /// Scripts of the page, in order.
     pub scripts: &'a [&'a str],
 }
 
@@ -67,7 +67,7 @@ impl Page<'_> {
         output.keep()
     }
 
-    /// Bytes of the document.
+    /// Size of the document in bytes.
     pub fn bytes(&self, payload: &Payload) -> u64 {
         struct Count(u64);
         impl Write for Count {
@@ -80,7 +80,7 @@ impl Page<'_> {
             }
         }
         let mut count = Count(0);
-        // Counting cannot fail, and what the payload refuses it refuses again when it is saved.
+        // Counting cannot fail, and errors of the payload come again when it is saved.
         let _ = self.write(payload, &mut count);
         count.0
     }
@@ -113,8 +113,8 @@ impl Page<'_> {
     }
 }
 
-/// Where a page goes: beside the run's files, into the directory that was
-/// named, or to the file that was. Refuses one that is there.
+/// Chooses the path of a page: next to the run's files, in the given directory, or the given file.
+/// Refuses an existing file.
 pub(crate) fn path(
     run: &RunDir,
     options: &Options<'_>,
@@ -129,7 +129,7 @@ pub(crate) fn path(
     Ok(path)
 }
 
-/// A page's notes on its own completeness, in sentences.
+/// Returns a page's notes on its own completeness, in sentences.
 pub(crate) fn notes(slice: &Slice, written: &Written) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     let all = written.events + written.left_out;
@@ -145,7 +145,7 @@ pub(crate) fn notes(slice: &Slice, written: &Written) -> Vec<String> {
     notes
 }
 
-/// Text as HTML, for element content and quoted attributes.
+/// Escapes text as HTML, for element content and quoted attributes.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

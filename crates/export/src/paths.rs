@@ -1,4 +1,4 @@
-//! Names of outputs.
+//! Chooses the names of outputs.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,7 @@ use tprof_trace::{RankFile, RankLabel, RunDir, Start};
 use crate::ExportError;
 use crate::output::is_stdout;
 
-/// Where an output without a name goes: into the run's directory, or beside a
-/// single file.
+/// Returns where an output without a name goes: into the run's directory, or next to a single file.
 pub fn beside(run: &RunDir) -> PathBuf {
     if run.path().is_dir() {
         return run.path().to_path_buf();
@@ -17,7 +16,7 @@ pub fn beside(run: &RunDir) -> PathBuf {
     run.path().parent().unwrap_or(Path::new("")).to_path_buf()
 }
 
-/// `output` itself, for a run of one file.
+/// Returns `output` itself, for a run of one file.
 pub(crate) fn one_file(files: &[&RankFile], output: &Path) -> Result<Vec<PathBuf>, ExportError> {
     let path = output.to_path_buf();
     match files.len() {
@@ -26,8 +25,8 @@ pub(crate) fn one_file(files: &[&RankFile], output: &Path) -> Result<Vec<PathBuf
     }
 }
 
-/// One path per file of a run: `DIR/rank-3SUFFIX`, or `output` itself if that
-/// ends in one of `endings`, and there is but one file.
+/// Returns one path per file of a run: `DIR/rank-3SUFFIX`, or `output` itself if that ends in one
+/// of `endings` and there is only one file.
 pub(crate) fn per_rank(
     run: &RunDir,
     files: &[&RankFile],
@@ -46,11 +45,12 @@ pub(crate) fn per_rank(
     Ok(names(files).iter().map(|name| dir.join(format!("{name}{suffix}"))).collect())
 }
 
-/// Names of files, each its own: `rank-3`, `rank-3.1`, `launcher-HOST`.
+/// Returns a distinct name for each file: `rank-3`, `rank-3.1`, `launcher-HOST`.
 pub fn names(files: &[&RankFile]) -> Vec<String> {
     let names: Vec<String> = files.iter().map(|file| name(file)).collect();
     let mut seen = HashSet::new();
-    // The files' own names differ, but one may be another's: all have them, or none.
+    // Files' own names are distinct, but a label may equal another file's name. So either all use
+    // labels or none does.
     match names.iter().all(|name| seen.insert(name)) {
         true => names,
         false => files.iter().map(|file| stem(&file.path)).collect(),
@@ -71,7 +71,7 @@ fn stem(path: &Path) -> String {
     path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// Refuses a path in a missing directory: a slip in a name makes none.
+/// Refuses a path in a missing directory, so that a typo does not create one.
 pub fn parent(path: &Path) -> Result<(), ExportError> {
     if is_stdout(path) {
         return Ok(());
@@ -84,7 +84,7 @@ pub fn parent(path: &Path) -> Result<(), ExportError> {
     }
 }
 
-/// Creates the directory that holds the files of `paths`, in a directory that is there.
+/// Creates the directory that holds the files of `paths`; its parent must exist.
 pub(crate) fn directory_of(paths: &[PathBuf]) -> Result<(), ExportError> {
     let Some(dir) = paths.first().and_then(|path| path.parent()) else { return Ok(()) };
     if dir.as_os_str().is_empty() || dir.is_dir() {

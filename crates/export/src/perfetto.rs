@@ -1,20 +1,20 @@
-//! Perfetto's own protobuf: all ranks on one clock in one file, for
-//! <https://ui.perfetto.dev> and `trace_processor`.
+//! Perfetto's own protobuf: all ranks on one clock in one file, for <https://ui.perfetto.dev> and
+//! `trace_processor`.
 //!
-//! Processes, threads, streams and communicators are tracks; spans, kernels,
-//! copies, waits and collectives are slices on them; launches are joined to what
-//! they started, and collectives to the same one on other ranks, by arrows;
-//! memory, queue and utilisation are curves; samples are call stacks. Only the
-//! few messages of the schema that this takes are known here (`fields`).
+//! Processes, threads, streams and communicators are tracks; spans, kernels, copies, waits and
+//! collectives are slices on them. Arrows join launches to the work that they started, and
+//! collectives to the same collective on other ranks. Memory, queue length and utilisation are
+//! curves; samples are call stacks. Only the few messages of the schema that this needs are known
+//! here (`fields`).
 //!
-//! One rank is in memory at a time, and of that a block of each table.
+//! One rank is in memory at a time, and only one block of each of its tables.
 
 mod args;
 mod curves;
 mod fields;
 mod interned;
-mod out;
-mod scene;
+mod packet_writer;
+mod rank_writer;
 mod tracks;
 
 use std::collections::hash_map::Entry;
@@ -27,19 +27,19 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::RunDir;
 use tprof_trace::model::{Allocator, DeviceAllocation, ProcessIndex};
 
-use crate::busy::Busy;
+use crate::device_busy::DeviceBusyTime;
 use crate::in_order::{self, TimedRow};
 use crate::output::Output;
 use crate::{ExportError, OpenRank, Options, Selection, Written, collectives, paths};
-use out::{Clock, Out};
-use scene::Scene;
-use tracks::{Owner, Shared, Unit};
+use packet_writer::{Clock, PacketWriter};
+use rank_writer::RankWriter;
+use tracks::{CounterOwner, Shared, Unit};
 
-/// Fast: level 6 takes three times the CPU for little less.
+/// Fast: level 6 takes three times the CPU time for little gain.
 const LEVEL: u32 = 1;
-/// Least size of a rank: its names need some bytes.
+/// Smallest size limit per rank: its names need some bytes.
 const LEAST_BYTES: u64 = 256 << 10;
-/// What is kept free for the ends of open slices and the last curves.
+/// Bytes reserved for the ends of open slices and the last curves.
 const REST_BYTES: u64 = 64 << 10;
 
 /// Writes one file: `trace.pftrace.gz`, or what the options name; it is
@@ -95,7 +95,7 @@ fn write<W: Write>(
 ) -> Result<W, ExportError> {
     let failed = |source| ExportError::Write { path: path.to_path_buf(), source };
     let mut shared = Shared::new();
-    let mut out = Out::new(to);
+    let mut out = PacketWriter::new(to);
     let count = selection.files.len() as u64;
     for (at, file) in selection.files.iter().enumerate() {
         let part = written.open_spans(selection, file)?;
@@ -104,11 +104,11 @@ fn write<W: Write>(
             let share = max / count;
             share * (at as u64 + 1) - share / 16 - REST_BYTES
         });
-        // Two sequences a rank: events in order, and everything else.
+        // Two sequences per rank: events in order, and everything else.
         let ids = (2 * at as u64 + 1, Clock::new(selection.zero.unix_ns));
         let name = (label.clone(), file.rank.map_or(u64::from(u32::MAX), u64::from));
-        let scene = Scene::new(&part, out, &mut shared, name, ids).map_err(failed)?;
-        let full = |scene: &Scene<'_, '_, W>| {
+        let scene = RankWriter::new(&part, out, &mut shared, name, ids).map_err(failed)?;
+        let full = |scene: &RankWriter<'_, '_, W>| {
             limit.is_some_and(|limit| bytes(scene.out.inner()) + scene.out.buffered() >= limit)
         };
         let before = written.events;
@@ -126,18 +126,19 @@ fn write<W: Write>(
     out.finish().map_err(failed)
 }
 
-/// Writes one rank; returns where it was cut because it was full.
+/// Writes one rank. Returns the time where it was cut, if it became full.
 fn rank<W: Write>(
-    mut scene: Scene<'_, '_, W>,
+    mut scene: RankWriter<'_, '_, W>,
     second: u64,
-    full: impl Fn(&Scene<'_, '_, W>) -> bool,
+    full: impl Fn(&RankWriter<'_, '_, W>) -> bool,
     written: &mut Written,
-) -> io::Result<(Out<W>, Option<u64>)> {
+) -> io::Result<(PacketWriter<W>, Option<u64>)> {
     let part: &OpenRank<'_> = scene.part;
     written.events += curves::write(&mut scene, second)?;
     let (first_ns, last_ns) = part.trace.extent_ns().unwrap_or_default();
-    let mut busy = Busy::new(first_ns.max(part.window.from_ns), last_ns.min(part.window.to_ns));
-    let collectives = collectives::placed(&part.trace, part.window);
+    let mut busy =
+        DeviceBusyTime::new(first_ns.max(part.window.from_ns), last_ns.min(part.window.to_ns));
+    let collectives = collectives::timed_collectives(&part.trace, part.window);
     let mut collectives = collectives.iter().peekable();
     let mut queue = Queue::default();
     let mut cut_ns = None;
@@ -186,18 +187,18 @@ fn rank<W: Write>(
     Ok((scene.finish()?, cut_ns))
 }
 
-/// Launches before the start of their work.
+/// Launches whose work has not started yet.
 #[derive(Default)]
 struct Queue {
     waiting: FxHashSet<(ProcessIndex, u64)>,
-    /// The curve of each process, and its last value.
+    /// Curve of each process, and its last value.
     depths: FxHashMap<ProcessIndex, (u64, i64)>,
 }
 
 impl Queue {
     fn launch<W: Write>(
         &mut self,
-        scene: &mut Scene<'_, '_, W>,
+        scene: &mut RankWriter<'_, '_, W>,
         process: ProcessIndex,
         correlation: u64,
         time_ns: u64,
@@ -210,7 +211,7 @@ impl Queue {
 
     fn start<W: Write>(
         &mut self,
-        scene: &mut Scene<'_, '_, W>,
+        scene: &mut RankWriter<'_, '_, W>,
         process: ProcessIndex,
         correlation: Option<u64>,
         time_ns: u64,
@@ -223,7 +224,7 @@ impl Queue {
 
     fn point<W: Write>(
         &mut self,
-        scene: &mut Scene<'_, '_, W>,
+        scene: &mut RankWriter<'_, '_, W>,
         process: ProcessIndex,
         change: i64,
         time_ns: u64,
@@ -231,7 +232,7 @@ impl Queue {
         let (track, depth) = match self.depths.entry(process) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
-                let (owner, name) = (Owner::Process(process), "launches that wait");
+                let (owner, name) = (CounterOwner::Process(process), "launches that wait");
                 let (shared, out) = (&mut *scene.shared, &mut scene.out);
                 new.insert((scene.tracks.counter(owner, name, Unit::Count, shared, out)?, 0))
             }
@@ -241,17 +242,20 @@ impl Queue {
     }
 }
 
-/// The allocator's own totals.
-fn allocation<W: Write>(scene: &mut Scene<'_, '_, W>, row: &DeviceAllocation) -> io::Result<()> {
+/// Writes the allocator's own totals.
+fn allocation<W: Write>(
+    scene: &mut RankWriter<'_, '_, W>,
+    row: &DeviceAllocation,
+) -> io::Result<()> {
     let owner = match row.device {
-        Some(device) => Owner::Device(row.process, device),
-        None => Owner::Process(row.process),
+        Some(device) => CounterOwner::Device(row.process, device),
+        None => CounterOwner::Process(row.process),
     };
     let (given, held) = match row.allocator {
         Allocator::Framework => ("allocated by the framework", "reserved by the framework"),
         Allocator::Library => ("allocated", "reserved"),
         Allocator::Pool => ("allocated from pools", "reserved by pools"),
-        // These have no totals of their own.
+        // These allocations have no totals of their own.
         Allocator::Virtual | Allocator::Imported | Allocator::Registered => return Ok(()),
     };
     for (name, bytes) in [(given, row.total_allocated_bytes), (held, row.total_reserved_bytes)] {

@@ -1,14 +1,15 @@
-//! Python's pickles of plain values: protocol 4, with the opcodes that Python's own writer uses.
+//! Writes Python pickles of plain values: protocol 4, with the opcodes that Python's own writer
+//! uses.
 
 use std::collections::HashMap;
 
 use serde_json::Value;
 
-/// A place in the memo of the reader.
+/// Index in the memo of the reader.
 pub(crate) type Memo = u32;
 
-/// A pickle in the making. The caller keeps the order: a dictionary is `begin_dict`, keys and
-/// values in turn, `end_dict`.
+/// A pickle that is being written. The caller keeps the order: a dictionary is `begin_dict`, keys
+/// and values in turn, `end_dict`.
 #[derive(Debug)]
 pub(crate) struct Pickle {
     bytes: Vec<u8>,
@@ -21,20 +22,20 @@ impl Pickle {
         Pickle { bytes: vec![0x80, 4], texts: HashMap::new(), memos: 0 }
     }
 
-    /// The whole, after its one value.
+    /// Returns the pickle, after its one value was written.
     pub fn finish(mut self) -> Vec<u8> {
         self.bytes.push(b'.');
         self.bytes
     }
 
-    /// Gives the value that was just written a place; texts have theirs already.
+    /// Memoizes the value that was just written; texts are memoized already.
     pub fn memoize(&mut self) -> Memo {
         self.bytes.push(0x94);
         self.memos += 1;
         self.memos - 1
     }
 
-    /// A value that was written before.
+    /// Writes a value again that was memoized before.
     pub fn again(&mut self, memo: Memo) {
         match u8::try_from(memo) {
             Ok(memo) => self.bytes.extend_from_slice(&[b'h', memo]),
@@ -85,7 +86,7 @@ impl Pickle {
         self.bytes.push(b'N');
     }
 
-    /// A tuple of two numbers.
+    /// Writes a tuple of two numbers.
     pub fn pair(&mut self, first: u64, second: u64) {
         self.integer(first.into());
         self.integer(second.into());
@@ -108,7 +109,7 @@ impl Pickle {
         self.bytes.push(b'u');
     }
 
-    /// JSON; what it nests is as deep as its reader allowed.
+    /// Writes a JSON value. Its nesting is as deep as its reader allowed.
     pub fn json(&mut self, value: &Value) {
         match value {
             Value::Null => self.none(),

@@ -1,8 +1,8 @@
-//! pprof: samples and allocations of all ranks in one gzipped protobuf, for
-//! `go tool pprof` and everything that reads its format.
+//! pprof: samples and allocations of all ranks in one gzipped protobuf, for `go tool pprof` and all
+//! other readers of its format.
 //!
-//! Values of a stack: samples, CPU time, time off a core, allocations, allocated
-//! bytes. Labels hold rank, process and thread, so that `-tagfocus` finds one.
+//! Values of a stack: samples, CPU time, time off a core, allocations, allocated bytes. Labels hold
+//! rank, process and thread, so that `-tagfocus` can select by them.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use tprof_trace::model::*;
 use crate::output::Output;
 use crate::proto::Proto;
 use crate::stacks::{self, stands_for};
-use crate::{ExportError, OpenRank, Options, Selection, Written, paths, words};
+use crate::{ExportError, OpenRank, Options, Selection, Written, kineto_names, paths};
 
 /// Numbers of fields, as `profile.proto` defines them.
 mod field {
@@ -77,7 +77,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     Ok(written)
 }
 
-/// A stack of a thread (of a process, for allocations), and what it was doing.
+/// A stack of a thread (of a process, for allocations), and its state.
 type LocationKey = (ProcessIndex, Option<ThreadIndex>, StackId, ThreadState);
 
 fn rank(part: &OpenRank<'_>, profile: &mut Pprof, written: &mut Written) {
@@ -94,7 +94,7 @@ fn rank(part: &OpenRank<'_>, profile: &mut Pprof, written: &mut Written) {
     let intervals = stacks::intervals(trace);
     for event in trace.heap_events().filter(|event| part.window.holds(event.time_ns)) {
         written.events += 1;
-        if let HeapWhat::Alloc { size, stack, .. } = event.what {
+        if let HeapChange::Alloc { size, stack, .. } = event.what {
             let count = stands_for(size, intervals.get(&event.process).copied());
             let sums = sums.entry((event.process, None, stack, ThreadState::Running)).or_default();
             sums[3] += count;
@@ -111,7 +111,7 @@ fn rank(part: &OpenRank<'_>, profile: &mut Pprof, written: &mut Written) {
         FxHashMap::default();
     for ((process, thread, stack, state), sums) in sums {
         let locations = stacks.entry((process, stack, state)).or_insert_with(|| {
-            let waits = words::waiting(state).map(Frame::missing);
+            let waits = kineto_names::waiting(state).map(Frame::missing);
             let located = frames.of_stack(process, stack);
             waits.iter().chain(located.iter().rev()).map(|frame| profile.location(frame)).collect()
         });
@@ -123,7 +123,7 @@ fn rank(part: &OpenRank<'_>, profile: &mut Pprof, written: &mut Written) {
     }
 }
 
-/// The profile as it grows.
+/// The profile while it is built.
 struct Pprof {
     fields: Proto,
     strings: FxHashMap<String, u64>,
@@ -152,7 +152,7 @@ impl Pprof {
             profile.fields.uint(2, unit);
             profile.fields.close(open);
         }
-        // Names are resolved already: one mapping, which has them all.
+        // Names are resolved already, so one mapping covers all of them.
         let open = profile.fields.open(field::MAPPING);
         profile.fields.uint(1, 1);
         for has in 7..=10 {

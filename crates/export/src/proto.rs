@@ -1,13 +1,13 @@
-//! Protobuf, as far as traces and profiles need it: fields are appended to a buffer, and a
-//! message learns its length when it is closed.
+//! Encodes protobuf, as far as traces and profiles need it. Fields are appended to a buffer, and a
+//! message gets its length when it is closed.
 
-/// Encoded fields.
+/// A buffer of encoded fields.
 #[derive(Debug, Default)]
 pub(crate) struct Proto {
     bytes: Vec<u8>,
 }
 
-/// An open message: where its content begins.
+/// An open message: the offset where its content begins.
 #[must_use]
 pub(crate) struct Open(usize);
 
@@ -20,13 +20,13 @@ impl Proto {
         self.bytes.clear();
     }
 
-    /// An integer, an enum, or a boolean.
+    /// Appends an integer, an enum or a boolean.
     pub fn uint(&mut self, field: u32, value: u64) {
         self.raw(u64::from(field << 3));
         self.raw(value);
     }
 
-    /// A signed integer in the encoding of `int64`.
+    /// Appends a signed integer in the encoding of `int64`.
     pub fn int(&mut self, field: u32, value: i64) {
         self.uint(field, value as u64);
     }
@@ -45,14 +45,14 @@ impl Proto {
         self.bytes.extend_from_slice(&value.to_le_bytes());
     }
 
-    /// Packed doubles.
+    /// Appends packed doubles.
     pub fn doubles(&mut self, field: u32, values: &[f64]) {
         self.raw(u64::from(field << 3 | 2));
         self.raw(size_of_val(values) as u64);
         values.iter().for_each(|value| self.bytes.extend_from_slice(&value.to_le_bytes()));
     }
 
-    /// A string, or a message that is encoded already.
+    /// Appends a string, or a message that is encoded already.
     pub fn blob(&mut self, field: u32, value: &[u8]) {
         self.raw(u64::from(field << 3 | 2));
         self.raw(value.len() as u64);
@@ -63,7 +63,7 @@ impl Proto {
         self.blob(field, value.as_bytes());
     }
 
-    /// Fields that are encoded already.
+    /// Appends fields that are encoded already.
     pub fn append(&mut self, fields: &[u8]) {
         self.bytes.extend_from_slice(fields);
     }
@@ -75,8 +75,8 @@ impl Proto {
         Open(self.bytes.len())
     }
 
-    /// Ends a message. Most are shorter than 128 bytes, so that the length takes the
-    /// one byte that was left for it; longer ones are moved.
+    /// Ends a message. Most messages are shorter than 128 bytes, so one byte was left for the
+    /// length; longer messages are moved.
     pub fn close(&mut self, open: Open) {
         let Open(start) = open;
         let length = self.bytes.len() - start;

@@ -1,8 +1,7 @@
 //! A report: one self-contained HTML page of tables and plots, which prints well.
 //!
-//! The caller computes the figures and fills in a [`ReportPage`]; here they become
-//! markup. All text is escaped; a page without scripts shows everything but the
-//! sorting of its tables.
+//! The caller computes the figures and fills in a [`ReportPage`], which becomes markup here. All
+//! text is escaped. Without scripts, a page shows everything, but its tables cannot be sorted.
 
 mod charts;
 mod content;
@@ -13,12 +12,14 @@ use std::path::PathBuf;
 
 use tprof_trace::RunDir;
 
-pub use content::{Chart, Complete, Fact, ReportPage, RooflinePoint, Section, Table, TableCell};
+pub use content::{
+    Chart, Completeness, Fact, ReportPage, RooflinePoint, Section, Table, TableCell,
+};
 
 use crate::page::{Page, Payload, run_title};
 use crate::{ExportError, Options};
 
-/// Where the page of a run goes. Refuses one that is there.
+/// Returns the path of a run's page, and refuses an existing file.
 pub fn path(run: &RunDir, options: &Options<'_>) -> Result<PathBuf, ExportError> {
     options.without_max_bytes("report")?;
     crate::page::path(run, options, "report.html")

@@ -1,11 +1,11 @@
-//! Rows of a slice, and how many of the table they are.
+//! Reads the rows of a slice, and counts them.
 
 use tprof_trace::TraceRow;
 
 use crate::{OpenRank, Window, Written};
 
-/// Rows of a large table that touch the slice, by time; of those that begin
-/// together the longest first. Counts them.
+/// Returns the rows of a large table that touch the slice, by time. Among rows that begin together,
+/// the longest come first. Counts them in `written`.
 pub(crate) fn wanted<R: TraceRow>(part: &OpenRank<'_>, written: &mut Written) -> Vec<R> {
     let rows: Vec<R> =
         part.trace.in_order::<R>(part.window.from_ns, part.window.to_ns).flatten().collect();
@@ -15,7 +15,7 @@ pub(crate) fn wanted<R: TraceRow>(part: &OpenRank<'_>, written: &mut Written) ->
 }
 
 impl Window {
-    /// The part of an interval that lies within, as start and end.
+    /// Returns the start and end of the part of an interval that lies within the slice.
     pub(crate) fn clip(&self, start_ns: u64, duration_ns: u64) -> (u64, u64) {
         let start = start_ns.max(self.from_ns);
         (start, start_ns.saturating_add(duration_ns).min(self.to_ns).max(start))

@@ -1,8 +1,8 @@
-//! Which part of a run is exported: ranks, a stretch of time, training steps.
+//! The part of a run to export: ranks, a stretch of time, training steps.
 //!
-//! Times are relative to the run's beginning, the same moment on every host. An
-//! event is in a slice if it touches it, and is then written whole; a moment
-//! belongs to the stretch that begins with it.
+//! Times are relative to the run's beginning, which is the same moment on every host. An event that
+//! touches a slice is in it, and is written completely. A moment belongs to the stretch that begins
+//! with it.
 
 use tprof_facts::cycles::{self, Cycle};
 use tprof_facts::steps::{self, StepSource};
@@ -12,22 +12,22 @@ use tprof_trace::{RankFile, RunDir, SymbolSource, TraceFile};
 use crate::ExportError;
 use crate::numbers::Numbers;
 
-/// What of a run is wanted; by default all of it.
+/// Selects a part of a run; by default everything.
 #[derive(Clone, Debug, Default)]
 pub struct Slice {
-    /// Nothing that ended before, nanoseconds since the run began.
+    /// Leaves out what ended before this time, nanoseconds since the run began.
     pub from_ns: Option<u64>,
-    /// Nothing that began then or later.
+    /// Leaves out what began at this time or later, in the same unit.
     pub to_ns: Option<u64>,
-    /// Only these steps, each rank's own.
+    /// Selects these steps of each rank.
     pub steps: Option<Numbers>,
-    /// Where steps come from; none: from the first source that has any.
+    /// Source of the steps; `None` for the first source that has any.
     pub steps_from: Option<StepSource>,
-    /// Only this cycle of a schedule, or captured range, from 1.
+    /// Selects this cycle of a schedule or this captured range, counted from 1.
     pub cycle: Option<u32>,
-    /// Only these ranks.
+    /// Selects these ranks.
     pub ranks: Option<Numbers>,
-    /// Whether nothing may lie in it: the program that chose it expects its file.
+    /// Whether an empty slice is allowed, because the program that chose it expects a file.
     pub may_be_empty: bool,
 }
 
@@ -47,22 +47,22 @@ impl Slice {
 /// A stretch of time on the clock of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// First nanosecond.
+    /// First nanosecond of the stretch.
     pub from_ns: u64,
-    /// First nanosecond afterwards.
+    /// First nanosecond after the stretch.
     pub to_ns: u64,
 }
 
 impl Window {
-    /// All of time.
+    /// A window without bounds.
     pub const ALL: Window = Window { from_ns: 0, to_ns: u64::MAX };
 
-    /// Whether a moment lies within.
+    /// Whether a moment lies within the window.
     pub fn holds(&self, time_ns: u64) -> bool {
         self.from_ns <= time_ns && (time_ns < self.to_ns || self.to_ns == u64::MAX)
     }
 
-    /// What of it lies from the first of these times to the last.
+    /// Returns the part of the window from the earliest to the latest of these times.
     fn within(&self, times_ns: &[(u64, u64)]) -> Window {
         let from_ns = times_ns.iter().map(|(from, _)| *from).min().unwrap_or(u64::MAX);
         let to_ns = times_ns.iter().map(|(_, to)| *to).max().unwrap_or(u64::MAX);
@@ -75,13 +75,13 @@ impl Window {
     }
 }
 
-/// Files of a run that a slice asks for.
+/// The files of a run that a slice selects.
 pub struct Selection<'a> {
-    /// The run.
+    /// The run that is read.
     pub run: &'a RunDir,
-    /// Its files.
+    /// The selected files.
     pub files: Vec<&'a RankFile>,
-    /// The run's beginning.
+    /// The beginning of the run.
     pub zero: Zero,
     slice: &'a Slice,
     symbols: Option<&'a dyn SymbolSource>,
@@ -89,23 +89,23 @@ pub struct Selection<'a> {
 
 /// One file of a run, open.
 pub struct OpenRank<'a> {
-    /// Which.
+    /// The file that is open.
     pub file: &'a RankFile,
-    /// What it holds.
+    /// Content of the file.
     pub trace: TraceFile,
-    /// From its clock to time since the run began.
+    /// Converts from its clock to time since the run began.
     pub clock: Clock,
-    /// What of it is wanted; none if nothing lies there.
+    /// The selected window; empty if nothing lies in it.
     pub window: Window,
-    /// Where its steps come from, see [`Slice::steps_from`].
+    /// Source of its steps, see [`Slice::steps_from`].
     pub steps_from: Option<StepSource>,
-    /// Whether it is a part by steps that nothing names.
+    /// Whether the window was chosen by steps that were inferred.
     pub by_inferred_steps: bool,
 }
 
 impl<'a> Selection<'a> {
-    /// Finds the files. Addresses that the recorder left without a name are
-    /// found in `symbols`.
+    /// Selects the files. Addresses that the recorder left without a name are looked up in
+    /// `symbols`.
     pub fn new(
         run: &'a RunDir,
         slice: &'a Slice,
@@ -171,13 +171,13 @@ impl<'a> Selection<'a> {
 }
 
 impl OpenRank<'_> {
-    /// A moment of this file's clock as nanoseconds since the run began.
+    /// Converts a time of this file's clock to nanoseconds since the run began.
     pub fn at(&self, time_ns: u64) -> u64 {
         self.clock.since_start(time_ns)
     }
 }
 
-/// A cycle of a file.
+/// Returns the window of a cycle of a file.
 fn cycle_of(trace: &TraceFile, cycle: u32) -> Result<Cycle, ExportError> {
     let mut all = cycles::of(trace);
     match all.iter().position(|of| of.number == cycle) {
@@ -189,7 +189,7 @@ fn cycle_of(trace: &TraceFile, cycle: u32) -> Result<Cycle, ExportError> {
     }
 }
 
-/// Files of these ranks; each that is named must be there.
+/// Returns the files of these ranks; each rank that is named must exist.
 fn of_ranks<'a>(all: Vec<&'a RankFile>, ranks: &Numbers) -> Result<Vec<&'a RankFile>, ExportError> {
     let mut there: Vec<u32> = all.iter().filter_map(|file| file.rank).collect();
     there.dedup();

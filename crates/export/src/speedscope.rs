@@ -1,8 +1,7 @@
-//! speedscope: a profile per thread, in one JSON file for
-//! <https://www.speedscope.app>.
+//! speedscope: a profile per thread, in one JSON file for <https://www.speedscope.app>.
 //!
-//! Host spans are a profile of each thread in order of time, samples another, and
-//! host allocations one of each process. Frames that are not on a core end in
+//! Host spans are one profile per thread, in order of time. Samples are another profile per thread,
+//! and host allocations one per process. Frames that are not on a core end in a frame that says
 //! what their thread waits for.
 
 use std::collections::BTreeMap;
@@ -19,7 +18,7 @@ use crate::lanes::NestedLanes;
 use crate::output::Output;
 use crate::stacks::{self, stands_for};
 use crate::text::Text;
-use crate::{ExportError, OpenRank, Options, Selection, Written, paths, words};
+use crate::{ExportError, OpenRank, Options, Selection, Written, kineto_names, paths};
 
 /// Writes one file: `DIR/trace.speedscope.json`, or what the options name.
 pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
@@ -64,7 +63,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
 struct Speedscope {
     frames: Vec<Value>,
     numbers: FxHashMap<(String, String, u32), u64>,
-    /// Each as its JSON, without the braces around.
+    /// Profiles as JSON, without their outer braces.
     profiles: Vec<Text>,
 }
 
@@ -126,7 +125,7 @@ fn head(kind: &str, name: &str, unit: &str, (start, end): (u64, u64)) -> Text {
     text
 }
 
-/// Spans of a lane on their way to a profile.
+/// Spans of one lane while they become a profile.
 #[derive(Default)]
 struct ThreadLane {
     events: Text,
@@ -193,13 +192,13 @@ fn spans(part: &OpenRank<'_>, label: &str, document: &mut Speedscope, written: &
 
 /// Samples of a thread: a stack and a weight each.
 #[derive(Default)]
-struct Sampled {
+struct ThreadSamples {
     stacks: Text,
     weights: Text,
     sum: u64,
 }
 
-impl Sampled {
+impl ThreadSamples {
     fn add(&mut self, stack: &str, weight: u64) {
         let comma = if self.stacks.bytes().is_empty() { "" } else { "," };
         self.stacks.raw(comma);
@@ -226,12 +225,17 @@ fn samples(part: &OpenRank<'_>, label: &str, document: &mut Speedscope, written:
     let trace = &part.trace;
     let frames = Frames::new(trace);
     let mut stacks: FxHashMap<(ProcessIndex, StackId, ThreadState), String> = FxHashMap::default();
-    let mut threads: BTreeMap<ThreadIndex, Sampled> = BTreeMap::new();
+    let mut threads: BTreeMap<ThreadIndex, ThreadSamples> = BTreeMap::new();
     for sample in trace.in_order::<Sample>(part.window.from_ns, part.window.to_ns).flatten() {
         written.events += 1;
         let key = (sample.process, sample.stack, sample.state);
         let stack = stacks.entry(key).or_insert_with(|| {
-            document.stack(&frames, sample.process, sample.stack, words::waiting(sample.state))
+            document.stack(
+                &frames,
+                sample.process,
+                sample.stack,
+                kineto_names::waiting(sample.state),
+            )
         });
         threads.entry(sample.thread).or_default().add(stack, sample.weight_ns);
     }
@@ -248,12 +252,12 @@ fn heap(part: &OpenRank<'_>, label: &str, document: &mut Speedscope, written: &m
     let mut sums: BTreeMap<(ProcessIndex, StackId), f64> = BTreeMap::new();
     for event in trace.heap_events().filter(|event| part.window.holds(event.time_ns)) {
         written.events += 1;
-        if let HeapWhat::Alloc { size, stack, .. } = event.what {
+        if let HeapChange::Alloc { size, stack, .. } = event.what {
             let count = stands_for(size, intervals.get(&event.process).copied());
             *sums.entry((event.process, stack)).or_default() += count * size as f64;
         }
     }
-    let mut processes: BTreeMap<ProcessIndex, Sampled> = BTreeMap::new();
+    let mut processes: BTreeMap<ProcessIndex, ThreadSamples> = BTreeMap::new();
     for ((process, stack), bytes) in sums {
         let stack = document.stack(&frames, process, stack, None);
         processes.entry(process).or_default().add(&stack, bytes.round() as u64);

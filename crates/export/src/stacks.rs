@@ -1,10 +1,10 @@
-//! What an allocation in a sampled recording stands for.
+//! Weights of allocations in a sampled recording.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{MemoryRecording, ProcessIndex};
 
-/// Mean bytes between samples, of processes with sampled allocations.
+/// Returns the mean number of bytes between samples, for processes with sampled allocations.
 pub(crate) fn intervals(trace: &TraceFile) -> FxHashMap<ProcessIndex, u64> {
     let sampled = trace.processes().iter().filter_map(|process| match process.memory {
         MemoryRecording::Sampled { interval } => Some((process.process, interval)),
@@ -13,8 +13,8 @@ pub(crate) fn intervals(trace: &TraceFile) -> FxHashMap<ProcessIndex, u64> {
     sampled.collect()
 }
 
-/// How many allocations a recorded one stands for: one of `s` bytes was recorded
-/// with probability `1 - exp(-s / interval)`, from the interval on always.
+/// Returns the number of allocations that a recorded one stands for. An allocation of `s` bytes is
+/// recorded with probability `1 - exp(-s / interval)`, and always from the interval on.
 pub(crate) fn stands_for(size: u64, interval: Option<u64>) -> f64 {
     match interval {
         Some(interval) if size < interval => {

@@ -1,18 +1,18 @@
 //! TensorBoard: a log directory with event files, and traces for its PyTorch profiler plugin.
 //!
-//! `DIR/rank-0.pt.trace.json.gz` for each rank is what [`crate::chrome`] writes, by the name that
-//! the plugin searches: workers of one run lie in one directory. `DIR/rank-0/events.out.tfevents.…`
-//! has the rank's curves, histograms and the graph of its model, since a directory is a run there; the event file of
-//! `DIR` itself has the texts of the whole run.
+//! `DIR/rank-0.pt.trace.json.gz` of each rank is written by [`crate::chrome`] under the name that
+//! the plugin looks for; workers of one run share a directory. `DIR/rank-0/events.out.tfevents.…`
+//! holds the rank's curves, histograms and model graph, because TensorBoard takes each directory
+//! for a run. The event file in `DIR` itself holds the texts of the whole run.
 
-mod analysed;
+mod analysis;
+mod event_times;
 mod events;
 mod graph;
 mod histogram;
 mod live;
-mod moments;
-mod own;
 mod peaks;
+mod program_histograms;
 mod progress;
 mod rank;
 mod record;
@@ -30,14 +30,15 @@ use tprof_trace::{RankFile, RunDir, TraceFile};
 use crate::output::{Output, OutputDir};
 use crate::{ExportError, Options, Selection, Written, chrome, paths};
 
-pub use analysed::{Analysed, CounterKey, Figure, RankFigures, StepCounter, StepFigures};
-use events::{At, EventFile, Tag};
+pub use analysis::{CounterKey, Figure, RankFigures, RunAnalysis, StepCounter, StepFigures};
+use event_times::begins_s;
+use events::{EventFile, EventTime, Tag};
 pub use live::LiveLog;
-use moments::begins_s;
 use progress::Extent;
-use rank::{Omitted, RankLog};
+use rank::{MissingData, RankLog};
 
-/// What the page of the archived plugin `torch-tb-profiler` loads, and what does without.
+/// What the page of the archived plugin `torch-tb-profiler` loads from the network, and what works
+/// without.
 const PLUGIN: &str = "without a network the PyTorch profiler plugin (torch-tb-profiler, archived) shows empty pages: \
                       it loads Google Charts from www.gstatic.com; curves, histograms, the graph and texts need \
                       neither the plugin nor a network";
@@ -46,7 +47,7 @@ const PLUGIN: &str = "without a network the PyTorch profiler plugin (torch-tb-pr
 pub fn export(
     run: &RunDir,
     options: &Options<'_>,
-    analysed: &Analysed,
+    analysed: &RunAnalysis,
 ) -> Result<Written, ExportError> {
     let mut selection = Selection::new(run, &options.slice, options.symbols)?;
     // The plugin takes every file for a worker.
@@ -70,7 +71,7 @@ pub fn export(
         Ok(written)
     };
     let mut written = write().map_err(|error| match error {
-        // The name that users have for it.
+        // Report the name that users know.
         ExportError::Write { source, .. } => ExportError::Write { path: path.clone(), source },
         other => other,
     })?;
@@ -79,7 +80,7 @@ pub fn export(
     Ok(written)
 }
 
-/// How to look at it, and what of that needs a network: the last lines of an export.
+/// Notes how to view the output, and what of that needs a network: the last lines of an export.
 fn note_how_to_open(path: &Path, written: &mut Written) {
     written.notes.push(format!("tensorboard --logdir {}", path.display()));
     written.notes.push(PLUGIN.to_owned());
@@ -90,7 +91,7 @@ fn log_rank(
     selection: &Selection<'_>,
     file: &RankFile,
     directory: &Path,
-    analysed: &Analysed,
+    analysed: &RunAnalysis,
     written: &mut Written,
 ) -> Result<(), ExportError> {
     let part = written.open(selection, file)?;
@@ -114,10 +115,10 @@ fn log_rank(
     Ok(())
 }
 
-fn note_omitted(file: &RankFile, omitted: &Omitted, written: &mut Written) {
+fn note_omitted(file: &RankFile, omitted: &MissingData, written: &mut Written) {
     let label = &file.label;
     let mut note = |text: String| written.notes.push(format!("{label}: {text}"));
-    let Omitted { wide, own, nodes } = omitted;
+    let MissingData { wide, own, nodes } = omitted;
     if *wide > 0 {
         note(format!(
             "TensorBoard's 32-bit numbers cannot express {wide} values, which were left out"
@@ -141,14 +142,14 @@ fn note_omitted(file: &RankFile, omitted: &Omitted, written: &mut Written) {
 fn log_texts(
     selection: &Selection<'_>,
     directory: &Path,
-    analysed: &Analysed,
+    analysed: &RunAnalysis,
 ) -> Result<(), ExportError> {
     let Some(first) = selection.files.first() else { return Ok(()) };
     let path = directory.join(file_name(selection, first));
     let failed = |source| ExportError::Write { path: path.clone(), source };
     let output = Output::create(&path)?;
     let write = || -> io::Result<_> {
-        let at = At { step: 0, wall_s: selection.zero.unix_ns as f64 / 1e9 };
+        let at = EventTime { step: 0, wall_s: selection.zero.unix_ns as f64 / 1e9 };
         let mut log = EventFile::begin(output, at.wall_s)?;
         for (name, markdown) in &analysed.texts {
             let about = format!("tprof report {name} --markdown");
@@ -160,7 +161,7 @@ fn log_texts(
     Ok(())
 }
 
-/// As TensorFlow and PyTorch name an event file: its time and host.
+/// Names an event file by time and host, as TensorFlow and PyTorch do.
 fn file_name(selection: &Selection<'_>, file: &RankFile) -> String {
     let host = TraceFile::read_header(&file.path).map(|header| header.host).unwrap_or_default();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');

@@ -2,22 +2,22 @@
 
 use serde::Serialize;
 
-/// Below this, a double without a fraction is written without one.
+/// A double below this without a fraction is written as a whole number.
 const WHOLE: f64 = 9e15;
 
-/// A buffer of text on its way to a file.
+/// A text buffer on its way to a file.
 #[derive(Debug, Default)]
 pub struct Text {
     bytes: Vec<u8>,
 }
 
 impl Text {
-    /// What is in it.
+    /// Returns the text so far.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Empties it, and keeps its memory.
+    /// Clears the text, and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
     }
@@ -44,7 +44,7 @@ impl Text {
         self.raw(itoa::Buffer::new().format(value));
     }
 
-    /// Appends a number; what JSON has no number for is `null`.
+    /// Appends a number; `null` for a value that JSON cannot represent.
     pub fn float(&mut self, value: f64) {
         match value.fract() == 0.0 && value.abs() < WHOLE {
             true => self.raw(itoa::Buffer::new().format(value as i64)),

@@ -24,11 +24,11 @@ use curves::Curves;
 use events::Lanes;
 use processes::Processes;
 
-/// What a browser still takes in a second or two, with memory to spare.
+/// Number of events that a browser handles in a second or two, with memory to spare.
 const MOST_EVENTS: usize = 4_000_000;
-/// Least that a page without events takes, scripts and styles.
+/// Smallest size of a page without events: scripts and styles.
 const FRAME_BYTES: u64 = 96 << 10;
-/// A cautious guess at an event's bytes, where the page may not exceed a size.
+/// Cautious estimate of an event's size in bytes, for a page with a size limit.
 const GUESSED_BYTES: u64 = 8;
 
 /// Writes the page: `timeline.html`, unless the options name another.
@@ -64,7 +64,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
         let mut written = collect(run, options, most, &mut payload)?;
         let bytes = options.max_bytes.map_or(0, |_| page.bytes(&payload));
         match options.max_bytes {
-            // What was guessed was too much; at least a fifth goes each time.
+            // The estimate was too low; each attempt removes at least a fifth.
             Some(max_bytes) if bytes > max_bytes && most > 0 => {
                 most = (most as u64 * max_bytes / bytes).min(most as u64 * 4 / 5) as usize;
             }
@@ -133,7 +133,7 @@ fn collect(
     Ok(written)
 }
 
-/// What was recorded of the slice of a rank: from when to when, ns since the run began.
+/// Returns the first and last recorded moment of a rank's slice, in ns since the run began.
 fn recorded(part: &OpenRank<'_>) -> (u64, u64) {
     let (first_ns, last_ns) = part.trace.extent_ns().unwrap_or_default();
     let from_ns = part.window.from_ns.max(first_ns);

@@ -1,8 +1,8 @@
-//! Memory snapshots of PyTorch, for <https://pytorch.org/memory_viz> and
-//! `python -m torch.cuda._memory_viz`: a pickle per rank.
+//! Memory snapshots of PyTorch, for <https://pytorch.org/memory_viz> and `python -m
+//! torch.cuda._memory_viz`: one pickle per rank.
 //!
-//! Only a run that was imported from a snapshot has what the format needs, which is the
-//! allocator's segments and blocks.
+//! Only a run that was imported from a snapshot has the allocator's segments and blocks, which the
+//! format needs.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -18,7 +18,7 @@ use crate::output::{Output, not_stdout};
 use crate::pickle::{Memo, Pickle};
 use crate::{ExportError, Options, Selection, Written, paths};
 
-/// The property that marks a file as a snapshot; members of its top level follow after a dot.
+/// Property that marks a file as a snapshot. Members of its top level follow after a dot.
 const SNAPSHOT: &str = "torch.memory_snapshot";
 
 /// Writes one file per rank.
@@ -207,7 +207,7 @@ impl SnapshotDocument<'_> {
         self.pickle.integer(number.into());
     }
 
-    /// The stack, and the keys that no column took.
+    /// Adds the stack, and the keys that have no column.
     fn rest(&mut self, process: ProcessIndex, stack: StackId, args: NameId) {
         self.pickle.text("frames");
         self.stack(process, stack);
@@ -215,7 +215,7 @@ impl SnapshotDocument<'_> {
             serde_json::from_str(self.trace.name(args)).unwrap_or_default();
         for (key, value) in &args {
             self.pickle.text(key);
-            // The one key of entries that is a tuple; JSON has none.
+            // The one key of entries whose value is a tuple, which JSON lacks.
             let pair = value.as_array().and_then(|items| match &items[..] {
                 [first, second] => first.as_u64().zip(second.as_u64()),
                 _ => None,
@@ -227,7 +227,7 @@ impl SnapshotDocument<'_> {
         }
     }
 
-    /// A list of frames, innermost first; each list and each frame is one object.
+    /// Writes a list of frames, innermost first. Each list and each frame is one object.
     fn stack(&mut self, process: ProcessIndex, stack: StackId) {
         if let Some(memo) = self.stacks.get(&(process, stack)) {
             return self.pickle.again(*memo);

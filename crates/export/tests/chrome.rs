@@ -1,4 +1,4 @@
-//! What the exports hold, read back by other means.
+//! Reads exports back by other means.
 
 mod common;
 
@@ -471,7 +471,8 @@ fn slices_that_cross_are_on_tracks_of_their_own() {
     let dir = tempfile::tempdir().unwrap();
     common::write_two_threads(&dir.path().join("rank-0.tprof"), |writer| {
         let (mut spans, mut kernels) = (Vec::new(), Vec::new());
-        // Of those that begin together the longer one may come later; a shorter one within is fine.
+        // Among events that begin together, the longer one may come later; a shorter one inside is
+        // fine.
         for (thread, start, duration) in
             [(0, 10, 50), (0, 20, 10), (0, 20, 20), (0, 30, 60), (0, 95, 5), (1, 30, 60)]
         {

@@ -1,4 +1,4 @@
-//! What Perfetto's own engine finds in our traces.
+//! Checks traces with Perfetto's own engine.
 
 mod common;
 

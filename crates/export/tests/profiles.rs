@@ -1,4 +1,4 @@
-//! What speedscope's format and pprof's hold, and what TensorBoard and HTA read in them.
+//! Checks the content of speedscope and pprof files, and what TensorBoard and HTA read.
 
 mod common;
 
@@ -43,7 +43,7 @@ fn speedscope_profiles_nest_and_add_up() {
             assert_eq!(weights.iter().map(|w| w.as_u64().unwrap()).sum::<u64>(), end);
             continue;
         }
-        // As speedscope's own importer has it: a frame closes before what is around it.
+        // As in speedscope's own importer, a frame closes before the frames around it.
         let (mut stack, mut last) = (Vec::new(), profile["startValue"].as_u64().unwrap());
         for event in profile["events"].as_array().unwrap() {
             let (frame, at) = (event["frame"].as_u64().unwrap(), event["at"].as_u64().unwrap());
@@ -161,7 +161,7 @@ fn tensorboards_plugin_finds_every_kernel() {
     let (dir, run, counts) = small();
     let out = dir.path().join("logs");
     let written =
-        tensorboard::export(&run, &options(&out), &tensorboard::Analysed::default()).unwrap();
+        tensorboard::export(&run, &options(&out), &tensorboard::RunAnalysis::default()).unwrap();
     assert_eq!(written.paths, std::slice::from_ref(&out));
     let Some(read) = readers::python("plugin.py", &[&out]) else { return };
     for (rank, counts) in counts.iter().enumerate() {
@@ -205,7 +205,7 @@ const FORMATS: [(&str, Export); 7] = [
     ("timeline", timeline::export),
 ];
 
-/// What each format writes of a run, and what it notes.
+/// Returns what each format writes for a run, and its notes.
 fn outputs(dir: &Path) -> Vec<(Vec<u8>, Vec<String>)> {
     let run = RunDir::open(dir).unwrap();
     let out = tempfile::tempdir().unwrap();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tprof_export::tensorboard::{
-    Analysed, CounterKey, Figure, LiveLog, RankFigures, StepCounter, StepFigures, export,
+    CounterKey, Figure, LiveLog, RankFigures, RunAnalysis, StepCounter, StepFigures, export,
 };
 use tprof_export::{Options, Slice};
 use tprof_trace::RunDir;
@@ -118,7 +118,7 @@ fn doubles(bytes: &[u8]) -> Vec<f64> {
     bytes.chunks(8).map(|bytes| f64::from_le_bytes(bytes.try_into().unwrap())).collect()
 }
 
-/// What an event file holds, by tag.
+/// Returns the content of an event file, by tag.
 fn events(path: &Path) -> Points {
     let bytes = std::fs::read(path).unwrap();
     let records = records(&bytes);
@@ -171,8 +171,8 @@ fn options(out: &Path) -> Options<'static> {
     Options { output: Some(out.to_path_buf()), ..Options::default() }
 }
 
-/// What reports would state of [`SMALL`].
-fn analysed() -> Analysed {
+/// Returns what reports would state about [`SMALL`].
+fn analysed() -> RunAnalysis {
     let steps = (0..SMALL.steps).map(|number| StepFigures {
         number,
         start_ns: 1_000_000 + number * STEP_NS,
@@ -181,7 +181,7 @@ fn analysed() -> Analysed {
     let counter = CounterKey { name: "rss_bytes".into(), pid: Some(4242), device: None };
     let counters = vec![StepCounter { step: 0, counter, mean: 5000.5 }];
     let of_rank = RankFigures { steps: steps.collect(), counters };
-    Analysed {
+    RunAnalysis {
         ranks: [("rank 1".to_owned(), of_rank)].into(),
         texts: vec![(
             "summary".to_owned(),
@@ -330,9 +330,9 @@ fn odd_counters_have_curves_of_their_own() {
     odd_rank(&dir.path().join("rank-2.tprof"));
     let run = RunDir::open(dir.path()).unwrap();
     let out = dir.path().join("logs");
-    let written = export(&run, &options(&out), &Analysed::default()).unwrap();
+    let written = export(&run, &options(&out), &RunAnalysis::default()).unwrap();
     let points = events(&event_file(&out.join("rank-2")));
-    // Not a number and infinity are values of a loss; JSON has neither.
+    // A loss can be NaN or infinite; JSON has neither.
     assert_eq!(points["time/loss"].len(), 4);
     assert_eq!(points["time/loss"][0].2, -3.5);
     assert_eq!(points["time/loss"][1].2, Value::Null);
@@ -360,7 +360,7 @@ fn a_slice_has_its_steps_only() {
     let run = RunDir::open(dir.path()).unwrap();
     let out = dir.path().join("logs");
     let slice = Slice { steps: Some("2-3".parse().unwrap()), ..Slice::default() };
-    export(&run, &Options { slice, ..options(&out) }, &Analysed::default()).unwrap();
+    export(&run, &Options { slice, ..options(&out) }, &RunAnalysis::default()).unwrap();
     let points = events(&event_file(&out.join("rank-0")));
     let steps: Vec<u64> =
         values(&points, "step/step_time_ms").iter().map(|point| point.0).collect();
@@ -502,7 +502,7 @@ fn the_graph_of_a_model_is_its_modules_and_what_they_call() {
     rank_with_modules(&dir.path().join("rank-0.tprof"));
     let run = RunDir::open(dir.path()).unwrap();
     let out = dir.path().join("logs");
-    export(&run, &options(&out), &Analysed::default()).unwrap();
+    export(&run, &options(&out), &RunAnalysis::default()).unwrap();
     let bytes = std::fs::read(event_file(&out.join("rank-0"))).unwrap();
     let records = records(&bytes);
     let graphs: Vec<&[u8]> =
@@ -579,7 +579,7 @@ fn damaged_histograms_are_counted_and_those_of_two_processes_are_apart() {
     writer.finish().unwrap();
     let run = RunDir::open(dir.path()).unwrap();
     let out = dir.path().join("logs");
-    let written = export(&run, &options(&out), &Analysed::default()).unwrap();
+    let written = export(&run, &options(&out), &RunAnalysis::default()).unwrap();
     let points = events(&event_file(&out.join("rank-0")));
     let own: Vec<_> = points["w"].iter().map(|(step, _, of)| (*step, of["min"].clone())).collect();
     // The third step is begun, though it has not ended.

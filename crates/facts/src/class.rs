@@ -1,9 +1,9 @@
-//! What a piece of device work is for: compute, communication, or memory.
+//! The purpose of device work: compute, communication, or memory.
 
-/// What device work is for.
+/// The purpose of device work.
 ///
-/// A kernel communicates if [`crate::communication::Communication`] lists it and computes
-/// otherwise; copies and memsets are memory work.
+/// A kernel communicates if [`crate::communication::Communication`] lists it, and otherwise
+/// computes; copies and memsets are memory work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
     /// A kernel that computes.
@@ -12,12 +12,12 @@ pub enum Class {
     Communication,
     /// A copy or a memset.
     Memory,
-    /// Nothing of these; only Holistic Trace Analysis has such rows.
+    /// None of these; only Holistic Trace Analysis has such rows.
     Other,
 }
 
 impl Class {
-    /// As reports write it.
+    /// The name that reports print.
     pub fn name(self) -> &'static str {
         match self {
             Class::Compute => "compute",

@@ -1,10 +1,9 @@
-//! Which kernels move data between ranks, and what they do.
+//! Kernels that move data between ranks, and their operations.
 //!
-//! A kernel communicates if a collective of the trace names its launch, if its own name
-//! is one of `KERNELS`, or if the innermost operator around its launch is one of
-//! `OPERATORS`: libraries have kernels of any name, and operators with names that show what they
-//! are for. Operators that compute and communicate in one (`symm_mem::fused_…_matmul`)
-//! are in neither table.
+//! A kernel communicates if a collective of the trace names its launch, if its own name is one of
+//! `KERNELS`, or if the innermost operator around its launch is one of `OPERATORS`: libraries have
+//! kernels of any name, and operators whose names show their purpose. Operators that compute and
+//! communicate in one (`symm_mem::fused_…_matmul`) are in neither table.
 
 pub mod arguments;
 pub mod on_host;
@@ -13,11 +12,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Collective, NameId, ProcessIndex, SpanKind, SpanOutline, ThreadIndex};
 
-/// What a name begins with.
+/// The part of a name that a prefix is compared with.
 enum Pattern {
     /// The function's own name, without namespaces, begins so.
     Function(&'static str),
-    /// Its name with namespaces begins so.
+    /// The name with namespaces begins with this.
     Path(&'static str),
 }
 use Pattern::{Function, Path};
@@ -29,7 +28,7 @@ const KERNELS: [(Pattern, &str); 30] = [
     (Path("nccl"), ""),
     (Path("rccl"), ""),
     (Path("msccl"), ""),
-    // NVSHMEM: what its host calls launch (nvshmemi_h_to_d_coll_defs.cuh).
+    // NVSHMEM: kernels that its host calls launch (nvshmemi_h_to_d_coll_defs.cuh).
     (Path("nvshmem"), ""),
     (Function("barrier_on_stream_kernel"), "barrier"),
     // PyTorch, torch/csrc/distributed/c10d/symm_mem/CUDASymmetricMemoryOps.cu.
@@ -80,7 +79,7 @@ const OPERATORS: [&str; 26] = [
     "_c10d_functional::",
     "c10d_functional::",
     "record_param_comms",
-    // What process groups call the annotations around a call (`nccl:all_reduce`).
+    // Prefix of the annotations that process groups put around a call (`nccl:all_reduce`).
     "nccl:",
     "xccl:",
     "ucc:",
@@ -120,8 +119,8 @@ const OPERATIONS: [(&str, &str); 8] = [
     ("reduce", "reduce"),
 ];
 
-/// The operation of a kernel that communicates, by its name; empty if the name does not
-/// show which. None if the name is no such kernel's.
+/// The operation of a kernel that communicates, by its name; empty if the name does not show which.
+/// `None` if it is not the name of such a kernel.
 pub fn kernel_operation(name: &str) -> Option<&'static str> {
     let path = path(name);
     let function = path.rsplit("::").next().unwrap_or(path);
@@ -139,7 +138,7 @@ pub fn kernel_operation(name: &str) -> Option<&'static str> {
     Some(found.map_or("", |(_, operation)| operation))
 }
 
-/// Whether what an operator or annotation launches itself is communication.
+/// Whether the kernels that an operator or annotation launches itself communicate.
 pub fn is_operator(name: &str) -> bool {
     OPERATORS.iter().any(|start| name.starts_with(start))
 }
@@ -168,7 +167,7 @@ fn path(name: &str) -> &str {
     }
 }
 
-/// Which kernels of a file communicate.
+/// Decides which kernels of a file communicate.
 #[derive(Debug)]
 pub struct Communication<'a> {
     file: &'a TraceFile,
@@ -178,8 +177,8 @@ pub struct Communication<'a> {
 }
 
 impl<'a> Communication<'a> {
-    /// Takes the file's collectives, and reads its host spans where one of its names is
-    /// an operator's that communicates.
+    /// Takes the file's collectives, and reads its host spans if one of its names is that of an
+    /// operator that communicates.
     pub fn of(file: &'a TraceFile, collectives: &[Collective]) -> Communication<'a> {
         let mut launches: FxHashSet<(ProcessIndex, u64)> =
             collectives.iter().filter_map(|row| Some((row.process, row.correlation?))).collect();
@@ -187,7 +186,7 @@ impl<'a> Communication<'a> {
         Communication { file, launches, names: FxHashMap::default() }
     }
 
-    /// As [`Self::of`], for a reader that has not the collectives at hand.
+    /// Like [`Self::of`], for a reader that does not have the collectives at hand.
     pub fn read(file: &'a TraceFile) -> Communication<'a> {
         let collectives: Vec<Collective> = file.blocks::<Collective>().flatten().collect();
         Communication::of(file, &collectives)
@@ -210,10 +209,10 @@ struct Nested {
     thread: ThreadIndex,
     start_ns: u64,
     end_ns: u64,
-    what: What,
+    what: SpanRole,
 }
 
-enum What {
+enum SpanRole {
     /// An operator or annotation, and whether it communicates.
     Operator(bool),
     /// A call with a correlation.
@@ -256,12 +255,12 @@ fn launches_of_operators(file: &TraceFile) -> Vec<(ProcessIndex, u64)> {
         for row in block.iter().filter(|row| lies_within(row)) {
             let what = match (row.kind, row.correlation) {
                 (SpanKind::Runtime | SpanKind::Driver, Some(number)) => {
-                    What::Call(row.process, number)
+                    SpanRole::Call(row.process, number)
                 }
-                (SpanKind::Operator, _) => What::Operator(communicates.contains(&row.name)),
-                // Of annotations only those of process groups show what is launched.
+                (SpanKind::Operator, _) => SpanRole::Operator(communicates.contains(&row.name)),
+                // Among annotations, only those of process groups show what is launched.
                 (SpanKind::Annotation, _) if communicates.contains(&row.name) => {
-                    What::Operator(true)
+                    SpanRole::Operator(true)
                 }
                 _ => continue,
             };
@@ -275,7 +274,7 @@ fn launches_of_operators(file: &TraceFile) -> Vec<(ProcessIndex, u64)> {
 
 fn innermost(mut nested: Vec<Nested>) -> Vec<(ProcessIndex, u64)> {
     nested.sort_by_key(|row| {
-        let is_call = matches!(row.what, What::Call(..));
+        let is_call = matches!(row.what, SpanRole::Call(..));
         (row.thread, row.start_ns, std::cmp::Reverse(row.end_ns), is_call)
     });
     let mut open: Vec<(ThreadIndex, u64, bool)> = Vec::new();
@@ -288,11 +287,11 @@ fn innermost(mut nested: Vec<Nested>) -> Vec<(ProcessIndex, u64)> {
             open.pop();
         }
         match row.what {
-            What::Operator(communicates) => open.push((row.thread, row.end_ns, communicates)),
-            What::Call(process, number) if open.last().is_some_and(|open| open.2) => {
+            SpanRole::Operator(communicates) => open.push((row.thread, row.end_ns, communicates)),
+            SpanRole::Call(process, number) if open.last().is_some_and(|open| open.2) => {
                 launches.push((process, number));
             }
-            What::Call(..) => (),
+            SpanRole::Call(..) => (),
         }
     }
     launches

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{CopyKind, MemoryCopy, MemoryKind, NameId};
 
-/// A copy's direction, as Kineto and Holistic Trace Analysis write it: `Memcpy HtoD`;
-/// `Memcpy` where it is unknown.
+/// A copy's direction, as Kineto and Holistic Trace Analysis write it: `Memcpy HtoD`; `Memcpy` if
+/// it is unknown.
 pub fn direction(kind: CopyKind) -> &'static str {
     match kind {
         CopyKind::Unknown => "Memcpy",
@@ -19,12 +19,13 @@ pub fn direction(kind: CopyKind) -> &'static str {
     }
 }
 
-/// What identifies a copy's name: its source's own, and what stands in for that.
+/// The key of a copy's displayed name: the name from its source, and the properties that replace
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Copied {
+pub struct CopyNameKey {
     /// The name that its source gave it; 0 if none.
     pub name: NameId,
-    /// Direction.
+    /// The direction of the copy.
     pub kind: CopyKind,
     /// Kind of memory that was read.
     pub from: MemoryKind,
@@ -32,17 +33,17 @@ pub struct Copied {
     pub to: MemoryKind,
 }
 
-impl From<&MemoryCopy> for Copied {
-    fn from(row: &MemoryCopy) -> Copied {
-        Copied { name: row.name, kind: row.kind, from: row.from, to: row.to }
+impl From<&MemoryCopy> for CopyNameKey {
+    fn from(row: &MemoryCopy) -> CopyNameKey {
+        CopyNameKey { name: row.name, kind: row.kind, from: row.from, to: row.to }
     }
 }
 
-/// Name of a copy: the one that its source gave it, else as Kineto would write it:
-/// `Memcpy HtoD (Pageable -> Device)`, `Memset (Device)`. The kinds of memory are left
-/// out where neither is known.
-pub fn name<'a>(file: &'a TraceFile, copied: impl Into<Copied>) -> Cow<'a, str> {
-    let Copied { name, kind, from, to } = copied.into();
+/// Name of a copy: the one that its source gave it, otherwise as Kineto would write it: `Memcpy
+/// HtoD (Pageable -> Device)`, `Memset (Device)`. The kinds of memory are left out if neither is
+/// known.
+pub fn name<'a>(file: &'a TraceFile, copied: impl Into<CopyNameKey>) -> Cow<'a, str> {
+    let CopyNameKey { name, kind, from, to } = copied.into();
     match file.name(name) {
         "" => {}
         name => return Cow::Borrowed(name),

@@ -1,8 +1,8 @@
-//! What counters are called, and in which unit people read them.
+//! Titles and units of counters.
 
 use tprof_trace::model::counter;
 
-/// What a counter's values count.
+/// The unit of a counter's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CounterUnit {
     /// Bytes, shown with binary prefixes.
@@ -11,9 +11,9 @@ pub enum CounterUnit {
     Nanoseconds,
     /// A share from 0 to 1.
     Share,
-    /// Cycles per second.
+    /// A frequency in cycles per second.
     Hertz,
-    /// Power in watts.
+    /// A power in watts.
     Watts,
     /// Temperature in degrees Celsius.
     Celsius,
@@ -22,7 +22,7 @@ pub enum CounterUnit {
 }
 
 impl CounterUnit {
-    /// Of a counter, by its name: a program's own may end in its unit as well.
+    /// The unit of a counter, by its name: a program's own counter may end in its unit as well.
     pub fn of(name: &str) -> CounterUnit {
         match name {
             counter::GPU_UTILIZATION | counter::GPU_MEMORY_UTILIZATION => CounterUnit::Share,
@@ -36,7 +36,7 @@ impl CounterUnit {
     }
 }
 
-/// Whether a counter only rises: its last value is all that there was since the run began.
+/// Whether a counter only rises: its last value is the sum since the run began.
 pub fn is_total(name: &str) -> bool {
     use counter::*;
     let totals = [READ_BYTES, WRITTEN_BYTES, STORAGE_READ_BYTES, STORAGE_WRITTEN_BYTES];

@@ -3,18 +3,18 @@
 use tprof_trace::model::MarkKind;
 use tprof_trace::{FilePart, TraceFile};
 
-/// What a mark that begins a cycle begins with; its number follows.
+/// Prefix of a mark that begins a cycle; its number follows.
 const PREFIX: &str = "cycle ";
 
-/// One cycle of a file.
+/// One cycle of a file's schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cycle {
-    /// From 1.
+    /// Number of the cycle, from 1.
     pub number: u32,
-    /// As the mark has it: `cycle 2: step 11 (--schedule)`.
+    /// Name of the cycle from its mark: `cycle 2: step 11 (--schedule)`.
     pub name: String,
-    /// What it is of the file. Several times where processes of the file had it one after the
-    /// other.
+    /// The part of the file that is the cycle. It consists of several times if processes of the
+    /// file had the cycle one after the other.
     pub part: FilePart,
 }
 
@@ -54,8 +54,9 @@ pub fn between(file: &TraceFile, from_ns: u64, to_ns: u64) -> FilePart {
     FilePart { times_ns: vec![times], recorded_ns, device_until_ns: None }
 }
 
-/// The times in which a file recorded nothing, by its marks, from and to before: what lies before
-/// a first mark of its beginning (`--delay`, `--paused`, a schedule), and from a mark of its end on.
+/// The times in which a file recorded nothing, by its marks, each from and up to a moment: the time
+/// before a first mark of a beginning (`--delay`, `--paused`, a schedule), and after a mark of an
+/// end.
 pub fn paused(file: &TraceFile) -> Vec<(u64, u64)> {
     let mut switches: Vec<(u64, bool)> = (file.marks().iter())
         .filter_map(|mark| match mark.kind {
@@ -77,7 +78,7 @@ pub fn paused(file: &TraceFile) -> Vec<(u64, u64)> {
     found
 }
 
-/// What is left of some times without these, which are in order.
+/// The rest of a time without the paused times, which are in order.
 fn without(paused: &[(u64, u64)], (from_ns, to_ns): (u64, u64)) -> Vec<(u64, u64)> {
     let mut left = Vec::new();
     let mut since_ns = from_ns;

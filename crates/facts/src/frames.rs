@@ -1,8 +1,8 @@
-//! Frames of stacks: which functions an address stands for, and how they are written.
+//! Frames of stacks: the functions of an address, and how they are formatted.
 //!
-//! `function (file:line)` where there is debug information, `function (module)` where
-//! there is a symbol table, else `module+offset`: addresses themselves differ from process
-//! to process and would keep equal stacks apart.
+//! The format is `function (file:line)` if there is debug information, `function (module)` if there
+//! is a symbol table, otherwise `module+offset`: addresses themselves differ from process to
+//! process and would keep equal stacks apart.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,15 +11,15 @@ use tprof_trace::model::{ProcessIndex, SYNTHETIC_FRAME, Stack, StackId, Symbol};
 use tprof_trace::{CodeMap, TraceFile, address_of};
 
 use crate::labels::base_name;
-use crate::passages::{Named, Passages};
+use crate::pass_through::{FrameFunction, PassThroughFrames};
 
-/// What stands for the outer frames of a stack that was cut begins so; then comes why.
+/// Prefix of the text that stands for the outer frames of a cut stack; the reason follows.
 pub const CUT: &str = "(cut off";
-/// What stands for a stack that was not taken.
+/// The text that stands for a stack that was not taken.
 pub const NO_STACK: &str = "(no stack was taken)";
 
-/// What stands for the outer frames of a stack, by the file's number for why it
-/// ends early; none if it is whole.
+/// The text that stands for the outer frames of a stack, by the file's number for the reason why it
+/// ends early; `None` if the stack is whole.
 pub fn cut(end: u8) -> Option<&'static str> {
     match end {
         0 => None,
@@ -31,22 +31,22 @@ pub fn cut(end: u8) -> Option<&'static str> {
     }
 }
 
-/// What the name of functions without one ends with.
+/// Suffix of the displayed name of functions without a name.
 pub const NO_NAME: &str = ", no name)";
 
 /// The owner of a function's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Layer {
-    /// The kernel's.
+    /// Code of the kernel.
     Kernel,
-    /// Compiled.
+    /// Compiled code of the process.
     Native,
-    /// Python's.
+    /// Python code, run by the interpreter.
     Python,
 }
 
 impl Layer {
-    /// In a word.
+    /// The layer as one word.
     pub fn word(self) -> &'static str {
         match self {
             Layer::Kernel => "kernel",
@@ -56,24 +56,24 @@ impl Layer {
     }
 }
 
-/// How much is known of a frame.
+/// How far a frame could be resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Known {
-    /// Its function's name.
+pub enum Resolution {
+    /// The name of its function is known.
     Function,
-    /// Where its code lies.
+    /// Only the place of its code is known.
     Place,
-    /// Nothing: it stands for frames that are missing.
+    /// Nothing is known: it stands for frames that are missing.
     Nothing,
 }
 
 /// One function of a stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Its name, where its code lies, or what is missing.
+    /// Name of the function, or the place of its code, or the text for missing frames.
     pub function: Cow<'a, str>,
-    /// Which of these.
-    pub known: Known,
+    /// How far it could be resolved.
+    pub known: Resolution,
     /// Source file; empty if unknown.
     pub file: &'a str,
     /// Line; 0 if unknown.
@@ -87,10 +87,11 @@ pub struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// Its function, where it is known; else what stands for all code of its module without a name.
+    /// The function if it is known; otherwise the name that stands for all code of its module
+    /// without a name.
     pub fn function_or_module(&self) -> Cow<'_, str> {
         match (self.known, base_name(self.module)) {
-            (Known::Function, _) => Cow::Borrowed(&self.function),
+            (Resolution::Function, _) => Cow::Borrowed(&self.function),
             // Made at run time, most likely: its addresses are others in each run.
             (_, "") => Cow::Borrowed("(code of no known file)"),
             // Addresses apart would hide how much of a stripped module it is.
@@ -98,11 +99,11 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// What stands for frames that are missing.
+    /// A frame that stands for missing ones.
     pub fn missing(what: &'static str) -> Frame<'a> {
         Frame {
             function: Cow::Borrowed(what),
-            known: Known::Nothing,
+            known: Resolution::Nothing,
             file: "",
             line: 0,
             module: "",
@@ -116,7 +117,7 @@ impl fmt::Display for Frame<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.function)?;
         match (self.file.is_empty(), self.line, base_name(self.module)) {
-            _ if self.known != Known::Function => Ok(()),
+            _ if self.known != Resolution::Function => Ok(()),
             (false, 0, _) => write!(f, " ({})", self.file),
             (false, line, _) => write!(f, " ({}:{line})", self.file),
             (true, _, "") => Ok(()),
@@ -130,17 +131,17 @@ impl fmt::Display for Frame<'_> {
 pub struct Frames<'a> {
     file: &'a TraceFile,
     code: CodeMap<'a>,
-    passages: Passages,
+    passages: PassThroughFrames,
 }
 
 impl<'a> Frames<'a> {
-    /// Of a file.
+    /// Prepares to resolve frames of a file.
     pub fn new(file: &'a TraceFile) -> Frames<'a> {
-        Frames { file, code: CodeMap::new(file), passages: Passages::of(file) }
+        Frames { file, code: CodeMap::new(file), passages: PassThroughFrames::of(file) }
     }
 
-    /// Functions of an address, the innermost inlined one first; one without a name where
-    /// none is known.
+    /// Functions of an address, the innermost inlined one first; one without a name if none is
+    /// known.
     pub fn at(&self, process: ProcessIndex, address: u64) -> Vec<Frame<'a>> {
         let file = self.file;
         let module = self.code.module(process, address);
@@ -152,14 +153,14 @@ impl<'a> Frames<'a> {
         if symbols.is_empty() {
             let function = Cow::Owned(self.code.unnamed(file, process, address));
             let layer = Layer::Native;
-            let (file, line, module, known) = ("", 0, path, Known::Place);
+            let (file, line, module, known) = ("", 0, path, Resolution::Place);
             return vec![Frame { function, known, file, line, module, relative, layer }];
         }
         let frame = |symbol: &Symbol| {
             let (source, own) = (file.name(symbol.file), file.name(symbol.module));
             Frame {
                 function: Cow::Borrowed(file.name(symbol.function)),
-                known: Known::Function,
+                known: Resolution::Function,
                 file: source,
                 line: symbol.line,
                 module: if own.is_empty() { path } else { own },
@@ -170,19 +171,19 @@ impl<'a> Frames<'a> {
         symbols.into_iter().map(frame).collect()
     }
 
-    /// The addresses of a stack that are of interest, innermost first: all but those of tprof's
-    /// libraries through which calls of the job only pass.
+    /// The addresses of a stack that matter, innermost first: all except those of tprof's libraries
+    /// through which calls of the job only pass.
     pub fn shown(&self, stack: &Stack) -> Vec<u64> {
         let process = stack.process;
         self.passages.without(process, &stack.frames, |frame| {
             let outer = self.at(process, frame).pop()?;
             let is_kernel = outer.layer == Layer::Kernel;
-            Some(Named { function: outer.function.into_owned(), is_kernel })
+            Some(FrameFunction { function: outer.function.into_owned(), is_kernel })
         })
     }
 
-    /// Functions of a stack as [`Self::shown`], the outermost first; what stands for missing ones
-    /// included.
+    /// Functions of a stack as [`Self::shown`], the outermost first, including the texts for
+    /// missing ones.
     pub fn of_stack(&self, process: ProcessIndex, stack: StackId) -> Vec<Frame<'a>> {
         let Some(found) = self.file.stack(process, stack) else {
             return vec![Frame::missing(NO_STACK)];
@@ -198,8 +199,8 @@ impl<'a> Frames<'a> {
     }
 }
 
-/// The recorder names the module of what is no native code; an import has none, and
-/// frames of its own making.
+/// The recorder names a module for frames that are not native code; an import has none, and frames
+/// of its own making.
 fn layer(module: &str, source: &str, address: u64) -> Layer {
     match module {
         "[kernel]" => Layer::Kernel,

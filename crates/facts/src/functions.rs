@@ -3,7 +3,7 @@
 /// Longer names are cut in a sentence: about a line of a page.
 const LONGEST: usize = 56;
 
-/// A function's name in a sentence: where it is long, without what templates and calls take, as
+/// A function's name in a sentence: a long one without the arguments of templates and calls, as
 /// `contains(..)`.
 pub fn in_sentence(function: &str) -> String {
     match function.chars().count() > LONGEST {

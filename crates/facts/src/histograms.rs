@@ -1,34 +1,35 @@
-//! Histograms of a program's own values: marks whose names have what the program's SDK counted.
+//! Histograms of a program's own values: marks whose names have the counts of the program's SDK.
 
 use serde_json::Value;
 use tprof_trace::model::HISTOGRAM_SEPARATOR;
 
-/// How values are distributed: counts in buckets of one width between the lowest and the highest.
+/// The distribution of values: counts in buckets of equal width between the lowest and the highest
+/// value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProgramHistogram {
     /// The number that the program gave it.
     pub step: Option<u64>,
-    /// Lowest value; none without values.
+    /// The lowest value; `None` without values.
     pub min: Option<f64>,
-    /// Highest value; none without values.
+    /// The highest value; `None` without values.
     pub max: Option<f64>,
-    /// Sum of the values; none where no number of 64 bits holds it.
+    /// Sum of the values; `None` if no 64-bit number can hold it.
     pub sum: Option<f64>,
     /// Sum of their squares.
     pub squares: Option<f64>,
     /// Values in each bucket, the lowest first.
     pub counts: Vec<u64>,
-    /// Values that are no number or infinite, and in none of these.
+    /// Values that are infinite or not a number, which are in none of the buckets.
     pub not_finite: u64,
 }
 
-/// The name of a histogram, and what it counted, out of the name of its mark.
+/// Splits the name of a mark into the histogram's name and its counts.
 pub fn split(text: &str) -> (&str, &str) {
     text.split_once(HISTOGRAM_SEPARATOR).unwrap_or((text, ""))
 }
 
 impl ProgramHistogram {
-    /// Out of what the name of a mark has; none where it is damaged.
+    /// Parses the counts in the name of a mark; `None` if they are damaged.
     pub fn of(values: &str) -> Option<ProgramHistogram> {
         let values: Value = serde_json::from_str(values).ok()?;
         let of = values.get("histogram")?;

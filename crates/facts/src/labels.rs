@@ -1,4 +1,4 @@
-//! What ranks, processes, threads, devices and streams are called.
+//! Labels of ranks, processes, threads, devices and streams.
 
 use tprof_trace::model::{ProcessIndex, ThreadIndex};
 use tprof_trace::{RankFile, TraceFile};
@@ -6,9 +6,9 @@ use tprof_trace::{RankFile, TraceFile};
 /// Whether a label has ids of processes and threads, which differ from run to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ids {
-    /// `python3 [1234]`.
+    /// With ids: `python3 [1234]`.
     Shown,
-    /// `python3`.
+    /// Without ids: `python3`.
     LeftOut,
 }
 
@@ -39,7 +39,7 @@ pub fn process(file: &TraceFile, process: ProcessIndex, ids: Ids) -> String {
     with_id(name, row.pid, ids)
 }
 
-/// A thread: `pt_autograd_0 [1236]`, `thread [1236]` where it has no name.
+/// A thread: `pt_autograd_0 [1236]`, or `thread [1236]` if it has no name.
 pub fn thread(file: &TraceFile, thread: ThreadIndex, ids: Ids) -> String {
     let row = file.thread(thread);
     let name = file.thread_name(thread).filter(|name| !name.is_empty());
@@ -63,7 +63,7 @@ pub fn device(device: u32) -> String {
     format!("GPU {device}")
 }
 
-/// A stream of a device: `stream 7`, `stream 7 NAME` where it has one.
+/// A stream of a device: `stream 7`, or `stream 7 NAME` if it has a name.
 pub fn stream(file: &TraceFile, process: ProcessIndex, device: u32, stream: u64) -> String {
     let named = file.streams().iter().find(|row| {
         (row.process, row.device, row.stream) == (process, device, stream) && row.name.0 > 0

@@ -1,11 +1,21 @@
-//! What a run means: one home for each fact that several readers must agree on.
+//! The meaning of a run: one home for each fact that several readers must agree on.
 //!
-//! Reports and exports read the same files and do not depend on each other; what both
-//! state of a run is decided here. [`zero`] is when the run began, on each host's
-//! clock; [`steps`] are its training steps, [`cycles`] the parts that a schedule recorded; [`class`] and [`communication`] decide what
-//! device work is for; [`modules`] are calls of PyTorch's modules, [`histograms`] those of a program's own values, [`operators`] is for how long its operators were recorded. [`copies`], [`labels`] and [`frames`] are what copies, processes
-//! and frames of stacks are called, [`counters`] what counters are, [`passages`] which frames nobody needs; [`printable`] is how names reach a person; [`compile`] joins logs of `torch.compile` with ranks; [`flops`] what operators have to do and devices can; [`sources`] has lines of source files; [`units`] is how numbers are written, and read from
-//! a command line, [`csv`] how tables are.
+//! Reports and exports read the same files and do not depend on each other; facts that both state
+//! about a run are decided here:
+//!
+//! - [`zero`] is the beginning of the run on each host's clock, [`steps`] are its training steps,
+//!   [`cycles`] the parts that a schedule recorded;
+//! - [`class`] and [`communication`] decide the purpose of device work, [`flops`] the work of
+//!   operators and the peaks of devices;
+//! - [`modules`] are calls of PyTorch's modules, [`operators`] is for how long its operators were
+//!   recorded, [`compile`] joins logs of `torch.compile` with ranks;
+//! - [`histograms`] are distributions of a program's own values, [`counters`] its counters and
+//!   their units;
+//! - [`copies`], [`labels`], [`frames`] and [`functions`] name copies, processes, frames of stacks
+//!   and functions; [`pass_through`] leaves out frames that nobody needs, [`owner`] decides whose
+//!   code a frame is;
+//! - [`printable`] makes names safe to print, [`sources`] reads lines of source files, [`units`]
+//!   formats and parses numbers, [`csv`] formats tables.
 
 pub mod class;
 pub mod communication;
@@ -22,7 +32,7 @@ pub mod labels;
 pub mod modules;
 pub mod operators;
 pub mod owner;
-pub mod passages;
+pub mod pass_through;
 pub mod printable;
 pub mod sources;
 pub mod steps;

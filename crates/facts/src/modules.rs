@@ -1,23 +1,23 @@
-//! Calls of PyTorch's modules among the ranges of a run: what their names hold.
+//! Calls of PyTorch's modules among the ranges of a run, by the ranges' names.
 //!
-//! `--modules` names a range `nn.Module: Net.layers.3 (Linear)`: the module's path from the outermost
-//! module, and its class. torch.profiler names a Python function `nn.Module: Linear_3`: its class and a
-//! number of its own (`with_modules`, `with_stack`).
+//! `--modules` names a range `nn.Module: Net.layers.3 (Linear)`: the module's path from the
+//! outermost module, and its class. torch.profiler names a Python function `nn.Module: Linear_3`:
+//! its class and a number of its own (`with_modules`, `with_stack`).
 
-/// What such a name begins with.
+/// Prefix of the names of such ranges.
 pub const MODULE_PREFIX: &str = "nn.Module: ";
 
 /// A module, as its name has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModuleName<'a> {
-    /// Its path; with torch.profiler's names, its class and number.
+    /// Path of the module; for torch.profiler's names, its class and number.
     pub path: &'a str,
-    /// Its class.
+    /// Class of the module.
     pub class: &'a str,
 }
 
 impl<'a> ModuleName<'a> {
-    /// Of a range's name, if it is a module's.
+    /// Parses a range's name; `None` if it is not a module's.
     pub fn of(name: &'a str) -> Option<ModuleName<'a>> {
         let text = name.strip_prefix(MODULE_PREFIX)?;
         if let Some((path, class)) = text.strip_suffix(')').and_then(|text| text.rsplit_once(" ("))

@@ -1,20 +1,22 @@
-//! Whether PyTorch's operators were recorded for the whole run.
+//! Tells whether PyTorch's operators were recorded for the whole run.
 
 use serde_json::Value;
 use tprof_trace::TraceFile;
 
 use crate::units::counted;
 
-/// Whether recording of the operators of a file's process ended before that process did: beyond its budget
-/// `--operators auto` goes on with ranges only. What ran later is unknown, not absent.
+/// Whether the operators of a file's process were recorded for only a part of its time: once its
+/// budget is spent, `--operators auto` records the operators of one step in n, and until it can do
+/// so, ranges only. The other operators are unknown, not absent.
 pub fn ended(file: &TraceFile) -> bool {
     let mut facts = file.properties().filter(|(key, _)| *key == "pytorch");
     facts.any(|(_, text)| {
-        serde_json::from_str::<Value>(text).is_ok_and(|fact| fact["operators"] == "ranges")
+        serde_json::from_str::<Value>(text)
+            .is_ok_and(|fact| matches!(fact["operators"].as_str(), Some("steps" | "ranges")))
     })
 }
 
-/// What a reader of operators should know where their recording [`ended`] in this many ranks.
+/// The note for readers of operators if their recording [`ended`] early in this many ranks.
 pub fn note(ended: u64) -> Option<String> {
     (ended > 0).then(|| {
         format!(
@@ -44,8 +46,9 @@ mod tests {
             writer.finish().unwrap();
             ended(&TraceFile::open(&path).unwrap())
         };
-        let [whole, ranges] = [r#"{"operators":"shapes"}"#, r#"{"operators":"ranges"}"#];
-        assert!(!is_ended(&[]) && !is_ended(&[whole]));
-        assert!(is_ended(&[ranges]) && is_ended(&[whole, ranges]));
+        let [whole, steps, ranges] =
+            ["shapes", "steps", "ranges"].map(|mode| format!(r#"{{"operators":"{mode}"}}"#));
+        assert!(!is_ended(&[]) && !is_ended(&[&whole]));
+        assert!(is_ended(&[&steps]) && is_ended(&[&ranges]) && is_ended(&[&whole, &ranges]));
     }
 }

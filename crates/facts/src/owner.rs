@@ -1,14 +1,14 @@
-//! Which part of a stack a person can change: own files, libraries, machinery.
+//! The owner of the code on a stack: the user's own files, libraries, the system.
 
 use crate::frames::Layer;
-use crate::passages::is_of_tprof;
+use crate::pass_through::is_of_tprof;
 
 /// Modules of the C library and of Python's interpreter, by their beginnings.
 const SYSTEM: [&str; 6] = ["libc.so", "libpthread", "ld-linux", "libpython", "python3", "[vdso]"];
 
 /// Python files of the import system and of `python -m`, by their beginnings.
 const IMPORT_FROZEN: [&str; 3] = ["<frozen importlib", "<frozen zipimport", "<frozen runpy"];
-/// The same as files of the standard library, by their ends.
+/// The files of the import system in the standard library, by the ends of their paths.
 const IMPORT_FILES: [&str; 4] = [
     "/importlib/_bootstrap.py",
     "/importlib/_bootstrap_external.py",
@@ -32,14 +32,14 @@ const CPYTHON: &str = "/Python-3.";
 /// Files that Python names so are text of the job's own.
 const TYPED_IN: [&str; 3] = ["<string>", "<stdin>", "<ipython-input"];
 
-/// Code, as far as its owner follows from it.
+/// The properties of code that its owner follows from.
 #[derive(Clone, Copy, Debug)]
 pub struct Code<'a> {
-    /// Who executes it.
+    /// The layer that executes it.
     pub layer: Layer,
     /// Source file; empty if unknown.
     pub file: &'a str,
-    /// Base name of its module.
+    /// Base name of the code's module.
     pub module: &'a str,
 }
 
@@ -51,7 +51,7 @@ impl Code<'_> {
             || self.layer == Layer::Native && (SYSTEM.iter().any(is_of) || is_of_tprof(self.module))
     }
 
-    /// Of Python's import system: its time is that of the line that imports.
+    /// Whether the code is of Python's import system: its time is that of the line that imports.
     pub fn is_import(self) -> bool {
         self.layer == Layer::Python
             && (IMPORT_FROZEN.iter().any(|start| self.file.starts_with(start))
@@ -60,8 +60,8 @@ impl Code<'_> {
                     .any(|end| self.file.ends_with(end) && standard_library(self.file).is_some()))
     }
 
-    /// In a file outside of site-packages, Python's standard library, system directories and
-    /// the sources of compilers: most likely the person's who runs the job.
+    /// Whether the code is in a file outside of site-packages, Python's standard library, system
+    /// directories and the sources of compilers: then it is most likely the user's.
     pub fn is_own(self) -> bool {
         let file = self.file;
         if file.is_empty() || self.is_system() {
@@ -70,7 +70,8 @@ impl Code<'_> {
         if file.starts_with('<') {
             return TYPED_IN.iter().any(|start| file.starts_with(start));
         }
-        // Of a library that is part of the system, sources are named as they lay when it was built.
+        // The sources of a library that is part of the system are named as they were when it was
+        // built.
         let relative = self.layer == Layer::Native && !file.starts_with('/');
         let of_cpython = self.layer == Layer::Native && file.contains(CPYTHON);
         !relative
@@ -82,8 +83,8 @@ impl Code<'_> {
     }
 }
 
-/// Whether PyTorch's Inductor wrote a file: it is named after the hash of its content, in base 32, and lies
-/// in a directory of two letters of it.
+/// Whether PyTorch's Inductor wrote a file: its name is the hash of its content, in base 32, and it
+/// is in a directory named after two letters of that.
 fn is_of_inductor(file: &str) -> bool {
     let mut parts = file.rsplit('/');
     let (Some(name), Some(directory)) = (parts.next(), parts.next()) else { return false };

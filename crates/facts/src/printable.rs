@@ -1,20 +1,22 @@
-//! Names of a job as a person sees them: they drive no terminal, and turn no text around.
+//! Makes names of a job safe to print: they cannot control a terminal or change the direction of
+//! text.
 
 /// Whether a character sets the direction of the text around it.
-fn turns(c: char) -> bool {
+fn sets_direction(c: char) -> bool {
     let marks = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}');
     marks || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A character, or what stands for it where it would act on what is around it.
+/// The character, or a replacement if it would act on the text around it.
 pub fn printable(c: char) -> char {
-    if c.is_control() || turns(c) { '\u{fffd}' } else { c }
+    if c.is_control() || sets_direction(c) { '\u{fffd}' } else { c }
 }
 
-/// A text that turns nothing around; lines and other control characters stay.
-pub fn straighten(text: &mut String) {
-    if text.chars().any(turns) {
-        *text = text.chars().map(|c| if turns(c) { '\u{fffd}' } else { c }).collect();
+/// Replaces the characters of a text that change its direction; lines and other control characters
+/// stay.
+pub fn replace_direction_marks(text: &mut String) {
+    if text.chars().any(sets_direction) {
+        *text = text.chars().map(|c| if sets_direction(c) { '\u{fffd}' } else { c }).collect();
     }
 }
 

@@ -1,8 +1,7 @@
 //! Lines of source files, as they were while a run was recorded.
 //!
-//! The recording has the size of each file that its stacks name, and the time of its last
-//! change. A file of which these differ now, or were not recorded, is not shown: its lines
-//! may be others.
+//! The recording has the size of each file that its stacks name, and the time of its last change.
+//! If these differ now or were not recorded, the file is not shown: its lines may be different.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,17 +18,17 @@ const MOST_BYTES: u64 = 8 << 20;
 /// Why a file's lines are not shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NoSource {
-    /// Its size or time is another now.
+    /// The size or the time of the file has changed since.
     Changed,
-    /// It cannot be read here.
+    /// The file cannot be read here.
     Absent,
-    /// The recording has no size and time of it.
+    /// The recording has no size and time of the file.
     Unrecorded,
-    /// It was changed after its program was made or started, or while it was recorded.
+    /// The file was changed after its program was built or started, or while it was recorded.
     Newer,
-    /// It is no text, or too large.
+    /// The file is not text, or is too large.
     NoText,
-    /// It has no such line.
+    /// The file has no such line.
     NoLine,
     /// The code came from text that is in no file (`python -c`, `exec`).
     NoFile,
@@ -53,13 +52,13 @@ impl fmt::Display for NoSource {
 #[derive(Debug, Default)]
 pub struct Sources {
     stamps: HashMap<String, SourceStamp>,
-    /// Of which ranks recorded different stamps.
+    /// Files of which ranks recorded different sizes or times.
     disputed: Vec<String>,
     read: HashMap<String, Result<Vec<String>, NoSource>>,
 }
 
 impl Sources {
-    /// Those that a file names.
+    /// Takes the source files that a file names.
     pub fn of(file: &TraceFile) -> Sources {
         let mut sources = Sources::default();
         for (key, value) in file.properties() {

@@ -1,18 +1,17 @@
-//! Training steps of a file: which there are, their numbers, and when each began and
-//! ended on the host.
+//! Training steps of a file: their numbers, and when each began and ended on the host.
 //!
 //! One source gives all steps of a file: the first of [`StepSource::ALL`] that has any, or the one
-//! that was asked for; launches of a CUDA graph, where the device spent its time in these instead
-//! (`replays`). `explicit` are those that a person or program marks; `inherent` those
-//! that PyTorch's own ranges show; `inferred` an estimate where nothing shows any.
+//! that was asked for. If the device spent its time in launches of a CUDA graph instead, these are
+//! the steps (`replays`). `explicit` are steps that a person or program marks; `inherent` those
+//! that PyTorch's own ranges show; `inferred` is an estimate if nothing shows any.
 //!
-//! A step has the number that its source gave it: the one in its range's name, or the
-//! one that its mark's name ends in, where all marks of the process have one and these
-//! rise. Otherwise steps are numbered by process, from 0.
+//! A step has the number that its source gave it: the one in its range's name, or the one at the
+//! end of its mark's name, if all marks of the process have one and these rise. Otherwise steps are
+//! numbered by process, from 0.
 //!
 //! Epochs, validation and checkpoints are `phases`, beside the steps.
 //!
-//! A further source is one function and one line in `of_source`, and its place in the order.
+//! A further source needs one function, one line in `of_source`, and its place in the order.
 
 mod explicit;
 mod inferred;
@@ -42,10 +41,11 @@ pub use names::StepNames;
 pub use phases::{Phase, PhaseKind};
 pub use step::{Batches, Bounds, Estimate, Repeated, Step, StepRange};
 
-/// Where steps come from, in order of trust.
+/// Sources of steps, in order of trust.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StepSource {
-    /// Marks of steps; else NVTX ranges `step 5`, `iteration 5` or `ProfilerStep#5`, of any domain.
+    /// Marks of steps; if there are none, NVTX ranges `step 5`, `iteration 5` or `ProfilerStep#5`,
+    /// of any domain.
     Explicit,
     /// Annotations `ProfilerStep#5`, as torch.profiler writes them.
     Profiler,
@@ -58,7 +58,7 @@ pub enum StepSource {
 }
 
 impl StepSource {
-    /// All, in order of trust.
+    /// All sources, in order of trust.
     pub const ALL: [StepSource; 5] = [
         StepSource::Explicit,
         StepSource::Profiler,
@@ -67,7 +67,7 @@ impl StepSource {
         StepSource::Inferred,
     ];
 
-    /// As a command line names it.
+    /// The name on the command line.
     pub fn word(self) -> &'static str {
         match self {
             StepSource::Explicit => "explicit",
@@ -78,7 +78,7 @@ impl StepSource {
         }
     }
 
-    /// What its steps are.
+    /// A description of its steps.
     pub fn described(self) -> &'static str {
         match self {
             StepSource::Explicit => "marks or NVTX ranges `step N`",
@@ -90,7 +90,7 @@ impl StepSource {
     }
 }
 
-/// What a reader of steps should know where they are of [`StepSource::Inferred`].
+/// The note for readers of steps from [`StepSource::Inferred`].
 pub const INFERRED: &str = "steps are an estimate, from launches or collectives that repeat; NVTX ranges \
                             `step N` or `tprof ctl step` name them";
 
@@ -115,25 +115,25 @@ impl FromStr for StepSource {
 pub struct Steps {
     /// The steps, in order of time.
     pub all: Vec<Step>,
-    /// Their source; none without steps, unless one was asked for.
+    /// The source of the steps; `None` without steps, unless a source was asked for.
     pub source: Option<StepSource>,
-    /// What each other source would have given, if any; [`StepSource::Inferred`] is not tried then, unless
-    /// it gives the steps.
+    /// Number of steps that each other source would have given, if any; [`StepSource::Inferred`] is
+    /// not tried for that.
     pub others: Vec<(StepSource, usize)>,
-    /// Of updates and marks: how many show these steps.
+    /// For updates and marks: how many show these steps.
     pub bounds: Option<Bounds>,
-    /// Of updates, where batches were recorded.
+    /// For updates: the batches, if they were recorded.
     pub batches: Option<Batches>,
-    /// Beside updates, how many a gradient scaler skipped; none where no scaler was recorded.
+    /// Number of updates that a gradient scaler skipped; `None` if no scaler was recorded.
     pub skipped: Option<usize>,
-    /// Of [`StepSource::Inferred`]: what repeats.
+    /// For [`StepSource::Inferred`]: the thing that repeats.
     pub estimate: Option<Estimate>,
     /// Epochs, validation and checkpoints, whatever the source of the steps.
     pub phases: Vec<Phase>,
 }
 
 impl Steps {
-    /// Whether there are steps and nothing names them; see [`INFERRED`].
+    /// Whether there are steps that nothing names; see [`INFERRED`].
     pub fn are_inferred(&self) -> bool {
         self.source == Some(StepSource::Inferred) && !self.all.is_empty()
     }
@@ -147,7 +147,7 @@ pub fn of_file(file: &TraceFile, wanted: Option<StepSource>) -> Steps {
     of_parts(file, &ranges, wanted)
 }
 
-/// As [`of_file`], for a reader that holds the file's spans that [`StepNames`] chooses.
+/// Like [`of_file`], for a reader that holds the file's spans that [`StepNames`] chooses.
 pub fn of_parts(file: &TraceFile, ranges: &[StepRange], wanted: Option<StepSource>) -> Steps {
     let mut found: Vec<(StepSource, Vec<Step>)> =
         StepSource::ALL.map(|source| (source, of_source(file, ranges, source))).into();
@@ -193,7 +193,7 @@ pub fn of_parts(file: &TraceFile, ranges: &[StepRange], wanted: Option<StepSourc
     Steps { all, source: Some(source), others, bounds, batches, skipped, estimate, phases }
 }
 
-/// What shows steps of a source, before pauses are left out of these.
+/// The updates or marks that show steps of a source, before pauses are left out.
 fn bounds(
     file: &TraceFile,
     ranges: &[StepRange],
@@ -205,7 +205,7 @@ fn bounds(
         StepSource::Optimizer => inherent::update_count(file, ranges),
         StepSource::Profiler | StepSource::Loader | StepSource::Inferred => 0,
     };
-    // Without marks, ranges show explicit steps, each its own.
+    // If there are no marks, ranges show explicit steps, each its own.
     (recorded > 0 && steps > 0).then(|| Bounds { recorded, open: recorded.saturating_sub(steps) })
 }
 
@@ -230,7 +230,7 @@ fn of_source(file: &TraceFile, ranges: &[StepRange], source: StepSource) -> Vec<
         StepSource::Profiler => explicit::of_ranges(file, ranges, SpanKind::Annotation),
         StepSource::Optimizer => inherent::updates(file, ranges),
         StepSource::Loader => inherent::fetches(file, ranges),
-        // From other tables than ranges, and only where it is needed.
+        // Inferred steps are found in other tables than ranges, and only if they are needed.
         StepSource::Inferred => Vec::new(),
     }
 }

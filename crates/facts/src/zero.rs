@@ -1,25 +1,25 @@
-//! The run's zero: when its first collector began, on the clock of each host.
+//! The run's zero: the beginning of its first collector, on the clock of each host.
 //!
-//! Every host has a monotonic clock of its own; the wall clocks at the moments at which
-//! their collectors began join them. The wall clock of the earliest is the zero: of what
-//! `run.json` and its like have, and of the files that none of these lists (the run was
-//! killed before it was written).
+//! Every host has a monotonic clock of its own; the wall clocks at the beginnings of their
+//! collectors join these. The zero is the wall clock of the earliest collector: among those in
+//! `run.json` and its like, and in files that none of these lists (the run was killed before it was
+//! written).
 //!
-//! A file without wall time, as an imported trace may be, has no place among the hosts:
-//! its times count from the beginning that the description of the run gives, since all
-//! files of such an import share one clock.
+//! A file without wall time, which an imported trace may be, has no place among the hosts: its
+//! times count from the beginning in the description of the run, since all files of such an import
+//! share one clock.
 
 use std::collections::HashSet;
 
 use tprof_trace::run::RunInfo;
 use tprof_trace::{RunDir, TraceFile};
 
-/// Turns times of one file into times since the run began.
+/// Converts times of one file to times since the run began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clock {
-    /// This host's clock when its collector began, ns.
+    /// This host's clock at the beginning of its collector, ns.
     pub start_ns: u64,
-    /// How long after the run's first collector that was, ns.
+    /// Time from the beginning of the run's first collector to that, ns.
     pub late_ns: u64,
 }
 
@@ -36,21 +36,21 @@ impl Clock {
         time_ns.wrapping_add(self.late_ns).wrapping_sub(self.start_ns) as i64
     }
 
-    /// The file's clock so many nanoseconds after the run began; 0 if it did not run yet.
+    /// The file's clock this many nanoseconds after the run began; 0 if the clock did not run yet.
     pub fn at(self, since_start_ns: u64) -> u64 {
         since_start_ns.saturating_add(self.start_ns).saturating_sub(self.late_ns)
     }
 }
 
-/// When the run's first collector began.
+/// The beginning of the run's first collector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Zero {
-    /// That moment, nanoseconds since 1970; 0 if unknown.
+    /// The moment in nanoseconds since 1970; 0 if unknown.
     pub unix_ns: u64,
 }
 
 impl Zero {
-    /// Of a run.
+    /// Finds the zero of a run.
     pub fn of(run: &RunDir) -> Zero {
         let listed: HashSet<&str> =
             run.infos().iter().flat_map(|info| info.files.iter().map(String::as_str)).collect();
@@ -61,7 +61,7 @@ impl Zero {
         Zero { unix_ns: all.filter(|&ns| ns > 0).min().unwrap_or(0) }
     }
 
-    /// Clock of one of the run's files.
+    /// The clock of one of the run's files.
     pub fn clock(self, file: &TraceFile, run: &RunDir) -> Clock {
         let header = file.header();
         if header.start_unix_ns > 0 {
@@ -80,7 +80,7 @@ impl Zero {
         self.at(info.start_ns, info.start_unix_ns)
     }
 
-    /// Clock of a host of which one moment is known on its own clock and in nanoseconds since 1970.
+    /// The clock of a host, given one moment on its own clock and in nanoseconds since 1970.
     pub fn at(self, start_ns: u64, start_unix_ns: u64) -> Clock {
         Clock { start_ns, late_ns: start_unix_ns.saturating_sub(self.unix_ns) }
     }

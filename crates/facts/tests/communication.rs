@@ -1,10 +1,10 @@
-//! Which kernels of a file communicate.
+//! Tests of which kernels of a file communicate.
 
 use tprof_facts::communication::Communication;
 use tprof_trace::model::*;
 use tprof_trace::{TraceFile, TraceHeader, TraceWriter};
 
-/// A span of thread 0, and what it is called.
+/// A span of thread 0: kind, name, times, correlation.
 type Spans<'a> = &'a [(SpanKind, &'a str, u64, u64, Option<u64>)];
 
 fn file(spans: Spans<'_>, dir: &tempfile::TempDir) -> TraceFile {
@@ -39,7 +39,7 @@ fn the_innermost_operator_around_a_launch_names_what_it_is_for() {
             (Runtime, "urEnqueueKernelLaunch", 420, 425, Some(4)),
             (Operator, "aten::mm", 600, 700, None),
             (Runtime, "cudaLaunchKernel", 610, 615, Some(5)),
-            // Nothing is around it any more.
+            // There is nothing around this call any more.
             (Runtime, "cudaLaunchKernel", 700, 705, Some(6)),
         ],
         &dir,

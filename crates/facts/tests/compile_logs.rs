@@ -57,7 +57,7 @@ fn a_log_is_of_the_one_rank_that_recorded_its_process() {
     log(dir.path(), "rank_1_c", 99);
     let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     assert_eq!(logs(dir.path()), [(named(&["a"]), 0), (named(&["b", "rank_1_c"]), 0)]);
-    // Of a process that two have, or none, the rank is a guess, which is stated.
+    // If two processes have the id, or none, the rank is a guess, which is stated.
     log(dir.path(), "d", 10);
     log(dir.path(), "e", 99);
     assert_eq!(logs(dir.path()), [(named(&["a", "d", "e"]), 2), (named(&["b", "rank_1_c"]), 0)]);

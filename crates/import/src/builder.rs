@@ -1,31 +1,31 @@
-//! From events to rows: one file of a run.
+//! Converts events to rows: one file of a run.
 
 use crate::categories::{self, Category};
 use crate::comm::Collectives;
-use crate::document::{Broken, Sink};
-use crate::era::{FAR_NS, Moment};
+use crate::document::{Malformed, Sink};
 use crate::error::ImportError;
 use crate::event::Event;
-use crate::facts::Facts;
 use crate::frames::StackFrames;
-use crate::implausible::{Implausible, Passes};
+use crate::implausible::{FilePass, Implausible};
 use crate::kinds::Kinds;
+use crate::losses::LossReason;
 use crate::number;
 use crate::output::{Output, Rows};
 use crate::pairs::Pairs;
+use crate::run_period::{EventMoment, FAR_NS};
 use crate::samples::Samples;
 use crate::stacks::Stacks;
-use crate::tally::Lost;
 use crate::threads::Threads;
+use crate::top_level::TopLevel;
 use tprof_trace::TraceWriter;
 use tprof_trace::model::*;
 use tprof_trace::run::ProcessInfo;
 
-/// Everything that grows while a file is read.
+/// State that grows while a file is read.
 pub(crate) struct Builder {
     pub output: Output,
     pub threads: Threads,
-    pub facts: Facts,
+    pub facts: TopLevel,
     pub collectives: Collectives,
     pub stacks: Stacks,
     pub spans: Rows<Span>,
@@ -39,24 +39,24 @@ pub(crate) struct Builder {
     pub kinds: Kinds,
     pub samples: Samples,
     pub stack_frames: StackFrames,
-    pub passes: Passes,
-    /// The profiler's own spans, which wait for a process: thread name and span.
+    pub passes: FilePass,
+    /// The profiler's own spans, with their thread names. They wait until a process is known.
     pub own_spans: Vec<(Vec<u8>, Span)>,
 }
 
-/// What came of a file.
+/// Result of reading a file.
 pub(crate) struct Built {
     pub output: Output,
     pub processes: Vec<ProcessInfo>,
-    /// First and last moment.
+    /// First and last moment in the file.
     pub extent: Option<(u64, u64)>,
     /// Events by phase and category, as JSON.
     pub kinds: serde_json::Value,
-    /// What else a reader should know.
+    /// Further notes for the reader.
     pub notes: Vec<String>,
 }
 
-/// An event's time, made absolute.
+/// An event's time as absolute nanoseconds.
 #[derive(Clone, Copy)]
 pub(crate) struct Interval {
     pub start_ns: u64,
@@ -70,12 +70,12 @@ impl Interval {
 }
 
 impl Builder {
-    /// Begins to fill a file, without what an earlier pass found to be wrong.
+    /// Begins to fill a file, leaving out what an earlier pass found implausible.
     pub fn new(writer: TraceWriter, implausible: Implausible) -> Builder {
         Builder {
             output: Output::new(writer),
             threads: Threads::default(),
-            facts: Facts::default(),
+            facts: TopLevel::default(),
             collectives: Collectives::default(),
             stacks: Stacks::default(),
             spans: Rows::default(),
@@ -89,46 +89,47 @@ impl Builder {
             kinds: Kinds::default(),
             samples: Samples::default(),
             stack_frames: StackFrames::default(),
-            passes: Passes::after(implausible),
+            passes: FilePass::after(implausible),
             own_spans: Vec::new(),
         }
     }
 
-    /// An event's time on the run's clock; none, and counted, if it has none that fits.
+    /// Returns an event's time on the run's clock. An event without a plausible time is counted,
+    /// and `None` is returned.
     pub fn time(&mut self, event: &Event<'_>) -> Option<u64> {
         let text = event.text(event.fields().time);
         let Some(time) = number::nanoseconds(text) else {
             let number = number::is_number(number::unquoted(text));
-            self.output.tally.lose(if number { Lost::Range } else { Lost::NoTime });
+            self.output.tally.lose(if number { LossReason::Range } else { LossReason::NoTime });
             return None;
         };
         let since_zero = time.checked_add(self.facts.base_ns());
         let Some(time_ns) = since_zero.and_then(|time| u64::try_from(time).ok()) else {
-            self.output.tally.lose(Lost::Range);
+            self.output.tally.lose(LossReason::Range);
             return None;
         };
-        let moment = Moment { time_ns, is_zero: time == 0 || time_ns == 0 };
-        self.passes.is_of_run(moment, &mut self.output.tally).then_some(time_ns)
+        let moment = EventMoment { time_ns, is_zero: time == 0 || time_ns == 0 };
+        self.passes.is_plausible_time(moment, &mut self.output.tally).then_some(time_ns)
     }
 
     fn interval(&mut self, event: &Event<'_>) -> Option<Interval> {
         let start_ns = self.time(event)?;
         let text = event.text(event.fields().duration);
         let lost = match number::nanoseconds(text).map(u64::try_from) {
-            Some(Ok(duration_ns)) if duration_ns > FAR_NS => Lost::FarTime,
+            Some(Ok(duration_ns)) if duration_ns > FAR_NS => LossReason::FarTime,
             Some(Ok(duration_ns)) if start_ns.checked_add(duration_ns).is_some() => {
                 return Some(Interval { start_ns, duration_ns });
             }
-            Some(Ok(_)) => Lost::Range,
-            Some(Err(_)) => Lost::NegativeDuration,
-            None if number::is_number(number::unquoted(text)) => Lost::Range,
-            None => Lost::Duration,
+            Some(Ok(_)) => LossReason::Range,
+            Some(Err(_)) => LossReason::NegativeDuration,
+            None if number::is_number(number::unquoted(text)) => LossReason::Range,
+            None => LossReason::Duration,
         };
         self.output.tally.lose(lost);
         None
     }
 
-    /// A complete event.
+    /// Takes a complete event.
     fn complete(
         &mut self,
         event: Event<'_>,
@@ -158,7 +159,7 @@ impl Builder {
         }
     }
 
-    /// Writes what waits, and the small tables.
+    /// Writes pending rows, and the small tables.
     pub fn finish(mut self, rank: Option<u32>) -> Result<Built, ImportError> {
         for (thread, mut span) in std::mem::take(&mut self.own_spans) {
             let (start_ns, end_ns) = (span.start_ns, span.start_ns + span.duration_ns);
@@ -172,7 +173,7 @@ impl Builder {
         notes.extend(self.passes.overlaps.notes());
         self.stack_frames.write(&mut self.stacks, &mut self.output);
         let output = &mut self.output;
-        output.tally.lose_many(Lost::BeginWithoutEnd, self.pairs.open());
+        output.tally.lose_many(LossReason::BeginWithoutEnd, self.pairs.open());
         self.spans.write(output)?;
         self.kernels.write(output)?;
         self.copies.write(output)?;
@@ -192,23 +193,23 @@ impl Builder {
 }
 
 impl Builder {
-    /// Counts what of an event has no place in the model.
+    /// Counts the members of an event that the model has no place for.
     #[inline(always)]
     fn count_members(&mut self, event: &Event<'_>, is_sample: bool) {
         let (layout, fields) = (event.layout(), event.fields());
         if !is_sample {
             let of_samples = [fields.cpu, fields.weight].map(|place| u64::from(place.is_there()));
-            self.output.tally.lose_many(Lost::OtherMembers, of_samples.iter().sum());
+            self.output.tally.lose_many(LossReason::OtherMembers, of_samples.iter().sum());
         }
         if (layout.repeated | layout.others | u32::from(layout.odd_args)) != 0 {
-            self.output.tally.lose_many(Lost::Repeated, layout.repeated.into());
-            self.output.tally.lose_many(Lost::OtherMembers, layout.others.into());
-            self.output.tally.lose_many(Lost::OddArguments, layout.odd_args.into());
+            self.output.tally.lose_many(LossReason::Repeated, layout.repeated.into());
+            self.output.tally.lose_many(LossReason::OtherMembers, layout.others.into());
+            self.output.tally.lose_many(LossReason::OddArguments, layout.odd_args.into());
         }
     }
 }
 
-/// The kind of a host thread's span, and whether it implies the category.
+/// Returns the kind of a host thread's span, and whether it implies the category.
 pub(crate) fn host_kind(event: &Event<'_>, category: Category) -> (SpanKind, bool) {
     match category {
         Category::Span(kind, implied) => (kind, implied),
@@ -249,10 +250,10 @@ impl Sink for Builder {
             }
             _ => {
                 self.output.tally.lose(match phase {
-                    b"" => Lost::NoPhase,
-                    b"b" | b"e" | b"n" | b"S" | b"T" | b"p" | b"F" => Lost::AsyncEvent,
-                    b"N" | b"O" | b"D" => Lost::Object,
-                    _ => Lost::UnknownPhase,
+                    b"" => LossReason::NoPhase,
+                    b"b" | b"e" | b"n" | b"S" | b"T" | b"p" | b"F" => LossReason::AsyncEvent,
+                    b"N" | b"O" | b"D" => LossReason::Object,
+                    _ => LossReason::UnknownPhase,
                 });
                 Ok(())
             }
@@ -272,7 +273,7 @@ impl Sink for Builder {
         self.facts.take(key, value, &mut self.output);
     }
 
-    fn broken(&mut self, what: Broken, offset: u64) {
+    fn broken(&mut self, what: Malformed, offset: u64) {
         self.output.tally.lose_at(what.into(), offset);
     }
 }

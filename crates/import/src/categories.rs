@@ -1,28 +1,28 @@
-//! What an event's category means.
+//! The meaning of an event's category.
 //!
-//! The names are those of Kineto's list of activities (pytorch/kineto,
-//! `libkineto/include/ActivityType.h`, up to `XPU_SYNC`) and of its first version, which
-//! PyTorch 1.8 to 1.10 carried (`libkineto/src/output_json.cpp`). Which of them are a
-//! device's follows PyTorch's `deviceTypeFromActivity` (`torch/csrc/profiler/kineto_shim.cpp`).
-//! Accelerators share the categories, so that nothing here asks for a vendor.
+//! The names come from Kineto's list of activities (pytorch/kineto,
+//! `libkineto/include/ActivityType.h`, up to `XPU_SYNC`) and from its first version, which PyTorch
+//! 1.8 to 1.10 contained (`libkineto/src/output_json.cpp`). Which of them belong to a device
+//! follows PyTorch's `deviceTypeFromActivity` (`torch/csrc/profiler/kineto_shim.cpp`). Accelerators
+//! share the categories, so nothing here depends on a vendor.
 
 use tprof_trace::model::{DeviceSpanKind, SpanKind};
 
-/// Kinds of events.
+/// Kinds of events, by category.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Category {
-    /// A span of a host thread; whether the kind implies the category.
+    /// A span of a host thread, and whether the kind implies the category.
     Span(SpanKind, bool),
     /// An operator, or an annotation: the first Kineto had one category for both.
     OperatorOrAnnotation,
     Kernel,
     Copy,
-    /// A kernel or a copy, by its name.
+    /// A kernel or a copy, told apart by name.
     KernelOrCopy,
     Synchronization,
-    /// An interval on a device that is no work of its own.
+    /// An interval on a device that is not work.
     DeviceSpan(DeviceSpanKind),
-    /// An annotation's image on a device if it lies on a stream, else a host span.
+    /// An annotation's span on a device if it lies on a stream, otherwise a host span.
     User,
 }
 
@@ -30,14 +30,14 @@ use Category::{Kernel, KernelOrCopy, OperatorOrAnnotation, Synchronization, User
 use DeviceSpanKind as OnDevice;
 use SpanKind::{Annotation, Driver, Nvtx, Operator, Other, Overhead, Python, Runtime};
 
-/// Category by category. What is not in it is a host span of its own category.
+/// All known categories. Any other category is a host span that keeps it.
 const CATEGORIES: [(&str, Category); 37] = [
     ("cpu_op", Category::Span(Operator, true)),
     ("user_annotation", Category::Span(Annotation, true)),
     ("python_function", Category::Span(Python, true)),
     ("overhead", Category::Span(Overhead, true)),
     ("nvtx", Category::Span(Nvtx, true)),
-    // Calls of a device's library. `hpu_op` is one, by Kineto's own comment.
+    // Library calls of a device. `hpu_op` is one, according to Kineto's own comment.
     ("cuda_runtime", Category::Span(Runtime, true)),
     ("cuda_driver", Category::Span(Driver, true)),
     ("hip_runtime", Category::Span(Runtime, false)),
@@ -53,38 +53,38 @@ const CATEGORIES: [(&str, Category); 37] = [
     ("concurrent_kernel", Kernel),
     ("gpu_memcpy", Category::Copy),
     ("gpu_memset", Category::Copy),
-    // What MTIA's control processors ran: kernels, and transfers named `dma…`.
+    // Work of MTIA's control processors: kernels, and transfers named `dma…`.
     ("mtia_ccp_events", KernelOrCopy),
     ("cuda_sync", Synchronization),
     ("xpu_sync", Synchronization),
     ("privateuse1_sync", Synchronization),
-    // Intervals on devices that are no work.
+    // Intervals on devices that are not work.
     ("gpu_user_annotation", Category::DeviceSpan(OnDevice::Annotation)),
     ("cuda_profiler_range", Category::DeviceSpan(OnDevice::Counters)),
     ("xpu_scope_profiler", Category::DeviceSpan(OnDevice::Counters)),
     ("cuda_event", Category::DeviceSpan(OnDevice::Other)),
     ("mtia_insight", Category::DeviceSpan(OnDevice::Other)),
     ("mtia_workloadd", Category::DeviceSpan(OnDevice::Other)),
-    // The first Kineto.
+    // Categories of the first Kineto.
     ("Operator", OperatorOrAnnotation),
     ("Runtime", Category::Span(Runtime, false)),
     ("Kernel", Kernel),
     ("Memcpy", Category::Copy),
     ("Memset", Category::Copy),
     ("User", User),
-    // On the host, and kept as they are.
+    // Events on the host that are kept unchanged.
     ("Trace", Category::Span(Other, false)),
     ("collective_comm", Category::Span(Other, false)),
 ];
 
-/// What a category means.
+/// Returns the meaning of a category.
 pub(crate) fn category(text: &[u8]) -> Category {
     let known = CATEGORIES.iter().find(|(name, _)| name.as_bytes() == text);
     known.map_or(Category::Span(Other, false), |(_, category)| *category)
 }
 
-/// Beginnings of names of annotations that PyTorch makes itself. Where it wrote one
-/// category for annotations and operators, these separate them.
+/// Prefixes of the annotations that PyTorch itself makes. They tell annotations from operators in
+/// versions that used one category for both.
 const ANNOTATIONS: [&[u8]; 8] = [
     b"ProfilerStep#",
     b"enumerate(DataLoader)#",
@@ -101,13 +101,13 @@ pub(crate) fn is_annotation(name: &[u8]) -> bool {
     ANNOTATIONS.iter().any(|start| name.starts_with(start))
 }
 
-/// Whether something that ran on a device moved memory, by its name.
+/// Whether device work is a copy, judged by its name.
 pub(crate) fn is_copy(name: &[u8]) -> bool {
     [&b"dma"[..], b"Memcpy", b"Memset"].iter().any(|start| name.starts_with(start))
 }
 
-/// Whether an arrow leads from a launch to what it launched, by its category and name:
-/// of the first Kineto, of PyTorch 1.9 and 1.10, of 1.11 and 1.12, and of later ones.
+/// Whether an arrow leads from a launch to its work, by category and name. The cases are the first
+/// Kineto, PyTorch 1.9 and 1.10, 1.11 and 1.12, and later versions.
 pub(crate) fn is_launch_arrow(category: &[u8], name: &[u8]) -> bool {
     match category {
         b"async" => name == b"launch",
@@ -116,7 +116,7 @@ pub(crate) fn is_launch_arrow(category: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// The stream of a `tid` like `stream 7` or `stream 7 user`, as the first Kineto wrote it.
+/// Returns the stream of a `tid` like `stream 7` or `stream 7 user`, as the first Kineto wrote it.
 pub(crate) fn stream_of(tid: &[u8]) -> Option<u64> {
     let rest = tid.strip_prefix(b"stream ")?;
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();

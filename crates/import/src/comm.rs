@@ -1,10 +1,10 @@
-//! Collectives: the host's call, its arguments and its kernel, which a trace has
-//! in three places, joined to one row.
+//! Collectives. A trace has the host's call, its arguments and its kernel in three places; here
+//! they are joined into one row.
 //!
-//! New versions of PyTorch write the arguments (sizes, type, group) on the
-//! `record_param_comms` operator and on the kernel, and give both the same
-//! external id. Old ones write only a `nccl:…` annotation, within which the kernel
-//! is launched. Where neither was recorded, the kernel's name shows what it is.
+//! New versions of PyTorch write the arguments (sizes, type, group) on the `record_param_comms`
+//! operator and on the kernel, and give both the same external id. Old versions write only a
+//! `nccl:…` annotation, within which the kernel is launched. If neither was recorded, the kernel's
+//! name says which collective it is.
 
 use crate::error::ImportError;
 use crate::event::Event;
@@ -18,11 +18,11 @@ use tprof_facts::communication::arguments::{element_bytes, element_type, element
 use tprof_facts::communication::{annotation_operation, kernel_operation};
 use tprof_trace::model::*;
 
-/// A call of the host.
+/// A collective call on the host.
 struct Call {
     row: Collective,
     external: Option<u64>,
-    /// Whether its sizes are known from the library's own arguments.
+    /// Whether its sizes come from the library's own arguments.
     has_arguments: bool,
 }
 
@@ -38,12 +38,12 @@ struct CommKernel {
 pub(crate) struct Collectives {
     calls: Vec<Call>,
     kernels: Vec<CommKernel>,
-    /// Calls by thread: start, end, call.
+    /// Start, end and index of calls, by thread.
     windows: FxHashMap<ThreadIndex, BTreeSet<(u64, u64, u32)>>,
     /// Launches within calls, by correlation.
     launches: FxHashMap<u64, u32>,
     groups: BTreeMap<u64, Group>,
-    /// What kernels do by their names, if they communicate.
+    /// Operation of each kernel by its name, if it communicates.
     operations: FxHashMap<NameId, Option<&'static str>>,
 }
 
@@ -69,7 +69,7 @@ impl Collectives {
     fn launch(&mut self, span: &Span) {
         let Some(calls) = self.windows.get(&span.thread) else { return };
         let Some(correlation) = span.correlation else { return };
-        // The innermost call is among the last few that began before.
+        // The innermost call is among the last few that began before the span.
         let mut around = calls.range(..=(span.start_ns, u64::MAX, u32::MAX)).rev().take(4);
         if let Some((_, _, call)) = around.find(|call| call.1 >= span.start_ns) {
             self.launches.insert(correlation, *call);
@@ -92,7 +92,7 @@ impl Collectives {
 
     fn call(&mut self, span: &Span, event: &mut Event<'_>, output: &mut Output) {
         let row = self.arguments(event, output);
-        // Waiting for a collective is none.
+        // Waiting for a collective is not a collective.
         if !matches!(event.peek(Key::Collective), Some(b"\"wait\"" | b"\"init\"")) {
             self.add_call(span, row, true);
         }
@@ -112,8 +112,8 @@ impl Collectives {
         self.add_call(span, row, false);
     }
 
-    /// The arguments that the library got, on the host's call or on its kernel. They
-    /// stay among the event's other arguments too.
+    /// Reads the arguments that the library got, from the host's call or from its kernel. They also
+    /// stay among the event's other arguments.
     fn arguments(&mut self, event: &mut Event<'_>, output: &mut Output) -> Collective {
         let text = |event: &mut Event<'_>, key| {
             let text = event.peek(key).map(number::unquoted).unwrap_or_default();
@@ -177,12 +177,12 @@ impl Collectives {
             correlation: kernel.correlation,
             ..row
         };
-        // Old versions wrote the correlation in place of the external id.
+        // Old versions wrote the correlation instead of the external id.
         let external = kernel.external.filter(|external| Some(*external) != kernel.correlation);
         self.kernels.push(CommKernel { row, external, has_arguments });
     }
 
-    /// Process groups that were named.
+    /// Returns the process groups that were named.
     pub fn groups(&mut self) -> BTreeMap<u64, Group> {
         std::mem::take(&mut self.groups)
     }
@@ -226,7 +226,7 @@ impl Collectives {
         rows.write(output)
     }
 
-    /// Annotations that lie within a call with known arguments: the same
+    /// Finds annotations that lie within a call with known arguments: those are the same
     /// collective, recorded twice.
     fn holders(&self) -> FxHashMap<u32, u32> {
         let mut holders = FxHashMap::default();

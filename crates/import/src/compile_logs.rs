@@ -1,12 +1,12 @@
-//! Logs of `torch.compile`: which files are some, and their place in the run.
+//! Logs of `torch.compile`: recognizes them, and stores them in the run.
 //!
-//! They stay as PyTorch wrote them, compressed, in a directory for each rank: reports read them
-//! there. A rank that has nothing else becomes a file with only its process.
+//! They stay as PyTorch wrote them, compressed, in a directory per rank, where reports read them. A
+//! rank that has nothing else gets a file with only its process.
 
 use crate::content::{self, Content};
 use crate::error::ImportError;
 use crate::names::file_name;
-use crate::source::UpToDamage;
+use crate::source::ReadUntilDamage;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufReader, Read};
@@ -15,7 +15,7 @@ use tprof_facts::compile::rank_of_name;
 use tprof_facts::units::{bytes, counted};
 use tprof_trace::compile_log::{self, Bounds, COMPILE_DIRECTORY, CompileLog, KEPT_ENDING};
 
-/// Endings of names of logs.
+/// Name endings of logs.
 pub(crate) const LOGS: &[&str] = &[".log", ".log.gz", ".log.zst"];
 
 /// Whether a file is a log.
@@ -23,22 +23,22 @@ pub(crate) fn is_log(path: &Path) -> bool {
     content::of_file(path) == Some(Content::Log)
 }
 
-/// The text of a file, plain or compressed, up to where it is damaged.
-fn text_of(path: &Path) -> std::io::Result<BufReader<UpToDamage>> {
-    Ok(BufReader::with_capacity(256 << 10, UpToDamage::open(path)?))
+/// Opens the text of a file, plain or compressed, up to where it is damaged.
+fn text_of(path: &Path) -> std::io::Result<BufReader<ReadUntilDamage>> {
+    Ok(BufReader::with_capacity(256 << 10, ReadUntilDamage::open(path)?))
 }
 
 /// A log that was read.
 pub(crate) struct FoundLog {
     pub path: PathBuf,
     pub log: CompileLog,
-    /// The rank that it names.
+    /// The rank that the log names.
     rank: Option<u32>,
-    /// What is wrong with its file, which is read up to there.
+    /// What is wrong with the file, which is read up to that point.
     pub damage: Option<String>,
 }
 
-/// Reads logs, as far as reports do.
+/// Reads logs, as far as reports read them.
 pub(crate) fn read(paths: &[PathBuf], limit: u64) -> Result<Vec<FoundLog>, ImportError> {
     let bounds = Bounds::default();
     let bounds = Bounds { text: bounds.text.min(limit), ..bounds };
@@ -56,7 +56,8 @@ pub(crate) fn read(paths: &[PathBuf], limit: u64) -> Result<Vec<FoundLog>, Impor
     paths.iter().map(one).collect()
 }
 
-/// Logs by rank. Those that name none are of the only rank there is, else of rank 0, with a note.
+/// Groups logs by rank. Logs that name no rank go to the only rank, or to rank 0 with a note if
+/// there are several.
 pub(crate) fn by_rank(
     logs: Vec<FoundLog>,
     traces: &BTreeSet<u32>,
@@ -92,7 +93,7 @@ pub(crate) fn keep(
         for (number, found) in logs.iter().enumerate() {
             let name = file_name(&found.path);
             let stem = LOGS.iter().rev().find_map(|ending| name.strip_suffix(ending));
-            // Two directories may have files of one name.
+            // Two directories may have files of the same name.
             let name = format!("{number}-{}.log{KEPT_ENDING}", stem.unwrap_or(&name));
             let to = directory.join(name);
             let text = text_of(&found.path).map_err(failed(&found.path))?;

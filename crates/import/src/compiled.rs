@@ -1,11 +1,11 @@
-//! Logs of `torch.compile` in an import: their places, and files of ranks that have nothing else.
+//! Imports logs of `torch.compile`: stores them, and adds files for ranks that have nothing else.
 
 use crate::compile_logs::{self, FoundLog};
 use crate::error::ImportError;
-use crate::facts::property;
+use crate::imported_file::{ImportedFile, unix_ns};
 use crate::names::file_name;
 use crate::output::Output;
-use crate::part::{ImportedFile, unix_ns};
+use crate::top_level::property;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,12 +13,12 @@ use tprof_trace::model::{MemoryRecording, NameId, Process};
 use tprof_trace::run::{LossInfo, ProcessInfo};
 use tprof_trace::{TraceHeader, TraceWriter};
 
-/// How logs are read.
+/// Options for reading logs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogOptions<'a> {
-    /// Most bytes of one log, decompressed.
+    /// Largest decompressed size of one log in bytes.
     pub max_input_bytes: u64,
-    /// What is taken off its times, ns.
+    /// Offset that is subtracted from times, in ns.
     pub offset_ns: i64,
     /// Version of tprof.
     pub tprof: &'a str,
@@ -46,13 +46,13 @@ pub(crate) fn add(
     compile_logs::keep(&ranks, directory, options.max_input_bytes, notes)
 }
 
-/// What is missing of a log.
+/// Describes what is missing from a damaged log.
 fn loss(damage: &str) -> LossInfo {
     let what = "the rest of a log of torch.compile".to_owned();
     LossInfo { what, count: 0, why: damage.to_owned() }
 }
 
-/// A file with only the processes that wrote logs.
+/// Creates a file with only the processes that wrote logs.
 fn compiled_part(
     rank: u32,
     logs: &[FoundLog],

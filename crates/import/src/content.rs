@@ -1,4 +1,4 @@
-//! What a file is, by its content: its name says nothing for certain.
+//! Recognizes files by their content, because names are not reliable.
 
 use crate::pickle;
 use crate::window::Window;
@@ -6,26 +6,26 @@ use std::path::Path;
 use std::sync::Arc;
 use tprof_trace::compile_log;
 
-/// Bytes of text that are looked at in a file that was only found in a directory.
+/// Bytes of text to inspect in a file that was only found in a directory.
 const LOOKED_AT: usize = 64 << 10;
 
-/// What a file holds.
+/// Content of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// JSON: a trace, if it is something to import.
+    /// JSON, which may be a trace.
     Json,
     Snapshot,
     /// A log of `torch.compile`.
     Log,
 }
 
-/// What a plain file holds, compressed or not; none if nothing can be made of it.
+/// Returns the content of a plain file, compressed or not; `None` if it is unknown.
 pub(crate) fn of_file(path: &Path) -> Option<Content> {
     of_window(&beginning(path)?)
 }
 
-/// Whether a file of any name is a trace or a snapshot, which only its content says. Other JSON is
-/// more frequent than traces, so that an event, or the list of them, has to be seen.
+/// Whether a file of any name contains a trace or a snapshot. Other JSON is more frequent than
+/// traces, so an event or the list of events must be found.
 pub(crate) fn is_trace_or_snapshot(path: &Path) -> bool {
     let Some(window) = beginning(path) else { return false };
     let bytes = &window.bytes()[..window.bytes().len().min(LOOKED_AT)];
@@ -37,7 +37,7 @@ pub(crate) fn is_trace_or_snapshot(path: &Path) -> bool {
 }
 
 fn beginning(path: &Path) -> Option<Window> {
-    // A pipe would be used up, or wait for its writer.
+    // Reading a pipe would consume its data, or wait for its writer.
     if !std::fs::metadata(path).is_ok_and(|data| data.is_file()) {
         return None;
     }
@@ -58,7 +58,8 @@ fn of_window(window: &Window) -> Option<Content> {
     matches!(text.first(), Some(b'{' | b'[')).then_some(Content::Json)
 }
 
-/// The format of an archive or of another compression, which has to be unpacked first.
+/// Returns the format of an archive or of an unsupported compression, which has to be unpacked
+/// first.
 pub fn packed_as(path: &Path) -> Option<&'static str> {
     const FORMATS: [(&[u8], &str); 5] = [
         (b"PK\x03\x04", "zip archive"),

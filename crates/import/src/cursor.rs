@@ -1,28 +1,29 @@
-//! JSON on a slice: where strings and values end, without making anything of them.
+//! Scans JSON in a slice: finds where strings and values end, without interpreting them.
 //!
-//! Every function takes a position and gives one back. [`Stop::End`] means that
-//! the slice ended first: the caller fetches more and begins again.
+//! Every function takes a position and returns one. [`Stop::End`] means that the slice ended first:
+//! the caller then fetches more and starts again.
 
-/// Why a scan could not go on.
+/// Why a scan stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// The slice ended.
+    /// The slice ended first.
     End,
-    /// Here is something that JSON does not allow.
+    /// JSON does not allow the byte at this position.
     Bad(usize),
 }
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 
-/// High bit set in each byte of `word` that equals `byte`; exact up to the first.
+/// Returns a word with the high bit set in each byte of `word` that equals `byte`; exact up to the
+/// first match.
 #[inline(always)]
 fn equal(word: u64, byte: u8) -> u64 {
     let zero_where_equal = word ^ (ONES * byte as u64);
     zero_where_equal.wrapping_sub(ONES) & !zero_where_equal & HIGHS
 }
 
-/// Position of the first byte from `at` that is no white space.
+/// Returns the position of the first byte from `at` that is not white space.
 #[inline(always)]
 pub(crate) fn space(bytes: &[u8], mut at: usize) -> Result<usize, Stop> {
     loop {
@@ -34,7 +35,7 @@ pub(crate) fn space(bytes: &[u8], mut at: usize) -> Result<usize, Stop> {
     }
 }
 
-/// Position of the quote that ends a string with its content at `at`.
+/// Returns the position of the quote that ends a string whose content begins at `at`.
 #[inline(always)]
 pub(crate) fn string(bytes: &[u8], mut at: usize) -> Result<usize, Stop> {
     while let Some(chunk) = bytes.get(at..at + 8) {
@@ -62,7 +63,8 @@ pub(crate) fn string(bytes: &[u8], mut at: usize) -> Result<usize, Stop> {
     }
 }
 
-/// One past the end of the value that begins at `at`. What is inside is not judged.
+/// Returns the position after the value that begins at `at`. The content of the value is not
+/// checked.
 #[inline(always)]
 pub(crate) fn value(bytes: &[u8], at: usize) -> Result<usize, Stop> {
     match bytes.get(at) {
@@ -105,15 +107,15 @@ fn container(bytes: &[u8], mut at: usize) -> Result<usize, Stop> {
     }
 }
 
-/// Expects a byte after white space; gives the position after it.
+/// Expects a byte after white space, and returns the position after it.
 #[inline(always)]
 pub(crate) fn expect(bytes: &[u8], at: usize, byte: u8) -> Result<usize, Stop> {
     let at = space(bytes, at)?;
     if bytes[at] == byte { Ok(at + 1) } else { Err(Stop::Bad(at)) }
 }
 
-/// After a member or an element: whether another follows, and the position after
-/// the comma or the closing bracket.
+/// Returns after a member or an element whether another one follows, and the position after the
+/// comma or the closing bracket.
 #[inline(always)]
 pub(crate) fn next(bytes: &[u8], at: usize, close: u8) -> Result<(bool, usize), Stop> {
     let at = space(bytes, at)?;

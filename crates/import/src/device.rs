@@ -1,19 +1,19 @@
-//! What ran on devices: kernels, copies, waits, and intervals that are no work.
+//! Device events: kernels, copies, waits, and intervals that are not work.
 
 use crate::builder::{Builder, Interval};
 use crate::categories::stream_of;
 use crate::error::ImportError;
 use crate::event::Event;
 use crate::key::Key;
+use crate::losses::LossReason;
 use crate::number;
-use crate::serial::Work;
-use crate::tally::Lost;
+use crate::stream_overlaps::StreamWork;
 use crate::threads::MAIN;
 use tprof_trace::hash::{fnv1a, joined};
 use tprof_trace::model::*;
 
-/// Where on a device an event lies. Kineto writes device and stream both into
-/// `args` and in place of process and thread.
+/// Returns the device and stream of an event. Kineto writes them both into `args` and in place of
+/// process and thread.
 fn place(event: &mut Event<'_>) -> (u32, Option<u64>) {
     let fields = event.fields();
     let device = event.take_u32(Key::Device);
@@ -30,7 +30,7 @@ fn place(event: &mut Event<'_>) -> (u32, Option<u64>) {
     (device.unwrap_or(0), stream)
 }
 
-/// `[1, 2, 3]`.
+/// Parses an array such as `[1, 2, 3]`.
 fn three(text: &[u8]) -> Option<[u32; 3]> {
     let inner = text.strip_prefix(b"[")?.strip_suffix(b"]")?;
     let mut numbers = inner.split(|byte| *byte == b',');
@@ -50,8 +50,8 @@ fn take_three(event: &mut Event<'_>, key: Key) -> [u32; 3] {
 }
 
 impl Builder {
-    /// Whether a kernel or a copy may have run then, of its stream if it names one; if not, it is
-    /// counted.
+    /// Whether a kernel or a copy is plausible at its time on its stream, if it names one.
+    /// Otherwise it is counted.
     #[inline]
     fn may_be_work(
         &mut self,
@@ -60,7 +60,7 @@ impl Builder {
         (device, stream): (u32, Option<u64>),
     ) -> bool {
         if at.duration_ns == 0 {
-            self.output.tally.lose(Lost::Unmeasured);
+            self.output.tally.lose(LossReason::Unmeasured);
             return false;
         }
         let Some(stream) = stream else { return true };
@@ -68,16 +68,16 @@ impl Builder {
         let place = [fields.pid, fields.tid].map(|place| fnv1a(event.text(place)));
         let mut number = |key| event.peek(key).map(number::unquoted).and_then(number::unsigned);
         let context = number(Key::Context).unwrap_or(0);
-        let work = Work {
+        let work = StreamWork {
             stream: joined(&[place[0], place[1], device.into(), context, stream]),
             start_ns: at.start_ns,
             duration_ns: at.duration_ns,
             launch: number(Key::Correlation).filter(|launch| *launch != 0),
         };
-        self.passes.may_have_run(work, &mut self.output.tally)
+        self.passes.is_plausible_work(work, &mut self.output.tally)
     }
 
-    /// A kernel's run.
+    /// Takes a kernel.
     #[inline]
     pub fn kernel(&mut self, mut event: Event<'_>, at: Interval) -> Result<(), ImportError> {
         let (device, stream) = place(&mut event);
@@ -85,7 +85,7 @@ impl Builder {
             return Ok(());
         }
         self.threads.on_device(at.start_ns, at.end_ns());
-        // Kineto writes 0 for what it did not measure, which it never does today.
+        // Kineto writes 0 for a value that it did not measure, which today is always the case.
         if event.peek(Key::Queued) == Some(b"0") {
             event.take(Key::Queued);
         }
@@ -103,7 +103,8 @@ impl Builder {
             grid: take_three(&mut event, Key::Grid),
             block: take_three(&mut event, Key::Block),
             registers: event.take_u32(Key::Registers),
-            // The sum of both kinds of shared memory: nothing in a trace separates them.
+            // The value is the sum of both kinds of shared memory, which a trace does not tell
+            // apart.
             shared_dynamic_bytes: event.take_u32(Key::SharedMemory),
             graph: event.take_u32(Key::Graph),
             graph_node: event.take_u64(Key::GraphNode),
@@ -114,7 +115,7 @@ impl Builder {
         self.kernels.push(kernel, &mut self.output)
     }
 
-    /// A copy or a memset.
+    /// Takes a copy or a memset.
     #[inline]
     pub fn copy(&mut self, mut event: Event<'_>, at: Interval) -> Result<(), ImportError> {
         let (device, stream) = place(&mut event);
@@ -153,7 +154,7 @@ impl Builder {
         self.copies.push(copy, &mut self.output)
     }
 
-    /// A wait for a device.
+    /// Takes a wait for a device.
     pub fn synchronization(
         &mut self,
         mut event: Event<'_>,
@@ -191,7 +192,7 @@ impl Builder {
         self.synchronizations.push(synchronization, &mut self.output)
     }
 
-    /// An annotation's image on a stream, or a range of the range profiler.
+    /// Takes an annotation's span on a stream, or a range of the range profiler.
     pub fn device_span(
         &mut self,
         mut event: Event<'_>,
@@ -220,7 +221,7 @@ impl Builder {
     }
 }
 
-/// What a copy's name holds: `Memcpy HtoD (Pinned -> Device)`, `CopyHostToDevice`, `HtoD`.
+/// Parses a copy's name: `Memcpy HtoD (Pinned -> Device)`, `CopyHostToDevice`, `HtoD`.
 fn direction(name: &[u8]) -> (CopyKind, MemoryKind, MemoryKind) {
     let text = String::from_utf8_lossy(name);
     let kinds = [

@@ -1,7 +1,7 @@
-//! The outside of a trace: an array of events, or an object that has one.
+//! The outer structure of a trace: an array of events, or an object that contains one.
 //!
-//! One pass, one event in memory. After something that is not JSON the walk goes
-//! on at the next event, and never reads a byte more than a few times.
+//! It is read in one pass, with one event in memory. After invalid JSON, reading goes on at the
+//! next event. No byte is read more than a few times.
 
 use crate::cursor::{self, Stop};
 use crate::error::ImportError;
@@ -9,34 +9,34 @@ use crate::event::{Event, Layout};
 use crate::text;
 use crate::window::Window;
 
-/// Takes what is found.
+/// Receives the parts of a trace.
 pub(crate) trait Sink {
-    /// An event.
+    /// Takes an event.
     fn event(&mut self, event: Event<'_>) -> Result<(), ImportError>;
-    /// An element of the list `samples`.
+    /// Takes an element of the list `samples`.
     fn list_sample(&mut self, event: Event<'_>);
-    /// A member of the outermost object, other than the events.
+    /// Takes a member of the outermost object, other than the events.
     fn fact(&mut self, key: &[u8], value: &[u8]);
-    /// Something that had to be left out.
-    fn broken(&mut self, what: Broken, offset: u64);
+    /// Takes note of a part that had to be left out.
+    fn broken(&mut self, what: Malformed, offset: u64);
 }
 
-/// What had to be left out.
+/// Reasons for leaving a part out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Broken {
+pub(crate) enum Malformed {
     /// An event that is not JSON.
     NotJson,
-    /// An element of the list of events that is no object.
+    /// An element of the event list is not an object.
     NoObject,
     /// An event or a value too long to be read.
     TooLong,
-    /// Everything from here on: the text ends in the middle.
+    /// Everything from here on is missing: the text ends in the middle.
     CutOff,
-    /// Everything from here on: it is not JSON, and no event follows.
+    /// Everything from here on is left out: it is not JSON, and no event follows.
     Tail,
 }
 
-/// Walks a trace from its first byte to its last.
+/// Reads a trace from its first byte to its last.
 pub(crate) fn walk(window: &mut Window, sink: &mut impl Sink) -> Result<(), ImportError> {
     let layout = Layout::default();
     let list = List::Events { is_bare: false };
@@ -50,7 +50,7 @@ pub(crate) fn walk(window: &mut Window, sink: &mut impl Sink) -> Result<(), Impo
 /// A list whose elements are read one by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum List {
-    /// Events; whether the file is nothing but this list.
+    /// Events, and whether the file is nothing but this list.
     Events { is_bare: bool },
     /// The list of CPU samples (`samples`).
     Samples,
@@ -63,9 +63,9 @@ struct Walk<'a, S> {
     list: List,
     /// Whether an event was read.
     has_events: bool,
-    /// Whether one had a phase.
+    /// Whether any event had a phase.
     has_phase: bool,
-    /// Whether the text ended before its end.
+    /// Whether the text ended too early.
     is_cut: bool,
 }
 
@@ -75,7 +75,7 @@ impl<S: Sink> Walk<'_, S> {
             Some(b'[') => {
                 self.window.consume(1);
                 self.elements(List::Events { is_bare: true })?;
-                // A list is a trace only by its events; any list of objects would be one else.
+                // Any list of objects would parse as a trace, so its events must be recognizable.
                 match self.has_phase {
                     true => Ok(()),
                     false => {
@@ -93,14 +93,14 @@ impl<S: Sink> Walk<'_, S> {
         }
     }
 
-    /// Reads what follows the document: nothing should. At the end of a compressed file is its
-    /// checksum, which the window checks.
+    /// Reads what follows the document, which should be nothing. The end of a compressed file holds
+    /// its checksum, which the window verifies.
     fn rest(&mut self) -> Result<(), ImportError> {
         if self.peek()?.is_none() {
             return Ok(());
         }
         if !self.is_cut {
-            self.broken(Broken::Tail, self.window.offset());
+            self.broken(Malformed::Tail, self.window.offset());
         }
         loop {
             let count = self.window.bytes().len();
@@ -111,9 +111,9 @@ impl<S: Sink> Walk<'_, S> {
         }
     }
 
-    /// Passes on what has to be left out.
-    fn broken(&mut self, what: Broken, offset: u64) {
-        self.is_cut |= matches!(what, Broken::CutOff | Broken::Tail);
+    /// Reports a part that is left out.
+    fn broken(&mut self, what: Malformed, offset: u64) {
+        self.is_cut |= matches!(what, Malformed::CutOff | Malformed::Tail);
         self.sink.broken(what, offset);
     }
 
@@ -135,7 +135,7 @@ impl<S: Sink> Walk<'_, S> {
         Ok(())
     }
 
-    /// The next byte that is no white space; none at the end.
+    /// Returns the next byte that is not white space; `None` at the end.
     fn peek(&mut self) -> Result<Option<u8>, ImportError> {
         loop {
             let bytes = self.window.bytes();
@@ -156,7 +156,7 @@ impl<S: Sink> Walk<'_, S> {
         }
     }
 
-    /// Tries until enough of the text is in the window.
+    /// Retries a scan until enough of the text is in the window.
     fn enough(
         &mut self,
         scan: impl Fn(&[u8]) -> Result<usize, Stop>,
@@ -169,7 +169,7 @@ impl<S: Sink> Walk<'_, S> {
         }
     }
 
-    /// Members of the outermost object.
+    /// Reads the members of the outermost object.
     fn object(&mut self) -> Result<(), ImportError> {
         let mut has_events = false;
         loop {
@@ -185,14 +185,14 @@ impl<S: Sink> Walk<'_, S> {
                 Some(b'"') => (),
                 Some(_) if !has_events => return Err(self.not_a_trace("no JSON")),
                 Some(_) => {
-                    self.broken(Broken::Tail, self.window.offset());
+                    self.broken(Malformed::Tail, self.window.offset());
                     return Ok(());
                 }
                 None if !has_events => {
                     return Err(self.not_a_trace("it ends before its events"));
                 }
                 None => {
-                    self.broken(Broken::CutOff, self.window.offset());
+                    self.broken(Malformed::CutOff, self.window.offset());
                     return Ok(());
                 }
             }
@@ -204,7 +204,7 @@ impl<S: Sink> Walk<'_, S> {
                 if !has_events {
                     return Err(self.not_a_trace("no JSON"));
                 }
-                self.broken(Broken::Tail, self.window.offset());
+                self.broken(Malformed::Tail, self.window.offset());
                 return Ok(());
             };
             let bytes = self.window.bytes();
@@ -232,7 +232,7 @@ impl<S: Sink> Walk<'_, S> {
         if has_events { Ok(()) } else { Err(self.not_a_trace("it has no list `traceEvents`")) }
     }
 
-    /// One member other than the events; false if the text ends with it.
+    /// Reads one member other than the events; false if the text ends within it.
     fn member(
         &mut self,
         value_at: usize,
@@ -247,24 +247,24 @@ impl<S: Sink> Walk<'_, S> {
                 Ok(true)
             }
             Err(Stop::End) if self.window.is_full() => {
-                self.broken(Broken::TooLong, self.window.offset());
+                self.broken(Malformed::TooLong, self.window.offset());
                 self.window.consume(value_at);
                 self.skip_value()
             }
             _ if !has_events => Err(self.not_a_trace("a value here does not end")),
             _ => {
-                self.broken(Broken::CutOff, self.window.offset());
+                self.broken(Malformed::CutOff, self.window.offset());
                 Ok(false)
             }
         }
     }
 
-    /// The elements of a list, after its bracket. False if the text ended with them; a bare
-    /// list may lack its closing bracket.
+    /// Reads the elements of a list, after its opening bracket. False if the text ended within it;
+    /// a bare list may lack its closing bracket.
     fn elements(&mut self, list: List) -> Result<bool, ImportError> {
         self.list = list;
         loop {
-            // The usual case needs one look at the window for separator and event.
+            // The usual case scans the window once for separator and event.
             let bytes = self.window.bytes();
             let mut at = 0;
             let byte = loop {
@@ -291,7 +291,7 @@ impl<S: Sink> Walk<'_, S> {
                 }
                 let is_bare = list == List::Events { is_bare: true };
                 if !is_bare || self.window.cut().is_some() {
-                    self.broken(Broken::CutOff, self.window.offset());
+                    self.broken(Malformed::CutOff, self.window.offset());
                 }
                 return Ok(false);
             }
@@ -331,13 +331,13 @@ impl<S: Sink> Walk<'_, S> {
         }
     }
 
-    /// An element that is no object.
+    /// Handles an element that is not an object.
     fn odd_element(&mut self) -> Result<(), ImportError> {
         match self.enough(|bytes| cursor::value(bytes, 0))? {
             Ok(end) => {
                 let is_json =
                     text::push_value(&self.window.bytes()[..end], &mut Vec::new()).is_ok();
-                let what = if is_json { Broken::NoObject } else { Broken::NotJson };
+                let what = if is_json { Malformed::NoObject } else { Malformed::NotJson };
                 self.broken(what, self.window.offset());
                 self.window.consume(end);
                 Ok(())
@@ -349,31 +349,31 @@ impl<S: Sink> Walk<'_, S> {
     }
 
     fn too_long(&mut self) -> Result<(), ImportError> {
-        self.broken(Broken::TooLong, self.window.offset());
+        self.broken(Malformed::TooLong, self.window.offset());
         self.skip_value()?;
         Ok(())
     }
 
-    /// The text ends within an element.
+    /// Handles text that ends within an element.
     fn cut_off(&mut self) -> Result<(), ImportError> {
         if !self.has_events {
             return Err(self.not_a_trace("it ends within its first event"));
         }
-        self.broken(Broken::CutOff, self.window.offset());
+        self.broken(Malformed::CutOff, self.window.offset());
         let rest = self.window.bytes().len();
         self.window.consume(rest);
         Ok(())
     }
 
-    /// What is `at` bytes into the window is no JSON: goes on at the next event.
+    /// Handles text that is not JSON at `at` bytes into the window: reading goes on at the next
+    /// event.
     fn not_json(&mut self, at: usize) -> Result<(), ImportError> {
-        self.broken(Broken::NotJson, self.window.offset() + at as u64);
+        self.broken(Malformed::NotJson, self.window.offset() + at as u64);
         self.window.consume(at);
         self.next_event()
     }
 
-    /// Goes to the next `{` after `},`: where the next event begins, or something
-    /// like it. Stops at the end of the text too.
+    /// Moves to the next `{` after `},`, where an event probably begins, or to the end of the text.
     fn next_event(&mut self) -> Result<(), ImportError> {
         let mut before = [0_u8; 2];
         loop {
@@ -396,7 +396,7 @@ impl<S: Sink> Walk<'_, S> {
         }
     }
 
-    /// Skips a value of any length in constant memory; false if the text ends in it.
+    /// Skips a value of any length in constant memory; false if the text ends within it.
     fn skip_value(&mut self) -> Result<bool, ImportError> {
         let (mut depth, mut in_string, mut escaped) = (0_u64, false, false);
         loop {
@@ -419,7 +419,7 @@ impl<S: Sink> Walk<'_, S> {
             let count = bytes.len();
             self.window.consume(count);
             if !self.window.more()? {
-                self.broken(Broken::CutOff, self.window.offset());
+                self.broken(Malformed::CutOff, self.window.offset());
                 return Ok(false);
             }
         }

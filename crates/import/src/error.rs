@@ -1,67 +1,67 @@
-//! Why a trace could not be imported.
+//! Errors of an import.
 
 use std::io;
 use std::path::PathBuf;
 use tprof_trace::TraceError;
 
-/// Why nothing came of an import. What is wrong with single events is no error:
-/// they are counted, and noted in the run.
+/// Errors that make an import fail. Problems with single events are not errors: they are counted,
+/// and noted in the run.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error("cannot {what} `{}`: {source}", path.display())]
     Io {
-        /// Which file or directory.
+        /// The file or directory.
         path: PathBuf,
-        /// What was tried.
+        /// What was attempted.
         what: &'static str,
-        /// Why not.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// Something else than a trace.
+    /// The file is not a trace.
     #[error("`{}` is not a Chrome or Kineto trace: {why}, at byte {offset}", path.display())]
     NotATrace {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Where it stops being one, in bytes of the JSON.
+        /// Offset in bytes of the JSON where it stops being a trace.
         offset: u64,
-        /// What is there.
+        /// What was found there.
         why: String,
     },
-    /// A pickle that is damaged, or no memory snapshot of PyTorch.
+    /// The file is a damaged pickle, or not a memory snapshot of PyTorch.
     #[error("`{}` cannot be read as a memory snapshot: {why}{}", path.display(), at(*offset))]
     NotASnapshot {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Where, in bytes of the decompressed pickle; none if its content is something else.
+        /// Offset in bytes of the decompressed pickle; `None` if its content is something else.
         offset: Option<u64>,
-        /// What is there.
+        /// What was found there.
         why: String,
         /// Whether the file ends too early.
         is_cut: bool,
     },
-    /// Something that can be read only once, as a pipe, has times that only a second look tells.
+    /// The file has times that need a second pass, but it can be read only once, like a pipe.
     #[error("`{}` has times that cannot be, and can be read only once", path.display())]
     NotTwice {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// More than was allowed.
+    /// The file is larger than allowed.
     #[error("`{}` holds more than {limit} bytes, decompressed", path.display())]
     TooLarge {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// What was allowed.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// No file to import.
+    /// There is no file to import.
     #[error("`{}` holds no Chrome or Kineto trace (JSON), no memory snapshot (*.pickle) and no log of torch.compile (TORCH_TRACE)", path.display())]
     NoTraces {
-        /// Which directory.
+        /// Path of the directory.
         path: PathBuf,
-        /// Directories in it that hold some.
+        /// Subdirectories that hold files to import.
         within: Vec<PathBuf>,
-        /// Files in it that cannot be read, and why.
+        /// Files in it that cannot be read, with reasons.
         unread: Vec<String>,
     },
     /// The run could not be written.

@@ -1,5 +1,5 @@
-//! One event of a trace, as places in the text: nothing is copied or converted
-//! until it is known what the event is.
+//! One event of a trace, as positions in the text. Nothing is copied or converted until the kind of
+//! event is known.
 
 use crate::cursor::{self, Stop};
 use crate::key::{KEYS, Key, key};
@@ -13,7 +13,7 @@ pub(crate) struct TextSpan {
 }
 
 impl TextSpan {
-    /// Whether the event has the member.
+    /// Whether the member exists.
     pub fn is_there(self) -> bool {
         self.end != 0
     }
@@ -25,11 +25,11 @@ struct Member {
     /// The key, between its quotes.
     key: TextSpan,
     value: TextSpan,
-    /// A field of the model has it.
+    /// Whether a field of the model has taken it.
     taken: bool,
 }
 
-/// The members of an event's own that matter here.
+/// The relevant members of an event itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Fields {
     pub phase: TextSpan,
@@ -41,34 +41,34 @@ pub(crate) struct Fields {
     pub duration: TextSpan,
     pub id: TextSpan,
     pub scope: TextSpan,
-    /// The innermost frame of its stack, by its id in `stackFrames`.
+    /// Id in `stackFrames` of the innermost frame of its stack.
     pub frame: TextSpan,
     pub cpu: TextSpan,
     pub weight: TextSpan,
 }
 
-/// Where an event's parts are. One is used again for every event.
+/// Positions of an event's parts. One layout is reused for all events.
 #[derive(Debug, Default)]
 pub(crate) struct Layout {
     pub fields: Fields,
     members: Vec<Member>,
-    /// For each [`Key`] one more than its place in `members`; 0 for none.
+    /// For each [`Key`], one more than its index in `members`; 0 for none.
     known: Vec<u16>,
-    /// Members of the event that no field is for.
+    /// Number of members of the event that have no field.
     pub others: u32,
-    /// Members that appeared twice, of the event or of `args`; the last one counts.
+    /// Number of repeated members of the event or of `args`; the last one counts.
     pub repeated: u32,
-    /// Whether `args` is something else than an object.
+    /// Whether `args` is not an object.
     pub odd_args: bool,
-    /// Members of `args` beyond those that are read.
+    /// Number of members of `args` beyond the limit.
     pub excess: u32,
 }
 
-/// Members of `args` that are read.
+/// Largest number of members of `args` to read.
 const MAX_MEMBERS: usize = 10_000;
 
 impl Layout {
-    /// Finds the parts of the event that begins at `at`; gives the position after it.
+    /// Finds the parts of the event that begins at `at`, and returns the position after it.
     pub fn read(&mut self, bytes: &[u8], at: usize) -> Result<usize, Stop> {
         self.fields = Fields::default();
         (self.others, self.repeated, self.excess, self.odd_args) = (0, 0, 0, false);
@@ -108,7 +108,7 @@ impl Layout {
                     }
                     continue;
                 }
-                // Means only that an arrow binds to the slice around it.
+                // It only means that an arrow binds to the slice around it.
                 b"bp" => {
                     at = cursor::value(bytes, at)?;
                     let (more, after) = cursor::next(bytes, at, b'}')?;
@@ -189,29 +189,29 @@ pub(crate) struct Event<'a> {
 }
 
 impl<'a> Event<'a> {
-    /// Joins a layout with the text that it was read from.
+    /// Combines a layout with the text that it was read from.
     pub fn new(bytes: &'a [u8], layout: &'a mut Layout) -> Event<'a> {
         Event { bytes, layout }
     }
 
-    /// Where its own members are.
+    /// Positions of its own members.
     #[inline(always)]
     pub fn fields(&self) -> Fields {
         self.layout.fields
     }
 
-    /// The layout.
+    /// Returns the layout of the event.
     pub fn layout(&self) -> &Layout {
         self.layout
     }
 
-    /// The text of a value, quotes included.
+    /// Returns the text of a value, quotes included.
     #[inline(always)]
     pub fn text(&self, place: TextSpan) -> &'a [u8] {
         &self.bytes[place.start as usize..place.end as usize]
     }
 
-    /// The text of a value, without quotes if it has any.
+    /// Returns the text of a value, without quotes if it has any.
     #[inline(always)]
     pub fn inner(&self, place: TextSpan) -> &'a [u8] {
         number::unquoted(self.text(place))
@@ -229,14 +229,14 @@ impl<'a> Event<'a> {
         self.layout.known[key as usize] != 0
     }
 
-    /// The text of a member of `args`; it still counts as not taken.
+    /// Returns the text of a member of `args`, which still counts as not taken.
     #[inline(always)]
     pub fn peek(&mut self, key: Key) -> Option<&'a [u8]> {
         let place = self.member(key)?.value;
         Some(self.text(place))
     }
 
-    /// The text of a member of `args`.
+    /// Takes the text of a member of `args`.
     #[inline(always)]
     pub fn take(&mut self, key: Key) -> Option<&'a [u8]> {
         let member = self.member(key)?;
@@ -245,14 +245,14 @@ impl<'a> Event<'a> {
         Some(self.text(place))
     }
 
-    /// What is between the quotes of a member of `args`.
+    /// Takes the text between the quotes of a member of `args`.
     #[inline(always)]
     pub fn take_inner(&mut self, key: Key) -> Option<&'a [u8]> {
         self.take(key).map(number::unquoted)
     }
 
-    /// A member that is a whole number. Negative ones mean "none" in Kineto; a value
-    /// of another type stays among the rest.
+    /// Takes a member that is a whole number. Negative numbers mean "none" in Kineto; a value of
+    /// another type stays among the other members.
     #[inline(always)]
     pub fn take_u64(&mut self, key: Key) -> Option<u64> {
         let member = self.member(key)?;
@@ -272,7 +272,7 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// As [`Self::take_u64`], for smaller fields.
+    /// Does the same as [`Self::take_u64`] for 32 bits.
     #[inline(always)]
     pub fn take_u32(&mut self, key: Key) -> Option<u32> {
         let place = self.member(key)?.value;
@@ -286,16 +286,15 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// The members of `args` in order: key and value.
+    /// Returns the members of `args` in order, as keys and values.
     pub fn members(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         let bytes = self.bytes;
         let text = move |place: TextSpan| &bytes[place.start as usize..place.end as usize];
         self.layout.members.iter().map(move |member| (text(member.key), text(member.value)))
     }
 
-    /// Writes the members of `args` that no field took as a JSON object; nothing
-    /// if there are none. Returns how many could not be kept, and whether any had
-    /// to be mended.
+    /// Writes the members of `args` that no field took as a JSON object; nothing if there are none.
+    /// Returns how many could not be kept, and whether any had to be repaired.
     #[inline]
     pub fn rest(&self, out: &mut Vec<u8>) -> (u32, bool) {
         out.clear();

@@ -1,8 +1,8 @@
-//! Frames of a trace's top level (`stackFrames`): a name, a category and a parent each.
+//! Frames of a trace's top level (`stackFrames`): each has a name, a category and a parent.
 
+use crate::losses::LossReason;
 use crate::output::Output;
 use crate::stacks::{MAX_FRAMES, Stacks};
-use crate::tally::Lost;
 use rustc_hash::FxHashMap;
 use serde_json::{Map, Value};
 use tprof_trace::model::{ProcessIndex, Stack, StackId};
@@ -11,9 +11,9 @@ use tprof_trace::model::{ProcessIndex, Stack, StackId};
 #[derive(Debug)]
 struct Frame {
     name: Box<str>,
-    /// The library or program that the function is in.
+    /// Library or program that contains the function.
     category: Box<str>,
-    /// The frame that called it.
+    /// Id of the frame that called it.
     parent: Option<Box<str>>,
 }
 
@@ -25,7 +25,7 @@ impl Frame {
     }
 }
 
-/// All frames of a file, and the stacks that events ask for by a frame's id.
+/// All frames of a file, and the stacks that events refer to by a frame's id.
 #[derive(Debug, Default)]
 pub(crate) struct StackFrames {
     frames: FxHashMap<Box<str>, Frame>,
@@ -33,10 +33,10 @@ pub(crate) struct StackFrames {
 }
 
 impl StackFrames {
-    /// Takes the member of the top level. Frames that are none are counted where stacks lack them.
+    /// Takes the top-level member. Invalid frames are counted when a stack lacks them.
     pub fn take(&mut self, json: &[u8], output: &mut Output) {
         let Ok(members) = serde_json::from_slice::<Map<String, Value>>(json) else {
-            output.tally.lose(Lost::FactTooLong);
+            output.tally.lose(LossReason::FactTooLong);
             return;
         };
         let frames = members.into_iter();
@@ -44,8 +44,8 @@ impl StackFrames {
         self.frames.extend(frames);
     }
 
-    /// The stack that ends in a frame, by its id; 0 if that is empty. The frames themselves may
-    /// follow later in the file.
+    /// Returns the stack that ends in the frame with this id; 0 if the id is empty. The frames
+    /// themselves may follow later in the file.
     pub fn stack(
         &mut self,
         process: ProcessIndex,
@@ -59,7 +59,7 @@ impl StackFrames {
         *self.wanted.entry((process, id)).or_insert_with(|| stacks.reserve())
     }
 
-    /// Writes the stacks that were asked for.
+    /// Writes the stacks that events refer to.
     pub fn write(&self, stacks: &mut Stacks, output: &mut Output) {
         let mut wanted: Vec<_> = self.wanted.iter().collect();
         wanted.sort_unstable_by_key(|(_, stack)| **stack);
@@ -68,12 +68,13 @@ impl StackFrames {
             let mut next = Some(innermost.clone());
             while let Some(id) = next.take() {
                 let Some(frame) = self.frames.get(&id) else {
-                    output.tally.lose(Lost::StackMissing);
+                    output.tally.lose(LossReason::StackMissing);
                     break;
                 };
-                // More than there are: one of them is its own caller.
+                // There are more frames in the stack than frames at all, so one of them is its own
+                // caller.
                 if frames.len() == MAX_FRAMES.min(self.frames.len()) {
-                    output.tally.lose(Lost::LongStack);
+                    output.tally.lose(LossReason::LongStack);
                     break;
                 }
                 frames.push(stacks.frame(*process, &frame.name, &frame.category, output));
@@ -84,7 +85,7 @@ impl StackFrames {
     }
 }
 
-/// The id that a value is: ids are texts in the list, and may be numbers elsewhere.
+/// Converts a value to an id: ids are texts in the list, and may be numbers elsewhere.
 fn id_of(value: &Value) -> Option<Box<str>> {
     match value {
         Value::String(text) => Some(text.as_str().into()),

@@ -1,4 +1,4 @@
-//! Process groups: who talks to whom.
+//! Process groups: the ranks that communicate with each other.
 
 use crate::output::Output;
 use crate::threads::MAIN;
@@ -12,17 +12,18 @@ use tprof_trace::model::Communicator;
 pub(crate) struct Group {
     pub name: String,
     pub description: String,
-    /// `[0, 1]`; long lists are cut by their writer.
+    /// Text such as `[0, 1]`; the writer cuts long lists.
     pub ranks: String,
     pub size: Option<u32>,
 }
 
-/// A number for a group that is the same in all ranks: PyTorch names groups alike there.
+/// Returns a number for a group. It is the same on all ranks, because PyTorch names groups alike
+/// there.
 pub(crate) fn group_number(name: &str) -> u64 {
     name.parse().unwrap_or_else(|_| fnv1a(name.as_bytes()))
 }
 
-/// Communicators out of what collectives and the top level's `distributedInfo` have.
+/// Builds communicators from collectives and the top level's `distributedInfo`.
 pub(crate) fn communicators(
     groups: BTreeMap<u64, Group>,
     info: &Value,
@@ -61,7 +62,7 @@ pub(crate) fn communicators(
             ..Communicator::default()
         });
     }
-    // An old version has only the number of ranks.
+    // An old version states only the number of ranks.
     if rows.is_empty()
         && let Some(size) = info["world_size"].as_u64()
     {

@@ -1,68 +1,69 @@
-//! What a first pass over a file found that cannot be, for a second one to leave out.
+//! Implausible data that a first pass over a file found, so that a second pass can leave it out.
 
-use crate::era::{Era, Moment, Outside, Times};
-use crate::serial::{Overlaps, Streams, Work};
-use crate::tally::{Lost, Tally};
+use crate::losses::{LossReason, Tally};
+use crate::run_period::{EventMoment, OutsideReason, RunPeriod, Times};
+use crate::stream_overlaps::{Overlaps, StreamWork, Streams};
 use rustc_hash::FxHashSet;
 
-/// What cannot be.
+/// Data that cannot be right.
 #[derive(Debug, Default)]
 pub(crate) struct Implausible {
-    /// The times of the run, if some are none of it.
-    era: Option<Era>,
+    /// Times of the run, if some times are outside it.
+    run_period: Option<RunPeriod>,
     /// Work that overlaps several others on its stream.
-    wrong: FxHashSet<Work>,
+    wrong: FxHashSet<StreamWork>,
 }
 
-/// The passes over a file: what this one leaves out, and what it finds for another one.
+/// State of a pass over a file: what it leaves out, and what it finds for the next pass.
 #[derive(Debug, Default)]
-pub(crate) struct Passes {
+pub(crate) struct FilePass {
     known: Implausible,
     times: Times,
     streams: Streams,
-    /// What overlaps and is not left out.
+    /// Overlapping work that is not left out.
     pub overlaps: Overlaps,
 }
 
-impl Passes {
-    /// One that leaves out what an earlier one found.
-    pub fn after(known: Implausible) -> Passes {
-        Passes { known, ..Passes::default() }
+impl FilePass {
+    /// Creates a pass that leaves out what an earlier pass found.
+    pub fn after(known: Implausible) -> FilePass {
+        FilePass { known, ..FilePass::default() }
     }
 
-    /// Whether a time may be one of the run; if not, it is counted.
+    /// Whether a time may belong to the run; otherwise it is counted.
     #[inline]
-    pub fn is_of_run(&mut self, moment: Moment, tally: &mut Tally) -> bool {
-        let Some(era) = &self.known.era else {
+    pub fn is_plausible_time(&mut self, moment: EventMoment, tally: &mut Tally) -> bool {
+        let Some(run_period) = &self.known.run_period else {
             self.times.add(moment);
             return true;
         };
-        let lost = match era.outside(moment) {
+        let lost = match run_period.outside(moment) {
             None => return true,
-            Some(Outside::Unset) => Lost::UnsetTime,
-            Some(Outside::Far) => Lost::FarTime,
+            Some(OutsideReason::Unset) => LossReason::UnsetTime,
+            Some(OutsideReason::Far) => LossReason::FarTime,
         };
         tally.lose(lost);
         false
     }
 
-    /// Whether work may have run when it is said to; if not, it is counted.
+    /// Whether work may have run at its time; otherwise it is counted.
     #[inline]
-    pub fn may_have_run(&mut self, work: Work, tally: &mut Tally) -> bool {
+    pub fn is_plausible_work(&mut self, work: StreamWork, tally: &mut Tally) -> bool {
         if self.known.wrong.contains(&work) {
-            tally.lose(Lost::Overlapping);
+            tally.lose(LossReason::Overlapping);
             return false;
         }
         self.streams.add(work);
         true
     }
 
-    /// What cannot be of all that was read; none if nothing has to be left out.
+    /// Returns the implausible part of everything that was read; `None` if nothing has to be left
+    /// out.
     pub fn found(&mut self) -> Option<Implausible> {
-        let era = std::mem::take(&mut self.times).era();
+        let run_period = std::mem::take(&mut self.times).run_period();
         let (wrong, overlaps) = std::mem::take(&mut self.streams).overlaps();
         self.overlaps = overlaps;
-        let found = Implausible { era, wrong };
-        (found.era.is_some() || !found.wrong.is_empty()).then_some(found)
+        let found = Implausible { run_period, wrong };
+        (found.run_period.is_some() || !found.wrong.is_empty()).then_some(found)
     }
 }

@@ -1,15 +1,15 @@
-//! What paths mean to an import: files themselves, and what lies in directories.
+//! Finds the files to import: those named, and those in named directories.
 //!
-//! Of a directory those files are meant that have the usual names, or all if none has, and their
-//! content says what each is. What lies in directories within is not meant, and noted; so is what
-//! cannot be read, which may be a rank that the run then lacks.
+//! In a directory, files with the usual names are imported, or all files if none has one; their
+//! content says what each is. Files in subdirectories are not imported, which is noted. A file that
+//! cannot be read is noted, too, because it may be a rank that the run then lacks.
 
 use crate::compile_logs::{LOGS, is_log};
 use crate::content;
 use crate::error::ImportError;
 use crate::names::{SNAPSHOTS, TRACES, file_name, has_name};
 use crate::rank;
-use crate::within;
+use crate::subdirectories;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
@@ -19,18 +19,18 @@ use tprof_trace::compile_log::LOG_PREFIX;
 /// A file to import.
 pub(crate) struct Input {
     pub path: PathBuf,
-    /// Found in a directory: it may turn out to be something else.
+    /// Whether it was found in a directory, so that it may turn out to be something else.
     pub found: bool,
 }
 
-/// All that paths mean.
+/// All inputs of an import.
 #[derive(Default)]
 pub(crate) struct Inputs {
     /// Traces and snapshots.
     pub files: Vec<Input>,
     /// Logs of `torch.compile`.
     pub logs: Vec<PathBuf>,
-    /// What is not imported of directories, in sentences.
+    /// Files of directories that are not imported, in sentences.
     pub notes: Vec<String>,
 }
 
@@ -52,7 +52,7 @@ impl Inputs {
         Ok(inputs)
     }
 
-    /// Adds what a directory holds, up to its logs.
+    /// Adds the files of a directory, including logs.
     fn add(
         &mut self,
         directory: &Path,
@@ -61,7 +61,7 @@ impl Inputs {
     ) -> Result<Vec<PathBuf>, ImportError> {
         let unread: Vec<String> = listing.unread.iter().map(Unread::text).collect();
         if listing.is_empty() {
-            let within = within::directories(directory, paths);
+            let within = subdirectories::directories(directory, paths);
             return Err(ImportError::NoTraces { path: directory.to_owned(), within, unread });
         }
         listing.snapshots.sort();
@@ -75,7 +75,7 @@ impl Inputs {
                  device-memory {first}"
             ));
         }
-        self.notes.extend(within::skipped(directory, paths));
+        self.notes.extend(subdirectories::skipped(directory, paths));
         self.notes.extend(unread.into_iter().map(|text| format!("skipped: {text}")));
         let mut found = listing.traces;
         found.sort_by_key(|file| (rank::of_name(&file.to_string_lossy()), file.clone()));
@@ -84,24 +84,24 @@ impl Inputs {
     }
 }
 
-/// Whether a directory that holds no run has something to import, or what has the name of it.
+/// Whether a directory that holds no run contains something to import, or a file with such a name.
 pub(crate) fn is_foreign_directory(directory: &Path) -> bool {
     let Ok(entries) = fs::read_dir(directory) else { return false };
-    let is_of_run = |entry: &fs::DirEntry| {
+    let is_plausible_time = |entry: &fs::DirEntry| {
         has_name(&entry.path(), &[".tprof"]) || entry.file_name() == "run.json"
     };
-    !entries.flatten().any(|entry| is_of_run(&entry))
+    !entries.flatten().any(|entry| is_plausible_time(&entry))
         && Listing::of(directory)
             .is_ok_and(|found| !found.is_empty() || found.unread.iter().any(Unread::is_named))
 }
 
-/// Why nothing is read of a file without content.
+/// Why a file without content is not read.
 const EMPTY: &str = "it is empty";
 
 /// A file of a directory that cannot be read.
 struct Unread {
     path: PathBuf,
-    name: Option<Named>,
+    name: Option<FileKind>,
     why: String,
 }
 
@@ -115,33 +115,33 @@ impl Unread {
     }
 }
 
-/// What a file is by its name.
+/// Kind of a file, by its name.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Named {
+enum FileKind {
     Trace,
     Snapshot,
     /// A log that PyTorch named.
     CompileLog,
-    /// Any log, which most often has nothing to do with `torch.compile`.
+    /// Any log, which usually has nothing to do with `torch.compile`.
     Log,
 }
 
-impl Named {
-    fn of(path: &Path) -> Option<Named> {
+impl FileKind {
+    fn of(path: &Path) -> Option<FileKind> {
         if has_name(path, TRACES) {
-            Some(Named::Trace)
+            Some(FileKind::Trace)
         } else if has_name(path, SNAPSHOTS) {
-            Some(Named::Snapshot)
+            Some(FileKind::Snapshot)
         } else if has_name(path, LOGS) {
             let is_of_torch = file_name(path).starts_with(LOG_PREFIX);
-            Some(if is_of_torch { Named::CompileLog } else { Named::Log })
+            Some(if is_of_torch { FileKind::CompileLog } else { FileKind::Log })
         } else {
             None
         }
     }
 }
 
-/// What a directory holds.
+/// Content of a directory.
 #[derive(Default)]
 struct Listing {
     traces: Vec<PathBuf>,
@@ -158,24 +158,28 @@ impl Listing {
             if path.is_dir() {
                 continue;
             }
-            let name = Named::of(&path);
+            let name = FileKind::of(&path);
             if let Some(why) = trouble(&path, name) {
                 listing.unread.push(Unread { path, name, why });
                 continue;
             }
             match name {
-                Some(Named::Trace) => listing.traces.push(path),
-                Some(Named::Snapshot) => listing.snapshots.push(path),
-                Some(Named::CompileLog | Named::Log) if is_log(&path) => listing.logs.push(path),
+                Some(FileKind::Trace) => listing.traces.push(path),
+                Some(FileKind::Snapshot) => listing.snapshots.push(path),
+                Some(FileKind::CompileLog | FileKind::Log) if is_log(&path) => {
+                    listing.logs.push(path)
+                }
                 _ => others.push(path),
             }
         }
         if listing.is_empty() {
             listing.add_by_content(others);
         }
-        // An empty log of a job means nothing, but beside those of other ranks one is missing.
+        // An empty log alone means nothing, but next to the logs of other ranks, one is missing.
         if listing.logs.is_empty() {
-            listing.unread.retain(|unread| unread.name != Some(Named::Log) || unread.why != EMPTY);
+            listing
+                .unread
+                .retain(|unread| unread.name != Some(FileKind::Log) || unread.why != EMPTY);
         }
         listing.unread.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(listing)
@@ -196,8 +200,8 @@ impl Listing {
     }
 }
 
-/// Why a file cannot be read. An empty one is one only if its name promises something.
-fn trouble(path: &Path, name: Option<Named>) -> Option<String> {
+/// Returns why a file cannot be read. An empty file counts only if its name suggests content.
+fn trouble(path: &Path, name: Option<FileKind>) -> Option<String> {
     match tprof_trace::open_plain(path).and_then(|file| file.metadata()) {
         Ok(about) => (about.len() == 0 && name.is_some()).then(|| EMPTY.to_owned()),
         Err(error) => Some(reason(&error)),

@@ -5,17 +5,17 @@ use crate::categories::{is_launch_arrow, stream_of};
 use crate::error::ImportError;
 use crate::event::Event;
 use crate::key::Key;
+use crate::losses::LossReason;
 use crate::number;
-use crate::tally::Lost;
 use crate::threads::MAIN;
 use tprof_trace::hash::fnv1a;
 use tprof_trace::model::*;
 
-/// Rows of small tables that wait, in bytes.
+/// Size of pending rows of small tables, in bytes, at which they are written.
 const MAX_PENDING_BYTES: usize = 4 << 20;
 
 impl Builder {
-    /// An instant: PyTorch's memory events, or a mark.
+    /// Takes an instant: PyTorch's memory events, or a mark.
     pub fn instant(&mut self, mut event: Event<'_>) -> Result<(), ImportError> {
         let Some(time_ns) = self.time(&event) else { return Ok(()) };
         let fields = event.fields();
@@ -24,7 +24,7 @@ impl Builder {
             return self.memory(event, time_ns);
         }
         let pid = event.text(fields.pid);
-        // Kineto's own marks are on a "process" that is none.
+        // Kineto's own marks are on a "process" that does not exist.
         let process = match number::integer(number::unquoted(pid)) {
             Some(_) => Some(self.threads.process(pid, time_ns)),
             None => None,
@@ -32,21 +32,21 @@ impl Builder {
         self.leave_out(&mut event, Key::EventIndex);
         let scope = event.inner(fields.scope);
         if event.members().next().is_some() || process.is_some() && scope != b"g" && scope != b"p" {
-            self.output.tally.lose(Lost::InstantDetails);
+            self.output.tally.lose(LossReason::InstantDetails);
         }
         let name = self.output.name(name);
         self.output.writer.mark(Mark { time_ns, process, name, kind: MarkKind::Mark });
         self.small_row()
     }
 
-    /// A CPU sample: an event, or an element of the list of the top level.
+    /// Takes a CPU sample: an event, or an element of the top-level list.
     pub fn sample(&mut self, event: &Event<'_>, is_event: bool) {
         if let Some(time_ns) = self.time(event) {
             self.samples.add(event, (time_ns, is_event), &mut self.threads, &mut self.output);
         }
     }
 
-    /// Writes small rows when many wait.
+    /// Writes small rows when many are pending.
     fn small_row(&mut self) -> Result<(), ImportError> {
         self.output.tally.kept += 1;
         if self.output.writer.pending_bytes() > MAX_PENDING_BYTES {
@@ -55,13 +55,13 @@ impl Builder {
         Ok(())
     }
 
-    /// Memory that PyTorch's allocator gave or took back.
+    /// Takes a memory event of PyTorch's allocator.
     fn memory(&mut self, mut event: Event<'_>, time_ns: u64) -> Result<(), ImportError> {
         let fields = event.fields();
         let (pid, tid) = (event.text(fields.pid), event.text(fields.tid));
         let (process, thread) = self.threads.thread(pid, tid, time_ns, time_ns, &mut self.output);
         let Some(bytes) = event.take_inner(Key::Bytes).and_then(number::integer) else {
-            self.output.tally.lose(Lost::MemoryDetails);
+            self.output.tally.lose(LossReason::MemoryDetails);
             return Ok(());
         };
         // PyTorch's device type 0 is the host.
@@ -86,13 +86,13 @@ impl Builder {
         self.allocations.push(row, &mut self.output)
     }
 
-    /// One value for each member of a counter's `args`.
+    /// Takes a counter: one value for each member of its `args`.
     pub fn counter(&mut self, event: Event<'_>) -> Result<(), ImportError> {
         let Some(time_ns) = self.time(&event) else { return Ok(()) };
         let fields = event.fields();
         let pid = event.text(fields.pid);
         let (process, device) = match event.inner(fields.category) {
-            // Of a device, which has its number in place of a process: Kineto's category,
+            // These belong to a device, whose number is in place of a process: Kineto's category,
             // and that of tprof's own traces.
             b"mtia_counters" | b"gpu_counters" => {
                 let device = number::unsigned(number::unquoted(pid));
@@ -103,7 +103,7 @@ impl Builder {
         let name = event.inner(fields.name);
         for (key, value) in event.members() {
             let Some(value) = number::float(number::unquoted(value)) else {
-                self.output.tally.lose(Lost::CounterValue);
+                self.output.tally.lose(LossReason::CounterValue);
                 continue;
             };
             let name = match key {
@@ -117,7 +117,7 @@ impl Builder {
         Ok(())
     }
 
-    /// An end of an arrow.
+    /// Takes one end of an arrow.
     pub fn flow(&mut self, event: Event<'_>) -> Result<(), ImportError> {
         let fields = event.fields();
         let (category, name) = (event.inner(fields.category), event.inner(fields.name));
@@ -155,7 +155,7 @@ impl Builder {
         self.flows.push(row, &mut self.output)
     }
 
-    /// Names and order of processes and threads.
+    /// Takes names and order of processes and threads.
     pub fn metadata(&mut self, mut event: Event<'_>) {
         let fields = event.fields();
         let (pid, tid) = (event.text(fields.pid), event.text(fields.tid));
@@ -174,7 +174,7 @@ impl Builder {
     }
 }
 
-/// An arrow's number; one that is a text becomes a number of its own.
+/// Returns an arrow's number; a text gets a number of its own.
 fn arrow(id: &[u8]) -> u64 {
     let hex = id
         .strip_prefix(b"0x")

@@ -51,14 +51,14 @@ pub(crate) enum Key {
     SyncEvent,
     SyncEventCorrelation,
     SyncKind,
-    /// Anything else.
+    /// Any other key.
     Other,
 }
 
-/// How many keys there are.
+/// Number of keys.
 pub(crate) const KEYS: usize = Key::Other as usize;
 
-/// The key that a text is.
+/// Returns the key for a text.
 #[inline(always)]
 pub(crate) fn key(text: &[u8]) -> Key {
     match text {

@@ -1,9 +1,9 @@
-//! How many events of which phase and category there were.
+//! Counts events by phase and category.
 
 use crate::categories::{Category, category};
 use serde_json::{Map, Value};
 
-/// Kinds that are counted one by one.
+/// Largest number of kinds that are counted separately.
 const MAX_KINDS: usize = 256;
 
 struct Kind {
@@ -22,7 +22,7 @@ pub(crate) struct Kinds {
 }
 
 impl Kinds {
-    /// Counts an event; returns the meaning of its category.
+    /// Counts an event, and returns the meaning of its category.
     #[inline]
     pub fn count(&mut self, phase: &[u8], name: &[u8]) -> Category {
         let is = |kind: &Kind| *kind.phase == *phase && *kind.category == *name;
@@ -45,7 +45,7 @@ impl Kinds {
         kind.meaning
     }
 
-    /// `{"X cpu_op": 359, …}`.
+    /// Returns counts such as `{"X cpu_op": 359, …}`.
     pub fn to_json(&self) -> Value {
         let mut counts = Map::new();
         for kind in &self.kinds {

@@ -1,4 +1,4 @@
-//! What paths are, by their names.
+//! Recognizes files by their names.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -9,12 +9,12 @@ pub(crate) const TRACES: &[&str] = &[".json", ".json.gz", ".json.zst"];
 pub(crate) const SNAPSHOTS: &[&str] =
     &[".pickle", ".pkl", ".pickle.gz", ".pkl.gz", ".pickle.zst", ".pkl.zst"];
 
-/// Whether a file has the name of a trace or a snapshot.
+/// Whether a file is named like a trace or a snapshot.
 pub(crate) fn is_trace_or_snapshot(path: &Path) -> bool {
     has_name(path, TRACES) || has_name(path, SNAPSHOTS)
 }
 
-/// Whether a name ends in one of these, whatever its case.
+/// Whether a name has one of these endings, in any case.
 pub(crate) fn has_name(path: &Path, endings: &[&str]) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy().to_ascii_lowercase());
     name.is_some_and(|name| endings.iter().any(|ending| name.ends_with(ending)))

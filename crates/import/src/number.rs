@@ -1,11 +1,10 @@
-//! Numbers out of decimal text, exactly: a double cannot hold a time of today
-//! in nanoseconds.
+//! Parses decimal numbers exactly: a double cannot hold today's time in nanoseconds.
 
-/// Most digits of a mantissa that are read.
+/// Largest number of digits of a mantissa.
 const MAX_DIGITS: usize = 36;
 
-/// A decimal number times 10^`shift`, rounded to the nearest integer; none if it
-/// is no number or does not fit.
+/// Returns a decimal number times 10^`shift`, rounded to the nearest integer; `None` if it is not a
+/// number or does not fit.
 pub(crate) fn scaled(text: &[u8], shift: i32) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', rest @ ..] => (true, rest),
@@ -18,13 +17,13 @@ pub(crate) fn scaled(text: &[u8], shift: i32) -> Option<i64> {
     Some(if negative { -value } else { value })
 }
 
-/// Microseconds as nanoseconds.
+/// Converts microseconds to nanoseconds.
 #[inline]
 pub(crate) fn nanoseconds(text: &[u8]) -> Option<i64> {
     scaled(unquoted(text), 3)
 }
 
-/// The usual case: at most 18 digits in all, no exponent, no digit beyond `shift`.
+/// Handles the usual case: at most 18 digits in all, no exponent, no digit beyond `shift`.
 #[inline(always)]
 fn short(digits: &[u8], shift: i32) -> Option<i64> {
     let mut value = 0_i64;
@@ -84,7 +83,7 @@ fn long(digits: &[u8], shift: i32) -> Option<i128> {
     }
 }
 
-/// What is between the quotes, if there are any: some writers quote numbers.
+/// Returns the text between the quotes, if there are any: some writers quote numbers.
 #[inline(always)]
 pub(crate) fn unquoted(text: &[u8]) -> &[u8] {
     match text {
@@ -93,7 +92,7 @@ pub(crate) fn unquoted(text: &[u8]) -> &[u8] {
     }
 }
 
-/// A whole number; none if it is anything else or does not fit.
+/// Parses a whole number; `None` if it is anything else or does not fit.
 #[inline]
 pub(crate) fn integer(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
@@ -114,7 +113,7 @@ pub(crate) fn integer(text: &[u8]) -> Option<i64> {
     Some(if negative { -value } else { value })
 }
 
-/// A whole number without a sign; larger ones than [`integer`] reads.
+/// Parses a whole number without a sign, which may be larger than in [`integer`].
 #[inline]
 pub(crate) fn unsigned(text: &[u8]) -> Option<u64> {
     match integer(text) {
@@ -123,13 +122,13 @@ pub(crate) fn unsigned(text: &[u8]) -> Option<u64> {
     }
 }
 
-/// A number of any kind as a double.
+/// Parses any number as a double.
 pub(crate) fn float(text: &[u8]) -> Option<f64> {
     let value: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
     value.is_finite().then_some(value)
 }
 
-/// Whether JSON's grammar has this number.
+/// Whether the text is a number in JSON's grammar.
 pub(crate) fn is_number(text: &[u8]) -> bool {
     let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let mut rest = text.strip_prefix(b"-").unwrap_or(text);

@@ -1,21 +1,21 @@
-//! The file that is being written: names, and rows that wait until a block is full.
+//! The file that is being written: its names, and rows that wait until a block is full.
 
 use crate::error::ImportError;
 use crate::event::Event;
-use crate::tally::{Lost, Tally};
+use crate::losses::{LossReason, Tally};
 use crate::text;
 use tprof_trace::model::{Loss, NameId};
 use tprof_trace::{TraceRow, TraceWriter};
 
 /// Rows in a block.
 const BLOCK_ROWS: usize = 1 << 14;
-/// Names longer than this would be cut by the writer, and arguments be no JSON any more.
+/// Longest name in bytes. The writer would cut longer names, and cut arguments would not be JSON.
 const MAX_NAME_BYTES: usize = 256 << 10;
-/// Different names and arguments that one file may have, in bytes: they are in
-/// memory at once.
+/// Largest total size of distinct names and arguments of a file in bytes, because all of them are
+/// in memory.
 const MAX_NAMES_BYTES: usize = 1 << 30;
 
-/// The writer of one file, with what all kinds of rows share.
+/// Writer of one file, with state that all kinds of rows share.
 pub(crate) struct Output {
     pub writer: TraceWriter,
     pub tally: Tally,
@@ -40,7 +40,7 @@ impl Output {
         }
     }
 
-    /// Interns what stands between the quotes of a JSON string.
+    /// Interns the content of a JSON string.
     #[inline]
     pub fn name(&mut self, raw: &[u8]) -> NameId {
         match std::str::from_utf8(raw) {
@@ -49,7 +49,7 @@ impl Output {
                 let mut text = std::mem::take(&mut self.string);
                 text.clear();
                 if text::unescape(raw, &mut text) {
-                    self.tally.lose(Lost::BytesMended);
+                    self.tally.lose(LossReason::BytesMended);
                 }
                 let name = self.plain_name(&text);
                 self.string = text;
@@ -63,11 +63,11 @@ impl Output {
     pub fn plain_name(&mut self, text: &str) -> NameId {
         let pending = self.writer.pending_bytes();
         if self.names_bytes > MAX_NAMES_BYTES {
-            self.tally.lose(Lost::NamesFull);
+            self.tally.lose(LossReason::NamesFull);
             return NameId(0);
         }
         if text.len() > MAX_NAME_BYTES {
-            self.tally.lose(Lost::NameTooLong);
+            self.tally.lose(LossReason::NameTooLong);
         }
         let name = self.writer.name(text);
         self.names_bytes += self.writer.pending_bytes() - pending;
@@ -79,14 +79,14 @@ impl Output {
     pub fn args(&mut self, event: &Event<'_>) -> NameId {
         let mut json = std::mem::take(&mut self.json);
         let (refused, mended) = event.rest(&mut json);
-        self.tally.lose_many(Lost::ArgumentsRefused, refused.into());
-        self.tally.lose_many(Lost::BytesMended, mended.into());
+        self.tally.lose_many(LossReason::ArgumentsRefused, refused.into());
+        self.tally.lose_many(LossReason::BytesMended, mended.into());
         let name = self.json_name(&json);
         self.json = json;
         name
     }
 
-    /// Writes what was not kept, as far as is known now.
+    /// Writes the losses that are known so far.
     pub fn write_losses(&mut self, time_ns: u64) {
         for loss in self.tally.losses() {
             let (what, why) = (self.plain_name(loss.what), self.plain_name(&loss.why));
@@ -97,7 +97,7 @@ impl Output {
     /// Interns JSON; it is left out if it is too long.
     pub fn json_name(&mut self, json: &[u8]) -> NameId {
         if json.len() > MAX_NAME_BYTES {
-            self.tally.lose(Lost::ArgumentsTooLong);
+            self.tally.lose(LossReason::ArgumentsTooLong);
             return NameId(0);
         }
         match std::str::from_utf8(json) {
@@ -107,7 +107,7 @@ impl Output {
     }
 }
 
-/// Rows of a large table on their way into blocks.
+/// Rows of a large table that wait for their block.
 #[derive(Debug)]
 pub(crate) struct Rows<R> {
     rows: Vec<R>,
@@ -119,7 +119,7 @@ impl<R> Default for Rows<R> {
     }
 }
 
-impl<R: TraceRow + InOrder> Rows<R> {
+impl<R: TraceRow + BlockOrder> Rows<R> {
     /// Adds a row; a full block is sorted and written.
     #[inline]
     pub fn push(&mut self, row: R, output: &mut Output) -> Result<(), ImportError> {
@@ -127,7 +127,7 @@ impl<R: TraceRow + InOrder> Rows<R> {
         if self.rows.len() == BLOCK_ROWS { self.write(output) } else { Ok(()) }
     }
 
-    /// Writes what waits.
+    /// Writes the pending rows.
     pub fn write(&mut self, output: &mut Output) -> Result<(), ImportError> {
         output.tally.kept += self.rows.len() as u64;
         if !self.rows.is_sorted_by_key(R::order) {
@@ -137,16 +137,16 @@ impl<R: TraceRow + InOrder> Rows<R> {
     }
 }
 
-/// A row's place in its block.
-pub(crate) trait InOrder {
-    /// By time; of two spans that begin together the longer one, which holds the
-    /// other, comes first.
+/// Defines a row's order within its block.
+pub(crate) trait BlockOrder {
+    /// Orders by time. Of two spans that begin together the longer one comes first, because it
+    /// contains the other.
     fn order(&self) -> (u64, u64);
 }
 
 macro_rules! by_start {
     ($($row:ident)*) => { $(
-        impl InOrder for tprof_trace::model::$row {
+        impl BlockOrder for tprof_trace::model::$row {
             fn order(&self) -> (u64, u64) {
                 (self.start_ns, !self.duration_ns)
             }
@@ -157,7 +157,7 @@ by_start! { Span Kernel MemoryCopy Synchronization DeviceSpan }
 
 macro_rules! by_time {
     ($($row:ident $time:ident,)*) => { $(
-        impl InOrder for tprof_trace::model::$row {
+        impl BlockOrder for tprof_trace::model::$row {
             fn order(&self) -> (u64, u64) {
                 (self.$time, 0)
             }

@@ -1,23 +1,23 @@
-//! Beginnings that wait for their ends.
+//! Begin events that wait for their end events.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{NameId, Span, ThreadIndex};
 
-/// Beginnings that may wait at a time, over all threads.
+/// Largest number of pending begin events, over all threads.
 const MAX_OPEN: usize = 1 << 18;
 
 /// The open spans of a thread.
 ///
 /// An end without a name ends the innermost span. An end with a name ends the innermost span of
-/// that name: those that were begun within it stay open for ends with their names, and for no
-/// others, as most of them never end.
+/// that name. Spans that began within it stay open, but only for ends with their names, because
+/// most of them never end.
 #[derive(Debug, Default)]
 struct Thread {
-    /// Names of spans that an end without a name may end, innermost last, and their numbers.
+    /// Names and numbers of spans that an end without a name may end, innermost last.
     nested: Vec<(NameId, u64)>,
-    /// All open spans by their names, innermost last, with their numbers.
+    /// All open spans by name, innermost last, with their numbers.
     by_name: FxHashMap<NameId, Vec<(u64, Span)>>,
-    /// Spans begun so far.
+    /// Number of spans begun so far.
     begun: u64,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Pairs {
 }
 
 impl Pairs {
-    /// Adds a beginning; false if too many wait.
+    /// Adds a begin event; false if too many are pending.
     pub fn begin(&mut self, span: Span) -> bool {
         if self.count == MAX_OPEN {
             return false;
@@ -71,7 +71,7 @@ impl Pairs {
         true
     }
 
-    /// The span that an end on a thread ends; none if no open one has its name.
+    /// Returns the span that an end event on a thread ends; `None` if no open span has its name.
     pub fn end(&mut self, thread: ThreadIndex, name: Option<NameId>) -> Option<Span> {
         let thread = self.open.get_mut(&thread)?;
         let span = match name {
@@ -82,7 +82,7 @@ impl Pairs {
         Some(span)
     }
 
-    /// How many still wait.
+    /// Number of spans that are still open.
     pub fn open(&self) -> u64 {
         self.count as u64
     }

@@ -1,6 +1,6 @@
-//! The rank of a trace without a rank inside: its file's name.
+//! Finds the rank in a trace's file name, for a trace that does not state it.
 
-/// The rank in a file's name: `rank-3.json.gz`, `rank3_trace.json`,
+/// Returns the rank in a file's name: `rank-3.json.gz`, `rank3_trace.json`,
 /// `worker0_step_12.1694128201545.pt.trace.json.gz`.
 pub(crate) fn of_name(name: &str) -> Option<u32> {
     let name = name.to_ascii_lowercase();

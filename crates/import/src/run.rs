@@ -1,20 +1,20 @@
-//! Files to a run directory: one `.tprof` per trace, and a `run.json`.
+//! Writes a run directory from input files: one `.tprof` file per trace, and a `run.json`.
 
 use crate::builder::{Builder, Built};
 use crate::compiled::{self, LogOptions};
 use crate::content;
 use crate::document::walk;
 use crate::error::ImportError;
-use crate::facts::property;
 use crate::implausible::Implausible;
+use crate::imported_file::{ImportedFile, unix_ns};
 use crate::inputs::{Input, Inputs, is_foreign_directory};
+use crate::losses::{Loss, LossReason, Tally};
 use crate::names::is_trace_or_snapshot;
 use crate::output::Output;
-use crate::part::{ImportedFile, unix_ns};
 use crate::pickle;
 use crate::rank;
 use crate::snapshot::{self, SnapshotError};
-use crate::tally::{Loss, Lost, Tally};
+use crate::top_level::property;
 use crate::window::Window;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,29 +27,28 @@ use tprof_trace::compile_log::COMPILE_DIRECTORY;
 use tprof_trace::run::{LossInfo, Overhead, ProcessInfo, RUN_VERSION, RunInfo};
 use tprof_trace::{Recorded, TraceHeader, TraceWriter, info_text};
 
-/// JSON that one file may hold by default: a terabyte is no trace, but a
-/// gzip bomb.
+/// Default limit of the JSON in one file: a terabyte would be a gzip bomb, not a trace.
 const DEFAULT_MAX_INPUT: u64 = 64 << 30;
 
-/// The longest memory snapshot: it is in memory as a whole.
+/// Largest memory snapshot, which is in memory as a whole.
 const MAX_SNAPSHOT: u64 = 2 << 30;
 
-/// How to import.
+/// Options of an import.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Most bytes of JSON in one file, decompressed.
+    /// Largest decompressed size of JSON in one file, in bytes.
     pub max_input_bytes: u64,
-    /// Version of tprof, for the run.
+    /// Version of tprof, which the run states.
     pub tprof: String,
-    /// What is taken off the times of JSON, ns: the time since 1970 of the moment from which the
-    /// clock counts that they are wanted on. 0 keeps them.
+    /// Nanoseconds that are subtracted from times in JSON: the time since 1970 at the zero of the
+    /// clock that the times should be on. 0 keeps them.
     pub offset_ns: i64,
-    /// Counts what was read so far.
+    /// Counts what has been read so far.
     pub progress: Progress,
 }
 
 impl Options {
-    /// The usual.
+    /// Default options for a version of tprof.
     pub fn new(tprof: &str) -> Options {
         Options {
             max_input_bytes: DEFAULT_MAX_INPUT,
@@ -60,7 +59,7 @@ impl Options {
     }
 }
 
-/// How far an import is; shared with the progress line.
+/// Progress of an import, shared with the progress line.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
     read: Arc<AtomicU64>,
@@ -68,31 +67,31 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Bytes of files read so far, and in all.
+    /// Returns the number of bytes read so far, and of all files.
     pub fn bytes(&self) -> (u64, u64) {
         (self.read.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed))
     }
 }
 
-/// What came of an import.
+/// Result of an import.
 #[derive(Clone, Debug, Default)]
 pub struct Imported {
-    /// Trace files written, with the file that each was made of.
+    /// Trace files written, with the file that each was made from.
     pub files: Vec<(PathBuf, PathBuf)>,
-    /// Rows written, marks, counters and arrows among them.
+    /// Number of rows written, including marks, counters and arrows.
     pub rows: u64,
-    /// What of them counts as recorded.
+    /// Rows that count as recorded.
     pub recorded: Recorded,
-    /// Events and parts of events that were not kept: by kind; 0 is an unknown number.
+    /// Events and parts of events that were not kept, by kind; 0 means an unknown number.
     pub losses: Vec<LossInfo>,
-    /// Events that were not kept.
+    /// Number of events that were not kept.
     pub lost: u64,
-    /// What else a person should know, in sentences.
+    /// Further notes for people, in sentences.
     pub notes: Vec<String>,
 }
 
-/// Whether a path is something to import: a directory of traces without a run in
-/// it, or a file that is none of tprof's.
+/// Whether a path can be imported: a directory of traces that is not a run, or a file that tprof
+/// did not write.
 pub fn is_foreign(path: &Path) -> bool {
     let Ok(metadata) = fs::metadata(path) else { return false };
     if !metadata.is_dir() {
@@ -104,8 +103,8 @@ pub fn is_foreign(path: &Path) -> bool {
 
 /// Imports files into a directory that is empty or does not exist.
 ///
-/// Files are read in parallel, one a core. If one fails, all that was written is
-/// removed; a file that was only found in a directory and is no trace is passed over.
+/// Files are read in parallel, one per core. If one fails, everything that was written is removed.
+/// A file that was only found in a directory and is not a trace is skipped.
 pub fn import(
     paths: &[PathBuf],
     directory: &Path,
@@ -122,7 +121,7 @@ pub fn import(
         imported.notes.splice(0..0, notes);
     }
     if result.is_err() && !existed {
-        // The error that led here matters more than one of removing.
+        // The original error matters more than one of removing.
         let _ = fs::remove_dir(directory);
     }
     result
@@ -171,7 +170,7 @@ fn into(
     }
     if let Some(error) = failure {
         for part in parts {
-            // What led here matters more than what cannot be removed.
+            // The original error matters more than a file that cannot be removed.
             let _ = fs::remove_file(part.partial);
         }
         if !logs.is_empty() {
@@ -183,17 +182,17 @@ fn into(
     Ok(imported)
 }
 
-/// Whether an import of a directory goes on without a file of it.
+/// Whether an import of a directory continues without a file.
 fn is_passed_over(error: &ImportError, input: &Input) -> bool {
     match error {
         ImportError::NotATrace { .. } | ImportError::NotASnapshot { .. } => true,
-        // Not what was to be written.
+        // The error must not be about the output.
         ImportError::Io { path, .. } => *path == input.path,
         _ => false,
     }
 }
 
-/// Applies `work` to 0..count on all cores; results are in order.
+/// Applies `work` to 0..count on all cores; results keep their order.
 fn each<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get).min(count);
     let (next, done) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
@@ -212,7 +211,7 @@ fn each<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     };
     std::thread::scope(|scope| {
         for _ in 1..cores {
-            // Refused where no thread may be started: this one does it all.
+            // If no thread may be started, this one does all the work.
             let _ = std::thread::Builder::new().spawn_scoped(scope, work);
         }
         work();
@@ -220,7 +219,7 @@ fn each<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     done.into_inner().unwrap_or_default().into_values().collect()
 }
 
-/// What one file became, before its last block.
+/// An imported file before its last block is written.
 struct Filled {
     output: Output,
     processes: Vec<ProcessInfo>,
@@ -273,7 +272,7 @@ fn one(source: &Path, partial: &Path, options: &Options) -> Result<ImportedFile,
     })
 }
 
-/// Reads Chrome or Kineto JSON: twice if something in it cannot be.
+/// Imports Chrome or Kineto JSON, with a second pass if something in it is implausible.
 fn of_json(
     source: &Path,
     mut window: Window,
@@ -288,10 +287,10 @@ fn of_json(
         }
         let failed = |source| ImportError::Io { path: partial.to_owned(), what: "remove", source };
         fs::remove_file(partial).map_err(failed)?;
-        // Its bytes were counted already.
+        // Its bytes were already counted in the first pass.
         window = Window::open(source, options.max_input_bytes, Arc::default())?;
         builder = read_json(&mut window, partial, implausible, options)?;
-        // What overlaps and is kept is counted anew.
+        // Overlaps that are kept are counted again.
         builder.passes.found();
     }
     let name = source.file_name().unwrap_or_default().to_string_lossy();
@@ -321,12 +320,12 @@ fn read_json(
     Ok(builder)
 }
 
-/// A compressed file can be damaged where its text shows nothing of it.
+/// A compressed file can be damaged even if its text looks complete.
 fn count_damage(window: &Window, tally: &mut Tally) {
     if window.cut().is_some() && tally.cut_at().is_none() {
         match window.is_cut_off() {
-            true => tally.lose_at(Lost::CutOff, window.offset()),
-            false => tally.lose(Lost::Damaged),
+            true => tally.lose_at(LossReason::CutOff, window.offset()),
+            false => tally.lose(LossReason::Damaged),
         }
     }
 }
@@ -373,7 +372,7 @@ fn of_snapshot(
     Ok(Filled { output, processes, extent, rank, read, notes })
 }
 
-/// Gives files their ranks' names, and writes `run.json`.
+/// Names files by their ranks, and writes `run.json`.
 fn name_and_write(
     parts: Vec<ImportedFile>,
     directory: &Path,
@@ -451,7 +450,7 @@ fn name_and_write(
     write_info(&info, directory)
 }
 
-/// Files that name no rank get the lowest that are free, in their order.
+/// Assigns the lowest free ranks, in order, to files that name no rank.
 fn settle_ranks(parts: &mut [ImportedFile], imported: &mut Imported) {
     let mut taken: BTreeSet<u32> = parts.iter().filter_map(|part| part.rank).collect();
     let alone = parts.len() == 1;
@@ -468,7 +467,7 @@ fn settle_ranks(parts: &mut [ImportedFile], imported: &mut Imported) {
     }
 }
 
-/// Writes `run.json` to another name first, so that it is always whole.
+/// Writes `run.json` to another name first, so that it is always complete.
 fn write_info(info: &RunInfo, directory: &Path) -> Result<(), ImportError> {
     let path = directory.join("run.json");
     let failed = |source| ImportError::Io { path: path.clone(), what: "write", source };

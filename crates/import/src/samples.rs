@@ -1,21 +1,21 @@
-//! CPU samples of a trace: the list `samples` of the top level, and events of phase `P`.
+//! CPU samples of a trace: the top-level list `samples`, and events of phase `P`.
 //!
-//! A sample of the list names its thread without a process, and none names the time that it
-//! stands for. Both are known only when all has been read: until then samples wait.
+//! A sample of the list names its thread without a process, and no sample states the time that it
+//! stands for. Both are known only when everything has been read, so samples wait until then.
 
 use crate::error::ImportError;
 use crate::event::Event;
 use crate::frames::StackFrames;
+use crate::losses::LossReason;
 use crate::number;
 use crate::output::{Output, Rows};
 use crate::stacks::Stacks;
-use crate::tally::Lost;
 use crate::threads::{Id, Threads};
 use rustc_hash::FxHashMap;
 use tprof_facts::units::duration;
 use tprof_trace::model::{NameId, Sample, ThreadIndex, ThreadState};
 
-/// Samples that may wait.
+/// Largest number of pending samples.
 const MAX_SAMPLES: usize = 4 << 20;
 
 /// A sample that waits.
@@ -23,20 +23,20 @@ const MAX_SAMPLES: usize = 4 << 20;
 struct Waiting {
     time_ns: u64,
     owner: Owner,
-    /// What was counted until it was taken: CPU cycles, cache misses.
+    /// Event that was counted until the sample: CPU cycles, cache misses.
     event: NameId,
-    /// Its innermost frame.
+    /// Index of its innermost frame.
     frame: u32,
     cpu: Option<u32>,
-    /// It stands for so many samples.
+    /// Number of samples that it stands for.
     weight: u64,
 }
 
-/// Whose sample it is.
+/// Owner of a sample.
 #[derive(Clone, Debug)]
 enum Owner {
     Thread(ThreadIndex),
-    /// A thread of this id, of some process.
+    /// A thread with this id, in some process.
     Id(Id),
 }
 
@@ -44,14 +44,14 @@ enum Owner {
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
     waiting: Vec<Waiting>,
-    /// Ids of frames, and the place of each.
+    /// Ids of frames, and the index of each.
     frames: Vec<Box<[u8]>>,
     place_of: FxHashMap<Box<[u8]>, u32>,
 }
 
 impl Samples {
-    /// Adds a sample of a time. In the list of the top level one may lack its stack; an event that
-    /// lacks its own has it elsewhere.
+    /// Adds a sample. In the top-level list a sample may lack a stack; an event without one has its
+    /// stack elsewhere.
     pub fn add(
         &mut self,
         event: &Event<'_>,
@@ -63,11 +63,11 @@ impl Samples {
         let (pid, tid) = (event.text(fields.pid), event.text(fields.tid));
         let frame = event.inner(fields.frame);
         if is_event && frame.is_empty() {
-            output.tally.lose(Lost::Sample);
+            output.tally.lose(LossReason::Sample);
             return;
         }
         if self.waiting.len() == MAX_SAMPLES {
-            output.tally.lose(Lost::SamplesFull);
+            output.tally.lose(LossReason::SamplesFull);
             return;
         }
         let owner = match pid.is_empty() {
@@ -82,7 +82,7 @@ impl Samples {
         self.waiting.push(Waiting { time_ns, owner, event, frame, cpu, weight });
     }
 
-    /// Writes the samples. Returns what a reader should know of them.
+    /// Writes the samples, and returns notes for the reader.
     pub fn write(
         self,
         threads: &mut Threads,
@@ -99,14 +99,14 @@ impl Samples {
                 Owner::Thread(thread) => *thread,
                 Owner::Id(id) => match by_id.get(id) {
                     Some(thread) => *thread,
-                    None => threads.of_main(id.clone(), output),
+                    None => threads.main_process_thread(id.clone(), output),
                 },
             };
             rows.push((thread, one));
         }
         rows.sort_by_key(|(thread, one)| (*thread, one.time_ns));
         let Some(period_ns) = period(&rows) else {
-            output.tally.lose_many(Lost::SamplePeriod, rows.len() as u64);
+            output.tally.lose_many(LossReason::SamplePeriod, rows.len() as u64);
             return Ok(None);
         };
         rows.sort_by_key(|(_, one)| one.time_ns);
@@ -145,7 +145,7 @@ impl Samples {
     }
 }
 
-/// Keeps the samples of the event that has most: those of cache misses are no CPU time.
+/// Keeps the samples of the most frequent event: samples of cache misses are not CPU time.
 fn keep_one_event(waiting: &mut Vec<Waiting>, output: &mut Output) {
     let mut counts: FxHashMap<NameId, u64> = FxHashMap::default();
     waiting.iter().for_each(|one| *counts.entry(one.event).or_default() += 1);
@@ -153,10 +153,10 @@ fn keep_one_event(waiting: &mut Vec<Waiting>, output: &mut Output) {
     let Some(most) = most.map(|(event, _)| *event) else { return };
     let all = waiting.len();
     waiting.retain(|one| one.event == most);
-    output.tally.lose_many(Lost::OtherSamples, (all - waiting.len()) as u64);
+    output.tally.lose_many(LossReason::OtherSamples, (all - waiting.len()) as u64);
 }
 
-/// The usual distance of two samples of one thread; none if no thread has two.
+/// Returns the usual distance between two samples of a thread; `None` if no thread has two.
 fn period(rows: &[(ThreadIndex, Waiting)]) -> Option<u64> {
     let pairs = rows.windows(2).filter(|pair| pair[0].0 == pair[1].0);
     let distances = pairs.map(|pair| pair[1].1.time_ns - pair[0].1.time_ns);

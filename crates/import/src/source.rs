@@ -1,4 +1,4 @@
-//! The text of a file, plain or compressed. What it is shows in its first bytes, whatever its name.
+//! Reads the text of a file, plain or compressed, which its first bytes show, whatever its name.
 
 use flate2::bufread::GzDecoder;
 use std::fs::File;
@@ -9,16 +9,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-/// Bytes of a file that are read at a time.
+/// Bytes of a file to read at a time.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// Reads a file and counts its bytes, for the progress line.
-struct Counted {
+struct CountingReader {
     file: File,
     read: Arc<AtomicU64>,
 }
 
-impl Read for Counted {
+impl Read for CountingReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let count = self.file.read(out)?;
         self.read.fetch_add(count as u64, Ordering::Relaxed);
@@ -26,9 +26,9 @@ impl Read for Counted {
     }
 }
 
-/// The text of a file. At its end the checksums of a compressed one are checked.
+/// Opens the text of a file. The checksum of a compressed file is verified at its end.
 pub(crate) fn text(path: &Path, read: Arc<AtomicU64>) -> io::Result<Box<dyn Read + Send>> {
-    let file = Counted { file: tprof_trace::open_input(path)?, read };
+    let file = CountingReader { file: tprof_trace::open_input(path)?, read };
     let mut file = BufReader::with_capacity(BUFFER_BYTES, file);
     let start = file.fill_buf()?;
     Ok(if start.starts_with(&GZIP) {
@@ -40,7 +40,7 @@ pub(crate) fn text(path: &Path, read: Arc<AtomicU64>) -> io::Result<Box<dyn Read
     })
 }
 
-/// What is wrong with a compressed file; none if its disk is at fault.
+/// Returns what is wrong with a compressed file; `None` if the error is the disk's.
 pub(crate) fn damage(error: &io::Error) -> Option<String> {
     match error.kind() {
         _ if error.raw_os_error().is_some() => None,
@@ -49,21 +49,21 @@ pub(crate) fn damage(error: &io::Error) -> Option<String> {
     }
 }
 
-/// A text that ends where its file is damaged.
-pub(crate) struct UpToDamage {
+/// Reads a text up to where its file is damaged.
+pub(crate) struct ReadUntilDamage {
     text: Box<dyn Read + Send>,
-    /// What is wrong there.
+    /// Description of the damage.
     pub damage: Option<String>,
 }
 
-impl UpToDamage {
-    /// The text of a file.
-    pub fn open(path: &Path) -> io::Result<UpToDamage> {
-        Ok(UpToDamage { text: text(path, Arc::default())?, damage: None })
+impl ReadUntilDamage {
+    /// Opens the text of a file.
+    pub fn open(path: &Path) -> io::Result<ReadUntilDamage> {
+        Ok(ReadUntilDamage { text: text(path, Arc::default())?, damage: None })
     }
 }
 
-impl Read for UpToDamage {
+impl Read for ReadUntilDamage {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if self.damage.is_some() {
             return Ok(0);
@@ -78,10 +78,10 @@ impl Read for UpToDamage {
     }
 }
 
-/// The members of a gzip file, one after another: `gzip >>` makes several. Zeros after the last
-/// one are padding, as `gzip` itself has it.
+/// The members of a gzip file, one after another: `gzip >>` creates several. Zeros after the last
+/// member are padding, as for `gzip` itself.
 struct GzipMembers<R: BufRead> {
-    /// The member that is read; none at the end.
+    /// Decoder of the current member; `None` at the end.
     decoder: Option<GzDecoder<R>>,
 }
 

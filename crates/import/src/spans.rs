@@ -1,18 +1,18 @@
-//! Spans of host threads: complete events, and beginnings with their ends.
+//! Spans of host threads: complete events, and begin events with their ends.
 
 use crate::builder::{Builder, Interval, host_kind};
 use crate::categories::Category;
 use crate::error::ImportError;
 use crate::event::Event;
 use crate::key::Key;
-use crate::tally::Lost;
+use crate::losses::LossReason;
 use tprof_trace::model::*;
 
-/// The profiler's own spans that may wait.
+/// Largest number of pending spans of the profiler itself.
 const MAX_OWN_SPANS: usize = 1000;
 
 impl Builder {
-    /// A span of a host thread.
+    /// Takes a span of a host thread.
     #[inline]
     pub fn span(
         &mut self,
@@ -45,7 +45,7 @@ impl Builder {
         }
     }
 
-    /// Fills the rest of a span with known times, and adds it.
+    /// Completes a span with known times, and adds it.
     #[inline]
     fn finish_span(&mut self, mut span: Span, mut event: Event<'_>) -> Result<(), ImportError> {
         let fields = event.fields();
@@ -77,7 +77,7 @@ impl Builder {
         self.spans.push(span, &mut self.output)
     }
 
-    /// Where a span was begun: the stack in its arguments, or one of `stackFrames`.
+    /// Returns the stack where a span began: from its arguments, or from `stackFrames`.
     #[inline(always)]
     fn stack_of(&mut self, process: ProcessIndex, event: &mut Event<'_>) -> StackId {
         match event.take_inner(Key::CallStack) {
@@ -89,15 +89,15 @@ impl Builder {
         }
     }
 
-    /// A number of the profiler's own that nothing refers to.
+    /// Leaves out one of the profiler's own numbers, which nothing refers to.
     #[inline(always)]
     pub fn leave_out(&mut self, event: &mut Event<'_>, key: Key) {
         if event.take(key).is_some() {
-            self.output.tally.lose(Lost::Numbering);
+            self.output.tally.lose(LossReason::Numbering);
         }
     }
 
-    /// A beginning: it waits for its end.
+    /// Takes a begin event, which waits for its end.
     pub fn begin(&mut self, mut event: Event<'_>, category: Category) {
         let Some(start_ns) = self.time(&event) else { return };
         let (kind, implied) = host_kind(&event, category);
@@ -110,11 +110,11 @@ impl Builder {
         span.stack = self.stack_of(process, &mut event);
         span.args = self.output.args(&event);
         if !self.pairs.begin(span) {
-            self.output.tally.lose(Lost::DeepNesting);
+            self.output.tally.lose(LossReason::DeepNesting);
         }
     }
 
-    /// An end: of the last beginning on its thread, or the last one of its name.
+    /// Takes an end event: it ends the last span on its thread, or the last one with its name.
     pub fn end(&mut self, event: Event<'_>) -> Result<(), ImportError> {
         let Some(end_ns) = self.time(&event) else { return Ok(()) };
         let fields = event.fields();
@@ -123,20 +123,20 @@ impl Builder {
         let name = event.inner(fields.name);
         let name = (!name.is_empty()).then(|| self.output.name(name));
         let Some(mut span) = self.pairs.end(thread, name) else {
-            self.output.tally.lose(Lost::EndWithoutBegin);
+            self.output.tally.lose(LossReason::EndWithoutBegin);
             return Ok(());
         };
         let Some(duration_ns) = end_ns.checked_sub(span.start_ns) else {
-            self.output.tally.lose(Lost::NegativeDuration);
+            self.output.tally.lose(LossReason::NegativeDuration);
             return Ok(());
         };
         span.duration_ns = duration_ns;
-        // The end's arguments add to the beginning's; the model has room for one of them.
+        // The end's arguments should add to the beginning's, but the model has room for only one.
         let args = self.output.args(&event);
         if span.args == NameId(0) {
             span.args = args;
         } else if args != NameId(0) {
-            self.output.tally.lose(Lost::EndArguments);
+            self.output.tally.lose(LossReason::EndArguments);
         }
         self.spans.push(span, &mut self.output)
     }

@@ -1,15 +1,15 @@
-//! Call stacks out of text: `a.py(12): f;b.py(3): g`, innermost first.
+//! Parses call stacks from text: `a.py(12): f;b.py(3): g`, innermost first.
 
+use crate::losses::LossReason;
 use crate::output::Output;
-use crate::tally::Lost;
 use crate::text;
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{ProcessIndex, SYNTHETIC_FRAME, Stack, StackId, Symbol};
 
-/// Frames that a stack may have, as the writer has it.
+/// Largest number of frames of a stack, which is the writer's limit.
 pub(crate) const MAX_FRAMES: usize = 1 << 16;
 
-/// Stacks and frames of one file; a trace repeats few of them very often.
+/// Stacks and frames of one file; a trace repeats a few of them very often.
 #[derive(Debug, Default)]
 pub(crate) struct Stacks {
     stacks: FxHashMap<(ProcessIndex, Box<[u8]>), StackId>,
@@ -19,7 +19,7 @@ pub(crate) struct Stacks {
 }
 
 impl Stacks {
-    /// The stack that a text describes; 0 if it is empty.
+    /// Returns the stack that a text describes; 0 if it is empty.
     pub fn stack(&mut self, process: ProcessIndex, raw: &[u8], output: &mut Output) -> StackId {
         if raw.is_empty() {
             return 0;
@@ -30,14 +30,14 @@ impl Stacks {
         }
         let mut text = String::new();
         if text::unescape(raw, &mut text) {
-            output.tally.lose(Lost::BytesMended);
+            output.tally.lose(LossReason::BytesMended);
         }
         let mut frames = Vec::new();
         for frame in text.split(';').filter(|frame| !frame.is_empty()) {
             if frames.len() < MAX_FRAMES {
                 frames.push(self.frame(process, frame, "", output));
             } else {
-                output.tally.lose(Lost::LongStack);
+                output.tally.lose(LossReason::LongStack);
             }
         }
         let id = self.reserve();
@@ -46,13 +46,13 @@ impl Stacks {
         id
     }
 
-    /// The id of a stack that is written later.
+    /// Reserves the id of a stack that is written later.
     pub fn reserve(&mut self) -> StackId {
         self.last += 1;
         self.last
     }
 
-    /// The address of a frame.
+    /// Returns the address of a frame.
     pub fn frame(
         &mut self,
         process: ProcessIndex,
@@ -83,7 +83,7 @@ impl Stacks {
     }
 }
 
-/// `file.py(12): function` as file, line and function; anything else is a function.
+/// Splits `file.py(12): function` into file, line and function; any other text is a function.
 fn parts(frame: &str) -> (&str, u32, &str) {
     let whole = ("", 0, frame);
     let Some((place, function)) = frame.split_once("): ") else { return whole };

@@ -1,16 +1,15 @@
-//! JSON's strings and values, made whole: what goes into a trace file is valid
-//! UTF-8, and arguments are valid JSON, whatever they were made of.
+//! Makes JSON strings and values valid: a trace file contains only valid UTF-8, and arguments are
+//! valid JSON, whatever the source was.
 
 use crate::cursor::{self, Stop};
 use crate::number;
 
-/// Brackets within brackets that are kept; more than any tool writes, fewer than
-/// what readers refuse.
+/// Largest nesting depth that is kept: more than any tool writes, less than what readers refuse.
 const MAX_DEPTH: usize = 64;
 
-/// Appends what a JSON string means. `raw` is what stands between its quotes.
-/// Returns whether it had to be mended: bad escapes stay as they are, and bytes
-/// that are not UTF-8 become U+FFFD.
+/// Appends the decoded value of a JSON string; `raw` is its content between the quotes. Returns
+/// whether it had to be repaired: bad escapes stay unchanged, and bytes that are not UTF-8 become
+/// U+FFFD.
 pub(crate) fn unescape(raw: &[u8], out: &mut String) -> bool {
     let mut mended = false;
     let mut rest = raw;
@@ -43,7 +42,7 @@ pub(crate) fn unescape(raw: &[u8], out: &mut String) -> bool {
     push_utf8(rest, out) | mended
 }
 
-/// The character after `\u`, and how many bytes it took.
+/// Returns the character after `\u`, and the number of bytes it took.
 fn unicode(rest: &[u8]) -> (Option<char>, usize) {
     let hex = |text: &[u8]| -> Option<u32> {
         let text = text.get(..4).filter(|text| text.iter().all(u8::is_ascii_hexdigit))?;
@@ -71,8 +70,8 @@ fn push_utf8(bytes: &[u8], out: &mut String) -> bool {
     }
 }
 
-/// Appends a JSON string, quotes included, that is valid whatever `raw` is.
-/// Returns whether it had to be mended.
+/// Appends a JSON string, quotes included, that is valid whatever `raw` is. Returns whether it had
+/// to be repaired.
 pub(crate) fn push_string(raw: &[u8], out: &mut Vec<u8>) -> bool {
     let clean =
         raw.iter().fold(true, |clean, b| clean & (*b >= 0x20) & (*b < 0x80) & (*b != b'\\'));
@@ -89,8 +88,8 @@ pub(crate) fn push_string(raw: &[u8], out: &mut Vec<u8>) -> bool {
     mended | raw.iter().any(|byte| *byte < 0x20)
 }
 
-/// Appends a value without its white space. An error means that it is not JSON or
-/// too deep; `out` is then as before.
+/// Appends a value without its white space. On error it is not JSON or too deep, and `out` is
+/// unchanged.
 pub(crate) fn push_value(value: &[u8], out: &mut Vec<u8>) -> Result<bool, Stop> {
     let length = out.len();
     let result = copy(value, out);
@@ -133,7 +132,7 @@ fn copy(bytes: &[u8], out: &mut Vec<u8>) -> Result<bool, Stop> {
             }
             _ => at = copy_scalar(bytes, at, out)?,
         }
-        // A value has ended; brackets may end with it.
+        // A value has ended; closing brackets may follow.
         loop {
             let Some(close) = depth.checked_sub(1).map(|top| closers[top]) else {
                 return if at == bytes.len() { Ok(mended) } else { Err(Stop::Bad(at)) };
@@ -168,8 +167,8 @@ fn is_no_number(token: &[u8]) -> bool {
     matches!(token, b"NaN" | b"Infinity" | b"nan" | b"inf")
 }
 
-/// A number or a word. NaN and Infinity, which are no JSON but which Python writes,
-/// and numbers beyond a double become strings.
+/// Copies a number or a word. NaN and Infinity, which Python writes although they are not JSON, and
+/// numbers too large for a double become strings.
 fn copy_scalar(bytes: &[u8], at: usize, out: &mut Vec<u8>) -> Result<usize, Stop> {
     let ends = |byte: &u8| matches!(byte, b',' | b']' | b'}' | b' ' | b'\n' | b'\r' | b'\t');
     let end = bytes[at..].iter().position(ends).map_or(bytes.len(), |length| at + length);

@@ -1,18 +1,18 @@
-//! Processes and threads: from a trace's `pid` and `tid`, which may be any number
-//! or text, to the model's.
+//! Maps a trace's `pid` and `tid`, which may be any number or text, to the model's processes and
+//! threads.
 
+use crate::losses::LossReason;
 use crate::number;
 use crate::output::Output;
-use crate::tally::Lost;
 use crate::text;
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{MemoryRecording, NameId, Process, ProcessIndex, Thread, ThreadIndex};
 use tprof_trace::run::ProcessInfo;
 
-/// Threads of one file; what comes later is put to the last one.
+/// Largest number of threads of a file; later threads count as the last one.
 const MAX_THREADS: usize = 1 << 20;
 
-/// What a `pid` or `tid` is.
+/// A `pid` or `tid`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Id {
     Number(i64),
@@ -20,7 +20,7 @@ pub(crate) enum Id {
 }
 
 impl Id {
-    /// The id of a text.
+    /// Parses an id.
     pub fn of(text: &[u8]) -> Id {
         match number::integer(number::unquoted(text)) {
             Some(number) => Id::Number(number),
@@ -28,8 +28,8 @@ impl Id {
         }
     }
 
-    /// As the model's 32 bits: the low ones of a number (Kineto writes pthread
-    /// handles as negative numbers), 0 for a text.
+    /// Converts it to the model's 32 bits: the low bits of a number (Kineto writes pthread handles
+    /// as negative numbers), 0 for a text.
     fn bits(&self) -> u32 {
         match self {
             Id::Number(number) => *number as u32,
@@ -55,8 +55,8 @@ struct ThreadEntry {
 
 /// The processes and threads of one file.
 ///
-/// What ran on devices belongs to the process with the first host event: a trace
-/// names devices where it names processes, and nowhere has their processes.
+/// Device work belongs to the process with the first host event, because a trace names devices
+/// where it names processes, and never states their processes.
 #[derive(Debug, Default)]
 pub(crate) struct Threads {
     processes: Vec<ProcessEntry>,
@@ -64,10 +64,10 @@ pub(crate) struct Threads {
     process_of: FxHashMap<Id, ProcessIndex>,
     thread_of: FxHashMap<(i64, i64), ThreadIndex>,
     odd_thread_of: FxHashMap<(Id, Id), ThreadIndex>,
-    /// Names that metadata gave to what may turn out to be a process or a device.
+    /// Names from metadata for what may turn out to be a process or a device.
     process_names: FxHashMap<Id, String>,
     thread_names: FxHashMap<(Id, Id), NameId>,
-    /// Device work that came before any host event.
+    /// First and last moment of device work that came before any host event.
     device_span: Option<(u64, u64)>,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Threads {
 pub(crate) const MAIN: ProcessIndex = 0;
 
 impl Threads {
-    /// The thread that an event of a host is on.
+    /// Returns the thread of a host event.
     #[inline]
     pub fn thread(
         &mut self,
@@ -85,7 +85,7 @@ impl Threads {
         end_ns: u64,
         output: &mut Output,
     ) -> (ProcessIndex, ThreadIndex) {
-        // Some writers quote numbers, and some only those of some events: it is one thread.
+        // Some writers quote numbers, and some only in some events: it is the same thread.
         let number = |text| number::integer(number::unquoted(text));
         let known = match (number(pid), number(tid)) {
             (Some(pid), Some(tid)) => self.thread_of.get(&(pid, tid)).copied(),
@@ -95,7 +95,7 @@ impl Threads {
         (self.touch(index, start_ns, end_ns), index)
     }
 
-    /// The process that an event names; its event has this time.
+    /// Returns the process that an event at this time names.
     pub fn process(&mut self, pid: &[u8], time_ns: u64) -> ProcessIndex {
         let index = self.process_index(Id::of(pid));
         let process = &mut self.processes[index as usize];
@@ -104,7 +104,7 @@ impl Threads {
         index
     }
 
-    /// Notes when device work ran.
+    /// Records when device work ran.
     #[inline]
     pub fn on_device(&mut self, start_ns: u64, end_ns: u64) {
         let (first, last) = self.device_span.unwrap_or((start_ns, end_ns));
@@ -139,7 +139,7 @@ impl Threads {
         }
         let last = self.threads.len() as u32;
         if self.threads.len() == MAX_THREADS {
-            output.tally.lose(Lost::ThreadsFull);
+            output.tally.lose(LossReason::ThreadsFull);
             return last - 1;
         }
         let process = self.process_index(ids.0.clone());
@@ -159,7 +159,7 @@ impl Threads {
         last
     }
 
-    /// The first thread of each id, whatever its process.
+    /// Returns the first thread of each id, whatever its process.
     pub fn by_id(&self) -> FxHashMap<Id, ThreadIndex> {
         let mut by_id = FxHashMap::default();
         for (thread, index) in self.threads.iter().zip(0..) {
@@ -168,7 +168,7 @@ impl Threads {
         by_id
     }
 
-    /// Notes when something happened on a thread; returns its process.
+    /// Records when something happened on a thread, and returns its process.
     #[inline]
     pub fn touch(&mut self, index: ThreadIndex, start_ns: u64, end_ns: u64) -> ProcessIndex {
         let thread = &mut self.threads[index as usize];
@@ -179,7 +179,7 @@ impl Threads {
         thread.process
     }
 
-    /// A thread of the main process that only the profiler uses.
+    /// Creates a thread of the main process that only the profiler uses.
     pub fn profiler_thread(
         &mut self,
         name: &[u8],
@@ -187,13 +187,14 @@ impl Threads {
         end_ns: u64,
         output: &mut Output,
     ) -> ThreadIndex {
-        let index = self.of_main(Id::Text(name.into()), output);
+        let index = self.main_process_thread(Id::Text(name.into()), output);
         self.touch(index, start_ns, end_ns);
         index
     }
 
-    /// A thread of the main process that no event needs to have named with it.
-    pub fn of_main(&mut self, id: Id, output: &mut Output) -> ThreadIndex {
+    /// Returns a thread of the main process by id, even if no event names it together with the
+    /// process.
+    pub fn main_process_thread(&mut self, id: Id, output: &mut Output) -> ThreadIndex {
         if self.processes.is_empty() {
             self.process_index(Id::Number(0));
         }
@@ -217,14 +218,14 @@ impl Threads {
         }
     }
 
-    /// First and last moment at which anything happened.
+    /// Returns the first and last moment at which anything happened.
     pub fn extent(&self) -> Option<(u64, u64)> {
         let host = self.processes.iter().filter(|process| process.first_ns != u64::MAX);
         let spans = host.map(|process| (process.first_ns, process.last_ns)).chain(self.device_span);
         spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
-    /// Writes the tables, and returns of each process what `run.json` holds.
+    /// Writes the tables, and returns the description of each process for `run.json`.
     pub fn write(mut self, rank: Option<u32>, output: &mut Output) -> Vec<ProcessInfo> {
         if self.processes.is_empty() && self.extent().is_some() {
             self.process_index(Id::Number(0));

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Bytes of text that are fetched at a time: they stay in the second-level cache.
+/// Bytes of text to fetch at a time, which fit the second-level cache.
 const CHUNK_BYTES: usize = 256 << 10;
-/// Longest event or value that is read as a whole.
+/// Longest event or value that can be read as a whole, in bytes.
 pub(crate) const MAX_VALUE_BYTES: usize = 64 << 20;
 
 /// A sliding window over the text of a file, plain or compressed.
@@ -17,19 +17,19 @@ pub(crate) struct Window {
     path: PathBuf,
     source: Box<dyn Read + Send>,
     buffer: Vec<u8>,
-    /// First byte that was not consumed yet.
+    /// Index of the first byte that was not consumed.
     start: usize,
-    /// One past the last byte that was read.
+    /// Index after the last byte that was read.
     end: usize,
     /// Offset of `buffer[0]` in the text.
     offset: u64,
-    /// Text that may still be read.
+    /// Bytes of text that may still be read.
     left: u64,
     limit: u64,
     ended: bool,
-    /// Why the text ended before its end, if it did.
+    /// Why the text ended too early, if it did.
     cut: Option<String>,
-    /// Whether that is because the file is shorter than it was.
+    /// Whether the reason is that the file itself is cut off.
     is_cut_off: bool,
 }
 
@@ -56,44 +56,45 @@ impl Window {
         })
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What was read and not consumed.
+    /// Returns the bytes that were read and not consumed.
     #[inline(always)]
     pub fn bytes(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
-    /// Consumes bytes.
+    /// Consumes this many bytes.
     #[inline(always)]
     pub fn consume(&mut self, count: usize) {
         self.start += count;
     }
 
-    /// Where the window begins in the text.
+    /// Offset of the window in the text.
     pub fn offset(&self) -> u64 {
         self.offset + self.start as u64
     }
 
-    /// Why the text ended early, or its checksum cannot be right: a truncated or damaged stream.
+    /// Returns why the text ended too early or fails its checksum: the stream is truncated or
+    /// damaged.
     pub fn cut(&self) -> Option<&str> {
         self.cut.as_deref()
     }
 
-    /// Whether the text ended early because its file does.
+    /// Whether the text ended too early because its file does.
     pub fn is_cut_off(&self) -> bool {
         self.is_cut_off
     }
 
-    /// Whether the window holds as much as it may.
+    /// Whether the window has reached its largest size.
     pub fn is_full(&self) -> bool {
         self.end - self.start >= MAX_VALUE_BYTES
     }
 
-    /// Reads on; false at the end of the text.
+    /// Reads more text; false at its end.
     pub fn more(&mut self) -> Result<bool, ImportError> {
         if self.ended {
             return Ok(false);
@@ -103,7 +104,7 @@ impl Window {
             self.offset += self.start as u64;
             (self.start, self.end) = (0, self.end - self.start);
         }
-        // Twice as much each time, so that a long value is not read too often.
+        // The window doubles each time, so that a long value is not scanned too often.
         let wanted = (self.end + CHUNK_BYTES).max(self.end * 2).min(MAX_VALUE_BYTES);
         if self.buffer.len() < wanted || self.buffer.len() > 16 * wanted {
             self.buffer.resize(wanted, 0);
@@ -126,7 +127,7 @@ impl Window {
         Ok(true)
     }
 
-    /// A damaged stream ends the text; trouble with the disk ends the import.
+    /// Handles a read error: a damaged stream ends the text, but a disk error ends the import.
     fn fail(&mut self, source: io::Error) -> Result<(), ImportError> {
         self.ended = true;
         let Some(damage) = source::damage(&source) else {

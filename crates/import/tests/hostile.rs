@@ -59,7 +59,7 @@ fn events_without_what_they_need_are_counted() {
         ),
         (r#"{"ph":"X","name":"a","pid":1,"tid":1,"ts":-5,"dur":2}"#, "out of range"),
         (r#"{"ph":"X","name":"a","pid":1,"tid":1,"ts":5,"dur":-2}"#, "negative"),
-        // What is not known is no 0, which would count in an average.
+        // An unknown value must not become 0, which would count in an average.
         (r#"{"ph":"X","name":"a","pid":1,"tid":1,"ts":5}"#, "no duration"),
         (r#"{"ph":"X","name":"a","pid":1,"tid":1,"ts":5,"dur":null}"#, "no duration"),
         (r#"{"ph":"X","name":"a","pid":1,"tid":1,"ts":5,"dur":1e400}"#, "out of range"),
@@ -467,7 +467,7 @@ fn the_checksum_of_a_compressed_file_is_checked() {
         assert!(damage("a.json.gz", &[&whole[..], &[0; 512]].concat()).is_empty());
         assert_eq!(damage("a.json.gz", &[&whole[..], b"more"].concat()).len(), 1);
     }
-    // Of every member.
+    // For every member of the file.
     let parts = text.split_at(30);
     let [first, last] = [parts.0, parts.1].map(|part| gzip(part.as_bytes()));
     assert!(damage("a.json.gz", &[&first[..], &last].concat()).is_empty());

@@ -35,7 +35,7 @@ fn a_launch_is_joined_to_its_operator_and_its_kernel() {
     assert_eq!((kernel.registers, kernel.shared_dynamic_bytes), (Some(16), Some(512)));
     assert_eq!(run.name(kernel.name), "gemm<\"x\">");
     assert_eq!(run.name(kernel.args), r#"{"blocks per SM":1.5}"#);
-    // What correlations hold already is not kept twice.
+    // Data that correlations already contain is not stored twice.
     assert_eq!(run.rows::<FlowPoint>(), []);
     assert_eq!(run.file().processes().len(), 1);
     assert_eq!(run.file().processes()[0].pid, 7);

@@ -1,4 +1,4 @@
-//! Whose a file is, and what a directory of them becomes.
+//! Ranks of files, and imports of directories.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! What a fuzzer found worth keeping, and damage done to it: whatever the bytes, an
-//! import refuses them or makes a run that holds together.
+//! Replays inputs that a fuzzer found worth keeping, and damages them: whatever the bytes, an
+//! import refuses them or makes a consistent run.
 //!
 //! `cargo +nightly fuzz run import crates/import/tests/corpus` looks for more.
 
@@ -33,7 +33,7 @@ fn survives(bytes: &[u8]) -> u64 {
     }
 }
 
-/// SplitMix64.
+/// The SplitMix64 generator.
 fn next(state: &mut u64) -> usize {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

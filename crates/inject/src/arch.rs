@@ -1,6 +1,7 @@
 //! Everything that is particular to x86-64.
 
 use core::arch::{asm, global_asm};
+use core::hint::assert_unchecked;
 use core::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize};
 
 // Thread-local storage in the initial-exec model: one `mov` and one `add`
@@ -48,27 +49,53 @@ pub fn scalar(mut number: u64) -> u64 {
     number
 }
 
-/// [`thread_block`], and its first word, read before anything else of the thread:
+/// [`thread_block`], and the word at this offset, read before anything else of the thread:
 /// the block of a task without thread-local storage may be out of reach.
 #[inline(always)]
-pub fn thread_block_and_word() -> (*mut u8, u64) {
+pub fn thread_block_and_word<const OFFSET: usize>() -> (*mut u8, u64) {
     let block: *mut u8;
     let word: u64;
     // SAFETY: the caller's function reads thread-local variables of its own, which lie beside.
     unsafe {
         asm!(
             "mov {0}, qword ptr [rip + tprof_thread@GOTTPOFF]",
-            "mov {1}, qword ptr fs:[{0}]",
+            "mov {1}, qword ptr fs:[{0} + {2}]",
             "add {0}, qword ptr fs:[0]",
             out(reg) block,
             out(reg) word,
+            const OFFSET,
             options(readonly, nostack)
         );
     }
+    // SAFETY: the thread pointer is far from the lowest addresses.
+    unsafe { assert_unchecked(!block.is_null()) };
     (block, word)
 }
 
-/// Where the block of the thread with this thread pointer lies.
+/// As [`thread_block_and_word`], with the word's complement.
+#[inline(always)]
+pub fn thread_block_and_complement<const OFFSET: usize>() -> (*mut u8, u64) {
+    let block: *mut u8;
+    let word: u64;
+    // SAFETY: as there.
+    unsafe {
+        asm!(
+            "mov {0}, qword ptr [rip + tprof_thread@GOTTPOFF]",
+            "mov {1}, qword ptr fs:[{0} + {2}]",
+            "add {0}, qword ptr fs:[0]",
+            "not {1}",
+            out(reg) block,
+            out(reg) word,
+            const OFFSET,
+            options(readonly, nostack)
+        );
+    }
+    // SAFETY: the thread pointer is far from the lowest addresses.
+    unsafe { assert_unchecked(!block.is_null()) };
+    (block, word)
+}
+
+/// Address of the block of the thread with this thread pointer.
 #[inline(always)]
 pub fn block_of(pointer: usize) -> *mut u8 {
     let mut block = pointer;
@@ -113,7 +140,7 @@ pub fn ticks() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// Which of the 16 bytes at an address are zero, by bit.
+/// A mask of which of the 16 bytes at an address are zero, one bit for each.
 ///
 /// # Safety
 /// The address is a multiple of 16, and one of the bytes may be read: then all of them can, since
@@ -146,7 +173,7 @@ pub fn add_local(counter: &AtomicU64, value: u64) {
     };
 }
 
-/// As [`add_local`].
+/// The same as [`add_local`], for a signed counter.
 #[inline(always)]
 pub fn add_local_signed(counter: &AtomicI64, value: i64) {
     // SAFETY: as `add_local`.
@@ -155,9 +182,64 @@ pub fn add_local_signed(counter: &AtomicI64, value: i64) {
     };
 }
 
+/// As [`add_local`], for the field at an offset: without an instruction for its address.
+///
+/// # Safety
+/// A word that only this thread writes lies there.
+#[inline(always)]
+pub unsafe fn add<const OFFSET: usize>(of: &impl Sized, value: usize) {
+    // SAFETY: the caller's premise.
+    unsafe {
+        asm!("add qword ptr [{0} + {2}], {1}", in(reg) of, in(reg) value, const OFFSET, options(nostack))
+    };
+}
+
+/// The opposite of [`add`].
+///
+/// # Safety
+/// The same premises as [`add`].
+#[inline(always)]
+pub unsafe fn subtract<const OFFSET: usize>(of: &impl Sized, value: usize) {
+    // SAFETY: the caller's premise.
+    unsafe {
+        asm!("sub qword ptr [{0} + {2}], {1}", in(reg) of, in(reg) value, const OFFSET, options(nostack))
+    };
+}
+
+/// As [`add`], with the value 1.
+///
+/// # Safety
+/// The same premises as [`add`].
+#[inline(always)]
+pub unsafe fn increment<const OFFSET: usize>(of: &impl Sized) {
+    // SAFETY: the caller's premise.
+    unsafe { asm!("inc qword ptr [{0} + {1}]", in(reg) of, const OFFSET, options(nostack)) };
+}
+
+/// Subtracts from the field at an offset; whether it is negative then.
+///
+/// # Safety
+/// The same premises as [`add`].
+#[inline(always)]
+pub unsafe fn subtract_to_negative<const OFFSET: usize>(of: &impl Sized, value: usize) -> bool {
+    // SAFETY: the caller's premise.
+    unsafe {
+        asm!(
+            "sub qword ptr [{0} + {2}], {1}",
+            "js {3}",
+            in(reg) of,
+            in(reg) value,
+            const OFFSET,
+            label { return true },
+            options(nostack)
+        );
+    }
+    false
+}
+
 /// Advances a cursor that only this thread moves, in one instruction, so that
 /// a signal handler gets the next place and never the same. Returns the value before.
-/// Not atomic between threads.
+/// The addition is not atomic between threads.
 #[inline(always)]
 pub fn advance(cursor: &AtomicUsize, bytes: usize) -> usize {
     let mut before = bytes;
@@ -246,14 +328,14 @@ pub mod number {
     pub const CLOSE_RANGE: usize = 436;
 }
 
-/// Where a `ucontext_t` keeps a register, relative to the stack pointer at a
+/// Offsets at which a `ucontext_t` keeps a register, relative to the stack pointer at a
 /// signal trampoline (`uc_mcontext.gregs` begins at 40; Linux, x86-64).
 pub mod ucontext {
-    /// Frame pointer.
+    /// Offset of the frame pointer.
     pub const FP: usize = 40 + 8 * 10;
-    /// Stack pointer.
+    /// Offset of the stack pointer.
     pub const SP: usize = 40 + 8 * 15;
-    /// Program counter.
+    /// Offset of the program counter.
     pub const PC: usize = 40 + 8 * 16;
 }
 

@@ -1,21 +1,22 @@
 //! Bytes of CUDA arrays, by what a program asks for: width, height, depth and elements. The
 //! device lays them out as it likes, so that this is the least that an array takes.
 
-use crate::frame::{Frame, word};
-use tprof_wire::calls::Bytes;
+use crate::call_args::{Frame, word};
+use tprof_wire::calls::SizeArgument;
 
-/// Of an array of the runtime's: elements of a `cudaChannelFormatDesc` at argument 1.
-pub fn of_channels(frame: &Frame, bytes: Bytes) -> u64 {
+/// SizeArgument of a runtime API array, whose elements the `cudaChannelFormatDesc` at argument 1
+/// describes.
+pub fn of_channels(frame: &Frame, bytes: SizeArgument) -> u64 {
     let desc = frame.register(1);
     // SAFETY: the function has read a `cudaChannelFormatDesc` there: four numbers of bits, a kind.
     let (xy, zw) = unsafe { (word(desc, 0), word(desc, 8)) };
     let bits = [xy, xy >> 32, zw, zw >> 32].into_iter().map(|bits| bits & 0xffff_ffff).sum::<u64>();
     let element = bits / 8;
     match bytes {
-        Bytes::Array => {
+        SizeArgument::Array => {
             element.wrapping_mul(frame.register(2)).wrapping_mul(frame.register(3).max(1))
         }
-        Bytes::Levels => (0..frame.register(2).min(64) as u32)
+        SizeArgument::Levels => (0..frame.register(2).min(64) as u32)
             .map(|level| extent(frame, element, level))
             .fold(0, u64::wrapping_add),
         _ => extent(frame, element, 0),
@@ -28,10 +29,10 @@ fn extent(frame: &Frame, element: u64, level: u32) -> u64 {
     element.wrapping_mul(size(0)).wrapping_mul(size(1)).wrapping_mul(size(2))
 }
 
-/// Of an array of the driver's, by its descriptor; 0 for a format with packed elements.
-pub fn of_descriptor(frame: &Frame, bytes: Bytes) -> u64 {
+/// SizeArgument of a driver API array, by its descriptor; 0 for a format with packed elements.
+pub fn of_descriptor(frame: &Frame, bytes: SizeArgument) -> u64 {
     let at = frame.register(1);
-    let depth = matches!(bytes, Bytes::Descriptor3D);
+    let depth = matches!(bytes, SizeArgument::Descriptor3D);
     // SAFETY: the function has read a descriptor there: width, height, of three dimensions the
     // depth, then format and number of channels.
     let [width, height, third, format] =

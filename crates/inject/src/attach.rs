@@ -2,15 +2,16 @@
 //! descriptors, three mappings, and nothing left open.
 
 use crate::block::Thread;
+use crate::loss::lose_child;
 use crate::sys::{self, flags};
-use crate::unrecorded::lose_child;
 use crate::{
-    arch, environment, pointers, python, recent, ring, stall, start_collector, state, unwind,
+    arch, collector_liveness, environment, python, recent_stacks, ring, start_collector, state,
+    tls_owner, unwind,
 };
 use core::ffi::c_ulong;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use tprof_wire::env;
-use tprof_wire::handshake::{BeganWith, Hello, Role, Welcome, hello_flags};
+use tprof_wire::handshake::{ExecArguments, Hello, Role, Welcome, hello_flags};
 use tprof_wire::region::{
     REGION_BYTES, REGION_MAGIC, RegionHeader, SESSION_BYTES, SMALL_BYTES, SMALL_OFFSET,
     SPARING_REGION_BYTES, SPARING_TABLES_BYTES, TABLES_BYTES, stack_mode,
@@ -27,7 +28,7 @@ const ANSWER_NS: u64 = 5_000_000_000;
 /// How long a process waits for a collector that it started, and how often it checks.
 const START_NS: u64 = 5_000_000_000;
 const STEP_NS: u64 = 2_000_000;
-/// After so many collectors that left or could not begin a process goes on by itself.
+/// After this many collectors that left or could not begin, a process goes on by itself.
 const IN_VAIN_MOST: u32 = 4;
 
 static SOCKET_PATH: PathBuffer =
@@ -41,25 +42,25 @@ struct PathBuffer {
     len: AtomicUsize,
 }
 
-/// What came of one meeting with a collector.
+/// What one attempt to reach a collector came to.
 enum Answer {
     Attached,
-    /// It will have nothing to do with this process, or cannot.
+    /// The collector refuses this process, or cannot record it.
     Refused,
-    /// None: it is just leaving.
+    /// No answer, because the collector is about to exit.
     None,
-    /// None in time: it stands still, or is slow.
+    /// No answer in time: the collector is stopped, or slow.
     Late,
 }
 
-/// What came of attaching.
+/// What attaching came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// This process records.
     Attached,
-    /// It never will.
+    /// This process will never record.
     Never,
-    /// No answer in time; [`is_time_again`] decides when to try once more.
+    /// No answer came in time; [`is_time_again`] decides when to try once more.
     Later,
 }
 
@@ -68,7 +69,7 @@ pub enum Outcome {
 pub fn attach(thread: &Thread, forked: bool, again: bool) -> Outcome {
     let began_ns = sys::monotonic_ns();
     if !forked && !again {
-        pointers::prepare();
+        tls_owner::prepare();
         if !remember_socket() {
             return Outcome::Never;
         }
@@ -76,7 +77,7 @@ pub fn attach(thread: &Thread, forked: bool, again: bool) -> Outcome {
     let was_asked = state::WIPED.asked.load(Relaxed) != 0;
     // The child of a process without an answer does not wait: what is mapped here is its
     // parent's, as is the thread's block.
-    let patient = !(again && !was_asked || forked && stall::stands_still(thread));
+    let patient = !(again && !was_asked || forked && collector_liveness::is_stalled(thread));
     SEEN_CHANGED.store(changed(), Relaxed);
     let outcome = meet(forked, patient, was_asked);
     if outcome == Outcome::Later {
@@ -89,7 +90,7 @@ pub fn attach(thread: &Thread, forked: bool, again: bool) -> Outcome {
     outcome
 }
 
-/// When the socket was last changed, as of the last try: the collector touches it when it
+/// Time when the socket was last changed, as of the last try: the collector touches it when it
 /// comes back, since a process that is not attached has no other sign of it.
 static SEEN_CHANGED: AtomicU64 = AtomicU64::new(0);
 /// Ticks of the processor of the last check.
@@ -143,7 +144,7 @@ fn meet(forked: bool, patient: bool, late: bool) -> Outcome {
                     Answer::None => in_vain += 1,
                 }
             }
-            // So many wait for it that there is no place to wait.
+            // So many processes wait for the collector that there is no place to wait.
             Err(EAGAIN) => {
                 if forked {
                     lose_child(sys::pid());
@@ -246,7 +247,7 @@ fn shake_hands(fd: i32, forked: bool, late: bool, is_plain: bool) -> Answer {
     let began = if is_plain { None } else { environment::beginning() };
     let with_beginning = began.is_some_and(|began| {
         let hello = Hello { flags: hello.flags | hello_flags::BEGAN_WITH, ..hello };
-        let BeganWith { arguments, environment } = began;
+        let ExecArguments { arguments, environment } = began;
         let parts = [&hello.to_bytes()[..], &began.head(), arguments, environment];
         sys::socket::send(fd, parts)
     });
@@ -261,7 +262,7 @@ fn shake_hands(fd: i32, forked: bool, late: bool, is_plain: bool) -> Answer {
         Err(sys::socket::NoMessage::Late) => return Answer::Late,
         Err(sys::socket::NoMessage::Other) => return Answer::Refused,
     };
-    stall::COLLECTOR.store(sys::socket::peer(fd), Relaxed);
+    collector_liveness::COLLECTOR.store(sys::socket::peer(fd), Relaxed);
     let is_welcome = Welcome::from_bytes(&answer).is_some_and(|answer| answer.admits());
     let ok = is_welcome && map_all(fds);
     for fd in fds {
@@ -319,12 +320,12 @@ fn map_all([session_fd, region_fd, tables_fd]: [i32; 3]) -> bool {
         state::CHECK_STACKS.store(path.as_ptr().cast_mut(), Relaxed);
     }
     state::INTERVAL.store(header.sample_interval.load(Relaxed), Relaxed);
-    state::CLOCK_IS_TSC.store(header.clock_is_tsc.load(Relaxed), Relaxed);
+    state::HOT.clock_is_tsc.store(header.clock_is_tsc.load(Relaxed), Relaxed);
     header.pid.store(sys::pid(), Relaxed);
     state::PID.store(sys::pid(), Relaxed);
     ask_for_wiping();
     unwind::prepare();
-    recent::prepare();
+    recent_stacks::prepare();
     python::attached(header);
     if header.stack_mode.load(Relaxed) == stack_mode::PYTHON {
         python::prepare();
@@ -339,7 +340,7 @@ fn map_all([session_fd, region_fd, tables_fd]: [i32; 3]) -> bool {
     true
 }
 
-/// Has the kernel empty the page that marks a forked child.
+/// Makes the kernel empty the page that marks a forked child.
 fn ask_for_wiping() {
     if !WIPE_ASKED.swap(true, Relaxed) {
         let page = (&raw const state::WIPED).cast_mut().cast::<u8>();

@@ -1,7 +1,7 @@
 //! One thread's own block: what the hooks keep between two events.
 
-use crate::closed::{Class, closed};
-use crate::own::Own;
+use crate::seccomp::{CallClass, is_forbidden};
+use crate::signal_cell::SignalCell;
 use crate::state::{self, WIPED};
 use crate::{arch, sys};
 use core::marker::PhantomData;
@@ -9,84 +9,87 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use tprof_wire::region::{SLOTS_OFFSET, ThreadSlot};
 
 /// This thread's block, zero at first. Only this thread and its signal handlers touch it,
-/// hence [`Own`]; it is never handed out as `&mut`.
+/// hence [`SignalCell`]; it is never handed out as `&mut`.
 #[repr(C, align(64))]
 pub struct Thread {
     /// The complement of [`WIPED`]'s generation while this thread may record. (The zero
     /// that a thread begins with is the complement of no generation, nor of none.)
     /// First: [`crate::gate::recording`] reads it by itself.
-    stamp: Own<u64>,
-    /// Address of the next 16-byte slot.
-    pub cursor: Own<usize>,
-    /// Past this, the slow way.
-    pub limit: Own<usize>,
-    /// `clock >> EPOCH_SHIFT` of the last time record.
-    pub epoch: Own<u64>,
-    slot: Own<*mut ThreadSlot>,
-    off: Own<*mut AtomicU32>,
-    /// [`tprof_wire::region::mem_mode`], as it was when this thread attached.
-    pub mem_mode: Own<u32>,
-    /// CUDA runtime and NCCL calls are recorded.
-    pub calls: Own<bool>,
-    /// One of our own threads: signals never reach it.
-    pub masked: Own<bool>,
-    /// Default streams that CUPTI's numbers are recorded of, as bits by handle, see [`crate::streams`].
-    pub default_streams: Own<u16>,
+    stamp: SignalCell<u64>,
+    /// The same value as `stamp` while [`crate::fast_path`] may count this thread's blocks; else
+    /// zero.
+    fast_stamp: SignalCell<u64>,
+    slot: SignalCell<*mut ThreadSlot>,
+    off: SignalCell<*mut AtomicU32>,
     /// Bytes still to be allocated before the next sample.
-    pub countdown: Own<i64>,
-    /// Bytes of the last draw that are not in `countdown` yet.
-    pub draw_left: Own<i64>,
-    /// First address of the current chunk, and its length.
-    pub chunk: Own<usize>,
+    pub countdown: SignalCell<i64>,
+    /// Address of the next 16-byte slot.
+    pub cursor: SignalCell<usize>,
+    /// Past this, the slow way.
+    pub limit: SignalCell<usize>,
+    /// `clock >> EPOCH_SHIFT` of the last time record.
+    pub epoch: SignalCell<u64>,
+    /// [`tprof_wire::region::mem_mode`], as it was when this thread attached. [`Self::set_mem_mode`]
+    /// changes it.
+    mem_mode: SignalCell<u16>,
+    /// CUDA runtime and NCCL calls are recorded.
+    pub calls: SignalCell<bool>,
+    /// One of our own threads: signals never reach it.
+    pub masked: SignalCell<bool>,
     /// Length of the current chunk.
-    pub chunk_bytes: Own<usize>,
+    pub chunk_bytes: SignalCell<u32>,
+    /// Bytes of the last draw that are not in `countdown` yet.
+    pub draw_left: SignalCell<i64>,
+    /// First address of the current chunk.
+    pub chunk: SignalCell<usize>,
     /// State of the random generator for samples.
-    pub random: Own<u64>,
+    pub random: SignalCell<u64>,
     /// Readable stack, as far as checked.
-    pub stack_low: Own<usize>,
-    /// See `stack_low`.
-    pub stack_high: Own<usize>,
+    pub stack_low: SignalCell<usize>,
+    /// The upper bound of that range, see `stack_low`.
+    pub stack_high: SignalCell<usize>,
     /// This thread's name when it was last recorded.
-    pub name: [Own<u64>; 2],
+    pub name: [SignalCell<u64>; 2],
     /// Set under strict seccomp: no clock, no system call.
-    pub strict: Own<bool>,
+    pub strict: SignalCell<bool>,
     /// Set while this thread attaches, so that nested calls pass through.
-    pub entering: Own<bool>,
+    pub entering: SignalCell<bool>,
     /// The thread's end is recorded; destructors may go on allocating.
-    pub ended: Own<bool>,
+    pub ended: SignalCell<bool>,
     /// The memory for Python frames is in use.
-    pub python_busy: Own<bool>,
+    pub python_busy: SignalCell<bool>,
     /// Stacks taken, to time one in 64.
-    pub stacks: Own<u32>,
+    pub stacks: SignalCell<u32>,
     /// How often guesses of stacks may be wrong, see [`crate::unwind`].
-    pub credit: Own<i16>,
+    pub credit: SignalCell<i16>,
     /// The shape of the last stack, see [`crate::unwind`].
-    pub shape: Own<u16>,
-    /// Thread id.
-    pub tid: Own<u32>,
+    pub shape: SignalCell<u16>,
+    /// The kernel's thread id.
+    pub tid: SignalCell<u32>,
     /// Who created it.
-    pub creator: Own<u32>,
+    pub creator: SignalCell<u32>,
     /// Open NVTX ranges: of the default domain, and of the first that the program made.
-    pub levels: [Own<u16>; 16],
+    pub levels: [SignalCell<u16>; 16],
     /// Open spans of the program's own, see [`crate::spans`].
-    pub spans: Own<u16>,
+    pub spans: SignalCell<u16>,
     /// Time in calls of CUDA's since the last of them that got a stack, in 1,024 ticks, see
     /// [`crate::calls`].
-    pub in_calls: Own<u16>,
-    /// What this thread takes Python frames with, see [`crate::python`]; null until it first does.
-    pub python: Own<*mut u8>,
-    /// What this thread remembers of its last walk, see [`crate::unwind`]; null until it took some.
-    pub last_walk: Own<*mut u8>,
+    pub in_calls: SignalCell<u16>,
+    /// Memory in which this thread takes Python frames, see [`crate::python`]; null until it first
+    /// does.
+    pub python: SignalCell<*mut u8>,
+    /// Memory of this thread's last walk, see [`crate::unwind`]; null until it took some.
+    pub last_walk: SignalCell<*mut u8>,
     /// Operators and ranges that are open, see [`crate::operators`]; null until the first.
-    pub operators: Own<*mut u8>,
+    pub operators: SignalCell<*mut u8>,
     /// The collective that this thread calls.
     pub collective: OuterCall,
     /// The call by which this thread takes or gives back memory of NCCL's.
     pub nccl_memory: OuterCall,
-    /// Which of `spans` were recorded, by depth.
-    pub spans_recorded: Own<u64>,
-    /// Which of `spans` are over though others lie within, by depth.
-    pub spans_over: Own<u64>,
+    /// Bit set of the `spans` that were recorded, by depth.
+    pub spans_recorded: SignalCell<u64>,
+    /// Bit set of the `spans` that are over though spans within them are not, by depth.
+    pub spans_over: SignalCell<u64>,
     /// A thread's block means nothing to another thread.
     of_one_thread: PhantomData<*mut ()>,
 }
@@ -95,21 +98,24 @@ pub struct Thread {
 /// its clock.
 #[repr(C)]
 pub struct OuterCall {
-    /// Stack pointer.
-    pub sp: Own<usize>,
+    /// Stack pointer of the call.
+    pub sp: SignalCell<usize>,
     /// Clock at its beginning.
-    pub start: Own<u64>,
+    pub start: SignalCell<u64>,
 }
 
 const _: () = assert!(size_of::<Thread>() <= arch::THREAD_BYTES);
 const _: () = assert!(core::mem::offset_of!(Thread, stamp) == 0);
 
 impl Thread {
+    /// Offset of the stamp for the fast path.
+    pub const FAST_STAMP: usize = core::mem::offset_of!(Thread, fast_stamp);
+
     /// This thread's block.
     ///
     /// # Safety
     /// The task that runs has thread-local storage of libc's, as a caller of a function
-    /// that uses thread-local variables has; others ask [`crate::pointers::own_block`].
+    /// that uses thread-local variables has; others ask [`crate::tls_owner::own_block`].
     #[inline(always)]
     pub unsafe fn here() -> &'static Thread {
         // SAFETY: the caller's premise; the block is part of this thread's static
@@ -126,6 +132,26 @@ impl Thread {
     /// Lets this thread record: from here on [`crate::gate::recording`] finds it.
     pub fn admit(&self, generation: u64) {
         self.stamp.set(!generation);
+    }
+
+    /// How its blocks are recorded: [`tprof_wire::region::mem_mode`].
+    #[inline(always)]
+    pub fn mem_mode(&self) -> u32 {
+        u32::from(self.mem_mode.get())
+    }
+
+    /// Changes how its blocks are recorded.
+    #[inline(always)]
+    pub fn set_mem_mode(&self, mode: u32) {
+        self.fast_stamp.set(0);
+        self.mem_mode.set(mode as u16);
+    }
+
+    /// Lets [`crate::fast_path`] count the blocks of this thread, which may record, samples blocks, and
+    /// reads their sizes from their headers.
+    #[inline(always)]
+    pub fn enable_fast_path(&self) {
+        self.fast_stamp.set(self.stamp.get());
     }
 
     /// The index of this thread's slot.
@@ -163,13 +189,13 @@ impl Thread {
     /// Whether system calls are out of the question here.
     #[inline(always)]
     pub fn is_quiet(&self) -> bool {
-        self.strict.get() || closed(Class::Threads)
+        self.strict.get() || is_forbidden(CallClass::Threads)
     }
 
     /// The clock of this process.
     #[inline(always)]
     pub fn clock(&self) -> u64 {
-        if state::CLOCK_IS_TSC.load(Relaxed) != 0 && !self.strict.get() {
+        if state::HOT.clock_is_tsc.load(Relaxed) != 0 && !self.strict.get() {
             arch::ticks()
         } else {
             self.slow_clock()

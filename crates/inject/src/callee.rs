@@ -14,9 +14,9 @@ use crate::real::{self, ObjectInfo, base_name};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 
-/// `DT_NEEDED`.
+/// ELF tag `DT_NEEDED`.
 const NEEDED: u64 = 1;
-/// `DT_SONAME`.
+/// ELF tag `DT_SONAME`.
 const SONAME: u64 = 14;
 
 /// Call sites that are remembered.
@@ -40,8 +40,8 @@ pub fn find(name: &'static [u8], number: u32, caller: usize, prefix: &[u8], own:
     find_as(caller, name, number, caller, prefix, own)
 }
 
-/// The same of a function that other libraries wrap under its own name: whatever the caller's object
-/// names, the next definition after this library is meant, which may be a wrapper's.
+/// As [`find`], for a function that other libraries wrap under its own name: whatever the caller's
+/// object names, the next definition after this library is meant, which may be a wrapper's.
 #[inline]
 pub fn find_next(
     name: &'static [u8],
@@ -53,7 +53,7 @@ pub fn find_next(
     remembered(caller, number, || search(name, 0, prefix, own))
 }
 
-/// The same of a function that each object calls from very many places, each of them once: an
+/// As [`find`], for a function that each object calls from very many places, each of them once: an
 /// answer is kept by page, which is of one object.
 pub fn find_by_page(
     name: &'static [u8],

@@ -3,15 +3,21 @@
 //! One hook serves every function (`preload-shim/src/hooks/calls.rs`): it keeps
 //! the arguments as they came in a [`Frame`], and the table in
 //! [`tprof_wire::calls`] defines their meaning.
+//!
+//! Only calls by the functions' public names get here. A statically linked runtime, code that was
+//! loaded with `RTLD_DEEPBIND`, and `dlsym` on a library's own handle bypass the hook.
+//! `dlsym(RTLD_DEFAULT, …)` finds it. If no library has the function, the hook returns what the
+//! caller knows as a failure: `cudaErrorSharedObjectInitFailed` (303), `ncclSystemError`,
+//! `CUBLAS_STATUS_NOT_INITIALIZED`, or MPI's error 16.
 
 use crate::block::{OuterCall, Thread};
-use crate::frame::{Frame, half, word};
+use crate::call_args::{Frame, half, word};
 use crate::{
-    arming, array_bytes, capture, contexts, gate, gemm, kernels, mpi, noticed, ring, stacks,
-    streams,
+    agent_link, array_bytes, capture, contexts, gate, gemm, kernels, mpi, pytorch_registration,
+    ring, stacks, streams,
 };
 use tprof_wire::calls::{
-    Bytes, Does, FUNCTIONS, Function, Joins, Library, Mapping, NO_BYTES, Number, memory,
+    Effect, FUNCTIONS, Function, Joins, Library, Mapping, NO_BYTES, Number, SizeArgument, memory,
 };
 use tprof_wire::gemm as wire;
 use tprof_wire::hash::{FNV_BASIS, fnv1a_on};
@@ -19,21 +25,21 @@ use tprof_wire::record::ExtKind;
 
 /// Memory is taken and given back, communicators are made, devices selected,
 /// whether or not recording is on at this moment: what happens later refers to them.
-fn matters(does: Does) -> bool {
+fn matters(does: Effect) -> bool {
     matches!(
         does,
-        Does::Allocates { .. }
-            | Does::Frees { .. }
-            | Does::Resets { .. }
-            | Does::Maps(_)
-            | Does::Joins(_)
-            | Does::Selects
-            | Does::Instantiates { .. }
-            | Does::Conditions
-            | Does::Handles
-            | Does::Limits
-            | Does::MakesContext
-            | Does::Ends
+        Effect::Allocates { .. }
+            | Effect::Frees { .. }
+            | Effect::Resets { .. }
+            | Effect::Maps(_)
+            | Effect::Joins(_)
+            | Effect::Selects
+            | Effect::Instantiates { .. }
+            | Effect::Conditions
+            | Effect::Handles
+            | Effect::Limits
+            | Effect::MakesContext
+            | Effect::Ends
     )
 }
 
@@ -42,37 +48,37 @@ pub fn enter(number: u32, frame: &mut Frame) {
     frame.start = 0;
     let Some(function) = FUNCTIONS.get(number as usize) else { return };
     let Some(thread) = gate::recording() else { return };
-    if let Does::Profiles { starts } = function.does {
+    if let Effect::Profiles { starts } = function.does {
         capture::profiler(thread, starts);
     }
     if !thread.calls.get() {
         return;
     }
-    if function.does == Does::Registers {
+    if function.does == Effect::Registers {
         return kernels::registered(frame);
     }
     if !(thread.is_on() || matters(function.does)) {
         return;
     }
     if thread.is_on() {
-        noticed::before_work();
-        if arming::is_behind() {
-            arming::follow();
+        agent_link::before_work();
+        if pytorch_registration::must_reenable() {
+            pytorch_registration::sync_callback();
         }
     }
-    if let Does::Communicates { .. } = function.does
+    if let Effect::Communicates { .. } = function.does
         && is_within(&thread.collective, frame)
     {
         return;
     }
     frame.start = thread.clock();
-    if let Does::Communicates { .. } = function.does {
+    if let Effect::Communicates { .. } = function.does {
         begins(&thread.collective, frame);
     } else if is_nccl_memory(function) {
         begins(&thread.nccl_memory, frame);
     }
     // Before the call, as of any free: another thread may be given the address.
-    if let Does::Frees { stream, .. } = function.does
+    if let Effect::Frees { stream, .. } = function.does
         && frame.register(0) != 0
         && !is_within(&thread.nccl_memory, frame)
     {
@@ -87,7 +93,7 @@ pub fn enter(number: u32, frame: &mut Frame) {
 /// runtime's or the driver's, which are hooked where NCCL does not have the runtime in itself.
 fn is_nccl_memory(function: &Function) -> bool {
     function.library == Library::Nccl
-        && matches!(function.does, Does::Allocates { .. } | Does::Frees { .. })
+        && matches!(function.does, Effect::Allocates { .. } | Effect::Frees { .. })
 }
 
 fn begins(outer: &OuterCall, frame: &Frame) {
@@ -123,13 +129,13 @@ pub fn leave(number: u32, frame: &Frame) {
         thread.nccl_memory.sp.set(0);
     }
     match function.does {
-        Does::Plain { stream: of } => {
+        Effect::Plain { stream: of } => {
             stream = of.map_or(0, |at| frame.register(at));
             if number == Number::cudaStreamDestroy as u32 {
                 streams::destroyed(stream);
             }
         }
-        Does::Launches { kernel, stream: of } => {
+        Effect::Launches { kernel, stream: of } => {
             detail = frame.register(kernel);
             if succeeded {
                 stream = frame.at(of);
@@ -137,7 +143,7 @@ pub fn leave(number: u32, frame: &Frame) {
                 streams::used(thread, number, stream, end);
             }
         }
-        Does::Copies { bytes, kind: of, stream: to } => {
+        Effect::Copies { bytes, kind: of, stream: to } => {
             stream = to.map_or(0, |at| frame.register(at));
             kind = of.map_or(0, |at| frame.register(at) as u32 as u64 + 1);
             detail = frame.register(bytes);
@@ -145,7 +151,7 @@ pub fn leave(number: u32, frame: &Frame) {
                 streams::used(thread, number, stream, end);
             }
         }
-        Does::Allocates { bytes, stream: of, memory } => {
+        Effect::Allocates { bytes, stream: of, memory } => {
             stream = of.map_or(0, |at| frame.register(at));
             if succeeded {
                 detail = taken(frame, bytes);
@@ -156,53 +162,53 @@ pub fn leave(number: u32, frame: &Frame) {
                 detail = asked(frame, bytes);
             }
         }
-        Does::Frees { stream: of, .. } => stream = of.map_or(0, |at| frame.register(at)),
-        Does::Selects => {
+        Effect::Frees { stream: of, .. } => stream = of.map_or(0, |at| frame.register(at)),
+        Effect::Selects => {
             detail = frame.register(0) & 0xffff_ffff;
             streams::moved(thread);
         }
-        Does::Limits => detail = frame.register(0) & 0xffff_ffff,
+        Effect::Limits => detail = frame.register(0) & 0xffff_ffff,
         // As of before the call: what another thread takes meanwhile is not given back.
-        Does::Resets { named } if succeeded => {
+        Effect::Resets { named } if succeeded => {
             let device = if named { frame.register(0).wrapping_add(1) & 0xffff_ffff } else { 0 };
             let payload = [0, 0, device, 1 << 32];
             ring::quick(thread, ExtKind::HostMemory, number, frame.start, &payload);
         }
-        Does::Maps(how) if succeeded && !is_within(&thread.nccl_memory, frame) => {
+        Effect::Maps(how) if succeeded && !is_within(&thread.nccl_memory, frame) => {
             mapped(thread, number, frame, how, end)
         }
-        Does::Maps(Mapping::Create) if lacks_memory => detail = frame.register(1),
-        Does::MakesContext if succeeded => {
+        Effect::Maps(Mapping::Create) if lacks_memory => detail = frame.register(1),
+        Effect::MakesContext if succeeded => {
             contexts::made();
             streams::moved(thread);
         }
-        Does::Ends => {
+        Effect::Ends => {
             detail = frame.register(0);
             streams::moved(thread);
         }
-        Does::Resets { .. } | Does::MakesContext | Does::Maps(_) | Does::Finds => {}
-        Does::Instantiates { flags } => detail = if succeeded { frame.at(flags) } else { 0 },
-        Does::Handles if succeeded => kernels::handle_made(frame),
-        Does::Conditions | Does::Registers | Does::Handles | Does::Profiles { .. } => {}
-        Does::Meets { .. } => return met(number, frame, function.does, end),
-        Does::Communicates { .. } => {
+        Effect::Resets { .. } | Effect::MakesContext | Effect::Maps(_) | Effect::Finds => {}
+        Effect::Instantiates { flags } => detail = if succeeded { frame.at(flags) } else { 0 },
+        Effect::Handles if succeeded => kernels::handle_made(frame),
+        Effect::Conditions | Effect::Registers | Effect::Handles | Effect::Profiles { .. } => {}
+        Effect::Meets { .. } => return met(number, frame, function.does, end),
+        Effect::Communicates { .. } => {
             thread.collective.sp.set(0);
             return communicated(thread, number, frame, function.does, end);
         }
-        Does::Joins(how) => joined(thread, number, frame, how, end),
-        Does::Multiplies(of) => {
+        Effect::Joins(how) => joined(thread, number, frame, how, end),
+        Effect::Multiplies(of) => {
             let shape = if succeeded { gemm::of_call(frame, of) } else { None };
             return multiplied(number, frame, shape, end);
         }
-        Does::Matmul => {
+        Effect::Matmul => {
             let shape = if succeeded { gemm::of_matmul(frame) } else { None };
             return multiplied(number, frame, shape, end);
         }
     }
     let result = u64::from(frame.result as u32) | kind << 32;
     let takes_memory =
-        matches!(function.does, Does::Allocates { .. } | Does::Maps(Mapping::Create));
-    let may_wait = matches!(function.does, Does::Plain { .. } | Does::Copies { .. });
+        matches!(function.does, Effect::Allocates { .. } | Effect::Maps(Mapping::Create));
+    let may_wait = matches!(function.does, Effect::Plain { .. } | Effect::Copies { .. });
     let is_long = may_wait && is_due(thread, end.saturating_sub(frame.start));
     if is_long || takes_memory && lacks_memory {
         let stack = u64::from(stacks::with_python(thread, frame.sp(), frame.fp));
@@ -231,11 +237,13 @@ const OUT_OF_MEMORY: u32 = 2;
 
 /// Bytes that an allocation asked for, which the device did not have: where a successful one stores
 /// the pitch of its rows, those without the device's padding.
-fn asked(frame: &Frame, bytes: Bytes) -> u64 {
+fn asked(frame: &Frame, bytes: SizeArgument) -> u64 {
     match bytes {
-        Bytes::Pitch => frame.register(2).wrapping_mul(frame.register(3)),
-        Bytes::Extent => frame.stack(0).wrapping_mul(frame.stack(1)).wrapping_mul(frame.stack(2)),
-        Bytes::Plain => frame.register(1),
+        SizeArgument::Pitch => frame.register(2).wrapping_mul(frame.register(3)),
+        SizeArgument::Extent => {
+            frame.stack(0).wrapping_mul(frame.stack(1)).wrapping_mul(frame.stack(2))
+        }
+        SizeArgument::Plain => frame.register(1),
         // The driver may lack memory for itself before it reads what is asked for.
         _ if frame.register(1) == 0 => 0,
         _ => taken(frame, bytes),
@@ -243,19 +251,25 @@ fn asked(frame: &Frame, bytes: Bytes) -> u64 {
 }
 
 /// Bytes that a successful allocation took.
-fn taken(frame: &Frame, bytes: Bytes) -> u64 {
+fn taken(frame: &Frame, bytes: SizeArgument) -> u64 {
     match bytes {
-        Bytes::Plain => frame.register(1),
+        SizeArgument::Plain => frame.register(1),
         // SAFETY: the function has stored the pitch there.
-        Bytes::Pitch => unsafe { word(frame.register(1), 0) }.wrapping_mul(frame.register(3)),
-        Bytes::Extent => {
+        SizeArgument::Pitch => {
+            unsafe { word(frame.register(1), 0) }.wrapping_mul(frame.register(3))
+        }
+        SizeArgument::Extent => {
             // SAFETY: the function has stored a `cudaPitchedPtr` there: pointer, pitch, ….
             let pitch = unsafe { word(frame.register(0), 8) };
             pitch.wrapping_mul(frame.stack(1)).wrapping_mul(frame.stack(2))
         }
-        Bytes::Array | Bytes::ArrayExtent | Bytes::Levels => array_bytes::of_channels(frame, bytes),
-        Bytes::Descriptor | Bytes::Descriptor3D => array_bytes::of_descriptor(frame, bytes),
-        Bytes::Unknown => 0,
+        SizeArgument::Array | SizeArgument::ArrayExtent | SizeArgument::Levels => {
+            array_bytes::of_channels(frame, bytes)
+        }
+        SizeArgument::Descriptor | SizeArgument::Descriptor3D => {
+            array_bytes::of_descriptor(frame, bytes)
+        }
+        SizeArgument::Unknown => 0,
     }
 }
 
@@ -307,8 +321,8 @@ fn mapped(thread: &Thread, number: u32, frame: &Frame, how: Mapping, end: u64) {
     ring::quick(thread, ExtKind::HostMemory, number, clock, &payload);
 }
 
-fn communicated(thread: &Thread, number: u32, frame: &Frame, does: Does, end: u64) {
-    let Does::Communicates { elements, peer, communicator, stream } = does else { return };
+fn communicated(thread: &Thread, number: u32, frame: &Frame, does: Effect, end: u64) {
+    let Effect::Communicates { elements, peer, communicator, stream } = does else { return };
     let (count, data_type) =
         elements.map_or((0, NO_TYPE), |(count, of)| (frame.register(count), frame.register(of)));
     let payload = [
@@ -331,8 +345,8 @@ fn multiplied(number: u32, frame: &Frame, shape: Option<wire::Shape>, end: u64) 
 }
 
 /// MPI is asked what was exchanged; the thread is found again, as of [`multiplied`].
-fn met(number: u32, frame: &Frame, does: Does, end: u64) {
-    let Does::Meets { message, peer, communicator } = does else { return };
+fn met(number: u32, frame: &Frame, does: Effect, end: u64) {
+    let Effect::Meets { message, peer, communicator } = does else { return };
     let (mut ranks, mut bytes) = (0, NO_BYTES);
     if frame.result as u32 == 0 {
         ranks = mpi::ranks(frame, frame.at(communicator));

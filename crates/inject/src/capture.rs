@@ -4,20 +4,20 @@
 use crate::block::Thread;
 use crate::{schedule, state};
 use core::sync::atomic::Ordering::*;
-use tprof_wire::capture::{self, Opens};
+use tprof_wire::capture::{self, CaptureTrigger};
 
 /// Number of the range that the CUDA profiler functions enclose.
 const PROFILER: u64 = 1;
 
 /// Whether ranges of a kind matter in this process, for who would have to read their names.
 #[inline(always)]
-pub fn is_opened_by(kind: Opens) -> bool {
+pub fn is_opened_by(kind: CaptureTrigger) -> bool {
     state::header()
         .is_some_and(|header| capture::opens(header.capture[0].load(Relaxed)) == kind as u64)
 }
 
 /// A range begins: `number` is its own while it lasts, not 0.
-pub fn begins(thread: &Thread, kind: Opens, name: &[u8], number: u64) {
+pub fn begins(thread: &Thread, kind: CaptureTrigger, name: &[u8], number: u64) {
     let Some(header) = state::header().filter(|_| is_opened_by(kind)) else { return };
     let words = header.capture.each_ref().map(|word| word.load(Relaxed));
     if !capture::is_opened(&words, kind, name)
@@ -40,11 +40,11 @@ pub fn ends(thread: &Thread, number: u64) {
 
 /// The program calls `cudaProfilerStart` (true) or `cudaProfilerStop`.
 pub fn profiler(thread: &Thread, starts: bool) {
-    if !is_opened_by(Opens::CudaProfiler) {
+    if !is_opened_by(CaptureTrigger::CudaProfiler) {
         return;
     }
     match starts {
-        true => begins(thread, Opens::CudaProfiler, b"", PROFILER),
+        true => begins(thread, CaptureTrigger::CudaProfiler, b"", PROFILER),
         false => ends(thread, PROFILER),
     }
 }

@@ -3,10 +3,10 @@
 //! Where such a function is hooked and has had one type in all versions, the program gets the
 //! hook's address, and the hook calls what the driver gave.
 
-use crate::frame::{Frame, word};
+use crate::call_args::{Frame, word};
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicUsize, Ordering::*};
-use tprof_wire::calls::{Does, FUNCTIONS, Function};
+use tprof_wire::calls::{Effect, FUNCTIONS, Function};
 
 /// By the functions' numbers: what the driver gave for their names.
 static GIVEN: [AtomicUsize; FUNCTIONS.len()] = [const { AtomicUsize::new(0) }; FUNCTIONS.len()];
@@ -19,10 +19,10 @@ pub fn given(number: u32) -> usize {
 /// Only virtual memory management: its names have no versions (the plain `cuMemAlloc` is another
 /// function, for CUDA 3.1).
 fn is_replaced(function: &Function) -> bool {
-    matches!(function.does, Does::Maps(_))
+    matches!(function.does, Effect::Maps(_))
 }
 
-/// A call of [`Does::Finds`] returned: puts the address of a hook in the place of the driver's.
+/// A call of [`Effect::Finds`] returned: puts the address of a hook in the place of the driver's.
 /// `hook` gives the hook of a number.
 pub fn replace(frame: &Frame, hook: impl Fn(usize) -> Option<usize>) {
     let (name, place) = (frame.register(0) as *const c_char, frame.register(1) as *mut usize);

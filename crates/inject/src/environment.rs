@@ -2,7 +2,7 @@
 
 use core::ffi::{CStr, c_char, c_ulong};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
-use tprof_wire::handshake::BeganWith;
+use tprof_wire::handshake::ExecArguments;
 
 unsafe extern "C" {
     static environ: *const *const c_char;
@@ -53,16 +53,17 @@ pub unsafe fn began_with(
     variables: *const *const c_char,
 ) {
     let Ok(count) = usize::try_from(count) else { return };
-    // What a loader gives that passes no arguments is anything.
+    // A loader that passes no arguments to constructors leaves anything here.
     if count > 0 && variables == array() && arguments.wrapping_add(count + 1) == variables {
         COUNT.store(count, Relaxed);
         ARGUMENTS.store(arguments.cast_mut(), Release);
     }
 }
 
-/// What this image began with, while it is as the kernel placed it: string behind string, and the
-/// name of the executed file last. `None` too where that is more than is sent.
-pub fn beginning() -> Option<BeganWith<'static>> {
+/// The arguments and environment that this image began with, while they lie as the kernel placed
+/// them: string behind string, and the name of the executed file last. `None` too where they are
+/// more than is sent.
+pub fn beginning() -> Option<ExecArguments<'static>> {
     const AT_EXECFN: c_ulong = 31;
     let arguments = ARGUMENTS.load(Acquire).cast_const();
     if arguments.is_null() || array() != arguments.wrapping_add(COUNT.load(Relaxed) + 1) {
@@ -79,15 +80,16 @@ pub fn beginning() -> Option<BeganWith<'static>> {
         }
         let (len, whole) = (end_of_arguments.offset_from(first), end.offset_from(first));
         let whole = core::slice::from_raw_parts(first.cast::<u8>(), usize::try_from(whole).ok()?);
-        if whole.len() > BeganWith::MOST {
+        if whole.len() > ExecArguments::MAX_BYTES {
             return None;
         }
         let (arguments, environment) = whole.split_at_checked(usize::try_from(len).ok()?)?;
-        Some(BeganWith { arguments, environment })
+        Some(ExecArguments { arguments, environment })
     }
 }
 
-/// Where the strings of an array end, of which the first begins at `at` and each behind the other.
+/// Address behind the strings of an array, of which the first begins at `at` and each behind the
+/// other.
 ///
 /// # Safety
 /// The array ends with a null pointer, and its strings with a NUL.

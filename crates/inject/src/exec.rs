@@ -1,4 +1,4 @@
-//! What a file that is about to be executed will be: whether the library will
+//! Predicts, for a file that is about to be executed, whether the library will
 //! be loaded into it, and whether it may be.
 //!
 //! Where it must not be (another ELF class makes the loader print an error, a

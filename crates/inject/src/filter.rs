@@ -1,4 +1,4 @@
-//! What a seccomp filter would return for a call, learnt by running the filter.
+//! Predicts what a seccomp filter would return for a call, by running the filter.
 //!
 //! A filter is a program without loops over a call's number and arguments. Where
 //! an argument is not known beforehand both ways are followed, so that the answer
@@ -18,7 +18,7 @@ pub struct Instruction {
 
 /// A system call that may be made: its number, and the arguments that are always the same.
 pub struct SystemCall {
-    /// Its number.
+    /// The system call's number.
     pub number: u32,
     /// What is passed; `None` where it differs.
     pub arguments: [Option<u64>; 6],
@@ -260,7 +260,7 @@ mod tests {
         assert!(!permits(&program, call(1, Some(8))));
         assert!(!permits(&program, call(1, Some(1 << 32 | 7))));
         assert!(!permits(&program, call(1, None)));
-        // Where it decides nothing, it need not be known.
+        // A word need not be known where it decides nothing.
         let either =
             [op(0x20, 0, 0, 16), op(0x45, 1, 0, 6), op(0x06, 0, 0, ALLOW), op(0x06, 0, 0, ALLOW)];
         assert!(permits(&either, call(1, None)));

@@ -1,15 +1,15 @@
-//! The gate: whether the thread that runs may record, and the slow way into attaching.
+//! The gate: whether the thread that runs may record, and the slow path into attaching.
 //!
-//! Of a thread that recorded before, one comparison decides. It fails for a thread that has
+//! One comparison decides for a thread that recorded before. It fails for a thread that has
 //! not recorded yet, in a forked child, and once recording is off for good; those take the
-//! slow way, which attaches the process, gives the thread a slot and a first chunk, or stays
+//! slow path, which attaches the process, gives the thread a slot and a first chunk, or stays
 //! out.
 
 use crate::block::Thread;
-use crate::closed::{Class, closed};
+use crate::loss::{lose_child, lose_event, own_pid};
+use crate::seccomp::{CallClass, is_forbidden};
 use crate::state::{self, WIPED, phase};
-use crate::unrecorded::{lose_child, lose_one, own_pid};
-use crate::{arch, attach, pointers, ring, sys, thread_notes};
+use crate::{arch, attach, ring, sys, thread_notes, tls_owner};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use tprof_wire::region::{self, RegionHeader, ThreadSlot, slot_state};
 
@@ -18,22 +18,22 @@ use tprof_wire::region::{self, RegionHeader, ThreadSlot, slot_state};
 /// [`recording_if_own`].
 #[inline(always)]
 pub fn recording() -> Option<&'static Thread> {
-    let (block, word) = arch::thread_block_and_word();
+    let (block, word) = arch::thread_block_and_word::<0>();
     if word == !WIPED.generation.load(Relaxed) {
         // SAFETY: a stamp is found in a thread's own block only; it is shared with
-        // the handlers that interrupt this thread, all by `Own`.
+        // the handlers that interrupt this thread, all by `SignalCell`.
         return Some(unsafe { &*block.cast() });
     }
     enter()
 }
 
 /// As [`recording`], for any task: `None`, and no memory touched, where this one
-/// has no thread-local storage of ours. See [`pointers`].
+/// has no thread-local storage of ours. See [`tls_owner`].
 pub fn recording_if_own() -> Option<&'static Thread> {
     if state::PHASE.load(Relaxed) == phase::OFF {
         return None;
     }
-    let thread = pointers::own_block()?;
+    let thread = tls_owner::own_block()?;
     if thread.may_record() { Some(thread) } else { enter() }
 }
 
@@ -45,15 +45,15 @@ fn enter() -> Option<&'static Thread> {
         return None;
     }
     let is_attached = state::is_attached();
-    if closed(Class::Threads) || !is_attached && closed(Class::Processes) {
+    if is_forbidden(CallClass::Threads) || !is_attached && is_forbidden(CallClass::Processes) {
         stay_out(is_attached);
         return None;
     }
     if state::PHASE.load(Acquire) == phase::LATER && !attach::is_time_again() {
         return None;
     }
-    let Some(thread) = pointers::own_block() else {
-        lose_one();
+    let Some(thread) = tls_owner::own_block() else {
+        lose_event();
         return None;
     };
     if thread.entering.get() || thread.strict.get() {
@@ -61,7 +61,7 @@ fn enter() -> Option<&'static Thread> {
     }
     if is_attached && sys::pid() != state::PID.load(Relaxed) {
         // A child that shares this memory and has thread-local storage of its own.
-        lose_one();
+        lose_event();
         return None;
     }
     let mask = sys::block_signals();
@@ -77,7 +77,7 @@ fn enter() -> Option<&'static Thread> {
 fn stay_out(is_attached: bool) {
     if is_attached {
         // A thread that began under it.
-        lose_one();
+        lose_event();
     } else if !state::REGION.load(Relaxed).is_null()
         && state::PHASE.swap(phase::OFF, AcqRel) != phase::OFF
     {
@@ -159,7 +159,7 @@ fn enter_thread(thread: &Thread) -> bool {
     header.threads_seen.fetch_add(1, Relaxed);
     header.threads_changed.fetch_add(1, Release);
     thread.admit(generation);
-    pointers::remember();
+    tls_owner::register_thread();
     thread_notes::started(thread);
     true
 }
@@ -168,7 +168,7 @@ fn enter_thread(thread: &Thread) -> bool {
 fn begin(thread: &Thread, slot: &'static ThreadSlot, header: &'static RegionHeader) {
     thread.tid.set(sys::tid());
     thread.set_slot(slot, &header.off);
-    thread.mem_mode.set(state::MEM_MODE.load(Relaxed));
+    thread.set_mem_mode(state::MEM_MODE.load(Relaxed));
     thread.calls.set(state::CALLS.load(Relaxed) != 0);
     thread.epoch.set(0);
     thread.countdown.set(0);

@@ -1,12 +1,12 @@
-//! What a cuBLAS or cuBLASLt call multiplied.
+//! The matrix shapes that a cuBLAS or cuBLASLt call multiplied.
 //!
 //! cuBLAS has it in its arguments, cuBLASLt in descriptors with an inside that
 //! is its own affair: the library that was called is asked for their attributes,
 //! after it returned and only where it succeeded, so that the caller's pointers
 //! are known to be good.
 
+use crate::call_args::Frame;
 use crate::callee;
-use crate::frame::Frame;
 use core::ffi::{c_int, c_void};
 use tprof_wire::calls::FUNCTIONS;
 use tprof_wire::gemm::*;
@@ -16,7 +16,7 @@ fn operation(value: u64) -> u8 {
     (value as u32).min(2) as u8
 }
 
-/// Of a cuBLAS call that succeeded; `None` if it names more groups than there can be.
+/// The shape of a cuBLAS call that succeeded; `None` if it names more groups than there can be.
 pub fn of_call(frame: &Frame, gemm: Gemm) -> Option<Shape> {
     let number = |value: u64| if gemm.wide { value } else { u64::from(value as u32) };
     let (types, compute) = match gemm.types {
@@ -115,7 +115,7 @@ fn ask<T: Default>(get: Get, object: u64, attribute: u32) -> Option<T> {
     (status == 0).then_some(value)
 }
 
-/// Of a call of `cublasLtMatmul` that succeeded.
+/// The shape of a `cublasLtMatmul` call that succeeded.
 pub fn of_matmul(frame: &Frame) -> Option<Shape> {
     let layouts = getter(b"cublasLtMatrixLayoutGetAttribute\0", 0, frame)?;
     let descriptors = getter(b"cublasLtMatmulDescGetAttribute\0", 1, frame)?;
@@ -141,7 +141,7 @@ pub fn of_matmul(frame: &Frame) -> Option<Shape> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tprof_wire::calls::{Does, Number};
+    use tprof_wire::calls::{Effect, Number};
 
     /// A frame with arguments in memory behind it.
     #[repr(C)]
@@ -157,7 +157,9 @@ mod tests {
     }
 
     fn shape(number: Number, call: &LaidOutCall) -> Shape {
-        let Does::Multiplies(gemm) = FUNCTIONS[number as usize].does else { panic!("{number:?}") };
+        let Effect::Multiplies(gemm) = FUNCTIONS[number as usize].does else {
+            panic!("{number:?}")
+        };
         // The stack's words are read behind the frame.
         let frame: *const Frame = (&raw const *call).cast();
         // SAFETY: the frame is the call's first field.
@@ -195,7 +197,7 @@ mod tests {
         let (a, b, m) = ([0u32, 1, 0], [1u32; 3], [16u32, 8, 100]);
         let (n, k, sizes) = ([32u32, 32, 1], [64u32, 4, 1], [2u32, 3, 5]);
         let registers = [9, at(&a), at(&b), at(&m), at(&n), at(&k)];
-        // What the stack holds above the count's 32 bits is anybody's.
+        // The stack holds anything above the count's 32 bits.
         let words = |count: u64| [0, 0, 0, 0, 0, 0, 0, 0, 0xdead << 32 | count, at(&sizes)];
         let got = shape(Number::cublasSgemmGroupedBatched, &call(registers, &words(3)));
         let products = 16 * 32 * 64 * 2 + 8 * 32 * 4 * 3 + 100 * 5;
@@ -204,7 +206,7 @@ mod tests {
         let got = shape(Number::cublasSgemmGroupedBatched, &call(registers, &words(1)));
         assert_eq!((got.extent, got.batch), (Extent::Of { m: 16, n: 32, k: 64 }, 2));
         assert_eq!(got.operations, [0, 1]);
-        // With numbers of 64 bits, more than one of them holds.
+        // Counts of 64 bits hold more than one such number.
         let wide = |array: &[u64]| array.as_ptr() as u64;
         let (m, n, k) = ([1u64 << 40, 1], [1u64 << 30, 1], [1u64, 1]);
         let sizes = [1u64, 1];

@@ -1,8 +1,19 @@
-//! What the allocator hooks report: every event (`exact`), or exact counters
+//! Reports of the allocator hooks: every event (`exact`), or exact counters
 //! and sampled events (`sampled`).
+//!
+//! - `exact` counts the bytes that were requested. `sampled` counts them as the allocator rounds
+//!   them, because it reads the block's size to make frees cheap; its peak and live bytes are
+//!   exact to 64 KiB per thread.
+//! - A `realloc` is a free and an allocation of the new size at its own stack, also in place. A
+//!   failed one counts nothing.
+//! - A forked child starts at zero. Blocks that it inherited are its parent's; to free one is a
+//!   free of an unknown block.
+//! - While recording is off no event is counted. Under `sampled`, threads keep the balance of
+//!   live bytes. Under `exact`, blocks that came or went then are unknown, so live and peak bytes
+//!   are missing from the first gap on.
 
 use crate::block::Thread;
-use crate::unrecorded::missed;
+use crate::loss::count_missed;
 use crate::{gate, ring, sampling, stacks};
 use tprof_wire::record::Kind;
 use tprof_wire::region::mem_mode;
@@ -16,13 +27,13 @@ pub unsafe fn allocated(block: *mut u8, bytes: usize, sp: usize, fp: usize) {
     if block.is_null() {
         return;
     }
-    let Some(thread) = gate::recording() else { return missed() };
-    match (thread.mem_mode.get(), thread.is_on()) {
+    let Some(thread) = gate::recording() else { return count_missed() };
+    match (thread.mem_mode(), thread.is_on()) {
         // SAFETY: the caller's premise, and not null.
         (mem_mode::SAMPLED, true) => unsafe { sampling::allocated(thread, block, bytes, sp, fp) },
         // SAFETY: the caller's premise, and not null.
         (mem_mode::SAMPLED, false) => unsafe {
-            sampling::took_unrecorded(thread, sampling::usable(block));
+            sampling::allocated_while_off(thread, sampling::usable(thread, block));
         },
         (mem_mode::EXACT, true) => exact(thread, Kind::Alloc, block, bytes, sp, fp),
         _ => {}
@@ -43,13 +54,13 @@ fn exact(thread: &Thread, kind: Kind, block: *mut u8, bytes: usize, sp: usize, f
 /// allocator.
 #[inline(always)]
 pub unsafe fn freeing(block: *mut u8) {
-    let Some(thread) = gate::recording() else { return missed() };
-    match (thread.mem_mode.get(), thread.is_on()) {
+    let Some(thread) = gate::recording() else { return count_missed() };
+    match (thread.mem_mode(), thread.is_on()) {
         // SAFETY: the caller's premise.
         (mem_mode::SAMPLED, true) => unsafe { sampling::freeing(thread, block) },
         // SAFETY: the caller's premise.
         (mem_mode::SAMPLED, false) => unsafe {
-            sampling::gave_unrecorded(thread, block, sampling::usable(block));
+            sampling::freed_while_off(thread, block, sampling::usable(thread, block));
         },
         (mem_mode::EXACT, true) => {
             let clock = thread.clock();
@@ -59,7 +70,7 @@ pub unsafe fn freeing(block: *mut u8) {
     }
 }
 
-/// What must be known about a block before `realloc` takes it.
+/// The facts about a block that must be known before `realloc` takes it.
 pub enum Reallocation {
     /// The record of its beginning is written.
     Exact,
@@ -70,16 +81,16 @@ pub enum Reallocation {
 /// `realloc` of `block` is about to be called.
 ///
 /// # Safety
-/// As [`freeing`].
+/// The same premises as [`freeing`].
 #[inline(always)]
 pub unsafe fn reallocating(block: *mut u8) -> Option<Reallocation> {
     let Some(thread) = gate::recording() else {
-        // Its beginning and its result.
-        missed();
-        missed();
+        // Two events are missed: the reallocation's beginning and its result.
+        count_missed();
+        count_missed();
         return None;
     };
-    match thread.mem_mode.get() {
+    match thread.mem_mode() {
         mem_mode::EXACT if thread.is_on() => {
             ring::heap(thread, Kind::ReallocFree, block as u64, 0, 0, thread.clock());
             Some(Reallocation::Exact)

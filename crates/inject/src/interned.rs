@@ -17,7 +17,7 @@ use crate::sys::{self, flags};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use tprof_wire::gpu::{pack_text, trouble};
 use tprof_wire::hash::{GOLDEN, spread};
-use tprof_wire::interned::{self, KEPT_MOST, WORDS};
+use tprof_wire::interned::{self, MAX_KEPT_BYTES, WORDS};
 use tprof_wire::record::ExtKind;
 
 /// Places of the table: 4 MiB of address space, touched as needed.
@@ -53,7 +53,7 @@ pub fn prepare() {
 
 /// The id of some bytes of a kind: [`ExtKind::Name`], [`ExtKind::Sizes`], or the agent's
 /// [`ExtKind::Text`]. Ids count through all kinds of this library's in this process image. Of
-/// more than [`interned::KEPT_MOST`] bytes the rest is cut, which the definition states.
+/// more than [`interned::MAX_KEPT_BYTES`] bytes the rest is cut, which the definition states.
 ///
 /// 0 for no bytes, and where the full ring refused the definition: it is defined at its next
 /// occurrence. What finds no place in the table is defined again each time.
@@ -64,14 +64,14 @@ pub fn id(thread: &Thread, kind: ExtKind, bytes: &[u8]) -> u32 {
     id_of(thread, kind, bytes, key(kind, bytes))
 }
 
-/// What stands for some bytes of a kind, never 0.
+/// A hash that stands for some bytes of a kind, never 0.
 #[inline]
 pub fn key(kind: ExtKind, bytes: &[u8]) -> u64 {
     let salt = if kind == ExtKind::Sizes { spread(kind as u64) } else { 0 };
     (hash(bytes) ^ salt).max(1)
 }
 
-/// As [`id`] of bytes with this [`key`], of which there are some.
+/// As [`id`], for bytes with this [`key`]; the bytes are not empty.
 pub fn id_of(thread: &Thread, kind: ExtKind, bytes: &[u8], hash: u64) -> u32 {
     if TABLE.load(Relaxed).is_null() && !thread.is_quiet() {
         prepare();
@@ -122,7 +122,7 @@ fn define(thread: &Thread, kind: ExtKind, bytes: &[u8]) -> u32 {
     if !ring::ext(thread, kind, id, clock, words.get(..used).unwrap_or(&words)) {
         return 0;
     }
-    if kind == ExtKind::Text && bytes.len() > KEPT_MOST {
+    if kind == ExtKind::Text && bytes.len() > MAX_KEPT_BYTES {
         ring::ext(thread, ExtKind::AgentNote, trouble::NAMES_CUT, clock, &[1, u64::from(id)]);
     }
     id

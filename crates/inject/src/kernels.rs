@@ -5,7 +5,7 @@
 //! finds its name and records it.
 
 use crate::block::Thread;
-use crate::frame::{Frame, word};
+use crate::call_args::{Frame, word};
 use crate::sys::{self, flags};
 use crate::{loaded, ring};
 use core::ffi::{CStr, c_char};
@@ -186,7 +186,7 @@ mod tests {
         let other = 0x400u64;
         handle_made(&Frame::of_registers([(&raw const other) as u64, 0x999, 0, 0, 0, 0]));
         assert_eq!(name_of(0x400), None);
-        // Its library was unloaded, and another one has its place.
+        // The library was unloaded, and another one has its place.
         registered(&Frame::of_registers([0, 0x100, 0, at(2), 0, 0]));
         assert_eq!(name_of(0x100), Some(at(2)));
         // Beyond the table kernels have no names, and harm none of the others.

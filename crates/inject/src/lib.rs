@@ -10,10 +10,10 @@
 //!
 //! - the machine, the kernel, the C library, and what is true of the whole process (`arch` to
 //!   `sys`);
-//! - a thread's [`block`], and what is known without recording (`exec` to `wiped`);
+//! - a thread's [`block`], and what is known without recording (`exec` to `fork_tables`);
 //! - [`ring`]: where records go; [`unwind`], [`python`], [`stacks`]: what they refer to;
 //! - [`attach`] and the [`gate`]: from here on a thread records;
-//! - what hooks report: [`operators`], [`heap`], [`life`], [`calls`]; what the CUPTI agent does: [`gpu`],
+//! - what hooks report: [`operators`], [`heap`], [`lifecycle`], [`calls`]; what the CUPTI agent does: [`gpu`],
 //!   [`nvtx`], [`itt`], [`nccl`].
 #![cfg_attr(not(test), no_std)]
 #![allow(unsafe_code)] // hooks, shared memory and raw system calls are this crate's purpose
@@ -27,36 +27,36 @@ compile_error!("the injected libraries support x86-64 only; `arch.rs` is the one
 unsafe extern "C" {}
 
 pub mod arch;
+pub mod call_args;
 pub mod callee;
-pub mod closed;
 pub mod contexts;
 pub mod environment;
-pub mod frame;
 pub mod loaded;
-pub mod own;
 pub mod real;
+pub mod seccomp;
+pub mod signal_cell;
 pub mod state;
 pub mod sys;
 
-pub mod arming;
 pub mod array_bytes;
 pub mod block;
+pub mod collector_liveness;
 pub mod entry_points;
 pub mod exec;
 pub mod filter;
+pub mod fork_tables;
 pub mod gemm;
+pub mod loss;
 pub mod mpi;
-pub mod pointers;
-pub mod stall;
+pub mod pytorch_registration;
 pub mod start_collector;
+pub mod tls_owner;
 pub mod unloading;
-pub mod unrecorded;
-pub mod wiped;
 
 pub mod tables;
 
-pub mod kept;
-pub mod recent;
+pub mod recent_stacks;
+pub mod sampled_blocks;
 
 pub mod ring;
 pub mod unwind;
@@ -76,7 +76,7 @@ pub mod schedule;
 
 pub mod capture;
 
-pub mod noticed;
+pub mod agent_link;
 
 pub mod operators;
 
@@ -84,10 +84,11 @@ pub mod kernels;
 pub mod streams;
 
 pub mod calls;
-pub mod calls_made;
+pub mod fast_path;
+pub mod foreign_allocator;
 pub mod heap;
-pub mod life;
-pub mod reported;
+pub mod lifecycle;
+pub mod required_syscalls;
 pub mod spans;
 
 pub mod gpu;

@@ -7,7 +7,7 @@ use core::ffi::{CStr, c_int, c_void};
 /// An object that is loaded. Objects of CUDA stay for the process's life; what
 /// is found in others must be used at once.
 pub struct Loaded {
-    /// Its path; empty for the executable.
+    /// Path of the object; empty for the executable.
     pub path: &'static CStr,
     symbols: Object,
 }

@@ -1,11 +1,11 @@
-//! What a call of MPI exchanged.
+//! Ranks and bytes of MPI calls.
 //!
 //! A handle of a type or communicator means something only to the library that gave it, so that is
 //! asked (`PMPI_Type_size`, `PMPI_Comm_size`), after the call returned with success: a bad handle
 //! would end the job. Both are local and take no lock that the call does not take.
 
+use crate::call_args::Frame;
 use crate::callee;
-use crate::frame::Frame;
 use core::ffi::c_int;
 use tprof_wire::calls::{FUNCTIONS, MpiMessage, NO_BYTES};
 
@@ -29,7 +29,7 @@ pub fn bytes(frame: &Frame, message: Option<MpiMessage>, ranks: u64) -> u64 {
         if is_in_place(frame.register(buffer)) || each && ranks == 0 {
             return None;
         }
-        // Of nothing the type may be anything.
+        // The type may be anything where nothing is sent.
         if count == 0 {
             return Some(0);
         }
@@ -44,7 +44,7 @@ fn is_in_place(buffer: u64) -> bool {
     matches!(buffer, 1 | u64::MAX)
 }
 
-/// What a function of a handle stores in its second argument.
+/// The number that a function of a handle stores in its second argument.
 fn ask(name: &'static [u8], number: u32, frame: &Frame, handle: u64) -> Option<u64> {
     let address = callee::find_next(name, number, frame.caller(), LIBRARY, 0);
     if address == 0 {

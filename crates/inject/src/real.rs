@@ -112,12 +112,12 @@ impl ObjectInfo {
             .then_some((info, bias.wrapping_add(entry)))
     }
 
-    /// Its dynamic symbol table, if it has one.
+    /// The object's dynamic symbol table, if it has one.
     pub(crate) fn symbols(&self) -> Option<Object> {
         Object::read(self.bias, self.headers().iter().find(|h| h.kind == 2)?)
     }
 
-    /// Its path, as the loader keeps it; empty for the program itself.
+    /// The object's path, as the loader keeps it; empty for the program itself.
     pub(crate) fn path(&self) -> &[u8] {
         // SAFETY: the loader's names are NUL-terminated strings.
         unsafe { text(self.name.cast()) }
@@ -166,7 +166,7 @@ pub struct Wanted {
     pub address: &'static AtomicUsize,
 }
 
-/// What the search learnt besides addresses.
+/// Facts that the search learnt besides addresses.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct MallocFacts {
     /// An object before this library defines `malloc`: calls never come here.

@@ -3,14 +3,14 @@
 //!
 //! An allocation of `s` bytes is kept with probability `1 - exp(-s / interval)`,
 //! one of at least `interval` bytes always. Frees are recorded for kept blocks
-//! only, see [`crate::kept`].
+//! only, see [`crate::sampled_blocks`].
 
 use crate::block::Thread;
-use crate::kept::{forget, is_candidate, remember};
+use crate::sampled_blocks::{insert, is_candidate, remove};
 use crate::{arch, ring, stacks, state};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_wire::record::Kind;
-use tprof_wire::region::mem_mode;
+use tprof_wire::region::{ThreadSlot, mem_mode};
 
 /// A thread adds its live bytes to the process's when they moved this far:
 /// the peak is exact to within this many bytes per thread.
@@ -23,36 +23,54 @@ static AGREED: AtomicU32 = AtomicU32::new(0);
 const BY_HEADER: u32 = 1;
 const BY_CALL: u32 = 2;
 
-/// Usable bytes of a block.
+/// Usable bytes of a block. Opens [`crate::fast_path`] to the thread, which samples blocks, once they are
+/// read from headers.
 ///
 /// # Safety
 /// A live block of the real allocator, not null.
 #[inline(always)]
-pub unsafe fn usable(block: *mut u8) -> usize {
+pub unsafe fn usable(thread: &Thread, block: *mut u8) -> usize {
     if USABLE.load(Relaxed) == BY_HEADER {
+        thread.enable_fast_path();
         // SAFETY: the caller's premise; the header has agreed with the allocator 64 times.
-        unsafe { header_size(block) }
+        let size = unsafe { header(block) };
+        by_header(size)
     } else {
         // SAFETY: the caller's premise.
         unsafe { usable_by_call(block) }
     }
 }
 
-/// glibc keeps a block's size before it: low bits are flags, bit 1 means that
-/// the block is a mapping of its own. Only used after 64 agreements with
-/// `malloc_usable_size`, and only where the real `malloc` is glibc's.
+/// The word that glibc keeps before a block: its size, with flags in the low bits. Only used after 64
+/// agreements with `malloc_usable_size`, and only where the real `malloc` is glibc's.
 ///
 /// # Safety
 /// A live block of glibc's allocator.
 #[inline(always)]
-unsafe fn header_size(block: *mut u8) -> usize {
+pub unsafe fn header(block: *mut u8) -> usize {
     // SAFETY: the caller's premise: glibc's malloc wrote a size there.
-    let size = unsafe { *block.sub(8).cast::<usize>() };
-    if size & 2 == 0 { (size & !7) - 8 } else { (size & !7) - 16 }
+    unsafe { *block.sub(8).cast::<usize>() }
+}
+
+/// Whether a block with this word before it is a mapping of its own.
+#[inline(always)]
+pub fn is_mapping(header: usize) -> bool {
+    header & 2 != 0
+}
+
+/// The usable bytes of a block that is none.
+#[inline(always)]
+pub fn within_heap(header: usize) -> usize {
+    (header & !7) - 8
+}
+
+#[inline(always)]
+fn by_header(header: usize) -> usize {
+    within_heap(header) - if is_mapping(header) { 8 } else { 0 }
 }
 
 /// # Safety
-/// As [`usable`].
+/// The same premises as [`usable`].
 #[cold]
 #[inline(never)]
 unsafe fn usable_by_call(block: *mut u8) -> usize {
@@ -67,7 +85,7 @@ unsafe fn usable_by_call(block: *mut u8) -> usize {
     };
     if USABLE.load(Relaxed) != BY_CALL {
         // SAFETY: the caller's premise, and the allocator is glibc's.
-        let agrees = || size == unsafe { header_size(block) };
+        let agrees = || size == by_header(unsafe { header(block) });
         if state::MALLOC_IS_GLIBC.load(Relaxed) == 0 || !agrees() {
             USABLE.store(BY_CALL, Relaxed);
         } else if AGREED.fetch_add(1, Relaxed) >= 64 {
@@ -80,15 +98,16 @@ unsafe fn usable_by_call(block: *mut u8) -> usize {
 /// Counts an allocation and keeps it if it is sampled.
 ///
 /// # Safety
-/// As [`usable`].
+/// The same premises as [`usable`].
 #[inline(always)]
 pub unsafe fn allocated(thread: &Thread, block: *mut u8, bytes: usize, sp: usize, fp: usize) {
     // SAFETY: the caller's premise.
-    let usable = unsafe { usable(block) };
+    let usable = unsafe { usable(thread, block) };
     counted(thread, block, (bytes, usable), sp, fp);
 }
 
-/// As [`allocated`], of a block of any allocator: of bytes asked for, and usable ones.
+/// As [`allocated`], for a block of any allocator: `bytes` are those asked for, and the usable
+/// ones.
 #[inline(always)]
 pub fn counted(thread: &Thread, block: *mut u8, bytes: (usize, usize), sp: usize, fp: usize) {
     add(thread, block, bytes, Kind::Alloc, sp, fp);
@@ -112,21 +131,26 @@ fn add(
     arch::add_local(&slot.allocated_bytes, bytes as u64);
     thread.countdown.set(thread.countdown.get().wrapping_sub(bytes as i64));
     let kept = thread.countdown.get() < 0 && keep(thread, block, bytes, kind, sp, fp);
-    live(thread, usable as i64);
+    add_live(thread, usable as i64);
     kept
 }
 
 /// Moves this thread's live bytes, and the process's now and then.
 #[inline(always)]
-fn live(thread: &Thread, delta: i64) {
+pub fn add_live(thread: &Thread, delta: i64) {
     // An addition and a load, not one exchange (2 ns): a handler in between
     // makes the sum read here newer, which is as good.
-    let mine = &thread.slot().live_delta;
-    arch::add_local_signed(mine, delta);
-    let now = mine.load(Relaxed);
-    if (now + FLUSH_BYTES) as u64 > 2 * FLUSH_BYTES as u64 {
+    let slot = thread.slot();
+    arch::add_local_signed(&slot.live_delta, delta);
+    if is_to_flush(slot) {
         flush(thread);
     }
+}
+
+/// Whether a thread's live bytes are to be added to the process's.
+#[inline(always)]
+pub fn is_to_flush(slot: &ThreadSlot) -> bool {
+    (slot.live_delta.load(Relaxed) + FLUSH_BYTES) as u64 > 2 * FLUSH_BYTES as u64
 }
 
 /// The bytes that are live in the process, to within `FLUSH_BYTES` of each other thread; `None`
@@ -141,9 +165,10 @@ pub fn live_bytes(thread: &Thread) -> Option<u64> {
     Some(u64::try_from(live).unwrap_or(0))
 }
 
+/// Adds this thread's live bytes to the process's.
 #[cold]
 #[inline(never)]
-fn flush(thread: &Thread) {
+pub fn flush(thread: &Thread) {
     let Some(header) = state::header() else { return };
     let delta = thread.slot().live_delta.swap(0, Relaxed);
     let mut before = header.live_bytes.load(Acquire);
@@ -163,9 +188,18 @@ fn flush(thread: &Thread) {
     }
 }
 
+/// Keeps a block if it is sampled, which is to be asked once the countdown is below zero; whether it
+/// was kept.
 #[cold]
 #[inline(never)]
-fn keep(thread: &Thread, block: *mut u8, bytes: usize, kind: Kind, sp: usize, fp: usize) -> bool {
+pub fn keep(
+    thread: &Thread,
+    block: *mut u8,
+    bytes: usize,
+    kind: Kind,
+    sp: usize,
+    fp: usize,
+) -> bool {
     let interval = state::INTERVAL.load(Relaxed).max(1);
     if bytes as u64 >= interval {
         // Kept always, and outside the Poisson process of the smaller ones.
@@ -201,7 +235,7 @@ fn keep(thread: &Thread, block: *mut u8, bytes: usize, kind: Kind, sp: usize, fp
 
 /// Remembers a kept block, so that its free is recorded.
 fn track(block: *mut u8) {
-    if !remember(block as usize)
+    if !insert(block as usize)
         && let Some(header) = state::header()
     {
         header.samples_untracked.fetch_add(1, Relaxed);
@@ -251,14 +285,14 @@ fn ln(x: f64) -> f64 {
 /// Counts a free, and records it if the block was kept.
 ///
 /// # Safety
-/// As [`usable`].
+/// The same premises as [`usable`].
 #[inline(always)]
 pub unsafe fn freeing(thread: &Thread, block: *mut u8) {
     // SAFETY: the caller's premise.
-    freed(thread, block, unsafe { usable(block) });
+    freed(thread, block, unsafe { usable(thread, block) });
 }
 
-/// As [`freeing`], of a block of any allocator with so many usable bytes.
+/// As [`freeing`], for a block of any allocator with so many usable bytes.
 #[inline(always)]
 pub fn freed(thread: &Thread, block: *mut u8, usable: usize) {
     arch::add_local(&thread.slot().frees, 1);
@@ -269,7 +303,7 @@ pub fn freed(thread: &Thread, block: *mut u8, usable: usize) {
 /// that it is part of lies before its record.
 #[inline(always)]
 fn gone(thread: &Thread, block: *mut u8, usable: usize) {
-    live(thread, -(usable as i64));
+    add_live(thread, -(usable as i64));
     if is_candidate(block as usize) {
         record_end(thread, block, Kind::Free);
     }
@@ -278,7 +312,7 @@ fn gone(thread: &Thread, block: *mut u8, usable: usize) {
 #[cold]
 #[inline(never)]
 fn record_end(thread: &Thread, block: *mut u8, kind: Kind) -> bool {
-    let kept = forget(block as usize);
+    let kept = remove(block as usize);
     if kept {
         ring::heap(thread, kind, block as u64, 0, 0, thread.clock());
     }
@@ -289,7 +323,7 @@ fn record_end(thread: &Thread, block: *mut u8, kind: Kind) -> bool {
 #[derive(Clone, Copy)]
 pub struct Old {
     usable: usize,
-    /// It was kept, and the beginning of the `realloc` is recorded: so must be its end.
+    /// The block was kept, and the beginning of the `realloc` is recorded: so must be its end.
     kept: bool,
 }
 
@@ -297,16 +331,16 @@ pub struct Old {
 /// that takes: its bytes are there meanwhile.
 ///
 /// # Safety
-/// As [`usable`].
+/// The same premises as [`usable`].
 #[inline(always)]
 pub unsafe fn reallocating(thread: &Thread, block: *mut u8) -> Old {
     // SAFETY: the caller's premise.
-    let usable = unsafe { usable(block) };
+    let usable = unsafe { usable(thread, block) };
     let kept = is_candidate(block as usize) && record_end(thread, block, Kind::ReallocFree);
     Old { usable, kept }
 }
 
-/// It returned null, as there was no memory: the block lives on.
+/// Called when `realloc` returned null, as there was no memory: the block lives on.
 pub fn not_reallocated(thread: &Thread, old: Old, block: *mut u8) {
     if old.kept {
         track(block);
@@ -314,7 +348,7 @@ pub fn not_reallocated(thread: &Thread, old: Old, block: *mut u8) {
     }
 }
 
-/// It returned `to`, of so many bytes; null where it gave the block back.
+/// Called when `realloc` returned `to`, of so many bytes; null where it gave the block back.
 ///
 /// # Safety
 /// `to` is null, or as [`usable`].
@@ -327,35 +361,36 @@ pub unsafe fn reallocated(
     sp: usize,
     fp: usize,
 ) {
-    live(thread, -(old.usable as i64));
+    add_live(thread, -(old.usable as i64));
     let mut kept = false;
     if thread.is_on() {
         arch::add_local(&thread.slot().frees, 1);
         if !to.is_null() {
             let kind = if old.kept { Kind::ReallocAlloc } else { Kind::Alloc };
             // SAFETY: the caller's premise, and not null.
-            let usable = unsafe { usable(to) };
+            let usable = unsafe { usable(thread, to) };
             kept = add(thread, to, (bytes, usable), kind, sp, fp);
         }
     } else if !to.is_null() {
         // SAFETY: the caller's premise, and not null.
-        live(thread, unsafe { usable(to) } as i64);
+        add_live(thread, unsafe { usable(thread, to) } as i64);
     }
     if old.kept && !kept {
         ring::heap(thread, Kind::ReallocAlloc, 0, 0, 0, thread.clock());
     }
 }
 
-/// While recording is off, a block of so many usable bytes was handed out: only the balance is
-/// kept, so that live bytes are known when it is on again.
+/// Counts a block of so many usable bytes that was handed out while recording is off: only the
+/// balance is kept, so that live bytes are known when it is on again.
 #[inline(always)]
-pub fn took_unrecorded(thread: &Thread, usable: usize) {
-    live(thread, usable as i64);
+pub fn allocated_while_off(thread: &Thread, usable: usize) {
+    add_live(thread, usable as i64);
 }
 
-/// While recording is off, a block of so many usable bytes is given back: that ends a kept one.
+/// Counts a block of so many usable bytes that is given back while recording is off: that ends a
+/// kept one.
 #[inline(always)]
-pub fn gave_unrecorded(thread: &Thread, block: *mut u8, usable: usize) {
+pub fn freed_while_off(thread: &Thread, block: *mut u8, usable: usize) {
     gone(thread, block, usable);
 }
 

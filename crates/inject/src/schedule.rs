@@ -5,7 +5,7 @@
 //! only the most trusted one counts: a program that marks its steps also runs an optimizer.
 
 use crate::block::Thread;
-use crate::{arming, ring, sampling, state, unwind};
+use crate::{pytorch_registration, ring, sampling, state, unwind};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_wire::record::ExtKind;
 use tprof_wire::region::{RegionHeader, off};
@@ -94,7 +94,7 @@ fn boundary(thread: &Thread, source: Source, of: u32, begun: u64) {
         let is_warm_up = |step| schedule.action(step) == Action::WarmUp;
         if is_warm_up(step) && !step.checked_sub(1).is_some_and(is_warm_up) {
             // What the first recorded stack would wait for.
-            unwind::ask_ahead(thread);
+            unwind::prefetch_tables(thread);
         }
         let cycle = schedule.cycle(step);
         let begins =
@@ -129,5 +129,5 @@ pub fn write_switch(thread: &Thread, now: u32, before: u32, cycle: Option<u64>) 
     let live = sampling::live_bytes(thread).unwrap_or(u64::MAX);
     let payload = [u64::from(now) | u64::from(before) << 32, live];
     ring::ext(thread, ExtKind::Switched, cycle as u32, clock, &payload);
-    arming::follow();
+    pytorch_registration::sync_callback();
 }

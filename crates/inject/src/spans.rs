@@ -4,21 +4,21 @@
 //! and its pop carry how deep they lie, so that a lost one takes no other's place.
 
 use crate::block::Thread;
+use crate::loss::count_missed;
 use crate::schedule::{self, Source};
-use crate::unrecorded::missed;
 use crate::{capture, gate, interned, ring, state};
 use core::sync::atomic::{AtomicU64, Ordering::*};
-use tprof_wire::capture::Opens;
+use tprof_wire::capture::CaptureTrigger;
 use tprof_wire::record::ExtKind;
 use tprof_wire::region::off;
 use tprof_wire::schedule::is_epoch;
-use tprof_wire::spans::{ARGUMENTS, ARGUMENTS_MOST, Arguments, BY_DEPTH, OnStack, Place, value};
+use tprof_wire::spans::{ARGUMENTS, Arguments, BY_DEPTH, MAX_ARGUMENTS, OnStack, Place, value};
 
 /// Depths below which is known whether a span was recorded; deeper ones count as recorded.
 const KNOWN_DEPTHS: u16 = 64;
-/// What a span without a name is called.
+/// The name of a span without a name.
 const NO_NAME: &[u8] = b"(no name)";
-/// What stands for an empty text, which has no id: the unit separator.
+/// Stands for an empty text, which has no id: the unit separator.
 const NO_TEXT: &[u8] = &[ARGUMENTS];
 /// Arguments of the record of an end.
 const INNERMOST: u32 = 0;
@@ -53,7 +53,7 @@ impl SpanName {
         SpanName { text, bytes, generation: AtomicU64::new(0), id: AtomicU64::new(0) }
     }
 
-    /// Its id in this process: two loads, once it was asked for.
+    /// The name's id in this process: two loads, once it was asked for.
     #[inline(always)]
     fn id(&self, thread: &Thread) -> u32 {
         if self.generation.load(Acquire) == state::WIPED.generation.load(Relaxed) {
@@ -96,7 +96,7 @@ unsafe fn named(thread: &Thread, name: *const SpanName) -> u32 {
 fn thread() -> Option<&'static Thread> {
     let thread = gate::recording();
     if thread.is_none() {
-        missed();
+        count_missed();
     }
     thread
 }
@@ -119,15 +119,15 @@ pub unsafe fn push(name: *const SpanName) {
     }
 }
 
-/// As [`push`]: how many spans lie around it.
+/// Does what [`push`] does, and returns how many spans lie around the new one.
 ///
 /// # Safety
-/// As [`push`].
+/// The same premises as [`push`].
 #[inline(always)]
 unsafe fn push_on(thread: &Thread, name: *const SpanName) -> u16 {
     let depth = thread.spans.get();
     thread.spans.set(depth.saturating_add(1));
-    if schedule::follows_epochs() || capture::is_opened_by(Opens::Range) {
+    if schedule::follows_epochs() || capture::is_opened_by(CaptureTrigger::Range) {
         // SAFETY: the caller's premise.
         unsafe { followed(thread, name, on_stack(thread, depth)) };
     }
@@ -179,7 +179,7 @@ fn ends(thread: &Thread, depth: u16, argument: u32) {
         let counted = counted(thread, depth).pack();
         ring::quick(thread, ExtKind::SpanPop, argument, thread.clock(), &counted);
     }
-    if capture::is_opened_by(Opens::Range) {
+    if capture::is_opened_by(CaptureTrigger::Range) {
         capture::ends(thread, on_stack(thread, depth));
     }
 }
@@ -200,11 +200,14 @@ fn settle(thread: &Thread) {
 /// recorded of it. Deeper than 64 it is one that lies within no other, as by [`start`].
 ///
 /// # Safety
-/// As [`push`].
+/// The same premises as [`push`].
 #[inline(always)]
 pub unsafe fn open(name: *const SpanName) -> u64 {
     let Some(thread) = thread() else { return 0 };
-    if !thread.is_on() && !schedule::follows_epochs() && !capture::is_opened_by(Opens::Range) {
+    if !thread.is_on()
+        && !schedule::follows_epochs()
+        && !capture::is_opened_by(CaptureTrigger::Range)
+    {
         return 0;
     }
     if thread.spans.get() >= KNOWN_DEPTHS {
@@ -243,9 +246,9 @@ fn close_around(thread: &Thread, depth: u16) {
 /// An argument of a span, as a program passes it: `struct tprof_value`.
 #[repr(C)]
 pub struct SpanValue {
-    /// [`value`].
+    /// One of [`value`]'s numbers.
     kind: u64,
-    /// As its kind has it; of a text its address.
+    /// The value's bits, as its kind has them; the address of a text.
     bits: u64,
     /// Bytes of a text.
     bytes: u64,
@@ -268,7 +271,7 @@ pub unsafe fn describe(span: u64, keys: *const SpanName, values: *const SpanValu
     if span & BY_DEPTH != 0 && !(is_recorded && depth < thread.spans.get()) {
         return;
     }
-    let count = count.min(ARGUMENTS_MOST);
+    let count = count.min(MAX_ARGUMENTS);
     let mut all = Arguments { span, count: count as u8, ..Arguments::default() };
     // SAFETY: the caller's premise.
     let values = unsafe { core::slice::from_raw_parts(values, count) };
@@ -310,7 +313,7 @@ unsafe fn text_id(thread: &Thread, one: &SpanValue) -> u32 {
 /// within no other.
 ///
 /// # Safety
-/// As [`push`].
+/// The same premises as [`push`].
 pub unsafe fn complete(name: *const SpanName, began_ago_ns: u64, ended_ago_ns: u64) {
     let Some(thread) = recording() else { return };
     let clock = thread.clock();
@@ -319,7 +322,7 @@ pub unsafe fn complete(name: *const SpanName, began_ago_ns: u64, ended_ago_ns: u
     ring::quick(thread, ExtKind::SpanComplete, name, clock, &[began_ago_ns, ended_ago_ns]);
 }
 
-/// What this thread has counted so far: under `--mem sampled` its allocations, exactly.
+/// The thread's counts so far: under `--mem sampled` its allocations, exactly.
 #[inline(always)]
 fn counted(thread: &Thread, depth: u16) -> OnStack {
     let slot = thread.slot();
@@ -341,7 +344,7 @@ fn without_arguments(text: &[u8]) -> &[u8] {
 /// Counts an epoch, and opens the capture, if a span is that.
 ///
 /// # Safety
-/// As [`push`].
+/// The same premises as [`push`].
 #[cold]
 unsafe fn followed(thread: &Thread, name: *const SpanName, number: u64) {
     // SAFETY: the caller's premise: null or a name with its text.
@@ -352,16 +355,16 @@ unsafe fn followed(thread: &Thread, name: *const SpanName, number: u64) {
     if is_epoch(text) {
         schedule::step_begins(thread, Source::Epoch, 0);
     }
-    capture::begins(thread, Opens::Range, text, number);
+    capture::begins(thread, CaptureTrigger::Range, text, number);
 }
 
 /// A span begins that any thread of the process may end: its number, 0 where it is not recorded.
 ///
 /// # Safety
-/// As [`push`].
+/// The same premises as [`push`].
 pub unsafe fn start(name: *const SpanName) -> u64 {
     let Some(thread) = thread() else { return 0 };
-    let captured = capture::is_opened_by(Opens::Range) || schedule::follows_epochs();
+    let captured = capture::is_opened_by(CaptureTrigger::Range) || schedule::follows_epochs();
     if !captured && !thread.is_on() {
         return 0;
     }
@@ -385,16 +388,16 @@ pub fn end(number: u64) {
         && let Some(thread) = thread()
     {
         ring::quick(thread, ExtKind::SpanEnd, 0, thread.clock(), &Place { number }.pack());
-        if capture::is_opened_by(Opens::Range) {
+        if capture::is_opened_by(CaptureTrigger::Range) {
             capture::ends(thread, number | STARTED);
         }
     }
 }
 
-/// An instant.
+/// Records an instant.
 ///
 /// # Safety
-/// As [`push`].
+/// The same premises as [`push`].
 pub unsafe fn mark(name: *const SpanName) {
     let Some(thread) = recording() else { return };
     // SAFETY: the caller's premise.
@@ -409,7 +412,8 @@ pub fn step(number: u64) {
     let is_given = number != NO_NUMBER;
     let payload = [if is_given { number } else { count }, u64::from(is_given)];
     let write = || ring::quick(thread, ExtKind::Step, 0, thread.clock(), &payload);
-    // Also where the schedule switches recording off now: it ends the step before.
+    // The step is also recorded where the schedule switches recording off now: it ends the step
+    // before.
     let was_on = thread.is_on();
     if was_on {
         write();
@@ -423,7 +427,7 @@ pub fn step(number: u64) {
 /// A value of this moment.
 ///
 /// # Safety
-/// As [`push`].
+/// The same premises as [`push`].
 pub unsafe fn counter(name: *const SpanName, value: f64) {
     // SAFETY: the caller's premise.
     unsafe { value_of(name, [value.to_bits(), 0]) };
@@ -432,14 +436,14 @@ pub unsafe fn counter(name: *const SpanName, value: f64) {
 /// Adds to the sum of a name's values, which begins at 0.
 ///
 /// # Safety
-/// As [`push`].
+/// The same premises as [`push`].
 pub unsafe fn add(name: *const SpanName, value: f64) {
     // SAFETY: the caller's premise.
     unsafe { value_of(name, [value.to_bits(), 1]) };
 }
 
 /// # Safety
-/// As [`push`].
+/// The same premises as [`push`].
 #[inline(always)]
 unsafe fn value_of(name: *const SpanName, payload: [u64; 2]) {
     let Some(thread) = recording() else { return };
@@ -459,7 +463,7 @@ pub fn work(count: u64, dtype: u32) {
 /// A pool of the program's own handed out a block.
 ///
 /// # Safety
-/// As [`push`].
+/// The same premises as [`push`].
 pub unsafe fn took(pool: *const SpanName, block: u64, bytes: u64) {
     let Some(thread) = recording() else { return };
     // SAFETY: the caller's premise.
@@ -467,10 +471,11 @@ pub unsafe fn took(pool: *const SpanName, block: u64, bytes: u64) {
     ring::quick(thread, ExtKind::PoolTook, pool, thread.clock(), &[block, bytes]);
 }
 
-/// It takes one back. Also recorded while recording is off: what it handed out before is not kept.
+/// Called when the pool takes a block back. Also recorded while recording is off: the pool keeps no
+/// list of what it handed out before.
 ///
 /// # Safety
-/// As [`push`].
+/// The same premises as [`push`].
 pub unsafe fn gave(pool: *const SpanName, block: u64) {
     let Some(thread) = thread() else { return };
     // SAFETY: the caller's premise.

@@ -9,7 +9,7 @@ use crate::block::Thread;
 use crate::python::{self, Scratch};
 use crate::tables::{self, STACKS, STACKS_BYTES};
 use crate::unwind::{self, Guess, Walk};
-use crate::{arch, recent, ring, state, wiped};
+use crate::{arch, fork_tables, recent_stacks, ring, state};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
 use tprof_wire::record::{ExtKind, STACK_ID_LIMIT, StackEnd};
@@ -62,10 +62,10 @@ pub fn map_ahead() {
     map_table(1);
 }
 
-/// They were to be mapped. There may have been no memory for them.
+/// Whether mapping the tables was tried. There may have been no memory for them.
 static WERE_MAPPED: AtomicBool = AtomicBool::new(false);
 
-/// The same where no stack has been taken before, and at one stack in 1,024 of those without memory.
+/// Maps them for the first stack, and again at one stack in 1,024 where there was no memory.
 #[inline(always)]
 fn map_tables_once(thread: &Thread) {
     let is_missing = || !unwind::has_memo() || tables::RECENT.load(Relaxed).is_null();
@@ -79,7 +79,7 @@ fn map_tables_once(thread: &Thread) {
 /// Maps a table, if it is not yet.
 fn map_table(index: usize) {
     if let Some((table, entries)) = all_tables().nth(index) {
-        wiped::map(table, entries * size_of::<InternedStack>());
+        fork_tables::map(table, entries * size_of::<InternedStack>());
     }
 }
 
@@ -92,8 +92,8 @@ pub fn stack(thread: &Thread, sp: usize, fp: usize) -> u32 {
     take(thread, sp, fp)
 }
 
-/// The same with Python's functions, where the collector has found the interpreter: of calls that
-/// take so long that their time is no matter.
+/// As [`stack`], with Python's functions, where the collector has found the interpreter: for calls
+/// that take so long that their time is no matter.
 #[cold]
 #[inline(never)]
 pub fn with_python(thread: &Thread, sp: usize, fp: usize) -> u32 {
@@ -118,7 +118,7 @@ fn take(thread: &Thread, sp: usize, fp: usize) -> u32 {
         let waited = slot.wait_ticks.load(Relaxed).wrapping_sub(waited);
         let ticks = thread.clock().wrapping_sub(begin).saturating_sub(waited);
         // A first stack of new code is not typical, even without its wait.
-        // Nor is a thread's first stack, of which many threads take no 63 more.
+        // A thread's first stack is not timed either: many threads take no 63 more.
         let is_first = thread.stacks.get() == 1;
         let shift = if is_first || waited > 0 || ticks > SLOW_TICKS { 0 } else { 6 };
         arch::add_local(&slot.stack_ticks, ticks << shift);
@@ -134,7 +134,7 @@ fn take_now(thread: &Thread, sp: usize, fp: usize) -> u32 {
     let is_guessed = mode == stack_mode::AUTO || mode == stack_mode::DWARF;
     let guess = if is_guessed { unwind::guess(thread, sp, fp) } else { None };
     if let Some(guess) = guess
-        && let Some(id) = guess.hash.and_then(recent::id_of)
+        && let Some(id) = guess.hash.and_then(recent_stacks::id_of)
     {
         guess.is_right(thread);
         if state::CHECK_STACKS.load(Relaxed).is_null() {
@@ -175,7 +175,7 @@ fn take_by_walk(
         }
     }
     let Some(guess) = guess else { return intern(thread, from, walk, None, |_| None) };
-    let guessed = guess.hash.and_then(recent::id_of);
+    let guessed = guess.hash.and_then(recent_stacks::id_of);
     let id = intern(thread, from, walk, None, |walk| match guessed {
         Some(_) => None,
         None => guess.learn_from(thread, from.0, walk),
@@ -198,7 +198,7 @@ fn intern(
 ) -> u32 {
     let with_python = python.as_ref().map_or(0, |python| python.hash());
     let hash = (walk.hash ^ with_python ^ (walk.end as u64) << 56).max(1);
-    let known = recent::id_of(hash);
+    let known = recent_stacks::id_of(hash);
     let met = match known {
         Some(id) => u64::from(id),
         None => intern_slowly(thread, from, walk, python, hash),
@@ -208,8 +208,8 @@ fn intern(
         return id;
     }
     match guessed(walk) {
-        Some(hash) => recent::keep(hash, id),
-        None if known.is_none() => recent::keep(hash, id),
+        Some(hash) => recent_stacks::keep(hash, id),
+        None if known.is_none() => recent_stacks::keep(hash, id),
         None => {}
     }
     id

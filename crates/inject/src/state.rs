@@ -23,7 +23,7 @@ pub struct Wiped {
 }
 
 impl Wiped {
-    /// In a forked child, what the kernel has done where it can: before Linux 4.14 it cannot.
+    /// Does in a forked child what the kernel has done where it can: before Linux 4.14 it cannot.
     pub fn wipe(&self) {
         for word in
             [&self.generation, &self.asked, &self.missed, &self.reading_frames, &self.unloading]
@@ -44,7 +44,7 @@ pub static WIPED: Wiped = Wiped {
     rest: [0; 507],
 };
 
-/// Where the process stands. Survives a fork, unlike [`WIPED`].
+/// The phase of this process. Survives a fork, unlike [`WIPED`].
 pub static PHASE: AtomicU32 = AtomicU32::new(phase::NEW);
 /// Values of [`PHASE`].
 pub mod phase {
@@ -52,7 +52,7 @@ pub mod phase {
     pub const NEW: u32 = 0;
     /// A thread is initialising; calls are passed through.
     pub const BUSY: u32 = 1;
-    /// Attached.
+    /// Attached to the session.
     pub const ON: u32 = 2;
     /// Inert for good.
     pub const OFF: u32 = 3;
@@ -64,11 +64,11 @@ pub mod phase {
 static GENERATIONS: AtomicU64 = AtomicU64::new(0);
 /// Pid that attached, to detect a vfork child.
 pub static PID: AtomicU32 = AtomicU32::new(0);
-/// The region.
+/// The process's region; null before it has one.
 pub static REGION: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
-/// The session page.
+/// The session page; null before attaching.
 pub static SESSION: AtomicPtr<SessionPage> = AtomicPtr::new(core::ptr::null_mut());
-/// The unwind tables.
+/// The unwind tables; null before attaching.
 pub static TABLES: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 /// Bytes of the unwind tables that are mapped.
 pub static TABLES_BYTES: AtomicUsize = AtomicUsize::new(0);
@@ -77,20 +77,40 @@ pub static TABLES_BYTES: AtomicUsize = AtomicUsize::new(0);
 pub static TABLES_OPEN: AtomicUsize = AtomicUsize::new(0);
 /// Address space is limited: map little.
 pub static SPARING: AtomicBool = AtomicBool::new(false);
-/// [`tprof_wire::region::mem_mode`].
+/// One of [`tprof_wire::region::mem_mode`].
 pub static MEM_MODE: AtomicU32 = AtomicU32::new(0);
 /// Whether CUDA runtime and NCCL calls are recorded.
 pub static CALLS: AtomicU32 = AtomicU32::new(0);
-/// [`tprof_wire::operators::mode`].
+/// One of [`tprof_wire::operators::mode`].
 pub static OPERATORS: AtomicU32 = AtomicU32::new(0);
-/// [`tprof_wire::region::stack_mode`].
+/// One of [`tprof_wire::region::stack_mode`].
 pub static STACK_MODE: AtomicU32 = AtomicU32::new(0);
 /// Path of the file for what checks of stacks find; null where none is asked for.
 pub static CHECK_STACKS: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 /// Mean bytes between samples.
 pub static INTERVAL: AtomicU64 = AtomicU64::new(0);
-/// Whether the clock is the TSC.
-pub static CLOCK_IS_TSC: AtomicU32 = AtomicU32::new(0);
+/// The values that the allocator's hooks read at each call, in one cache line.
+#[repr(C, align(64))]
+pub struct Hot {
+    /// The real `malloc`; 0 until it is found.
+    pub malloc: AtomicUsize,
+    /// The real `calloc`.
+    pub calloc: AtomicUsize,
+    /// The real `free`.
+    pub free: AtomicUsize,
+    /// Memory of [`crate::sampled_blocks`]; null until it is mapped, for good.
+    pub sampled_blocks: AtomicPtr<u8>,
+    /// Whether the clock is the TSC.
+    pub clock_is_tsc: AtomicU32,
+}
+/// The one of this process.
+pub static HOT: Hot = Hot {
+    malloc: AtomicUsize::new(0),
+    calloc: AtomicUsize::new(0),
+    free: AtomicUsize::new(0),
+    sampled_blocks: AtomicPtr::new(core::ptr::null_mut()),
+    clock_is_tsc: AtomicU32::new(0),
+};
 /// The real `clock_gettime`, where the clock is not the TSC.
 pub static CLOCK_GETTIME: AtomicUsize = AtomicUsize::new(0);
 /// Whether the real `malloc` is glibc's.

@@ -2,7 +2,7 @@
 //! work have such numbers, and the calls have handles. The agent asks CUPTI, once for each handle.
 
 use crate::block::Thread;
-use crate::{noticed, ring};
+use crate::{agent_link, ring};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use tprof_wire::calls::{LEGACY_STREAM, THREADS_STREAM, stream_of};
 use tprof_wire::hash::spread;
@@ -20,37 +20,36 @@ fn places(handle: u64) -> impl Iterator<Item = &'static AtomicU64> {
     (0..PROBES).filter_map(move |probe| SENT.get((first + probe) % MOST))
 }
 
+/// A handle as it is remembered: a default stream is the thread's own, since it may be of another device
+/// than that of another thread.
+fn remembered(thread: &Thread, handle: u64) -> u64 {
+    match handle {
+        LEGACY_STREAM | THREADS_STREAM => 1 << 63 | u64::from(thread.tid.get()) << 2 | handle,
+        handle => handle,
+    }
+}
+
 /// Work was started in a stream by the function of this number: records how CUPTI numbers it, once.
 #[inline]
 pub fn used(thread: &Thread, number: u32, handle: u64, clock: u64) {
-    let Some(ask) = noticed::numbers_streams() else { return };
+    let Some(ask) = agent_link::numbers_streams() else { return };
     let handle = stream_of(number, handle);
-    let is_known = match handle {
-        LEGACY_STREAM | THREADS_STREAM => thread.default_streams.get() >> handle & 1 != 0,
-        handle => places(handle).any(|place| place.load(Relaxed) == handle),
-    };
-    if !is_known {
-        send(thread, ask, handle, clock);
+    let key = remembered(thread, handle);
+    if !places(key).any(|place| place.load(Relaxed) == key) {
+        send(thread, ask, (handle, key), clock);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn send(thread: &Thread, ask: extern "C" fn(u64) -> u64, handle: u64, clock: u64) {
+fn send(thread: &Thread, ask: extern "C" fn(u64) -> u64, (handle, key): (u64, u64), clock: u64) {
     if !ring::quick(thread, ExtKind::HostStream, 0, clock, &[handle, ask(handle)]) {
         return;
     }
-    match handle {
-        LEGACY_STREAM | THREADS_STREAM => {
-            thread.default_streams.set(thread.default_streams.get() | 1 << handle);
-        }
-        // Where all places are taken, one gives way: its handle is recorded once more.
-        handle => {
-            let free = places(handle).find(|place| place.load(Relaxed) == 0);
-            if let Some(place) = free.or_else(|| places(handle).next()) {
-                place.store(handle, Relaxed);
-            }
-        }
+    // Where all places are taken, one gives way: its handle is recorded once more.
+    let free = places(key).find(|place| place.load(Relaxed) == 0);
+    if let Some(place) = free.or_else(|| places(key).next()) {
+        place.store(key, Relaxed);
     }
 }
 
@@ -62,9 +61,10 @@ pub fn destroyed(handle: u64) {
 }
 
 /// The thread has another device or context: its default streams are others.
-#[inline]
 pub fn moved(thread: &Thread) {
-    thread.default_streams.set(0);
+    for handle in [LEGACY_STREAM, THREADS_STREAM] {
+        destroyed(remembered(thread, handle));
+    }
 }
 
 #[cfg(test)]

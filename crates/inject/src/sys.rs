@@ -52,7 +52,7 @@ pub fn map(bytes: usize, protection: usize, how: usize, fd: i32) -> Option<*mut 
     (!is_error(at)).then_some(at as *mut u8)
 }
 
-/// Unmaps.
+/// Unmaps this memory.
 ///
 /// # Safety
 /// Nothing refers to the range any more.
@@ -128,7 +128,7 @@ pub fn read_blocks<const WORDS: usize, const MOST: usize>(
     got.max(0) as usize / bytes
 }
 
-/// Process id.
+/// This process's id.
 pub fn pid() -> u32 {
     call!(n::GETPID) as u32
 }
@@ -142,7 +142,7 @@ pub fn thread_register(get_fs: usize) -> usize {
     call!(n::ARCH_PRCTL, get_fs, &raw mut pointer);
     pointer
 }
-/// Thread id.
+/// This thread's id.
 pub fn tid() -> u32 {
     call!(n::GETTID) as u32
 }
@@ -154,7 +154,7 @@ pub fn yield_now() {
 pub fn close(fd: i32) {
     call!(n::CLOSE, fd);
 }
-/// Sleeps.
+/// Sleeps for that long.
 pub fn sleep_ns(ns: u64) {
     let time = [ns / 1_000_000_000, ns % 1_000_000_000];
     call!(n::NANOSLEEP, time.as_ptr(), 0);
@@ -243,7 +243,7 @@ pub fn has_capabilities(fd: i32) -> bool {
     call!(n::FGETXATTR, fd, c"security.capability".as_ptr(), 0, 0) > 0
 }
 
-/// Where a symbolic link leads to; `None` if it is none, or that is longer.
+/// Target of a symbolic link; `None` if it is none, or the target is longer.
 pub fn link_target<'a>(path: &core::ffi::CStr, into: &'a mut [u8]) -> Option<&'a [u8]> {
     let bytes = call!(n::READLINK, path.as_ptr(), into.as_mut_ptr(), into.len());
     into.get(..usize::try_from(bytes).ok()?).filter(|target| target.len() < into.len())
@@ -280,7 +280,7 @@ pub fn is_gone(pid: u32) -> bool {
     call!(n::KILL, pid, 0) == ESRCH
 }
 
-/// When a file was last changed, as its seconds and nanoseconds; `None` if there is none.
+/// Time when a file was last changed, as seconds and nanoseconds; `None` if there is none.
 pub fn changed_at(path: *const u8) -> Option<[u64; 2]> {
     let mut stat = [0u64; 18]; // struct stat: 144 bytes, st_mtim at 88
     let result = call!(n::STAT, path, stat.as_mut_ptr());

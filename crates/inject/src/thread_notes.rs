@@ -1,7 +1,7 @@
 //! What is written of a thread itself: that it began, what it is called, that it ended.
 
 use crate::block::Thread;
-use crate::{arming, pointers, python, ring, state, sys, unwind};
+use crate::{python, pytorch_registration, ring, state, sys, tls_owner, unwind};
 use core::sync::atomic::Ordering::*;
 use tprof_wire::operators::note;
 use tprof_wire::record::ExtKind;
@@ -13,8 +13,8 @@ pub fn started(thread: &Thread) {
     let (tid, creator) = (u64::from(thread.tid.get()), u64::from(thread.creator.get()));
     ring::ext(thread, ExtKind::ThreadStart, 0, clock, &[tid, creator]);
     named(thread);
-    if arming::cut_off().is_some() {
-        // Its own callbacks, if it comes to register some, are noted later.
+    if pytorch_registration::interrupted_by_fork().is_some() {
+        // Callbacks that this process comes to register itself are noted later.
         ring::ext(thread, ExtKind::OperatorNote, note::FORKED, clock, &[0, 0]);
     }
 }
@@ -44,12 +44,12 @@ pub fn ended(thread: &Thread) {
     }
     thread.ended.set(true);
     if !thread.is_quiet() {
-        // It may have been renamed through /proc since.
+        // The thread may have been renamed through /proc since.
         named(thread);
     }
     let clock = thread.clock();
     ring::ext(thread, ExtKind::ThreadExit, 0, clock, &[u64::from(thread.tid.get()), 0]);
-    pointers::forget();
+    tls_owner::unregister_thread();
     python::ended(thread);
     unwind::forget(thread);
     thread.slot().state.store(slot_state::ENDING, Release);

@@ -12,13 +12,13 @@ static MARKS: AtomicU32 = AtomicU32::new(0);
 /// Below the process's mark, the number of threads that unload.
 const COUNT: u64 = 0xffff_ffff;
 
-/// A library that this thread unloads.
+/// Marks a library that this thread unloads.
 #[must_use = "until it ends nothing is read"]
 pub struct Unloading {
     mark: u64,
 }
 
-/// A library is about to be unloaded.
+/// Called before a library is unloaded.
 pub fn begin() -> Unloading {
     let mut word = WIPED.unloading.load(Relaxed);
     loop {
@@ -33,15 +33,15 @@ pub fn begin() -> Unloading {
     }
 }
 
-/// Whether any is.
+/// Whether any library is being unloaded.
 #[inline(always)]
 pub fn any() -> bool {
     WIPED.unloading.load(SeqCst) & COUNT != 0
 }
 
 impl Unloading {
-    /// It is unloaded, or could not be. In a child that was forked meanwhile, by a destructor of the
-    /// library, nothing counts this one.
+    /// Called when the library is unloaded, or could not be. In a child that was forked meanwhile,
+    /// by a destructor of the library, nothing counts this one.
     pub fn end(self) {
         let _ = WIPED.unloading.fetch_update(SeqCst, Relaxed, |word| {
             (word & !COUNT == self.mark && word & COUNT != 0).then(|| word - 1)
@@ -63,7 +63,7 @@ mod tests {
         let (first, second) = (begin(), begin());
         first.end();
         assert!(any(), "another is being unloaded");
-        // What the kernel does to the page in a forked child.
+        // The kernel does this to the page in a forked child.
         WIPED.unloading.store(0, SeqCst);
         assert!(!any(), "the thread that unloads is not in the child");
         let own = begin();

@@ -1,22 +1,22 @@
-//! Where the files of a run come from: a server opens them itself, below its directory only.
+//! Source of a run's files. A server opens them itself, and only below the run's directory.
 
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::DirEntryExt;
 use std::path::{Path, PathBuf};
 
-/// A name in the directory of a run.
+/// An entry in the directory of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileEntry {
-    /// The name, without a directory.
+    /// Name without a directory.
     pub name: String,
-    /// Number of its inode; 0 if it is not known. A file that is renamed is known by it.
+    /// Number of its inode, by which a renamed file is recognized; 0 if unknown.
     pub inode: u64,
 }
 
 /// Lists and opens the files of one run.
 pub trait RunFiles {
-    /// What is in the directory of the run.
+    /// Lists the entries of the run's directory.
     fn list(&self) -> io::Result<Vec<FileEntry>>;
     /// Opens a file for reading.
     fn open(&self, name: &str) -> io::Result<File>;
@@ -40,7 +40,7 @@ pub struct PlainFiles {
 }
 
 impl PlainFiles {
-    /// Of a path that exists.
+    /// Creates it for a path that must exist.
     pub fn of(path: &Path) -> io::Result<PlainFiles> {
         if fs::metadata(path)?.is_dir() {
             return Ok(PlainFiles { directory: path.to_owned(), only: None });

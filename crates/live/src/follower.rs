@@ -1,7 +1,7 @@
-//! All ranks of a run: one poll a second by one thread reads what came, and gives a snapshot.
+//! Follows all ranks of a run: once a second, one thread reads what is new and returns a snapshot.
 
-mod course;
-mod picture;
+mod build;
+mod history;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -15,16 +15,16 @@ use crate::files::{FileEntry, RunFiles};
 use crate::history::{LEAST_NS, Scale};
 use crate::infos::Infos;
 use crate::metric::{MOST_GAUGES, Metric};
-use crate::rank::{Context, Happened, Rank};
+use crate::rank::{Context, Rank, RankEvent};
 use crate::snapshot::{Event, Snapshot};
 
-/// Files of one run that are followed.
+/// Largest number of followed files of a run.
 const MOST_FILES: usize = 8192;
-/// Events that are kept.
+/// Number of events to keep.
 const MOST_EVENTS: usize = 200;
-/// A poll that finds a lot to read goes on in the next one after this time.
+/// A poll with a lot to read is continued by the next poll after this time.
 const LONGEST: Duration = Duration::from_millis(700);
-/// A file that was closed is checked in one of so many polls.
+/// A file that was closed is checked in one of this many polls.
 const CLOSED_POLLS: u64 = 16;
 
 /// Follows one run.
@@ -33,10 +33,10 @@ pub struct Follower<F> {
     files: F,
     decoder: Option<TailDecoder>,
     infos: Infos,
-    /// In the order of the snapshot.
+    /// Ranks in the order of the snapshot.
     ranks: Vec<Rank>,
     labels: Vec<RankFile>,
-    /// What the labels follow from.
+    /// File names and number of known headers from which the labels were made.
     labelled: (Vec<String>, usize),
     gauges: Vec<String>,
     scale: Scale,
@@ -50,7 +50,7 @@ pub struct Follower<F> {
 }
 
 impl<F: RunFiles> Follower<F> {
-    /// Of a run that was not read yet.
+    /// Creates a follower of a run that has not been read yet.
     pub fn new(files: F) -> Follower<F> {
         Follower {
             files,
@@ -71,25 +71,25 @@ impl<F: RunFiles> Follower<F> {
         }
     }
 
-    /// Reads what came since the last poll: once a second, by one thread.
+    /// Reads what is new since the last poll; called once a second by one thread.
     ///
-    /// A directory that cannot be listed now gives what is known of the run.
+    /// If the directory cannot be listed now, returns what is known about the run.
     pub fn poll(&mut self) -> Snapshot {
         if let Ok(entries) = self.files.list() {
             self.infos.poll(&self.files, &entries);
             self.match_files(entries);
         }
         let unix_ns = unix_now_ns();
-        // By name: labels put ranks into another order.
-        let happened = self.read(unix_ns).into_iter();
-        let happened = happened.map(|(at, one)| (self.ranks[at].name.clone(), one)).collect();
+        // Events are kept by file name, because labelling reorders the ranks.
+        let rank_events = self.read(unix_ns).into_iter();
+        let rank_events = rank_events.map(|(at, one)| (self.ranks[at].name.clone(), one)).collect();
         self.polls += 1;
         self.label();
-        self.last = self.made(unix_ns, happened);
+        self.last = self.build_snapshot(unix_ns, rank_events);
         self.last.clone()
     }
 
-    /// The last snapshot with the last 200 events and the course of its numbers.
+    /// Returns the last snapshot with the last 200 events and the history of its metrics.
     pub fn with_history(&self) -> Snapshot {
         Snapshot {
             events: self.events.iter().cloned().collect(),
@@ -98,12 +98,12 @@ impl<F: RunFiles> Follower<F> {
         }
     }
 
-    /// Whether a poll right away would find more of what is there already.
+    /// Whether an immediate poll would find more data that is already there.
     pub fn has_more(&self) -> bool {
         self.ranks.iter().any(|rank| rank.more)
     }
 
-    /// Ranks by their files: a file that was renamed is known by its inode.
+    /// Matches ranks with files. A file that was renamed is recognized by its inode.
     fn match_files(&mut self, entries: Vec<FileEntry>) {
         let mut files: BTreeMap<(u64, String), FileEntry> = BTreeMap::new();
         for entry in entries.into_iter().filter(|entry| entry.name.ends_with(".tprof")) {
@@ -127,10 +127,10 @@ impl<F: RunFiles> Follower<F> {
         }
     }
 
-    /// Reads files that grew, for a while: the poll after goes on where this one stopped.
-    fn read(&mut self, unix_ns: u64) -> Vec<(usize, Happened)> {
+    /// Reads files that grew, for a limited time. The next poll continues where this one stopped.
+    fn read(&mut self, unix_ns: u64) -> Vec<(usize, RankEvent)> {
         let begun = Instant::now();
-        let mut happened = Vec::new();
+        let mut rank_events = Vec::new();
         let (count, first) = (self.ranks.len(), self.next);
         for at in (0..count).map(|turn| (first + turn) % count) {
             let rank = &self.ranks[at];
@@ -145,25 +145,27 @@ impl<F: RunFiles> Follower<F> {
                     continue;
                 }
             };
-            while self.read_part(at, &file, unix_ns, &mut happened) && begun.elapsed() < LONGEST {}
+            while self.read_part(at, &file, unix_ns, &mut rank_events) && begun.elapsed() < LONGEST
+            {
+            }
             if begun.elapsed() >= LONGEST {
                 self.next = (at + 1) % count;
                 break;
             }
         }
-        happened
+        rank_events
     }
 
-    /// Reads a part of a file; whether there is more.
+    /// Reads a part of a file, and returns whether there is more.
     fn read_part(
         &mut self,
         at: usize,
         file: &File,
         unix_ns: u64,
-        happened: &mut Vec<(usize, Happened)>,
+        rank_events: &mut Vec<(usize, RankEvent)>,
     ) -> bool {
         let gauges = &mut self.gauges;
-        // Without memory for one, the next poll tries again.
+        // If there is no memory for a decoder, the next poll tries again.
         if self.decoder.is_none() {
             self.decoder = TailDecoder::new().ok();
         }
@@ -178,13 +180,13 @@ impl<F: RunFiles> Follower<F> {
         let rank = &mut self.ranks[at];
         let new = rank.read(file, &mut context);
         self.zero = context.zero;
-        happened.extend(new.into_iter().map(|one| (at, one)));
-        if happened.len() > 4 * MOST_EVENTS {
-            happened.drain(..happened.len() - 2 * MOST_EVENTS);
+        rank_events.extend(new.into_iter().map(|one| (at, one)));
+        if rank_events.len() > 4 * MOST_EVENTS {
+            rank_events.drain(..rank_events.len() - 2 * MOST_EVENTS);
         }
-        let (more, beyond_ns) = (rank.more, rank.courses.beyond_ns());
-        if let Some(beyond_ns) = beyond_ns {
-            self.widen(beyond_ns);
+        let (more, overflow_ns) = (rank.more, rank.courses.overflow_ns());
+        if let Some(overflow_ns) = overflow_ns {
+            self.widen(overflow_ns);
         }
         more
     }
@@ -198,7 +200,7 @@ impl<F: RunFiles> Follower<F> {
         self.ranks.iter_mut().for_each(|rank| rank.courses.settle(self.scale));
     }
 
-    /// Labels files, and puts ranks in their order.
+    /// Labels files, and sorts ranks.
     fn label(&mut self) {
         let names: Vec<String> = self.ranks.iter().map(|rank| rank.name.clone()).collect();
         let headers = self.ranks.iter().filter(|rank| rank.header().is_some()).count();
@@ -218,7 +220,7 @@ impl<F: RunFiles> Follower<F> {
     }
 }
 
-/// The place of a gauge among the numbers of the run; none if there are too many.
+/// Returns the index of a gauge among the run's metrics; `None` if there are too many.
 fn place_of(gauges: &mut Vec<String>, name: &str) -> Option<usize> {
     let at = gauges.iter().position(|known| known == name);
     let at = at.or_else(|| {

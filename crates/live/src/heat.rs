@@ -1,13 +1,13 @@
-//! A number by rank and time, folded to what a page can show: of the cells that become one the
+//! A metric by rank and time, folded to what a page can show. If several cells become one, the
 //! largest value is kept.
 
-use crate::history::{STRETCHES, Scale, wide};
+use crate::history::{STRETCHES, Scale, to_f64};
 use crate::snapshot::{Heat, HeatColumn, HeatRow, MetricValues, Number, RankState};
 
 const MOST_ROWS: usize = 256;
 const MOST_COLUMNS: usize = 200;
 
-/// Without any value.
+/// A heat map without any value.
 pub fn empty(metric: &str, unit: &str) -> Heat {
     Heat {
         metric: metric.to_owned(),
@@ -17,7 +17,7 @@ pub fn empty(metric: &str, unit: &str) -> Heat {
     }
 }
 
-/// A number's courses, one of each rank, until the end of a run so far.
+/// Builds a heat map from the history of each rank, until the end of a run so far.
 pub fn heat(
     metric: &MetricValues,
     ranks: &[RankState],
@@ -57,7 +57,7 @@ pub fn heat(
 }
 
 fn largest(values: impl Iterator<Item = f32>) -> Option<f64> {
-    values.filter(|value| !value.is_nan()).reduce(f32::max).and_then(wide)
+    values.filter(|value| !value.is_nan()).reduce(f32::max).and_then(to_f64)
 }
 
 fn label(ranks: &[RankState], first: usize, last: usize) -> String {

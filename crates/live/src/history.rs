@@ -1,16 +1,16 @@
-//! The course of a rank's numbers over its whole run, in a bounded number of stretches: when the
-//! run outgrows them, each becomes twice as long. Of several values in a stretch the largest
-//! is kept.
+//! Each metric of a rank over its whole run, in a bounded number of time stretches. When the run
+//! outgrows them, each stretch becomes twice as long. If several values fall into one stretch, the
+//! largest is kept.
 
-/// Stretches.
+/// Number of stretches per metric.
 pub const STRETCHES: usize = 600;
-/// Length of a stretch at first.
+/// Initial length of a stretch.
 pub const LEAST_NS: u64 = 1_000_000_000;
 
-/// How long the stretches of all ranks of a run are.
+/// Length of the stretches of all ranks of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale {
-    /// A power of two times [`LEAST_NS`].
+    /// Length of a stretch, a power of two times [`LEAST_NS`].
     pub width_ns: u64,
 }
 
@@ -21,22 +21,22 @@ impl Default for Scale {
 }
 
 impl Scale {
-    /// Which stretch holds a moment, if one does.
+    /// Returns the index of the stretch that holds a moment, if there is one.
     pub fn place(self, time_ns: u64) -> Option<usize> {
         Some((time_ns / self.width_ns) as usize).filter(|at| *at < STRETCHES)
     }
 }
 
-/// The course of each number of one rank, by its place.
+/// History of each metric of one rank, by metric index.
 #[derive(Clone, Debug, Default)]
-pub struct Courses {
+pub struct MetricCourses {
     all: Vec<Option<Box<[f32; STRETCHES]>>>,
-    /// What came before the stretches were wide enough.
+    /// Values that came later than the last stretch: metric, time and value.
     waiting: Vec<(usize, u64, f32)>,
 }
 
-impl Courses {
-    /// Adds a value. Doubles hold more than the single floats that are kept: seven digits.
+impl MetricCourses {
+    /// Adds a value. It is stored as a single float, with seven digits, while doubles hold more.
     pub fn add(&mut self, scale: Scale, metric: usize, time_ns: u64, value: f64) {
         match scale.place(time_ns) {
             Some(at) => self.put(metric, at, value as f32),
@@ -53,12 +53,12 @@ impl Courses {
         course[at] = course[at].max(value);
     }
 
-    /// The latest moment that has no stretch.
-    pub fn beyond_ns(&self) -> Option<u64> {
+    /// Returns the latest moment for which there is no stretch.
+    pub fn overflow_ns(&self) -> Option<u64> {
         self.waiting.iter().map(|(_, time_ns, _)| *time_ns).max()
     }
 
-    /// Takes stretches twice as long.
+    /// Doubles the length of the stretches.
     pub fn widen(&mut self) {
         for course in self.all.iter_mut().flatten() {
             for at in 0..STRETCHES / 2 {
@@ -68,7 +68,7 @@ impl Courses {
         }
     }
 
-    /// Puts what waited where it belongs; what has no place yet is dropped.
+    /// Moves pending values into their stretches, and drops values that still have none.
     pub fn settle(&mut self, scale: Scale) {
         for (metric, time_ns, value) in std::mem::take(&mut self.waiting) {
             if let Some(at) = scale.place(time_ns) {
@@ -77,14 +77,14 @@ impl Courses {
         }
     }
 
-    /// A number's course.
+    /// Returns the history of a metric.
     pub fn of(&self, metric: usize) -> Option<&[f32; STRETCHES]> {
         self.all.get(metric)?.as_deref()
     }
 }
 
-/// The double that is written as a kept value is; none for one that is not known.
-pub fn wide(value: f32) -> Option<f64> {
+/// Returns the double that prints like the stored value; `None` if it is unknown.
+pub fn to_f64(value: f32) -> Option<f64> {
     value.is_finite().then(|| value.to_string().parse().unwrap_or(f64::from(value)))
 }
 
@@ -94,17 +94,17 @@ mod tests {
 
     #[test]
     fn a_longer_run_has_longer_stretches_and_keeps_the_largest() {
-        let (mut courses, mut scale) = (Courses::default(), Scale::default());
+        let (mut courses, mut scale) = (MetricCourses::default(), Scale::default());
         courses.add(scale, 0, 0, 3.0);
         courses.add(scale, 0, LEAST_NS, 7.0);
         courses.add(scale, 0, 5 * LEAST_NS, 1.0);
         courses.add(scale, 0, 700 * LEAST_NS, 9.0);
-        assert_eq!(courses.beyond_ns(), Some(700 * LEAST_NS));
+        assert_eq!(courses.overflow_ns(), Some(700 * LEAST_NS));
         courses.widen();
         scale.width_ns *= 2;
         courses.settle(scale);
         let of = courses.of(0).unwrap();
         assert_eq!((of[0], of[2], of[350]), (7.0, 1.0, 9.0));
-        assert!(of[1].is_nan() && courses.of(1).is_none() && courses.beyond_ns().is_none());
+        assert!(of[1].is_nan() && courses.of(1).is_none() && courses.overflow_ns().is_none());
     }
 }

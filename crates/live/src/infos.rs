@@ -1,42 +1,42 @@
-//! What the collectors wrote of the run: each has a file of its own, written anew every half
-//! second, which is read when it has changed.
+//! Information that the collectors wrote about the run. Each collector rewrites its own file every
+//! half second, and the file is read when it has changed.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::time::SystemTime;
 
-use tprof_trace::live::{collector_writes, is_here};
+use tprof_trace::live::{is_collector_writing, is_this_machine};
 use tprof_trace::run::RunInfo;
 use tprof_trace::{InfoFile, is_info_name};
 
 use crate::files::{FileEntry, RunFiles};
 use crate::snapshot::{RunState, Totals};
 
-/// A larger file is none of a collector's.
+/// A larger file does not belong to a collector.
 const MOST_BYTES: u64 = 64 << 20;
-/// More files of that name are not read.
+/// Largest number of files of that name to read.
 const MOST_FILES: usize = 4096;
 
-/// Infos of a run, by the names of their files.
+/// Infos of a run, by file name.
 #[derive(Debug, Default)]
 pub struct Infos {
     all: BTreeMap<String, OwnFile>,
 }
 
-/// One collector's file.
+/// The info file of one collector.
 #[derive(Debug)]
 struct OwnFile {
-    /// Inode, length and time of change.
+    /// Inode, length and time of modification.
     stamp: (u64, u64, i64, i64),
     written: SystemTime,
     info: Option<Box<RunInfo>>,
-    /// Its collector's clock is this host's.
-    is_here: bool,
+    /// Whether its collector uses this host's clock.
+    is_this_machine: bool,
 }
 
 impl Infos {
-    /// Reads those that have changed. A file that cannot be read now keeps what was read before.
+    /// Reads infos that have changed. If a file cannot be read now, its last content stays.
     pub fn poll(&mut self, files: &impl RunFiles, entries: &[FileEntry]) {
         self.all.retain(|name, _| entries.iter().any(|entry| entry.name == *name));
         let names = entries.iter().map(|entry| &entry.name).filter(|name| is_info_name(name));
@@ -64,31 +64,31 @@ impl Infos {
             (Some(a), Some(b)) => (a.collector_pid, &a.host) == (b.collector_pid, &b.host),
             _ => false,
         };
-        let is_here = match before.filter(is_same) {
-            Some(before) => before.is_here,
-            None => info.as_deref().is_some_and(is_here),
+        let is_this_machine = match before.filter(is_same) {
+            Some(before) => before.is_this_machine,
+            None => info.as_deref().is_some_and(is_this_machine),
         };
-        self.all.insert(name.to_owned(), OwnFile { stamp, written, info, is_here });
+        self.all.insert(name.to_owned(), OwnFile { stamp, written, info, is_this_machine });
         Ok(())
     }
 
-    /// Those that were read.
+    /// Iterates over the infos that could be read.
     pub fn iter(&self) -> impl Iterator<Item = &RunInfo> {
         self.all.values().filter_map(|own| own.info.as_deref())
     }
 
-    /// Files of collectors with the clock of this host.
-    pub fn files_of_here(&self) -> HashSet<&str> {
-        let here = self.all.values().filter(|own| own.is_here);
+    /// Returns the files of collectors that use this host's clock.
+    pub fn files_of_this_host(&self) -> HashSet<&str> {
+        let here = self.all.values().filter(|own| own.is_this_machine);
         let infos = here.filter_map(|own| own.info.as_deref());
         infos.flat_map(|info| info.files.iter().map(String::as_str)).collect()
     }
 
-    /// Whether the run goes on. Where no collector has written yet, it does if a file of it is
-    /// fresh.
+    /// Returns whether the run goes on. If no collector has written an info yet, it does if one of
+    /// its files is fresh.
     pub fn state(&self, is_fresh: bool) -> RunState {
         let known = || self.all.values().filter_map(|own| Some((own, own.info.as_deref()?)));
-        let lives = |(own, info): (&OwnFile, &RunInfo)| collector_writes(info, own.written);
+        let lives = |(own, info): (&OwnFile, &RunInfo)| is_collector_writing(info, own.written);
         if known().any(lives) || known().next().is_none() && is_fresh {
             return RunState::Running;
         }
@@ -98,13 +98,13 @@ impl Infos {
         }
     }
 
-    /// The first collector's command.
+    /// Returns the command of the first collector.
     pub fn command(&self) -> Vec<String> {
         let first = self.all.get("run.json").and_then(|own| own.info.as_deref());
         first.or_else(|| self.iter().next()).map(|info| info.command.clone()).unwrap_or_default()
     }
 
-    /// Sums over the collectors; bytes and damage are not theirs.
+    /// Returns sums over the collectors; they do not know bytes and damage.
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         for info in self.iter() {
@@ -120,7 +120,7 @@ impl Infos {
         totals
     }
 
-    /// Losses that processes of each file stated.
+    /// Losses that processes of each file reported.
     pub fn lost(&self) -> BTreeMap<&str, u64> {
         let mut lost = BTreeMap::new();
         for process in self.iter().flat_map(|info| &info.processes) {
@@ -132,7 +132,7 @@ impl Infos {
         lost
     }
 
-    /// What each collector lost, by what and why.
+    /// Losses of each collector, by what was lost and why.
     pub fn losses(&self) -> BTreeMap<(&str, &str, &str), u64> {
         let mut all = BTreeMap::new();
         for info in self.iter() {

@@ -1,17 +1,18 @@
-//! Follows a run while it is recorded: its files are read as they grow, and give a
-//! [`Snapshot`] a second. A run that is over is read the same way.
+//! Follows a run while it is recorded: reads its files as they grow, and returns a [`Snapshot`] per
+//! second. A finished run is read in the same way.
 //!
-//! [`Follower`] is the whole of it; [`prometheus()`] writes snapshots as text for a scraper.
+//! [`Follower`] does all of that; [`prometheus()`] writes snapshots as text for a scraper.
 //!
 //! The modules in reading order; each uses only those above it:
 //!
-//! - `snapshot`: what is given, as JSON; `files`: where the files of a run come from;
-//! - `metric`: which numbers there are of a rank; `history`: their course;
-//! - `infos`: what the collectors wrote of the run; `pace`: steps and stalls of a rank;
-//!   `doing`: what its main thread does, `readings`: what else is known of a rank; `rank`: a rank's file;
-//! - `heat`: numbers by rank and time; `follower`: all ranks of a run;
-//! - `prometheus`: its numbers for a scraper;
-//! - `top`: its numbers in a terminal.
+//! - `snapshot`: the result, as JSON; `files`: the source of a run's files;
+//! - `metric`: the metrics of a rank; `history`: their history;
+//! - `infos`: information that the collectors wrote about the run; `pace`: steps and stalls of a
+//!   rank; `main_thread`: activity of its main thread; `readings`: its other state; `rank`: a
+//!   rank's file;
+//! - `heat`: metrics by rank and time; `follower`: all ranks of a run;
+//! - `prometheus`: metrics for a scraper;
+//! - `top`: metrics in a terminal.
 
 pub mod files;
 mod snapshot;
@@ -19,8 +20,8 @@ mod snapshot;
 mod history;
 mod metric;
 
-mod doing;
 mod infos;
+mod main_thread;
 mod pace;
 mod rank;
 mod readings;

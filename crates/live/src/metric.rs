@@ -1,29 +1,29 @@
-//! Which numbers there are of a rank, and their units.
+//! The metrics of a rank, and their units.
 
 use std::fmt;
 
-/// Most gauges of a run that are followed.
+/// Largest number of gauges of a run to follow.
 pub const MOST_GAUGES: usize = 32;
-/// What the keys of gauges begin with; the name that the program gave follows.
+/// Prefix of the keys of gauges; the name that the program gave follows it.
 pub const GAUGE: &str = "gauge:";
 
-/// A number of a rank.
+/// A metric of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Metric {
-    /// Steps that ended.
+    /// Number of steps that ended.
     Steps,
-    /// Steps a second.
+    /// Steps per second.
     StepsPerSecond,
-    /// The last step.
+    /// Duration of the last step.
     StepTime,
-    /// Since the last step.
+    /// Time since the last step.
     SinceStep,
-    /// Resident memory.
+    /// Resident memory in bytes.
     Rss,
-    /// Live heap.
+    /// Live heap bytes.
     Heap,
-    /// Cores that its threads used.
+    /// Number of cores that its threads used.
     CpuCores,
     /// Share of time that its devices were busy.
     GpuUtilization,
@@ -31,12 +31,12 @@ pub enum Metric {
     GpuMemory,
     /// Power of its devices.
     GpuPower,
-    /// Events lost.
+    /// Number of events lost.
     Lost,
 }
 
 impl Metric {
-    /// All, in order.
+    /// All metrics in order.
     pub const ALL: [Metric; 11] = [
         Metric::Steps,
         Metric::StepsPerSecond,
@@ -51,12 +51,12 @@ impl Metric {
         Metric::Lost,
     ];
 
-    /// Its place in [`Self::ALL`].
+    /// Returns its index in [`Self::ALL`].
     pub fn place(self) -> usize {
         self as usize
     }
 
-    /// As JSON and options have it.
+    /// Returns the key that JSON and options use.
     pub fn key(self) -> &'static str {
         match self {
             Metric::Steps => "steps",
@@ -73,7 +73,7 @@ impl Metric {
         }
     }
 
-    /// Its unit.
+    /// Returns the metric's unit.
     pub fn unit(self) -> &'static str {
         match self {
             Metric::Steps | Metric::Lost => "count",
@@ -86,7 +86,7 @@ impl Metric {
         }
     }
 
-    /// What it is.
+    /// Describes the metric for people.
     pub fn about(self) -> &'static str {
         match self {
             Metric::Steps => "training steps that ended",
@@ -103,7 +103,7 @@ impl Metric {
         }
     }
 
-    /// Why no rank has it.
+    /// Explains why no rank has a value.
     pub fn missing(self) -> &'static str {
         match self {
             Metric::Steps | Metric::StepsPerSecond | Metric::StepTime | Metric::SinceStep => {
@@ -126,7 +126,7 @@ impl fmt::Display for Metric {
     }
 }
 
-/// Unit of a gauge by the end of its name.
+/// Returns the unit of a gauge, from the end of its name.
 pub fn unit_of(name: &str) -> &'static str {
     let ends = [
         ("_ns", "ns"),

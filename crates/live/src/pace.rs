@@ -1,31 +1,31 @@
-//! The steps of a rank as they end: how long they take, and whether one takes too long.
+//! Steps of a rank as they end: how long they take, and whether one takes too long.
 
 use std::collections::VecDeque;
 use tprof_facts::Step;
 use tprof_facts::steps::{LiveSteps, StepSource};
 use tprof_trace::model::ProcessIndex;
 
-/// Steps by which the usual time is judged.
+/// Number of steps from which the usual time is computed.
 const USUAL_OF: usize = 64;
-/// A rank has so many before any is judged.
+/// Smallest number of steps before any is judged.
 const LEAST_STEPS: usize = 5;
-/// A stall lasts this many times the usual step …
+/// A stall lasts at least this many times the usual step …
 const STALL_TIMES: u64 = 5;
-/// … and at least so long.
+/// … and at least this long.
 const STALL_NS: u64 = 2_000_000_000;
-/// A slow step takes more than this many times the usual.
+/// A slow step takes more than this many times the usual time.
 const SLOW_TIMES: u64 = 3;
-/// Steps a second are of this time.
+/// Period over which steps per second are computed.
 const RATE_NS: u64 = 10_000_000_000;
-/// And of so many steps at most.
+/// Largest number of steps in that period.
 const RATE_STEPS: usize = 4096;
 
 /// Steps of one rank, on its host's clock.
 #[derive(Debug, Default)]
-pub struct Pace {
+pub struct StepPace {
     steps: LiveSteps,
     source: Option<StepSource>,
-    /// The process with the steps: the first one that ended any, until it is gone.
+    /// Process whose steps count: the first that ended a step, until it ends.
     driving: Option<ProcessIndex>,
     count: u64,
     ends: VecDeque<u64>,
@@ -33,43 +33,43 @@ pub struct Pace {
     last: Option<Step>,
 }
 
-/// A step that took long.
+/// A step that took too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlowStep {
-    /// The step.
+    /// The step that was slow.
     pub step: Step,
-    /// The middle of those before.
+    /// Median of the steps before.
     pub usual_ns: u64,
 }
 
-/// A rank without a step for too long.
+/// A rank that has had no step for too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct StalledSteps {
     /// When its last step ended.
     pub since_ns: u64,
-    /// For how long it has had none.
+    /// Time since then.
     pub for_ns: u64,
-    /// The middle of those before.
+    /// Median of the steps before.
     pub usual_ns: u64,
     /// Number of the step after the last.
     pub step: u64,
 }
 
-impl Pace {
-    /// Where marks and ranges go.
+impl StepPace {
+    /// Returns the collector of marks and ranges.
     pub fn steps(&mut self) -> &mut LiveSteps {
         &mut self.steps
     }
 
-    /// Takes the steps that ended: gives them, and those of them that were slow.
+    /// Takes the steps that ended, and returns them and those of them that were slow.
     ///
-    /// `runs` is whether a process does.
+    /// `runs` tells whether a process is running.
     pub fn settle(&mut self, runs: impl Fn(ProcessIndex) -> bool) -> (Vec<Step>, Vec<SlowStep>) {
         let new = self.steps.take();
         if self.steps.source() != self.source {
-            // A better source has shown: what the other one gave is void.
+            // A better source of steps has appeared, so the steps of the other one are void.
             let steps = std::mem::take(&mut self.steps);
-            *self = Pace { source: steps.source(), steps, ..Pace::default() };
+            *self = StepPace { source: steps.source(), steps, ..StepPace::default() };
         }
         let begins = |step: &&Step| self.driving.is_none_or(|of| of != step.process && !runs(of));
         if let Some(first) = new.iter().find(begins) {
@@ -98,29 +98,30 @@ impl Pace {
         (took_ns > usual_ns.saturating_mul(SLOW_TIMES)).then_some(SlowStep { step, usual_ns })
     }
 
-    /// The middle of the last steps, once there are enough.
+    /// Returns the median of the last steps, once there are enough.
     pub fn usual_ns(&self) -> Option<u64> {
         let mut all: Vec<u64> = self.usual.iter().copied().collect();
         all.sort_unstable();
         all.get(all.len() / 2).copied().filter(|_| all.len() >= LEAST_STEPS)
     }
 
-    /// Steps that ended; none without a source of any.
+    /// Number of steps that ended; `None` without a source of steps.
     pub fn count(&self) -> Option<u64> {
         self.source.map(|_| self.count)
     }
 
-    /// The last step.
+    /// Returns the last step.
     pub fn last(&self) -> Option<Step> {
         self.last
     }
 
-    /// The process with the steps.
+    /// Returns the process whose steps count.
     pub fn driving(&self) -> Option<ProcessIndex> {
         self.driving
     }
 
-    /// Steps a second before a moment, over ten seconds, or three steps where these take longer.
+    /// Returns steps per second before a moment, over ten seconds, or over three steps if these
+    /// take longer.
     pub fn per_second(&mut self, now_ns: u64) -> Option<f64> {
         self.source?;
         let usual_ns = self.usual_ns().unwrap_or(0);
@@ -132,7 +133,7 @@ impl Pace {
         let within = self.ends.iter().filter(|end| **end >= from_ns);
         let (count, first) = (within.clone().count(), within.min().copied());
         let covered_ns = match first {
-            // There were more before: of these all are counted.
+            // There were more steps before, so all of these count.
             Some(first) if self.ends.len() as u64 == self.count || count == RATE_STEPS => {
                 now_ns.saturating_sub(first).clamp(1, window_ns)
             }
@@ -142,12 +143,13 @@ impl Pace {
         Some(whole as f64 * 1e9 / covered_ns as f64)
     }
 
-    /// Whether there was no step for too long before a moment; none also where that is not judged.
-    pub fn standing(&self, now_ns: u64) -> Option<Standing> {
+    /// Returns whether there was no step for too long before a moment; `None` also if that cannot
+    /// be judged.
+    pub fn stalled(&self, now_ns: u64) -> Option<StalledSteps> {
         let (last, usual_ns) = (self.last?, self.usual_ns()?);
         let for_ns = now_ns.saturating_sub(last.end_ns);
         let limit_ns = usual_ns.saturating_mul(STALL_TIMES).max(STALL_NS);
-        (for_ns > limit_ns).then_some(Standing {
+        (for_ns > limit_ns).then_some(StalledSteps {
             since_ns: last.end_ns,
             for_ns,
             usual_ns,

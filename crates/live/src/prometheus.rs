@@ -1,4 +1,4 @@
-//! Snapshots in Prometheus's text format: a gauge of each number that is known.
+//! Writes snapshots in Prometheus's text format: a gauge per known metric.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,7 +6,7 @@ use std::fmt::Write;
 use crate::metric::GAUGE;
 use crate::snapshot::{RunState, Snapshot};
 
-/// What one metric has: its help, and lines of labels and values.
+/// One Prometheus metric: its help text, and its lines of labels and values.
 #[derive(Default)]
 struct Family {
     help: String,
@@ -14,7 +14,7 @@ struct Family {
     lines: Vec<String>,
 }
 
-/// Snapshots of runs as text, each with its id or name in the label `run`.
+/// Formats snapshots of runs, each with its id or name in the label `run`.
 pub fn prometheus(runs: &[(&str, &Snapshot)]) -> String {
     let mut families: BTreeMap<String, Family> = BTreeMap::new();
     for (run, snapshot) in runs {

@@ -1,4 +1,5 @@
-//! One rank's file: what came in it since the last poll, and what that makes of the rank.
+//! Follows one rank's file: reads what is new since the last poll, and updates the state of the
+//! rank.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -9,23 +10,24 @@ use tprof_facts::units::duration;
 use tprof_facts::zero::{Clock, Zero};
 use tprof_facts::{Step, labels};
 use tprof_trace::model::{Counter, Mark, MarkKind, ProcessEnd};
-use tprof_trace::{TailDecoder, TailNews, TailWants, TraceHeader, TraceTail};
+use tprof_trace::{TailDecoder, TailOptions, TailUpdate, TraceHeader, TraceTail};
 
-use crate::doing::Doing;
-use crate::history::{Courses, Scale};
+use crate::history::{MetricCourses, Scale};
+use crate::main_thread::MainThreadActivity;
 use crate::metric::Metric;
-use crate::pace::{Pace, Standing};
-use crate::readings::{Reading, Readings, Running, end_words};
+use crate::pace::{StalledSteps, StepPace};
+use crate::readings::{Reading, Readings, Running, describe_end};
 use crate::snapshot::EventKind;
 
-/// Nothing in a file of a rank that is this old is evidence of a stall: the collector may be silent.
+/// Data in a rank's file that is older than this is no evidence of a stall, because the collector
+/// may be silent.
 const EVIDENCE_NS: u64 = 10_000_000_000;
 /// A process that ran no longer than this is not announced.
 const SHORT_NS: u64 = 1_000_000_000;
-/// Processes that were replaced and did not begin anew yet.
+/// Largest number of processes that were replaced and have not begun again yet.
 const MOST_REPLACED: usize = 64;
 
-/// A rank's file.
+/// A rank's file and its state.
 #[derive(Debug)]
 pub struct Rank {
     /// Name of the file.
@@ -33,71 +35,71 @@ pub struct Rank {
     /// Number of its inode.
     pub inode: u64,
     tail: TraceTail,
-    /// There is more to read at once.
+    /// Whether there is more to read immediately.
     pub more: bool,
-    pub pace: Pace,
+    pub pace: StepPace,
     pub readings: Readings,
-    doing: Doing,
-    pub courses: Courses,
-    /// The last polls: when, and the values by their places.
+    activity: MainThreadActivity,
+    pub courses: MetricCourses,
+    /// The last polls: their times, and the values by metric index.
     pub recent: VecDeque<(u64, Vec<f32>)>,
     recording: bool,
     /// Why the file cannot be read.
     pub error: Option<String>,
-    /// Their pids, and whether their beginnings were announced.
+    /// Pids of replaced processes, and whether their beginnings were announced.
     replaced: Vec<(u32, bool)>,
-    standing: Option<Standing>,
+    stalled: Option<StalledSteps>,
 }
 
-/// What happened, on the file's clock.
+/// An event of a rank, on its file's clock.
 #[derive(Clone, Debug)]
-pub struct Happened {
-    /// When.
+pub struct RankEvent {
+    /// When it happened.
     pub time_ns: u64,
-    /// What kind.
+    /// Kind of event.
     pub kind: EventKind,
-    /// In words.
+    /// Description in words.
     pub text: String,
-    /// Of the whole run.
+    /// Whether the event concerns the whole run.
     pub of_run: bool,
 }
 
-/// What readings of a file need to know of the run.
+/// What reading a file needs to know about the run.
 pub struct Context<'a> {
     /// When the run began.
     pub zero: Zero,
-    /// How long stretches are.
+    /// Length of the stretches.
     pub scale: Scale,
-    /// No moment is later, nanoseconds since 1970.
+    /// Latest plausible moment, in nanoseconds since 1970.
     pub limit_unix_ns: u64,
-    /// Decodes blocks.
+    /// Decodes blocks of the file.
     pub decoder: &'a mut TailDecoder,
-    /// The place of a gauge among the run's.
+    /// Returns the index of a gauge among the run's.
     pub gauge: &'a mut dyn FnMut(&str) -> Option<usize>,
 }
 
 impl Rank {
-    /// Of a file that was not read yet.
+    /// Creates a rank whose file has not been read yet.
     pub fn new(name: String, inode: u64) -> Rank {
-        let wants = TailWants { spans: Some(shows_step), samples: true };
+        let wants = TailOptions { spans: Some(shows_step), samples: true };
         Rank {
             tail: TraceTail::new(Path::new(&name), wants),
             name,
             inode,
             more: false,
-            pace: Pace::default(),
+            pace: StepPace::default(),
             readings: Readings::default(),
-            doing: Doing::default(),
-            courses: Courses::default(),
+            activity: MainThreadActivity::default(),
+            courses: MetricCourses::default(),
             recent: VecDeque::new(),
             recording: true,
             error: None,
             replaced: Vec::new(),
-            standing: None,
+            stalled: None,
         }
     }
 
-    /// The file's description of itself, once it was read.
+    /// Returns the file's header, once it was read.
     pub fn header(&self) -> Option<&TraceHeader> {
         self.tail.header()
     }
@@ -107,7 +109,7 @@ impl Rank {
         self.tail.bytes()
     }
 
-    /// Damaged parts that were passed over.
+    /// Number of damaged parts that were skipped.
     pub fn damaged(&self) -> u64 {
         self.tail.damaged()
     }
@@ -127,7 +129,7 @@ impl Rank {
         self.header().map(|_| self.recording)
     }
 
-    /// Its clock.
+    /// Returns the file's clock.
     pub fn clock(&self, zero: Zero) -> Clock {
         match self.header() {
             Some(header) if header.start_unix_ns > 0 => {
@@ -138,8 +140,8 @@ impl Rank {
         }
     }
 
-    /// Reads what came in the file.
-    pub fn read(&mut self, file: &File, context: &mut Context<'_>) -> Vec<Happened> {
+    /// Reads what is new in the file.
+    pub fn read(&mut self, file: &File, context: &mut Context<'_>) -> Vec<RankEvent> {
         let mut news = match self.tail.read_more(file, context.decoder) {
             Ok(news) => news,
             Err(error) => {
@@ -149,18 +151,18 @@ impl Rank {
         };
         self.error = None;
         if news.restarted {
-            (self.pace, self.readings) = (Pace::default(), Readings::default());
-            self.doing = Doing::default();
-            (self.courses, self.recent) = (Courses::default(), VecDeque::new());
-            (self.recording, self.standing) = (true, None);
+            (self.pace, self.readings) = (StepPace::default(), Readings::default());
+            self.activity = MainThreadActivity::default();
+            (self.courses, self.recent) = (MetricCourses::default(), VecDeque::new());
+            (self.recording, self.stalled) = (true, None);
         }
         self.more = news.more;
         let own_ns = self.header().map_or(0, |header| header.start_unix_ns);
-        context.zero = earlier(context.zero, own_ns);
-        let mut happened = self.processes(&mut news, file, context.decoder);
+        context.zero = earlier_start(context.zero, own_ns);
+        let mut rank_events = self.processes(&mut news, file, context.decoder);
         for mark in sorted(std::mem::take(&mut news.marks)) {
             let name = self.tail.name(&news, file, context.decoder, mark.name);
-            happened.extend(self.mark(&mark, name));
+            rank_events.extend(self.mark(&mark, name));
         }
         for (span, name) in &news.spans {
             self.pace.steps().range(StepRange::of(span), name);
@@ -171,22 +173,22 @@ impl Rank {
         }
         for thread in &news.threads {
             let pid = self.readings.process_of(thread.process).map(|process| process.pid);
-            self.doing.thread(thread, pid);
+            self.activity.thread(thread, pid);
         }
         self.readings.samples(&news.samples);
-        self.doing.samples(&news.samples);
-        happened.extend(self.settle_steps(context));
-        happened
+        self.activity.samples(&news.samples);
+        rank_events.extend(self.settle_steps(context));
+        rank_events
     }
 
-    /// Beginnings and ends of processes, in order.
+    /// Returns beginnings and ends of processes, in order.
     fn processes(
         &mut self,
-        news: &mut TailNews,
+        news: &mut TailUpdate,
         file: &File,
         decoder: &mut TailDecoder,
-    ) -> Vec<Happened> {
-        let mut happened = Vec::new();
+    ) -> Vec<RankEvent> {
+        let mut rank_events = Vec::new();
         let mut rows = std::mem::take(&mut news.processes);
         rows.sort_by_key(|row| row.start_ns);
         let mut ends = std::mem::take(&mut news.process_ends);
@@ -194,7 +196,7 @@ impl Rank {
         let mut ends = ends.into_iter().peekable();
         for row in rows {
             while let Some((process, end_ns, end)) = ends.next_if(|end| end.1 <= row.start_ns) {
-                happened.extend(self.process_end(process, end_ns, end));
+                rank_events.extend(self.process_end(process, end_ns, end));
             }
             let command = self.tail.name(news, file, decoder, row.command);
             let program = labels::program(&command).to_owned();
@@ -203,17 +205,17 @@ impl Rank {
             self.readings.process(&row, program, is_announced);
         }
         for (process, end_ns, end) in ends {
-            happened.extend(self.process_end(process, end_ns, end));
+            rank_events.extend(self.process_end(process, end_ns, end));
         }
         let begun = self.readings.announce(self.tail.last_ns().saturating_sub(SHORT_NS));
-        happened.extend(begun.into_iter().map(start_of));
-        happened
+        rank_events.extend(begun.into_iter().map(start_of));
+        rank_events
     }
 
-    /// The end of a process image, and its beginning where that was not announced. Of one that
-    /// ran for a moment within another and was not killed there is no event.
-    fn process_end(&mut self, process: u32, end_ns: u64, end: ProcessEnd) -> Vec<Happened> {
-        self.doing.process_ended(process);
+    /// Reports the end of a process image, and its beginning if that was not announced yet. There
+    /// is no event for an image that ran only for a moment within another one and was not killed.
+    fn process_end(&mut self, process: u32, end_ns: u64, end: ProcessEnd) -> Vec<RankEvent> {
+        self.activity.process_ended(process);
         let Some(gone) = self.readings.process_end(process, end) else { return Vec::new() };
         if end == ProcessEnd::Exec {
             if self.replaced.len() < MOST_REPLACED {
@@ -221,10 +223,10 @@ impl Rank {
             }
             return Vec::new();
         }
-        let ended = Happened {
+        let ended = RankEvent {
             time_ns: end_ns,
             kind: EventKind::ProcessEnd,
-            text: format!("{} [{}]: {}", gone.program, gone.pid, end_words(Some(end))),
+            text: format!("{} [{}]: {}", gone.program, gone.pid, describe_end(Some(end))),
             of_run: false,
         };
         let is_told = gone.is_announced || gone.is_root || matches!(end, ProcessEnd::Signal(_));
@@ -232,7 +234,7 @@ impl Rank {
         begun.into_iter().chain(is_told.then_some(ended)).collect()
     }
 
-    fn mark(&mut self, mark: &Mark, name: String) -> Option<Happened> {
+    fn mark(&mut self, mark: &Mark, name: String) -> Option<RankEvent> {
         self.pace.steps().mark(mark.process, mark.kind, mark.time_ns, &name);
         let kind = match mark.kind {
             MarkKind::Step | MarkKind::Histogram => return None,
@@ -243,7 +245,7 @@ impl Rank {
         if kind != EventKind::Mark {
             self.recording = kind == EventKind::RecordingOn;
         }
-        Some(Happened { time_ns: mark.time_ns, kind, text: name, of_run: mark.process.is_none() })
+        Some(RankEvent { time_ns: mark.time_ns, kind, text: name, of_run: mark.process.is_none() })
     }
 
     fn counter(&mut self, row: &Counter, name: &str, context: &mut Context<'_>) {
@@ -257,7 +259,7 @@ impl Rank {
         }
     }
 
-    /// Adds a value to the course of a number.
+    /// Adds a value to the history of a metric.
     fn note(&mut self, context: &Context<'_>, place: usize, time_ns: u64, value: f64) {
         let since_ns = self.clock(context.zero).since_start(time_ns);
         if since_ns <= context.limit_unix_ns.saturating_sub(context.zero.unix_ns) {
@@ -265,11 +267,11 @@ impl Rank {
         }
     }
 
-    fn settle_steps(&mut self, context: &Context<'_>) -> Vec<Happened> {
+    fn settle_steps(&mut self, context: &Context<'_>) -> Vec<RankEvent> {
         let runs = |process| self.readings.process_of(process).is_some();
         let (steps, mut slow) = self.pace.settle(runs);
-        let stood = self.standing.take();
-        // The end of a stall is one event.
+        let stood = self.stalled.take();
+        // The end of a stall is a single event.
         slow.retain(|slow| stood.is_none_or(|stood| slow.step.start_ns != stood.since_ns));
         for step in &steps {
             let took_ns = step.end_ns.saturating_sub(step.start_ns);
@@ -278,17 +280,17 @@ impl Rank {
         let slow = slow.into_iter().map(|slow| {
             let took_ns = slow.step.end_ns.saturating_sub(slow.step.start_ns);
             let (took, usual) = (duration(took_ns), duration(slow.usual_ns));
-            Happened {
+            RankEvent {
                 time_ns: slow.step.end_ns,
                 kind: EventKind::StepSlow,
                 text: format!("step {} took {took}, usually {usual}", slow.step.number),
                 of_run: false,
             }
         });
-        let mut happened: Vec<Happened> = slow.collect();
-        let is_next = |stood: &Standing, step: &Step| step.end_ns > stood.since_ns;
+        let mut rank_events: Vec<RankEvent> = slow.collect();
+        let is_next = |stood: &StalledSteps, step: &Step| step.end_ns > stood.since_ns;
         match stood.and_then(|stood| Some((stood, steps.iter().find(|s| is_next(&stood, s))?))) {
-            Some((stood, step)) => happened.push(Happened {
+            Some((stood, step)) => rank_events.push(RankEvent {
                 time_ns: step.end_ns,
                 kind: EventKind::StallEnd,
                 text: format!(
@@ -298,19 +300,23 @@ impl Rank {
                 ),
                 of_run: false,
             }),
-            None => self.standing = stood,
+            None => self.stalled = stood,
         }
-        happened
+        rank_events
     }
 
-    /// Whether it stands at a moment of its clock, and what is new about that.
-    pub fn judge(&mut self, now_ns: u64, is_running: bool) -> (Option<Standing>, Option<Happened>) {
+    /// Returns whether the rank is stalled at a moment of its clock, and a new event about that.
+    pub fn judge(
+        &mut self,
+        now_ns: u64,
+        is_running: bool,
+    ) -> (Option<StalledSteps>, Option<RankEvent>) {
         let judged = is_running && !self.more && self.recording && self.goes_on();
-        // Without newer blocks nothing is known of now.
+        // Nothing is known about the time after the newest block.
         let until_ns = now_ns.min(self.last_ns().saturating_add(EVIDENCE_NS));
-        let standing = self.pace.standing(until_ns).filter(|_| judged);
-        let event = |kind, text| Happened { time_ns: now_ns, kind, text, of_run: false };
-        let happened = match (self.standing, standing) {
+        let stalled = self.pace.stalled(until_ns).filter(|_| judged);
+        let event = |kind, text| RankEvent { time_ns: now_ns, kind, text, of_run: false };
+        let rank_events = match (self.stalled, stalled) {
             (None, Some(now)) => {
                 let (none_for, usual) = (duration(now.for_ns), duration(now.usual_ns));
                 let text = format!("no step for {none_for}, usually {usual}");
@@ -322,23 +328,23 @@ impl Rank {
             }
             _ => None,
         };
-        self.standing = standing;
-        (standing, happened)
+        self.stalled = stalled;
+        (stalled, rank_events)
     }
 
-    /// What is known of what it does since a stall began.
-    pub fn doing(&self, standing: &Standing) -> Option<String> {
-        let until_ns = standing.since_ns.saturating_add(standing.for_ns);
-        self.doing.words(self.pace.driving()?, standing.since_ns, until_ns)
+    /// Describes what the rank has been doing since a stall began, if that is known.
+    pub fn activity(&self, stalled: &StalledSteps) -> Option<String> {
+        let until_ns = stalled.since_ns.saturating_add(stalled.for_ns);
+        self.activity.describe(self.pace.driving()?, stalled.since_ns, until_ns)
     }
 
-    /// Whether the process with its steps runs.
+    /// Whether the process with its steps is running.
     fn goes_on(&self) -> bool {
         let runs = |process| self.readings.process_of(process).is_some();
         !self.is_closed() && self.pace.driving().is_some_and(runs)
     }
 
-    /// Its numbers at a moment of its clock.
+    /// Returns a metric at a moment of its clock.
     pub fn value(&mut self, metric: Metric, now_ns: u64) -> Option<f64> {
         match metric {
             Metric::StepsPerSecond | Metric::SinceStep if !self.goes_on() => None,
@@ -356,17 +362,17 @@ impl Rank {
     }
 }
 
-/// The earlier of two beginnings, each 0 if it is not known.
-pub fn earlier(zero: Zero, unix_ns: u64) -> Zero {
+/// Returns the earlier of two beginnings, where 0 means unknown.
+pub fn earlier_start(zero: Zero, unix_ns: u64) -> Zero {
     match (zero.unix_ns, unix_ns) {
         (0, known) | (known, 0) => Zero { unix_ns: known },
         (a, b) => Zero { unix_ns: a.min(b) },
     }
 }
 
-/// The beginning of a process as an event.
-fn start_of(process: Running) -> Happened {
-    Happened {
+/// Returns the event for the beginning of a process.
+fn start_of(process: Running) -> RankEvent {
+    RankEvent {
         time_ns: process.start_ns,
         kind: EventKind::ProcessStart,
         text: format!("{} [{}] began", process.program, process.pid),

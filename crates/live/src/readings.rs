@@ -1,5 +1,5 @@
-//! What is known of a rank beside its steps: its processes, their memory, its devices, and what
-//! the program measures itself.
+//! State of a rank apart from its steps: its processes, their memory, its devices, and gauges that
+//! the program sets itself.
 
 use std::collections::{BTreeMap, VecDeque};
 use tprof_facts::units;
@@ -9,32 +9,32 @@ use tprof_trace::model::{
 
 use crate::metric::{MOST_GAUGES, Metric};
 
-/// Processes of a file that are followed at once.
+/// Largest number of processes of a file to follow at once.
 const MOST_PROCESSES: usize = 4096;
-/// Seconds by which cores in use are judged.
+/// Number of seconds over which cores in use are computed.
 const CORES_OF: u64 = 3;
-/// Samples older than this say nothing about now.
+/// Samples older than this many seconds say nothing about now.
 const CORES_FRESH: u64 = 8;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A process that runs.
+/// A running process.
 #[derive(Clone, Debug, Default)]
 pub struct Running {
     /// Its process id.
     pub pid: u32,
-    /// Its program.
+    /// Name of its program.
     pub program: String,
     /// When it began.
     pub start_ns: u64,
-    /// No process of the file that ran then was its parent.
+    /// Whether no process that was running in the file was its parent.
     pub is_root: bool,
-    /// There was an event of its beginning.
+    /// Whether an event announced its beginning.
     pub is_announced: bool,
     rss: Option<f64>,
     heap: Option<f64>,
 }
 
-/// What was last read of a device.
+/// Last readings of a device.
 #[derive(Clone, Copy, Debug, Default)]
 struct DeviceReading {
     utilization: Option<f64>,
@@ -47,20 +47,20 @@ struct DeviceReading {
 pub struct Readings {
     running: BTreeMap<ProcessIndex, Running>,
     has_begun: bool,
-    /// How its processes without a parent in the file ended: the worst, and an exit of the rest.
+    /// End of its processes without a parent in the file: the worst of them.
     ended: Option<ProcessEnd>,
     devices: BTreeMap<u32, DeviceReading>,
     gauges: BTreeMap<String, f64>,
-    /// CPU time by second.
+    /// CPU time per second.
     cores: VecDeque<(u64, u64)>,
 }
 
-/// A number that was read: which, or the gauge of this name.
+/// A value that was read.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reading {
-    /// One of the numbers of every run.
+    /// Value of a metric that every run has.
     Of(Metric, f64),
-    /// One of the program's own.
+    /// Value of a gauge of the program, by name.
     Gauge(String, f64),
 }
 
@@ -77,7 +77,7 @@ impl Readings {
         }
     }
 
-    /// Takes the end of one; the process that it was.
+    /// Takes the end of a process, and returns the process.
     pub fn process_end(&mut self, process: ProcessIndex, end: ProcessEnd) -> Option<Running> {
         let gone = self.running.remove(&process)?;
         if gone.is_root && end != ProcessEnd::Exec {
@@ -89,7 +89,7 @@ impl Readings {
         Some(gone)
     }
 
-    /// Those that began before a moment and were not announced.
+    /// Returns processes that began before a moment and were not announced yet.
     pub fn announce(&mut self, before_ns: u64) -> Vec<Running> {
         let new =
             self.running.values_mut().filter(|of| !of.is_announced && of.start_ns < before_ns);
@@ -100,22 +100,22 @@ impl Readings {
         announced.collect()
     }
 
-    /// Processes that run.
+    /// Number of running processes.
     pub fn running(&self) -> usize {
         self.running.len()
     }
 
-    /// A process that runs.
+    /// Returns a running process.
     pub fn process_of(&self, process: ProcessIndex) -> Option<&Running> {
         self.running.get(&process)
     }
 
-    /// How it ended; none while a process of it runs.
+    /// Describes how the rank ended; `None` while a process of it is running.
     pub fn ended(&self) -> Option<String> {
-        (self.has_begun && self.running.is_empty()).then(|| end_words(self.ended))
+        (self.has_begun && self.running.is_empty()).then(|| describe_end(self.ended))
     }
 
-    /// Takes a value; what of the rank it changes.
+    /// Takes a value, and returns the reading of the rank that it changes.
     pub fn counter(&mut self, row: &Counter, name: &str) -> Option<Reading> {
         if let Some(device) = row.device.filter(|_| row.process.is_none()) {
             return self.device(device, name, row.value);
@@ -141,7 +141,7 @@ impl Readings {
     }
 
     fn device(&mut self, device: u32, name: &str, value: f64) -> Option<Reading> {
-        /// A host has fewer.
+        /// Largest number of devices; a host has fewer.
         const MOST_DEVICES: usize = 64;
         if self.devices.len() >= MOST_DEVICES && !self.devices.contains_key(&device) {
             return None;
@@ -165,7 +165,7 @@ impl Readings {
         Some(Reading::Of(metric, self.value(metric)?))
     }
 
-    /// Takes what threads did.
+    /// Takes samples of threads.
     pub fn samples(&mut self, rows: &[SampleMoment]) {
         for row in rows.iter().filter(|row| row.state == ThreadState::Running) {
             let second = row.time_ns / SECOND_NS;
@@ -178,10 +178,10 @@ impl Readings {
         self.cores.retain(|(second, _)| second + CORES_OF + CORES_FRESH > newest);
     }
 
-    /// Cores that its threads used in the last seconds of which samples are in the file.
+    /// Returns the cores that its threads used in the last seconds for which the file has samples.
     pub fn cores(&self, now_ns: u64) -> Option<f64> {
         let newest = self.cores.iter().map(|(second, _)| *second).max()?;
-        // The newest second is not whole, nor may the first be.
+        // The newest second is not complete, and the first may not be either.
         let first = self.cores.iter().map(|(second, _)| *second).min()?;
         let from = newest.saturating_sub(CORES_OF).max(first);
         let within = self.cores.iter().filter(|(of, _)| (from..newest).contains(of));
@@ -198,7 +198,7 @@ impl Readings {
         sum(self.running.values().map(|process| process.heap))
     }
 
-    /// What was last read of a number that is read.
+    /// Returns the last reading of a metric that is read rather than computed.
     pub fn value(&self, metric: Metric) -> Option<f64> {
         let devices = self.devices.values();
         match metric {
@@ -214,13 +214,13 @@ impl Readings {
         }
     }
 
-    /// What the program measures, by its names.
+    /// Gauges that the program sets, by name.
     pub fn gauges(&self) -> &BTreeMap<String, f64> {
         &self.gauges
     }
 }
 
-/// A sum of those that are known; none where none is.
+/// Sums the known values; `None` if no value is known.
 fn sum(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     values.flatten().fold(None, |sum, value| Some(sum.unwrap_or(0.0) + value))
 }
@@ -234,8 +234,8 @@ fn badness(end: ProcessEnd) -> u8 {
     }
 }
 
-/// An end in words.
-pub fn end_words(end: Option<ProcessEnd>) -> String {
+/// Describes the end of a process.
+pub fn describe_end(end: Option<ProcessEnd>) -> String {
     match end {
         Some(ProcessEnd::Exited(status)) => format!("exit {status}"),
         Some(ProcessEnd::Signal(signal)) => units::signal(signal),

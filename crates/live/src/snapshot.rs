@@ -1,6 +1,7 @@
-//! What a follower gives: the JSON of live pages, of `tprof top --json` and of heat maps.
+//! What a follower returns: the JSON of live pages, of `tprof top --json` and of heat maps.
 //!
-//! Times are nanoseconds since the run began, unless a name has `unix`. What is not known is `null`.
+//! Times are nanoseconds since the run began, unless the name contains `unix`. Unknown values are
+//! `null`.
 
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -8,32 +9,32 @@ use std::collections::BTreeMap;
 /// Version of the JSON.
 pub const VERSION: u32 = 1;
 
-/// A run at one moment.
+/// State of a run at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// [`VERSION`].
+    /// Version of this document, [`VERSION`].
     pub version: u32,
-    /// Whether it goes on.
+    /// Whether the run goes on.
     pub state: RunState,
-    /// Command line of the run; empty if it was attached by hand, or is not known.
+    /// Command line of the run; empty if it was attached by hand or is unknown.
     pub command: Vec<String>,
-    /// Now; of a run that is over, its end.
+    /// Current time, or the end of a finished run.
     pub time_ns: u64,
     /// When the run began, nanoseconds since 1970.
     pub start_unix_ns: u64,
-    /// Whether any rank is being recorded; none where there is no file yet.
+    /// Whether any rank is being recorded; `None` if there is no file yet.
     pub recording: Option<bool>,
-    /// Of all ranks.
+    /// Sums over all ranks.
     pub totals: Totals,
     /// Files of the run: ranks in order, then launchers, then files without a rank.
     pub ranks: Vec<RankState>,
-    /// Numbers of ranks.
+    /// Metrics of all ranks.
     pub metrics: Vec<MetricValues>,
-    /// Ranks without a step for too long.
+    /// Ranks that have had no step for too long.
     pub stalls: Vec<Stall>,
-    /// What happened: since the last snapshot, or the last 200 where `history` is given.
+    /// Events since the last snapshot, or the last 200 events if `history` is given.
     pub events: Vec<Event>,
-    /// The course of the numbers, where it was asked for.
+    /// History of the metrics, if requested.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub history: Option<History>,
 }
@@ -45,16 +46,16 @@ pub enum RunState {
     #[default]
     #[serde(rename = "running")]
     Running,
-    /// Its collectors finished in good order.
+    /// Its collectors finished properly.
     #[serde(rename = "finished")]
     Finished,
-    /// A collector is gone and did not finish.
+    /// A collector ended without finishing.
     #[serde(rename = "cut off")]
     CutOff,
 }
 
 impl RunState {
-    /// As JSON has it.
+    /// Returns the word that JSON uses.
     pub fn word(self) -> &'static str {
         match self {
             RunState::Running => "running",
@@ -73,86 +74,86 @@ pub struct Totals {
     pub lost: u64,
     /// Bytes of the trace files.
     pub bytes: u64,
-    /// Processes.
+    /// Number of running processes.
     pub processes: u64,
     /// Time that the job's threads waited for collectors.
     pub wait_ns: u64,
     /// CPU time of the collectors.
     pub collector_cpu_ns: u64,
-    /// Damaged parts of files that were passed over.
+    /// Number of damaged parts of files that were skipped.
     pub damaged: u64,
 }
 
 /// A rank, or another file of the run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankState {
-    /// Its rank.
+    /// Number of the rank, if it has one.
     pub rank: Option<u32>,
-    /// `rank 3`.
+    /// Label, such as `rank 3`.
     pub label: String,
-    /// Its host.
+    /// Name of its host.
     pub host: String,
     /// Name of its file.
     pub file: String,
-    /// Processes that run.
+    /// Number of running processes.
     pub processes: u64,
-    /// How it ended: `exit 0`, `SIGKILL`; none while a process of it runs.
+    /// How it ended: `exit 0`, `SIGKILL`; `None` while a process of it is running.
     pub ended: Option<String>,
-    /// Whether it is being recorded; none before its file has a header.
+    /// Whether it is being recorded; `None` until its file has a header.
     pub recording: Option<bool>,
-    /// Age of what was last read of its file; none before there is anything.
+    /// Age of the last data read from its file; `None` before there is any.
     pub behind_ns: Option<u64>,
     /// Why its file cannot be read.
     pub problem: Option<String>,
 }
 
-/// A number of all ranks.
+/// A metric of all ranks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MetricValues {
-    /// Its name: of [`crate::Metric::key`].
+    /// Key of the metric: [`crate::Metric::key`].
     pub key: String,
     /// `ns, bytes, count, per_second, share, watts` or `none`.
     pub unit: String,
-    /// What it is.
+    /// Description for people.
     pub about: String,
-    /// One for each rank.
+    /// One value per rank.
     #[serde(serialize_with = "numbers")]
     pub values: Vec<Option<f64>>,
-    /// Why none is known.
+    /// Why no value is known.
     pub why: Option<String>,
 }
 
-/// A rank without a step for too long.
+/// A rank that has had no step for too long.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stall {
-    /// Its rank.
+    /// Number of the rank, if it has one.
     pub rank: Option<u32>,
-    /// `rank 3`.
+    /// Label, such as `rank 3`.
     pub label: String,
     /// When its last step ended.
     pub since_ns: u64,
-    /// For how long it has had none.
+    /// Time since then.
     pub for_ns: u64,
-    /// The middle of its steps before.
+    /// Median of its steps before.
     pub usual_ns: u64,
-    /// Number of the step that does not end.
+    /// Number of the step that has not ended.
     pub step: u64,
-    /// What is known of what it does.
+    /// What the rank is known to be doing.
     pub what: Option<String>,
 }
 
-/// Something that happened.
+/// An event of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// When.
+    /// When it happened.
     pub time_ns: u64,
-    /// Whose.
+    /// The rank that it concerns.
     pub rank: Option<u32>,
-    /// `rank 3`; `run` where it is the whole run's.
+    /// Label of the rank, such as `rank 3`, or `run` for the whole run.
     pub label: String,
-    /// What kind.
+    /// Kind of event.
     pub kind: EventKind,
-    /// In words.
+    /// Description in words.
     pub text: String,
 }
 
@@ -176,71 +177,72 @@ pub enum EventKind {
     RecordingOff,
     /// A rank has had no step for too long.
     Stall,
-    /// It has had one again.
+    /// A stalled rank has had a step again.
     StallEnd,
 }
 
-/// The course of numbers.
+/// History of metrics.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct History {
-    /// Moments.
+    /// Times of the values.
     pub times_ns: Vec<u64>,
-    /// By the key of a metric: for each rank (the first 32) a value for each moment.
+    /// Values by metric key: for each of the first 32 ranks, one value per moment.
     #[serde(serialize_with = "series")]
     pub series: BTreeMap<String, Vec<Vec<Option<f64>>>>,
 }
 
-/// A number by rank and time.
+/// A metric by rank and time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Heat {
     /// Key of the metric.
     pub metric: String,
-    /// Its unit.
+    /// Unit of the values.
     pub unit: String,
-    /// `time`.
+    /// What the columns are: `time`.
     pub over: String,
-    /// Ranks.
+    /// Rows of ranks.
     pub rows: Vec<HeatRow>,
     /// Stretches of time.
     pub columns: Vec<HeatColumn>,
-    /// By row and column; the largest where several were folded.
+    /// Values by row and column. If several ranks or moments share a cell, the largest value
+    /// counts.
     pub values: Vec<Vec<Number>>,
-    /// The least of them.
+    /// The smallest value of the map.
     pub least: Number,
-    /// The largest.
+    /// The largest value of the map.
     pub most: Number,
-    /// Which were folded into one.
+    /// Describes which ranks or moments share a cell.
     pub folded: Option<String>,
-    /// Why there is none.
+    /// Why there is no value.
     pub missing: Option<String>,
 }
 
-/// Ranks of a row, by their places among the ranks of the run.
+/// A row of one or several ranks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeatRow {
-    /// `rank 3`, `ranks 3 to 6`.
+    /// Label, such as `rank 3` or `ranks 3 to 6`.
     pub label: String,
-    /// First and last place.
+    /// Indexes of the first and the last rank.
     pub ranks: [usize; 2],
 }
 
 /// A stretch of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeatColumn {
-    /// From.
+    /// First moment of the column.
     pub from: u64,
-    /// Until before.
+    /// End of the column, exclusive.
     pub to: u64,
 }
 
-/// A number, or none; whole ones are written without a fraction.
+/// A number or null; whole numbers are written without a fraction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(transparent)]
 pub struct Number(pub Option<f64>);
 
 impl Serialize for Number {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        /// Up to here each whole number is a double.
+        /// Whole numbers up to this one are exact in a double.
         const EXACT: f64 = 9_007_199_254_740_992.0;
         match self.0.filter(|value| value.is_finite()) {
             Some(value) if value.fract() == 0.0 && value.abs() <= EXACT => {

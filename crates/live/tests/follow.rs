@@ -39,7 +39,7 @@ impl Run {
         let info = RunInfo {
             version: 1,
             tprof: "0.1.0".to_owned(),
-            // Not this host: the age of its info counts.
+            // The run claims another host, so that the age of its info counts.
             host: "elsewhere".to_owned(),
             command: vec!["python".to_owned(), "train.py".to_owned()],
             start_ns: START,

@@ -1,14 +1,14 @@
-//! The attribute `instrument` of the crate `tprof`: see its feature `macros`.
+//! The attribute `instrument` of the crate `tprof`, behind its feature `macros`.
 //!
-//! A function is taken apart by its tokens, without a parser: the last group in braces is
-//! its body, the word after `fn` its name. That keeps the crate without dependencies.
+//! It takes a function apart by its tokens, without a parser: the last group in braces is its body,
+//! and the word after `fn` its name. So the crate has no dependencies.
 
 use proc_macro::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
 
-/// Calls of the function are spans: `#[tprof::instrument]`, or with what `tprof::span!` takes,
-/// `#[tprof::instrument(category: tprof::Category::Io, "read", bytes = bytes)]`. Without a name
-/// it is the function's. Of an `async fn` each poll is a span, with the number of the call as its
-/// argument `task`; other arguments it has none.
+/// Makes calls of the function spans: `#[tprof::instrument]`, or with the arguments of
+/// `tprof::span!`, `#[tprof::instrument(category: tprof::Category::Io, "read", bytes = bytes)]`.
+/// The default name is the function's. In an `async fn` each poll is a span, with the number of the
+/// call as its only argument `task`.
 #[proc_macro_attribute]
 pub fn instrument(attribute: TokenStream, item: TokenStream) -> TokenStream {
     match expand(attribute, item) {
@@ -51,14 +51,14 @@ fn expand(attribute: TokenStream, item: TokenStream) -> Result<TokenStream, &'st
     Ok(tokens.into_iter().collect())
 }
 
-/// What `span!` is called with.
+/// Arguments for `span!`.
 struct Call {
     named: TokenStream,
     has_arguments: bool,
 }
 
 impl Call {
-    /// Parts are `category: …`, a name, and arguments, with commas between.
+    /// Parses `category: …`, a name, and arguments, separated by commas.
     fn of(attribute: TokenStream, function: &str) -> Call {
         let mut parts: Vec<Vec<TokenTree>> = vec![Vec::new()];
         for token in attribute {
@@ -88,7 +88,7 @@ impl Call {
     }
 }
 
-/// `::tprof::NAME!(…)`.
+/// Returns the tokens `::tprof::NAME!(…)`.
 fn invocation(name: &str, arguments: TokenStream) -> TokenStream {
     let mut all: TokenStream = "::tprof::".parse().unwrap_or_default();
     all.extend([
@@ -99,7 +99,7 @@ fn invocation(name: &str, arguments: TokenStream) -> TokenStream {
     all
 }
 
-/// `let _tprof_span = ::tprof::span!(…); { … }`, in which nothing of the body is changed.
+/// Returns `let _tprof_span = ::tprof::span!(…); { … }` with the body unchanged.
 fn called(named: TokenStream, body: Group) -> TokenStream {
     let span = Ident::new("_tprof_span", Span::mixed_site());
     let mut all = TokenStream::new();
@@ -113,7 +113,7 @@ fn called(named: TokenStream, body: Group) -> TokenStream {
     all
 }
 
-/// `::tprof::__polled!(async move { … }, …).await`.
+/// Returns `::tprof::__polled!(async move { … }, …).await`.
 fn polled(named: TokenStream, body: TokenStream) -> TokenStream {
     let mut arguments = TokenStream::new();
     arguments.extend([

@@ -1,5 +1,5 @@
-//! Operations with categories, times and memory, as axonml-profile's README has them: here each is
-//! one line, and the reports are tprof's.
+//! Operations with categories, times and memory, as in axonml-profile's README. Here each takes one
+//! line, and the reports are tprof's.
 //!
 //! ```sh
 //! cargo build --release -p tprof --example operations
@@ -14,7 +14,7 @@ use tprof::{Category, Dtype};
 const SIZE: usize = 64;
 const BYTES: usize = SIZE * SIZE * 4;
 
-/// `start_op`, `end_op`, `ComputeStats.flops`: one block of `BYTES`.
+/// Like `start_op`, `end_op`, `ComputeStats.flops`; allocates one block of `BYTES`.
 fn matmul(a: &[f32], b: &[f32]) -> Vec<f32> {
     let _op = tprof::span!(category: Category::Compute, "matmul", m = SIZE, n = SIZE, k = SIZE);
     tprof::work(2 * (SIZE * SIZE * SIZE) as u64, Dtype::F32);
@@ -29,7 +29,7 @@ fn matmul(a: &[f32], b: &[f32]) -> Vec<f32> {
     out
 }
 
-/// Begins within itself: each of its spans has its own end.
+/// Calls itself: each of its spans has its own end.
 fn visit(depth: u32) -> u32 {
     let _visit = tprof::span!("visit", depth = depth);
     if depth == 0 {
@@ -40,13 +40,13 @@ fn visit(depth: u32) -> u32 {
 }
 
 fn main() {
-    // `begin_event("load", EventCategory::DataLoad)` with metadata.
+    // Like `begin_event("load", EventCategory::DataLoad)` with metadata.
     let numbers = {
         let load = tprof::span!(category: Category::DataLoad, "load", bytes = BYTES);
         load.record("source", "memory");
         vec![0.5_f32; SIZE * SIZE]
     };
-    // `track_allocation(size, Device::Cuda(0))`: of memory that no allocator here gives out.
+    // Like `track_allocation(size, Device::Cuda(0))`, for memory that no allocator here hands out.
     let device = tprof::pool!("device 0");
     device.took(1_u64, BYTES);
     device.took(2_u64, 2 * BYTES);
@@ -55,13 +55,13 @@ fn main() {
         out = matmul(&out, &numbers);
     }
     device.gave(1_u64);
-    // `record_op(name, duration)`: a time that something else has measured.
+    // Like `record_op(name, duration)`, for a time that something else has measured.
     let ended = Instant::now();
     tprof::complete("transfer", ended - Duration::from_millis(2), ended);
     // An operation that another thread ends.
     let write = tprof::start("write");
     std::thread::spawn(move || write.end()).join().expect("no panic");
-    // `time_op(name, closure)`.
+    // Like `time_op(name, closure)`.
     let sum: f32 = tprof::time("sum", || black_box(&out).iter().sum());
     let depth = visit(3);
     tprof::mark!("done");

@@ -1,5 +1,5 @@
-//! A training loop with what torsh-profiler's README has: steps and their phases, memory, operations,
-//! regions, values. The reports are tprof's.
+//! A training loop like the one in torsh-profiler's README: steps and their phases, memory,
+//! operations, regions, values. The reports are tprof's.
 //!
 //! ```sh
 //! cargo build --release -p tprof --example training
@@ -11,7 +11,7 @@
 use std::hint::black_box;
 use tprof::{Category, Dtype};
 
-/// Its allocations are recorded, whatever stands in for `System`.
+/// Its allocations are recorded, whichever allocator takes the place of `System`.
 #[global_allocator]
 static ALLOCATOR: tprof::Alloc<std::alloc::System> = tprof::Alloc(std::alloc::System);
 
@@ -20,7 +20,7 @@ const BATCH: usize = 32;
 const WIDTH: usize = 256;
 const TENSORS: usize = 1000;
 
-/// One block of `BATCH * WIDTH * 4` bytes.
+/// Allocates one block of `BATCH * WIDTH * 4` bytes.
 fn load(step: u64) -> Vec<f32> {
     let _load = tprof::span!(category: Category::DataLoad, "data_loading", step = step);
     let mut batch = Vec::with_capacity(BATCH * WIDTH);
@@ -28,7 +28,7 @@ fn load(step: u64) -> Vec<f32> {
     batch
 }
 
-/// One block of `BATCH * 4` bytes.
+/// Allocates one block of `BATCH * 4` bytes.
 fn forward(batch: &[f32], weights: &[f32]) -> Vec<f32> {
     let _forward =
         tprof::span!(category: Category::Compute, "forward", m = BATCH, n = 1, k = WIDTH);
@@ -51,7 +51,7 @@ fn backward(batch: &[f32], errors: &[f32], weights: &mut [f32]) {
     }
 }
 
-/// A thousand blocks of 4 KiB, and the list of them.
+/// Allocates a thousand blocks of 4 KiB, and the list of them.
 fn tensors() -> Vec<Vec<f32>> {
     let _tensors = tprof::span!("tensors");
     let mut all = Vec::with_capacity(TENSORS);
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(heap.allocated_bytes as usize, BATCH * WIDTH * 4 + BATCH * 4);
     }
 
-    /// Of the whole process, under `tprof run`.
+    /// Checks the heap of the whole process, under `tprof run`.
     #[test]
     fn the_process_holds_a_thousand_tensors() {
         assert_eq!(tprof::heap().is_some(), tprof::is_recording());

@@ -5,7 +5,7 @@
 use crate::name::Name;
 use std::ffi::c_void;
 
-/// An argument of a span: `struct tprof_value`.
+/// Argument of a span: `struct tprof_value`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct RawValue {
@@ -14,7 +14,7 @@ pub struct RawValue {
     pub bytes: u64,
 }
 
-/// `struct tprof_heap`.
+/// Layout of `struct tprof_heap`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RawHeap {
@@ -22,7 +22,7 @@ pub struct RawHeap {
     pub peak_bytes: u64,
 }
 
-/// `struct tprof_abi`. Functions are added at its end, and never taken away.
+/// Layout of `struct tprof_abi`. Functions are only added at its end, and never removed.
 #[repr(C)]
 pub struct Table {
     pub bytes: usize,

@@ -1,18 +1,18 @@
-//! A global allocator whose calls tprof records, whatever allocates in it.
+//! A global allocator that reports its calls to tprof, whichever allocator does the work.
 
 #![allow(unsafe_code)]
 
-use crate::counted;
+use crate::allocation_counts;
 use crate::table::own_table;
 use std::alloc::{GlobalAlloc, Layout};
 
 /// Wraps a global allocator, so that tprof records it as it records libc's `malloc`: with
-/// stacks, in the thread's order with its spans. Without it a static mimalloc or jemalloc is a
-/// blind spot of the run.
+/// stacks, and in order with the thread's spans. Without the wrapper, a statically linked mimalloc
+/// or jemalloc is a blind spot of the run.
 ///
-/// What the allocator asks libc for itself is not recorded beside that, so `Alloc(System)` counts
-/// once. A block's size is the bytes asked for. Without tprof and without a
-/// [`heap_scope`](crate::heap_scope) a call costs two loads more.
+/// Memory that the allocator itself requests from libc is not recorded again, so `Alloc(System)`
+/// counts once. A block's size is the number of bytes requested. Without tprof and without a
+/// [`heap_scope`](crate::heap_scope), a call costs two more loads.
 ///
 /// ```
 /// #[global_allocator]
@@ -38,7 +38,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        counted::freed(layout.size());
+        allocation_counts::freed(layout.size());
         match own_table() {
             // SAFETY: the caller's premise: a live block of the wrapped allocator.
             None => unsafe { self.0.dealloc(block, layout) },
@@ -69,8 +69,8 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Alloc<A> {
             }
         };
         if !to.is_null() {
-            counted::freed(layout.size());
-            counted::allocated(bytes);
+            allocation_counts::freed(layout.size());
+            allocation_counts::allocated(bytes);
         }
         to
     }
@@ -91,14 +91,14 @@ unsafe fn allocate(layout: Layout, call: impl FnOnce() -> *mut u8) -> *mut u8 {
         }
     };
     if !block.is_null() {
-        counted::allocated(layout.size());
+        allocation_counts::allocated(layout.size());
     }
     block
 }
 
-/// Leaves a note in the executable, by which tprof knows before the first call that this
-/// allocator's calls are reported: a section of its own, and no instruction. In what a program
-/// compiles of [`Alloc`], so that only those have it that use it.
+/// Leaves a note in the executable, which tells tprof before the first call that this allocator
+/// reports its calls. The note is a section of its own without instructions. It is part of what a
+/// program compiles from [`Alloc`], so that only programs which use it contain the note.
 #[inline(always)]
 fn leave_note() {
     #[cfg(all(target_os = "linux", target_arch = "x86_64", not(feature = "off"), not(miri)))]

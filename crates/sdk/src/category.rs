@@ -1,30 +1,30 @@
-//! What a span does, for reports that group by it.
+//! Categories of spans, by which reports group them.
 
-/// What a span does. It is among the arguments of the span, as `category`, and decides the cause of the
-/// time in it: a sleep in a span that loads data is a wait for data.
+/// Category of a span. It is recorded as the span's argument `category`, and decides the cause of
+/// the time in it: a sleep in a span that loads data is a wait for data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Category {
-    /// Computes.
+    /// The span computes.
     Compute,
-    /// Allocates, frees or copies memory.
+    /// The span allocates, frees or copies memory.
     Memory,
-    /// Reads or prepares input.
+    /// The span reads or prepares input.
     DataLoad,
-    /// Waits for another thread, process or device.
+    /// The span waits for another thread, process or device.
     Sync,
-    /// Exchanges data with other processes.
+    /// The span exchanges data with other processes.
     Communication,
-    /// Compiles.
+    /// The span compiles code.
     Compile,
-    /// Reads or writes files or sockets.
+    /// The span reads or writes files or sockets.
     Io,
-    /// What the program says.
+    /// A category that the program defines.
     Custom(&'static str),
 }
 
 impl Category {
-    /// As reports have it.
+    /// Returns the name that reports use.
     pub const fn name(self) -> &'static str {
         match self {
             Category::Compute => "compute",

@@ -1,25 +1,25 @@
-//! What is allocated, for assertions in tests.
+//! Heap figures, for assertions in tests.
 
 #![allow(unsafe_code)]
 
 use crate::abi::RawHeap;
-use crate::counted::{self, Counts};
+use crate::allocation_counts::{self, Counts};
 use crate::table::own_table;
 use std::marker::PhantomData;
 
-/// What a process has allocated.
+/// Live heap of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProcessHeap {
-    /// Usable bytes of all blocks that are live.
+    /// Usable bytes of all live blocks.
     pub live_bytes: u64,
-    /// The most that were.
+    /// The highest value of `live_bytes` so far.
     pub peak_bytes: u64,
 }
 
-/// What the process has allocated since it began, by every allocator that tprof records, to within
-/// 64 KiB a thread. `None` where that is not counted: unless `tprof run --mem sampled`, which is
-/// the default, records it at this moment.
+/// Returns what the process has allocated since it began, by every allocator that tprof records, to
+/// within 64 KiB per thread. Returns `None` if that is not counted: it is counted only while `tprof
+/// run --mem sampled`, which is the default, records the process.
 pub fn heap() -> Option<ProcessHeap> {
     let mut heap = RawHeap::default();
     // SAFETY: one to write to.
@@ -28,25 +28,25 @@ pub fn heap() -> Option<ProcessHeap> {
     is_known.then_some(ProcessHeap { live_bytes, peak_bytes })
 }
 
-/// What this thread has allocated and freed in a scope.
+/// Allocations and frees of this thread within a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Heap {
-    /// Blocks that were allocated; one that was resized counts as freed and allocated.
+    /// Number of blocks allocated. A resized block counts as freed and allocated.
     pub allocations: u64,
-    /// Blocks that were freed, whoever allocated them.
+    /// Number of blocks freed, whoever allocated them.
     pub frees: u64,
-    /// Bytes that were asked for.
+    /// Number of bytes requested.
     pub allocated_bytes: u64,
-    /// Blocks that were allocated and not freed; below 0 where older ones were freed.
+    /// Number of blocks allocated and not freed; below 0 if older blocks were freed.
     pub live_blocks: i64,
-    /// Their bytes.
+    /// Number of bytes of these blocks.
     pub live_bytes: i64,
-    /// The most of `live_bytes` so far, 0 at least.
+    /// The highest value of `live_bytes` so far, at least 0.
     pub peak_bytes: u64,
 }
 
-/// A part of a program of which allocations are counted: see [`heap_scope`].
+/// A part of a program whose allocations are counted: see [`heap_scope`].
 #[must_use = "a scope counts until it is dropped"]
 #[derive(Debug)]
 pub struct HeapScope {
@@ -55,9 +55,9 @@ pub struct HeapScope {
     of_one_thread: PhantomData<*mut ()>,
 }
 
-/// Counts what this thread allocates from here on, exactly, with or without tprof. It takes
-/// [`Alloc`](crate::Alloc) as the program's global allocator. Scopes nest; drop them in reverse
-/// order.
+/// Counts exactly what this thread allocates from here on, with or without tprof. It needs
+/// [`Alloc`](crate::Alloc) as the program's global allocator. Scopes can be nested; drop them in
+/// reverse order.
 ///
 /// ```
 /// # #[global_allocator]
@@ -72,19 +72,19 @@ pub struct HeapScope {
 /// # drop(kept);
 /// ```
 pub fn heap_scope() -> HeapScope {
-    let before = counted::begin();
-    // Whether allocations come here at all.
+    let before = allocation_counts::begin();
+    // Finds out whether allocations are reported here at all.
     drop(std::hint::black_box(Box::new(std::hint::black_box(0_u8))));
-    let is_counted = counted::now().allocations != before.allocations;
-    counted::end(&before);
-    HeapScope { before: counted::begin(), is_counted, of_one_thread: PhantomData }
+    let is_counted = allocation_counts::now().allocations != before.allocations;
+    allocation_counts::end(&before);
+    HeapScope { before: allocation_counts::begin(), is_counted, of_one_thread: PhantomData }
 }
 
 impl HeapScope {
-    /// What was counted so far; `None` where [`Alloc`](crate::Alloc) is not the global allocator,
-    /// and elsewhere than on Linux on x86-64.
+    /// Returns the counts so far. Returns `None` if [`Alloc`](crate::Alloc) is not the global
+    /// allocator, and on other platforms than Linux on x86-64.
     pub fn heap(&self) -> Option<Heap> {
-        let (now, before) = (counted::now(), &self.before);
+        let (now, before) = (allocation_counts::now(), &self.before);
         let allocations = now.allocations.wrapping_sub(before.allocations);
         let frees = now.frees.wrapping_sub(before.frees);
         let peak_bytes = now.peak_bytes.wrapping_sub(before.live_bytes());
@@ -101,6 +101,6 @@ impl HeapScope {
 
 impl Drop for HeapScope {
     fn drop(&mut self) {
-        counted::end(&self.before);
+        allocation_counts::end(&self.before);
     }
 }

@@ -1,19 +1,19 @@
-//! How values of the program are distributed.
+//! Histograms of values of the program.
 
-use crate::measured::Number;
+use crate::measurements::Number;
 use crate::recording::{is_recording, mark};
 
-/// Buckets, as many as TensorBoard draws.
+/// Number of buckets, as many as TensorBoard draws.
 const BUCKETS: usize = 30;
-/// Between the name and what was counted.
+/// Separates the name from the counts.
 const SEPARATOR: char = '\x1f';
-/// Bytes of both that are kept.
+/// Largest size of both in bytes.
 const LONGEST: usize = 3800;
 
-/// Records how values are distributed at this moment, for TensorBoard's histograms: 30 buckets of one
-/// width between the lowest and the highest, and their sums. Values that are not a number or infinite
-/// are counted apart. It is drawn at `step`, or without one at the step that it is in. While nothing is
-/// recorded the values are not read.
+/// Records the distribution of values at this moment, for TensorBoard's histograms: 30 buckets of
+/// equal width between the lowest and the highest value, and their sums. NaN and infinite values are
+/// counted separately. The histogram is drawn at `step`, or without one at the current step. While
+/// nothing is being recorded, the values are not read.
 ///
 /// ```
 /// let weights = [0.1_f32, -0.4, 0.25];
@@ -26,10 +26,10 @@ pub fn histogram<T: Number + Copy>(name: &str, values: &[T], step: Option<u64>) 
     }
 }
 
-/// What a histogram has.
+/// The counts of a histogram.
 #[derive(Debug, PartialEq)]
 struct Counted {
-    /// None without a value.
+    /// Lowest and highest value; `None` without a value.
     extent: Option<(f64, f64)>,
     sum: f64,
     squares: f64,
@@ -53,7 +53,7 @@ impl Counted {
         found.not_finite = values.len() - count;
         let Some((lowest, highest)) = found.extent else { return found };
         let width = (highest - lowest) / BUCKETS as f64;
-        // One value, or so close to each other that nothing is between them, or too far apart.
+        // There is one value, or the values are too close together or too far apart for buckets.
         if !width.is_finite() || lowest + width <= lowest {
             found.counts = vec![count as u64];
             return found;
@@ -66,7 +66,7 @@ impl Counted {
     }
 }
 
-/// As tprof's collector takes it for a histogram.
+/// Formats the histogram for tprof's collector.
 fn text(name: &str, counted: &Counted, step: Option<u64>) -> String {
     let number = |value: f64| match value.is_finite() {
         true => format!("{value:?}"),

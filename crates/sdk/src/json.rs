@@ -1,9 +1,9 @@
-//! Reads what `tprof report --json` prints: the crate has no dependency.
+//! Parses the output of `tprof report --json`, so that the crate needs no dependency.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// A value of JSON.
+/// A JSON value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Json {
     Null,
@@ -14,11 +14,11 @@ pub enum Json {
     Map(Vec<(String, Json)>),
 }
 
-/// How deep lists and maps lie within each other.
+/// Largest nesting depth of lists and maps.
 const DEEPEST: usize = 64;
 
 impl Json {
-    /// The value of a whole text; none where it is not JSON.
+    /// Parses a whole text; `None` if it is not JSON.
     pub fn of(text: &str) -> Option<Json> {
         let mut rest = text.chars().peekable();
         let value = value(&mut rest, 0)?;
@@ -26,13 +26,13 @@ impl Json {
         rest.next().is_none().then_some(value)
     }
 
-    /// What a map has by this key; [`Json::Null`] where it has none, or this is no map.
+    /// Returns the value of a key; [`Json::Null`] if the map lacks it, or if this is not a map.
     pub fn get(&self, key: &str) -> &Json {
         let Json::Map(entries) = self else { return &Json::Null };
         entries.iter().find(|(name, _)| name == key).map_or(&Json::Null, |(_, value)| value)
     }
 
-    /// The values of a list; none of anything else.
+    /// Returns the values of a list; none if this is not a list.
     pub fn list(&self) -> &[Json] {
         match self {
             Json::List(values) => values,
@@ -40,7 +40,7 @@ impl Json {
         }
     }
 
-    /// The string that this value holds; none for other kinds of values.
+    /// Returns the string, if this is one.
     pub fn text(&self) -> Option<&str> {
         match self {
             Json::Text(text) => Some(text),
@@ -48,7 +48,7 @@ impl Json {
         }
     }
 
-    /// The number, if it is whole and not negative.
+    /// Returns the number, if it is whole and not negative.
     pub fn count(&self) -> Option<u64> {
         match self {
             Json::Number(number) if *number >= 0.0 => Some(*number as u64),
@@ -102,7 +102,7 @@ fn value(rest: &mut Peekable<Chars<'_>>, depth: usize) -> Option<Json> {
     }
 }
 
-/// What lies between an opening bracket and this closing one, with commas between.
+/// Parses entries separated by commas up to the closing bracket.
 fn entries<'a>(
     rest: &mut Peekable<Chars<'a>>,
     end: char,

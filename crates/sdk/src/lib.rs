@@ -1,9 +1,8 @@
-//! Spans, steps, counters and allocations of a Rust program, in the runs that
-//! tprof records of it.
+//! Adds spans, steps, counters and allocations of a Rust program to the runs that tprof records.
 //!
-//! tprof shows a program from outside: `tprof run -- target/release/train`. With this crate the
+//! tprof observes a program from outside: `tprof run -- target/release/train`. With this crate, the
 //! program names what it does, on the same clock as its allocations, samples and kernels. Without
-//! tprof each call is one load and one branch; nothing is written, and nothing linked.
+//! tprof, each call is one load and one branch: nothing is written, and nothing is linked.
 //!
 //! ```
 //! for step in 0..3 {
@@ -21,29 +20,28 @@
 //! }
 //! ```
 //!
-//! It records on Linux on x86-64. Elsewhere, with the feature `off`, and in a program that is
-//! linked statically, every call does nothing. Where tprof is not there but
-//! `NVTX_INJECTION64_PATH` names another tool's library, as under `nsys profile`, spans, marks and
-//! steps go there as NVTX ranges.
+//! It records on Linux on x86-64. On other platforms, with the feature `off`, and in a statically
+//! linked program, all calls do nothing. If tprof is not there but `NVTX_INJECTION64_PATH` names
+//! another tool's library, as under `nsys profile`, spans, marks and steps go there as NVTX ranges.
 //!
-//! While recording, no call allocates, locks or makes a system call, but for the first of a thread
-//! and of a name, and where the buffer that tprof reads is full. All may be called by
-//! every thread and in a forked child.
+//! While recording, no call allocates, locks or makes a system call, except for the first call of a
+//! thread and of a name, and when the buffer that tprof reads is full. All functions may be called
+//! by every thread and in a forked child.
 
 mod abi;
 mod alloc;
+mod allocation_counts;
 mod category;
-mod counted;
 mod heap;
 mod histogram;
+#[cfg(feature = "macros")]
+mod instrumented_future;
 mod json;
 mod macros;
-mod measured;
+mod measurements;
 mod name;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(feature = "off"), not(miri)))]
 mod nvtx;
-#[cfg(feature = "macros")]
-mod polled;
 #[cfg(feature = "metrics")]
 mod recorder;
 mod recording;
@@ -58,7 +56,7 @@ pub use alloc::Alloc;
 pub use category::Category;
 pub use heap::{heap, heap_scope, Heap, HeapScope, ProcessHeap};
 pub use histogram::histogram;
-pub use measured::{work, Address, Counter, Dtype, Gauge, Number, Pool};
+pub use measurements::{work, Address, Counter, Dtype, Gauge, Number, Pool};
 pub use recording::{is_recording, mark, next_step, start_recording, step, stop_recording};
 pub use report::{profile, Finding, Profile, Report};
 pub use span::{complete, span, start, time, OpenSpan, Span};
@@ -68,10 +66,10 @@ pub use value::Value;
 pub use recorder::{recorder, Recorder};
 #[cfg(feature = "tracing")]
 pub use subscriber::{layer, Layer};
-/// Calls of a function are spans: `#[tprof::instrument]`, of the feature `macros`, or with what
-/// [`span!`] takes.
+/// Makes calls of a function spans, with the feature `macros`: `#[tprof::instrument]`, or with the
+/// arguments of [`span!`].
 ///
-/// Of an `async fn` each poll is a span on the thread that polls, with the number of the call as
+/// In an `async fn`, each poll is a span on the thread that polls, with the number of the call as
 /// its argument `task`.
 ///
 /// ```
@@ -97,10 +95,10 @@ pub use subscriber::{layer, Layer};
 #[cfg(feature = "macros")]
 pub use tprof_macros::instrument;
 
-#[doc(hidden)]
-pub use name::{joined, joined_bytes, Name};
 #[cfg(feature = "macros")]
 #[doc(hidden)]
-pub use polled::Polled;
+pub use instrumented_future::Polled;
+#[doc(hidden)]
+pub use name::{joined, joined_bytes, Name};
 #[doc(hidden)]
 pub use recording::mark_at;

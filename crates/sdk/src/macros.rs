@@ -1,8 +1,8 @@
-//! The macros: each makes one static name for its place in the program.
+//! The macros. Each creates one static name per place in the program.
 
 /// Begins a [`Span`](crate::Span) of this thread, with up to four arguments.
 ///
-/// The name is a constant; arguments are integers, floats, booleans or texts.
+/// The name must be a constant. Arguments can be integers, floats, booleans or texts.
 ///
 /// ```
 /// let (batch, bytes) = (7_u32, 1_usize << 20);
@@ -27,7 +27,7 @@ macro_rules! span {
     }};
 }
 
-/// Nothing: the feature `off` is on.
+/// Does nothing, because the feature `off` is on.
 #[cfg(feature = "off")]
 #[macro_export]
 macro_rules! span {
@@ -67,7 +67,7 @@ macro_rules! __described {
     }};
 }
 
-/// An instant: `tprof::mark!("loss is not a number")`.
+/// Records an instant: `tprof::mark!("loss is not a number")`.
 #[cfg(not(feature = "off"))]
 #[macro_export]
 macro_rules! mark {
@@ -77,7 +77,7 @@ macro_rules! mark {
     }};
 }
 
-/// Nothing: the feature `off` is on.
+/// Does nothing, because the feature `off` is on.
 #[cfg(feature = "off")]
 #[macro_export]
 macro_rules! mark {
@@ -88,7 +88,7 @@ macro_rules! mark {
     }};
 }
 
-/// A [`Gauge`](crate::Gauge) of a constant name: `tprof::gauge!("loss").set(0.4)`.
+/// Returns a [`Gauge`](crate::Gauge) with a constant name: `tprof::gauge!("loss").set(0.4)`.
 #[macro_export]
 macro_rules! gauge {
     ($name:expr) => {{
@@ -97,7 +97,8 @@ macro_rules! gauge {
     }};
 }
 
-/// A [`Counter`](crate::Counter) of a constant name: `tprof::counter!("tokens").add(512)`.
+/// Returns a [`Counter`](crate::Counter) with a constant name:
+/// `tprof::counter!("tokens").add(512)`.
 #[macro_export]
 macro_rules! counter {
     ($name:expr) => {{
@@ -106,7 +107,8 @@ macro_rules! counter {
     }};
 }
 
-/// A [`Pool`](crate::Pool) of a constant name: `tprof::pool!("kv-cache").took(block, bytes)`.
+/// Returns a [`Pool`](crate::Pool) with a constant name: `tprof::pool!("kv-cache").took(block,
+/// bytes)`.
 #[macro_export]
 macro_rules! pool {
     ($name:expr) => {{

@@ -1,12 +1,12 @@
-//! Names of spans, marks, counters and pools: one for each place in the program.
+//! Names of spans, marks, counters and pools, one per place in the program.
 
 #![allow(unsafe_code)]
 
 use crate::category::Category;
 use std::sync::atomic::AtomicU64;
 
-/// A name, as tprof's library keeps it: `struct tprof_name`. Made by the macros, one static for
-/// each place, so that its text crosses to the collector once.
+/// A name as tprof's library stores it: `struct tprof_name`. The macros create one static per
+/// place, so that its text is sent to the collector only once.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Name {
@@ -21,23 +21,23 @@ unsafe impl Sync for Name {}
 unsafe impl Send for Name {}
 
 impl Name {
-    /// Of a text.
+    /// Creates a name from text.
     pub const fn new(text: &'static str) -> Name {
         Name::of_bytes(text.as_bytes())
     }
 
-    /// Of a text with a category behind it, see [`joined`].
+    /// Creates a name from text followed by a category, see [`joined`].
     pub const fn of_bytes(text: &'static [u8]) -> Name {
         Name { text: text.as_ptr(), bytes: text.len(), own: [AtomicU64::new(0), AtomicU64::new(0)] }
     }
 
-    /// A name for one call: it must not be used once the text is gone.
+    /// Creates a name for one call, which must not be used after the text is gone.
     pub(crate) fn for_a_call(text: &str) -> Name {
         let (text, bytes) = (text.as_ptr(), text.len());
         Name { text, bytes, own: [AtomicU64::new(0), AtomicU64::new(0)] }
     }
 
-    /// Its text.
+    /// Returns the text of the name.
     #[cfg(all(target_os = "linux", target_arch = "x86_64", not(feature = "off"), not(miri)))]
     pub(crate) fn text(&self) -> &[u8] {
         // SAFETY: as it was made: a text of so many bytes, which lives while the name is used.
@@ -48,7 +48,7 @@ impl Name {
 const BEFORE: &[u8] = b"\x1f{\"category\":\"";
 const AFTER: &[u8] = b"\"}";
 
-/// Bytes of [`joined`].
+/// Returns the length of [`joined`] in bytes.
 pub const fn joined_bytes(name: &str, category: Category) -> usize {
     let category = category.name().as_bytes();
     let mut bytes = name.len() + BEFORE.len() + AFTER.len();
@@ -60,7 +60,7 @@ pub const fn joined_bytes(name: &str, category: Category) -> usize {
     bytes
 }
 
-/// A name with its category, as a JSON object behind it: what tprof's library takes for arguments.
+/// Appends a category to a name as a JSON object, which tprof's library takes for arguments.
 pub const fn joined<const BYTES: usize>(name: &str, category: Category) -> [u8; BYTES] {
     let (name, category) = (name.as_bytes(), category.name().as_bytes());
     let mut all = [0; BYTES];
@@ -97,7 +97,7 @@ pub const fn joined<const BYTES: usize>(name: &str, category: Category) -> [u8; 
     all
 }
 
-/// A byte as a JSON string has it, and how many bytes that are.
+/// Returns a byte escaped for a JSON string, and the length of that.
 const fn escaped(byte: u8) -> ([u8; 6], usize) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     match byte {

@@ -1,11 +1,11 @@
-//! Where tprof is not there, another tool's NVTX library, as `nsys profile` names one in
-//! `NVTX_INJECTION64_PATH`: spans and marks go there as ranges and marks of its default domain,
-//! steps as ranges `step N`. NVTX has no arguments, counters, work or pools of this kind.
+//! Uses another tool's NVTX library if tprof is not there, such as the one that `nsys profile`
+//! names in `NVTX_INJECTION64_PATH`. Spans and marks become ranges and marks of its default domain,
+//! steps become ranges `step N`. NVTX has no arguments, counters, work or pools of this kind.
 //!
-//! NVTX consists of headers, each copy of which loads that library and calls its
-//! `InitializeInjectionNvtx2` with a function that hands out tables: places of function pointers,
-//! by number, which the library fills. This is such a copy, of the few functions that are used:
-//! `nvtxImpl.h` and `nvtxTypes.h` of NVTX 3.
+//! NVTX consists of headers. Each copy of them loads that library and calls its
+//! `InitializeInjectionNvtx2` with a function that hands out tables: slots for function pointers,
+//! by number, which the library fills. This file is such a copy, with the few functions that are
+//! used: `nvtxImpl.h` and `nvtxTypes.h` of NVTX 3.
 
 #![allow(unsafe_code)]
 
@@ -25,7 +25,7 @@ extern "C" {
 }
 
 const RTLD_LAZY: c_int = 1;
-/// Of `getauxval`: where the loader is; 0 in a program that is linked statically.
+/// Key of `getauxval` for the address of the loader, which is 0 in a statically linked program.
 const AT_BASE: c_ulong = 7;
 
 /// Numbers of functions in NVTX's module `CORE`.
@@ -34,32 +34,32 @@ const START: usize = 5;
 const END: usize = 7;
 const PUSH: usize = 9;
 const POP: usize = 11;
-/// Functions of that module, and one that there is not.
+/// Number of functions of that module, plus one that does not exist.
 const CORE_SIZE: usize = 16;
 const MODULE_CORE: c_int = 1;
 
-/// What the library puts in.
+/// Function pointers from the library.
 static FUNCTIONS: [AtomicUsize; CORE_SIZE] = {
     #[allow(clippy::declare_interior_mutable_const)] // one for each place
     const NONE: AtomicUsize = AtomicUsize::new(0);
     [NONE; CORE_SIZE]
 };
 
-/// Places of function pointers, by their numbers; null where there is none.
+/// Slots for function pointers, by number; null for a function that is not used.
 #[repr(transparent)]
-struct Places([*const AtomicUsize; CORE_SIZE + 1]);
+struct FunctionSlots([*const AtomicUsize; CORE_SIZE + 1]);
 
 // SAFETY: addresses of atomics, which nothing changes.
-unsafe impl Sync for Places {}
+unsafe impl Sync for FunctionSlots {}
 
-static PLACES: Places = {
+static PLACES: FunctionSlots = {
     let mut places = [null(); CORE_SIZE + 1];
     let mut at = 1;
     while at < CORE_SIZE {
         places[at] = &FUNCTIONS[at] as *const AtomicUsize;
         at += 1;
     }
-    Places(places)
+    FunctionSlots(places)
 };
 
 #[repr(C)]
@@ -105,8 +105,8 @@ extern "C" fn export_table(table: u32) -> *const c_void {
     }
 }
 
-/// A table whose functions call that library; `None` where there is none, or it refuses, and in a
-/// program that is linked statically: a library would bring a second libc into it.
+/// Returns a table whose functions call that library. Returns `None` if there is no library, if it
+/// refuses, and in a statically linked program, into which a library would bring a second libc.
 pub fn table() -> Option<&'static Table> {
     // SAFETY: takes a number.
     if unsafe { getauxval(AT_BASE) } == 0 {
@@ -135,7 +135,7 @@ pub fn table() -> Option<&'static Table> {
     (unsafe { initialize(export_table) } != 0).then_some(&TABLE)
 }
 
-/// Calls a function that the library put in, of the type that its number has.
+/// Calls a function of the library with the type that belongs to its number.
 macro_rules! call {
     ($number:expr, fn($($type:ty),*) -> $result:ty, ($($argument:expr),*)) => {{
         let function = FUNCTIONS[$number].load(Acquire);
@@ -149,10 +149,10 @@ macro_rules! call {
     }};
 }
 
-/// Bytes of a text that are handed on.
+/// Longest text in bytes to pass on.
 const TEXT_MOST: usize = 1023;
 
-/// A name without its category, cut where it is long, as C has it.
+/// A name without its category as a C string, cut if it is long.
 struct Text([u8; TEXT_MOST + 1]);
 
 impl Text {
@@ -175,18 +175,18 @@ impl Text {
     }
 }
 
-/// Set in what stands for a span on the thread's stack.
+/// Bit that marks the id of a span on the thread's stack.
 const ON_STACK: u64 = 1 << 63;
-/// Spans that lie on a thread's stack at most.
+/// Largest number of spans on a thread's stack.
 const DEPTHS: u32 = 64;
 
 thread_local! {
-    /// Spans that are open, and which of them are over though others lie within.
+    /// Number of open spans, and a bit for each that has ended while inner spans are open.
     static OPEN: Cell<(u32, u64)> = const { Cell::new((0, 0)) };
 }
-/// [`stop_recording`](crate::stop_recording) was called.
+/// Whether [`stop_recording`](crate::stop_recording) was called.
 static IS_OFF: AtomicBool = AtomicBool::new(false);
-/// The range of the step, and the number of the next.
+/// Range of the current step, and the number of the next.
 static STEP: AtomicU64 = AtomicU64::new(0);
 static NEXT_STEP: AtomicU64 = AtomicU64::new(0);
 
@@ -211,7 +211,7 @@ static TABLE: Table = Table {
     work,
     took,
     gave,
-    // These are the allocator's, which takes tprof's own table only.
+    // Allocator functions, which only use tprof's own table.
     allocating,
     allocated,
     freeing,
@@ -289,7 +289,8 @@ extern "C" fn open(name: *const Name) -> u64 {
     ON_STACK | u64::from(depth)
 }
 
-/// A range within which others are open ends with the last of them: NVTX has one stack.
+/// Closes a span. A range with open inner ranges ends with the last of them, because NVTX has one
+/// stack.
 extern "C" fn close(span: u64) {
     if span & ON_STACK == 0 {
         return end(span);

@@ -1,4 +1,4 @@
-//! Counters, gauges and histograms of the crate `metrics`: the feature `metrics`.
+//! Counters, gauges and histograms of the crate `metrics`, behind the feature `metrics`.
 
 #![allow(unsafe_code)]
 
@@ -17,8 +17,9 @@ pub struct Recorder {
     _private: (),
 }
 
-/// A recorder by which counters and gauges of the crate `metrics` are those of tprof; each value
-/// of a histogram is one of a gauge. Labels are in the name: `requests{path="/"}`.
+/// Returns a recorder that turns counters and gauges of the crate `metrics` into those of tprof.
+/// Each value of a histogram becomes a value of a gauge. Labels become part of the name:
+/// `requests{path="/"}`.
 ///
 /// ```
 /// let _ = metrics::set_global_recorder(tprof::recorder());
@@ -28,12 +29,12 @@ pub fn recorder() -> Recorder {
     Recorder { _private: () }
 }
 
-/// A metric: its name, and the text that the name is of, in whole.
+/// A metric: its name, and the text that the name points to.
 struct Metric {
     name: Name,
-    /// The value of a gauge, an `f64`'s bits; of a counter what it was last set to.
+    /// Value of a gauge as an `f64`'s bits; for a counter, its last absolute value.
     value: AtomicU64,
-    /// Not moved, since the name points at it.
+    /// Never moved, because the name points to it.
     _text: Box<str>,
 }
 

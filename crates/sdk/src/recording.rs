@@ -1,11 +1,11 @@
-//! Whether this process records, marks, and steps.
+//! Switches recording, and records marks and steps.
 
 #![allow(unsafe_code)]
 
 use crate::name::Name;
 use crate::table::table;
 
-/// Whether this process is recorded at this moment: by tprof, or by another tool through NVTX.
+/// Whether this process is being recorded, by tprof or by another tool through NVTX.
 pub fn is_recording() -> bool {
     match table() {
         // SAFETY: it takes nothing.
@@ -14,15 +14,15 @@ pub fn is_recording() -> bool {
     }
 }
 
-/// Switches recording of this process on, at once; whether it records then. What `tprof run
-/// --paused`, `--delay` or `tprof ctl stop` switched off stays off.
+/// Switches recording of this process on immediately. Returns whether it is recording then: what
+/// `tprof run --paused`, `--delay` or `tprof ctl stop` switched off stays off.
 pub fn start_recording() -> bool {
     record(1)
 }
 
-/// Switches recording of this process off, at once, until [`start_recording`]. Spans that have
-/// begun are recorded to their ends. Where recording is off for a part of a run, totals of the
-/// heap have a gap, which reports state.
+/// Switches recording of this process off immediately, until [`start_recording`]. Spans that have
+/// begun are recorded to their ends. If recording is off for a part of a run, heap totals have a
+/// gap, which reports state.
 pub fn stop_recording() {
     record(0);
 }
@@ -35,13 +35,13 @@ fn record(on: i32) -> bool {
     }
 }
 
-/// An instant: what [`mark!`](crate::mark!) calls.
+/// Records an instant. [`mark!`](crate::mark!) calls it.
 #[inline(always)]
 pub fn mark_at(name: &'static Name) {
     mark_of(name);
 }
 
-/// An instant of a name that is made at run time. [`mark!`](crate::mark!) costs less.
+/// Records an instant whose name is created at run time. [`mark!`](crate::mark!) costs less.
 pub fn mark(name: &str) {
     mark_of(&Name::for_a_call(name));
 }
@@ -54,15 +54,16 @@ fn mark_of(name: &Name) {
     }
 }
 
-/// A training step of this number begins, which lasts until the next one does: what `tprof report
-/// steps`, `--steps` and comparisons of runs go by. Numbers may begin anywhere and go backwards.
+/// Begins a training step with this number, which lasts until the next one begins. `tprof report
+/// steps`, `--steps` and comparisons of runs use these steps. Numbers may begin anywhere and may go
+/// backwards.
 #[inline]
 pub fn step(number: u64) {
-    // The largest stands for no number.
+    // The largest number means that there is none.
     step_of(number.min(u64::MAX - 1));
 }
 
-/// A training step begins, as by [`step`], of the next number from 0.
+/// Begins a training step like [`step`], with the next number, from 0.
 #[inline]
 pub fn next_step() {
     step_of(u64::MAX);

@@ -1,4 +1,5 @@
-//! Results of a part of the program, within it: what `tprof report` has of the run in progress.
+//! Results of a part of the program, available within it: what `tprof report` computes of the run
+//! in progress.
 
 #![allow(unsafe_code)]
 
@@ -9,15 +10,15 @@ use std::fmt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// What results are made of: read together, the run is read once.
+/// Kinds of report for the results, made together so that the run is read once.
 const KINDS: &str = "summary,findings,breakdown";
 const NO_RUN: &str = "nothing is recorded without tprof; to record this: tprof run -- PROGRAM";
 
-/// Runs `body`, and returns what tprof recorded meanwhile, of this process's rank.
+/// Runs `body`, and returns what tprof recorded meanwhile for this process's rank.
 ///
-/// The report is read when the body has returned: the collector writes out what it knows, and
-/// `tprof report` reads that part of the run, in tens of milliseconds of a short run. Without tprof the
-/// report is empty and states how to have one.
+/// The report is made when the body has returned: the collector writes its data, and `tprof report`
+/// reads that part of the run, which takes tens of milliseconds for a short run. Without tprof, the
+/// report is empty and states how to get one.
 ///
 /// ```
 /// let report = tprof::profile(|| {
@@ -33,7 +34,7 @@ pub fn profile<T>(body: impl FnOnce() -> T) -> Report {
     Profile::new().run(body).1
 }
 
-/// What a part of the program is to be reported by.
+/// Configures the report of a part of the program.
 ///
 /// ```
 /// let (sum, report) = tprof::Profile::new().report("spans").run(|| (0..100_u64).sum::<u64>());
@@ -48,31 +49,33 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// With the figures of [`Report`].
+    /// Creates a profile with the figures of [`Report`].
     pub fn new() -> Profile {
         Profile::default()
     }
 
-    /// With a report of this kind in [`Report::json`]: `spans`, `cpu`, `kernels`, … (`tprof report --help`).
+    /// Adds a report of this kind to [`Report::json`]: `spans`, `cpu`, `kernels`, … (`tprof report
+    /// --help`).
     pub fn report(mut self, kind: &str) -> Profile {
         self.kinds.push(kind.to_owned());
         self
     }
 
-    /// With an option of `tprof report`, such as `--lines`.
+    /// Adds an option of `tprof report`, such as `--lines`.
     pub fn option(mut self, option: &str) -> Profile {
         self.options.push(option.to_owned());
         self
     }
 
-    /// Switches recording of this process on for the body, and off behind it: with
-    /// [`stop_recording`](crate::stop_recording) at the program's beginning only such parts are recorded.
+    /// Switches recording of this process on for the body, and off after it. After
+    /// [`stop_recording`](crate::stop_recording) at the program's beginning, only such parts are
+    /// recorded.
     pub fn record_only_this(mut self) -> Profile {
         self.records_only_this = true;
         self
     }
 
-    /// Runs the body: its value, and what was recorded of it.
+    /// Runs the body, and returns its value and what was recorded.
     pub fn run<T>(&self, body: impl FnOnce() -> T) -> (T, Report) {
         if self.records_only_this {
             crate::start_recording();
@@ -97,7 +100,7 @@ impl Profile {
         }
     }
 
-    /// What `tprof report` prints of a part.
+    /// Returns what `tprof report` prints for a part of the run.
     fn asked(&self, from_ns: u64, to_ns: u64) -> Result<String, String> {
         let table = own_table().ok_or(NO_RUN)?;
         let run = env::var_os("TPROF_OUTPUT").ok_or(NO_RUN)?;
@@ -124,7 +127,7 @@ impl Profile {
     }
 }
 
-/// What tprof recorded of a part of the program. A figure that is not known is `None`.
+/// What tprof recorded of a part of the program. Unknown figures are `None`.
 #[derive(Clone, Debug)]
 pub struct Report {
     wall: Duration,
@@ -133,18 +136,18 @@ pub struct Report {
     missing: Option<String>,
 }
 
-/// What costs time: a row of `tprof report findings`.
+/// A finding about lost time: a row of `tprof report findings`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The rule that found it.
+    /// Name of the rule that found it.
     pub rule: String,
-    /// `critical`, `high`, `medium` or `low`.
+    /// Severity: `critical`, `high`, `medium` or `low`.
     pub severity: String,
-    /// All of it in a line.
+    /// Summary in one line.
     pub headline: String,
     /// What to do about it.
     pub remedy: String,
-    /// Most time that this could save.
+    /// The most time that this could save.
     pub gain: Option<Duration>,
 }
 
@@ -153,12 +156,12 @@ impl Report {
         Report { wall, read: Json::Null, text: None, missing: Some(why) }
     }
 
-    /// Why there are no results.
+    /// Returns why there are no results.
     pub fn why_missing(&self) -> Option<&str> {
         self.missing.as_deref()
     }
 
-    /// How long the part took, measured in the program.
+    /// Returns how long the part took, measured in the program.
     pub fn wall(&self) -> Duration {
         self.wall
     }
@@ -171,7 +174,7 @@ impl Report {
         self.report("summary").get("ranks").list().first().unwrap_or(&Json::Null)
     }
 
-    /// Time in which a device had work, of all devices; `None` where none was recorded.
+    /// Returns the time in which any device had work; `None` if none was recorded.
     pub fn device_time(&self) -> Option<Duration> {
         if *self.rank().get("gpu") == Json::Null {
             return None;
@@ -187,17 +190,17 @@ impl Report {
         Some(Duration::from_nanos(within + outside))
     }
 
-    /// The most live bytes of the heap.
+    /// Returns the highest live heap bytes.
     pub fn peak_bytes(&self) -> Option<u64> {
         self.rank().get("host_memory").get("peak_bytes").count()
     }
 
-    /// Bytes that were allocated.
+    /// Returns the number of allocated bytes.
     pub fn allocated_bytes(&self) -> Option<u64> {
         self.rank().get("host_memory").get("allocated_bytes").count()
     }
 
-    /// What costs time, the largest gain first; empty without results, too.
+    /// Returns what costs time, largest gain first; empty without results, too.
     pub fn findings(&self) -> Vec<Finding> {
         let text = |row: &Json, key: &str| row.get(key).text().unwrap_or_default().to_owned();
         let rows = self.report("findings").get("tables").get("findings").list().iter();
@@ -211,19 +214,19 @@ impl Report {
         .collect()
     }
 
-    /// What a reader should know, in sentences: parts that were not written yet among it.
+    /// Returns what a reader should know, in sentences, including parts that were not written yet.
     pub fn notes(&self) -> Vec<String> {
         let notes = self.report("summary").get("notes").list().iter();
         notes.filter_map(|note| note.text().map(str::to_owned)).collect()
     }
 
-    /// The reports as `tprof report --json` prints them: `summary`, `findings`, `breakdown` and those that
-    /// [`Profile::report`] names.
+    /// Returns the reports as `tprof report --json` prints them: `summary`, `findings`, `breakdown`
+    /// and those that [`Profile::report`] names.
     pub fn json(&self) -> Option<&str> {
         self.text.as_deref()
     }
 
-    /// Why a figure of the rank is not known.
+    /// Returns why a figure of the rank is unknown.
     fn why(&self, of: &Json, key: &str) -> String {
         let stated = of.get(&format!("{key}_missing")).text().map(str::to_owned);
         self.missing.clone().or(stated).unwrap_or_else(|| "it was not recorded".to_owned())
@@ -263,13 +266,13 @@ impl fmt::Display for Report {
     }
 }
 
-/// The variables that have a process's rank, in the order of trust: RANK_VARIABLES in
+/// Variables that contain a process's rank, in order of trust: RANK_VARIABLES in
 /// crates/wire/src/env.rs.
 const RANKS: [&str; 5] = ["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
-/// Steps of Slurm from this number on (a batch script, a shell) are no ranks.
+/// Slurm steps from this number on (a batch script, a shell) are not ranks.
 const SLURM_FIRST_OWN_STEP: u32 = 0xffff_fff0;
 
-/// This process's rank as the run has it; 0 without.
+/// Returns this process's rank as the run states it; 0 if it has none.
 fn rank() -> u32 {
     let text = |name: &str| env::var(name).ok().map(|text| text.trim().to_owned());
     let number = |name: &str| text(name)?.parse::<u32>().ok();
@@ -281,7 +284,7 @@ fn rank() -> u32 {
     RANKS.into_iter().filter(|name| counts(name)).find_map(number).unwrap_or(0)
 }
 
-/// Has a command run outside of the job: without tprof's libraries and variables.
+/// Makes a command run outside of the job, without tprof's libraries and variables.
 fn unrecorded(command: &mut Command) {
     const OURS: [&str; 2] = ["libtprof_preload.so", "libtprof_cupti.so"];
     let is_ours = |entry: &str| OURS.iter().any(|name| entry.ends_with(name));
@@ -297,7 +300,7 @@ fn unrecorded(command: &mut Command) {
     }
 }
 
-/// The clock of the run's records.
+/// Returns the time of the clock that the run's records use.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 fn monotonic_ns() -> u64 {
     #[repr(C)]
@@ -315,7 +318,7 @@ fn monotonic_ns() -> u64 {
     time.seconds as u64 * 1_000_000_000 + time.ns as u64
 }
 
-/// Elsewhere nothing is recorded: only lengths are of use.
+/// Elsewhere nothing is recorded, and the clock only measures durations.
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 fn monotonic_ns() -> u64 {
     static FIRST: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();

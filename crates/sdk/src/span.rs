@@ -1,4 +1,4 @@
-//! Spans: on a thread's stack, from thread to thread, or measured elsewhere.
+//! Spans on a thread's stack, spans that move between threads, and spans measured elsewhere.
 
 #![allow(unsafe_code)]
 
@@ -11,18 +11,18 @@ use std::time::{Duration, Instant};
 
 /// A span of this thread, which lasts until it is dropped: see [`span!`](crate::span!).
 ///
-/// Spans may be dropped in any order. One that is dropped before spans that began after it, and
-/// one deeper than 64, lies within no other: what was allocated in it is not known.
+/// Spans may be dropped in any order. A span that is dropped before spans that began after it, or
+/// that is nested deeper than 64, does not count as nested, and its allocations are unknown.
 #[must_use = "a span lasts until it is dropped: `let _span = tprof::span!(…)`"]
 #[derive(Debug)]
 pub struct Span {
     id: u64,
-    /// It ends on its own thread.
+    /// Keeps the span on its own thread.
     of_one_thread: PhantomData<*mut ()>,
 }
 
 impl Span {
-    /// Begins one: what [`span!`](crate::span!) calls.
+    /// Begins a span. [`span!`](crate::span!) calls it.
     #[inline(always)]
     pub fn enter(name: &'static Name) -> Span {
         Span::of(name)
@@ -38,26 +38,26 @@ impl Span {
         Span { id, of_one_thread: PhantomData }
     }
 
-    /// One that is not recorded.
+    /// Returns a span that is not recorded.
     #[inline(always)]
     pub const fn none() -> Span {
         Span { id: 0, of_one_thread: PhantomData }
     }
 
-    /// Whether it is recorded.
+    /// Whether the span is recorded.
     #[inline(always)]
     pub fn is_recorded(&self) -> bool {
         self.id != 0
     }
 
-    /// Adds arguments, at most four: what [`span!`](crate::span!) calls.
+    /// Adds at most four arguments. [`span!`](crate::span!) calls it.
     #[inline(always)]
     pub fn describe(&self, keys: &'static Name, values: &[Value<'_>]) {
         describe(self.id, keys, values);
     }
 
-    /// Adds an argument that is known only now; a later one of the same key takes its place. Of one
-    /// span 16 are kept.
+    /// Adds an argument that is known only now. A later argument with the same key replaces it. A
+    /// span keeps 16 of them.
     pub fn record<'a>(&self, key: &str, value: impl Into<Value<'a>>) {
         record(self.id, key, value.into());
     }
@@ -81,7 +81,7 @@ fn describe(id: u64, keys: &Name, values: &[Value<'_>]) {
         return;
     }
     if let Some(table) = table() {
-        // The same type: `Value` has no other field.
+        // `Value` has no other field, so the type is the same.
         let values = values.iter().map(|value| value.raw);
         let mut all = [RawValue { kind: 0, bits: 0, bytes: 0 }; 4];
         let mut count = 0;
@@ -100,16 +100,16 @@ fn record(id: u64, key: &str, value: Value<'_>) {
     }
 }
 
-/// A span of a name that is made at run time. [`span!`](crate::span!) costs less.
+/// Begins a span whose name is created at run time. [`span!`](crate::span!) costs less.
 ///
-/// Different names count against the 1,048,576 that a run keeps of a process; of a name 3,800
-/// bytes are kept.
+/// Distinct names count against the 1,048,576 that a run keeps per process, and 3,800 bytes of a
+/// name are kept.
 #[inline]
 pub fn span(name: &str) -> Span {
     Span::of(&Name::for_a_call(name))
 }
 
-/// Calls a function within a span; returns what it does.
+/// Calls a function within a span, and returns its result.
 ///
 /// ```
 /// let sum: u64 = tprof::time("sum", || (0..10).sum());
@@ -121,8 +121,8 @@ pub fn time<T>(name: &str, call: impl FnOnce() -> T) -> T {
     call()
 }
 
-/// A span that any thread may end, by [`end`](OpenSpan::end) or by dropping it. It lies within no
-/// other.
+/// A span that any thread may end, by [`end`](OpenSpan::end) or by dropping it. It is not nested in
+/// other spans.
 #[must_use = "a span lasts until it is dropped"]
 #[derive(Debug)]
 pub struct OpenSpan {
@@ -145,15 +145,15 @@ pub fn start(name: &str) -> OpenSpan {
 }
 
 impl OpenSpan {
-    /// Ends it.
+    /// Ends the span.
     pub fn end(self) {}
 
-    /// Whether it is recorded.
+    /// Whether the span is recorded.
     pub fn is_recorded(&self) -> bool {
         self.id != 0
     }
 
-    /// Adds an argument, as [`Span::record`].
+    /// Adds an argument, like [`Span::record`].
     pub fn record<'a>(&self, key: &str, value: impl Into<Value<'a>>) {
         record(self.id, key, value.into());
     }
@@ -170,8 +170,8 @@ impl Drop for OpenSpan {
     }
 }
 
-/// A span that was measured elsewhere. It lies within no other; a moment that has not come yet
-/// counts as now.
+/// Records a span that was measured elsewhere. It is not nested in other spans. A moment in the
+/// future counts as now.
 ///
 /// ```
 /// let began = std::time::Instant::now();

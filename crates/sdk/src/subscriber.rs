@@ -1,4 +1,4 @@
-//! Spans and events of `tracing`, as spans and marks: the feature `tracing`.
+//! Spans and events of `tracing`, as spans and marks, behind the feature `tracing`.
 
 use crate::recording::mark;
 use crate::span::{span, Span};
@@ -22,11 +22,12 @@ pub struct Layer {
     events: bool,
 }
 
-/// A layer by which spans of `tracing` are spans of tprof, each time one is entered: fields are
-/// arguments, and `tracing_id` joins the parts of one that is entered several times. Events are
-/// marks. Filter it as any layer: `tprof::layer().with_filter(…)`.
+/// Returns a layer that records a span of `tracing` as a span of tprof each time it is entered.
+/// Fields become arguments, and `tracing_id` joins the parts of a span that is entered several
+/// times. Events become marks. It can be filtered like any layer: `tprof::layer().with_filter(…)`.
 ///
-/// For programs that have `tracing` already: its registry costs more than the span of this crate.
+/// It is meant for programs that already use `tracing`, whose registry costs more than a span of
+/// this crate.
 ///
 /// ```
 /// use tracing_subscriber::layer::SubscriberExt;
@@ -41,7 +42,7 @@ pub fn layer() -> Layer {
 }
 
 impl Layer {
-    /// Whether events are marks, as they are unless this is called with `false`.
+    /// Sets whether events become marks, which they do by default.
     pub fn with_events(self, events: bool) -> Layer {
         Layer { events }
     }
@@ -106,7 +107,7 @@ impl Visit for Fields {
     }
 }
 
-/// The text of an event: its message, then its fields.
+/// Text of an event: its message, then its fields.
 #[derive(Default)]
 struct Message {
     text: String,

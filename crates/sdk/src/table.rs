@@ -1,13 +1,14 @@
-//! The table of functions that tprof's library has in a process that it was loaded into.
+//! The function table that tprof's library exports in a process into which it was loaded.
 //!
-//! It is found once, by `dlsym`. A shorter table, of an older tprof, counts as none: nothing is
-//! recorded then.
+//! It is found once, by `dlsym`. A shorter table from an older tprof counts as missing, and nothing
+//! is recorded.
 
 #![allow(unsafe_code)]
 
 use crate::abi::Table;
 
-/// The table, if tprof's library (or, for spans and marks, another tool's NVTX library) is there.
+/// Returns the table of tprof's library, or for spans and marks that of another tool's NVTX
+/// library, if there is one.
 #[inline(always)]
 pub fn table() -> Option<&'static Table> {
     #[cfg(all(target_os = "linux", target_arch = "x86_64", not(feature = "off"), not(miri)))]
@@ -20,7 +21,7 @@ pub fn table() -> Option<&'static Table> {
     }
 }
 
-/// The table, if it is that of tprof's library. To find it allocates nothing by Rust's allocator.
+/// Returns the table if it is tprof's own. Finding it does not allocate by Rust's allocator.
 #[inline(always)]
 pub fn own_table() -> Option<&'static Table> {
     #[cfg(all(target_os = "linux", target_arch = "x86_64", not(feature = "off"), not(miri)))]
@@ -45,10 +46,10 @@ mod live {
         fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
     }
 
-    /// What stands for a table that was not looked for.
+    /// Address that stands for "not looked up yet".
     static UNKNOWN: u8 = 0;
 
-    /// Null: there is none.
+    /// The table; null if there is none.
     static FOUND: AtomicPtr<Table> = AtomicPtr::new((&UNKNOWN as *const u8) as *mut Table);
     static OWN: AtomicPtr<Table> = AtomicPtr::new((&UNKNOWN as *const u8) as *mut Table);
 

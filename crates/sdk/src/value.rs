@@ -3,7 +3,7 @@
 use crate::abi::RawValue;
 use std::marker::PhantomData;
 
-/// An argument's value, which borrows its text.
+/// Value of an argument; it borrows its text.
 #[derive(Clone, Copy, Debug)]
 pub struct Value<'a> {
     pub(crate) raw: RawValue,
@@ -47,7 +47,7 @@ from! {
     bool => BOOL, |one| one.into();
 }
 
-/// Different texts are different names in the run, which keeps 1,048,576 of a process.
+/// Distinct texts are distinct names in the run, which keeps 1,048,576 per process.
 impl<'a> From<&'a str> for Value<'a> {
     #[inline(always)]
     fn from(text: &'a str) -> Self {

@@ -1,4 +1,4 @@
-//! What a program's own test asserts on its heap: exact, and the same under `tprof run`.
+//! Heap assertions in a program's own tests are exact, and the same under `tprof run`.
 #![cfg(all(target_os = "linux", target_arch = "x86_64", not(feature = "off")))]
 
 use std::alloc::System;

@@ -1,4 +1,4 @@
-//! What all requests share.
+//! State that all requests share.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use serde::Deserialize;
 
 use crate::failure::Failure;
 use crate::http::Guard;
-use crate::live::Lives;
-use crate::runs::{Found, Registry};
+use crate::live::FollowedRuns;
+use crate::runs::{RegisteredRun, Registry};
 use crate::summary::Summaries;
-use crate::work::{Desk, Job, Lane, Output, Tprof};
+use crate::work::{Job, JobQueue, Output, Priority, Tprof};
 
-/// What the program can make.
+/// Kinds of report and formats that `tprof` offers.
 #[derive(Debug, Default, Deserialize)]
 pub struct Catalogue {
     /// Version of tprof.
@@ -24,7 +24,7 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// Asks the program.
+    /// Asks the program what it offers.
     pub async fn of(tprof: &Tprof) -> Result<Catalogue, Failure> {
         let output = tprof.run(&["__catalogue".into()], false).await?;
         let read = output.whole(1 << 20).and_then(|text| Ok(serde_json::from_slice(&text)?));
@@ -38,22 +38,22 @@ impl Catalogue {
 /// A kind of report.
 #[derive(Debug, Deserialize)]
 pub struct Kind {
-    /// Its name.
+    /// Name of the kind.
     pub name: String,
-    /// What it shows.
+    /// What the report shows.
     pub about: String,
 }
 
 /// A format of export.
 #[derive(Debug, Deserialize)]
 pub struct Format {
-    /// Its name.
+    /// Name of the format.
     pub name: String,
-    /// What it is for.
+    /// What the format is for.
     pub about: String,
-    /// The file that it writes, or a directory with a slash at its end.
+    /// File that it writes, or a directory with a slash at its end.
     pub file: String,
-    /// Whether it writes one file, whatever the run; else an archive.
+    /// Whether it writes one file, whatever the run; otherwise an archive.
     pub is_one_file: bool,
 }
 
@@ -62,32 +62,32 @@ pub struct Format {
 pub struct App {
     /// Runs by number.
     pub registry: Registry,
-    /// What is made.
-    pub desk: Arc<Desk>,
-    /// Who may ask.
+    /// Runs `tprof` and caches its output.
+    pub jobs: Arc<JobQueue>,
+    /// Checks who may send requests.
     pub guard: Arc<Guard>,
-    /// What can be made.
+    /// Kinds of report and formats on offer.
     pub catalogue: Catalogue,
-    /// Runs in progress that someone looks at.
-    pub lives: Lives,
+    /// Runs in progress that someone watches.
+    pub lives: FollowedRuns,
     /// Figures of runs in the list.
     pub summaries: Summaries,
 }
 
 impl App {
-    /// Of runs, with nothing known of them yet.
+    /// Creates the state for runs of which nothing is known yet.
     pub fn new(
         registry: Registry,
-        desk: Arc<Desk>,
+        jobs: Arc<JobQueue>,
         guard: Arc<Guard>,
         catalogue: Catalogue,
     ) -> Arc<App> {
-        let (lives, summaries) = (Lives::default(), Summaries::default());
-        Arc::new(App { registry, desk, guard, catalogue, lives, summaries })
+        let (lives, summaries) = (FollowedRuns::default(), Summaries::default());
+        Arc::new(App { registry, jobs, guard, catalogue, lives, summaries })
     }
 
-    /// A run by its number.
-    pub fn run(&self, id: u32) -> Result<Found, Failure> {
+    /// Returns a run by its number.
+    pub fn run(&self, id: u32) -> Result<RegisteredRun, Failure> {
         self.registry.get(id).ok_or_else(|| {
             Failure::absent(
                 format!("there is no run {id}"),
@@ -97,12 +97,13 @@ impl App {
         })
     }
 
-    /// What `tprof` prints of runs for these words, in which their paths are.
+    /// Runs `tprof` with these arguments, which contain the paths of the runs, and returns its
+    /// output.
     pub async fn make(
         &self,
         words: Vec<OsString>,
-        runs: &[&Found],
+        runs: &[&RegisteredRun],
     ) -> Result<Arc<Output>, Failure> {
-        self.desk.get(Job::of(words, runs, Lane::Asked)).await
+        self.jobs.get(Job::of(words, runs, Priority::Interactive)).await
     }
 }

@@ -1,4 +1,4 @@
-//! What went wrong: what, why, what to try.
+//! Errors of the server: what failed, why, and what to try.
 
 use std::fmt;
 
@@ -7,21 +7,21 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
-/// An error, for a terminal and as an answer.
+/// An error, for a terminal and for an answer.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// Status of the answer.
+    /// HTTP status of the answer.
     pub status: StatusCode,
-    /// What failed.
+    /// What failed, in words.
     pub what: String,
-    /// Why.
+    /// Why it failed.
     pub why: String,
     /// What to try.
     pub hint: String,
 }
 
 impl Failure {
-    /// A failure of the server itself, with what and why.
+    /// Creates a failure of the server itself.
     pub fn new(what: impl Into<String>, why: impl fmt::Display) -> Failure {
         Failure {
             status: StatusCode::INTERNAL_SERVER_ERROR,
@@ -31,24 +31,24 @@ impl Failure {
         }
     }
 
-    /// What to try.
+    /// Sets what to try.
     pub fn hint(mut self, hint: impl Into<String>) -> Failure {
         self.hint = hint.into();
         self
     }
 
-    /// The status of the answer.
+    /// Sets the HTTP status of the answer.
     pub fn status(mut self, status: StatusCode) -> Failure {
         self.status = status;
         self
     }
 
-    /// There is no such thing.
+    /// Creates a failure for something that does not exist.
     pub fn absent(what: impl Into<String>, why: impl fmt::Display) -> Failure {
         Failure::new(what, why).status(StatusCode::NOT_FOUND)
     }
 
-    /// The request makes no sense.
+    /// Creates a failure for an invalid request.
     pub fn misuse(what: impl Into<String>, why: impl fmt::Display) -> Failure {
         Failure::new(what, why).status(StatusCode::BAD_REQUEST)
     }

@@ -1,22 +1,21 @@
 //! `tprof serve`: pages and an API over a directory of runs.
 //!
-//! The server reads no trace itself but the growing ones of live runs: reports, exports and
-//! comparisons are made by `tprof` as a child process with a limit of memory and of time, one
-//! after another, and what they print is kept for as long as the run's files are the same. So the API
-//! returns exactly what `tprof report --json` prints, a hostile run ends at most a child, and
-//! memory stays with the size of what is kept.
+//! The server itself reads only the growing traces of live runs. `tprof` makes reports, exports and
+//! comparisons as a child process with limits of memory and time, one after another, and its output
+//! is cached as long as the run's files stay the same. So the API returns exactly what `tprof report
+//! --json` prints, a hostile run can end only a child, and memory is bounded by the cache.
 //!
-//! In reading order; each uses only those above it:
+//! The modules in reading order; each uses only those above it:
 //!
-//! - [`Options`], [`SiteOptions`], `failure`, `ends`: what was asked for, what went wrong, signals;
-//! - `runs`: the directory, found again and again, and files opened beneath it;
-//! - `work`: children, their limits, and what they printed;
+//! - [`Options`], [`SiteOptions`], `failure`, `shutdown_signals`: the request, errors, signals;
+//! - `runs`: the directory, which is rescanned, and files opened beneath it;
+//! - `work`: child processes, their limits, and their output;
 //! - `http`: connections, tokens, headers;
 //! - `live`, `summary`: runs in progress, and figures for the list;
-//! - `archive`: an archive of runs in place of a directory, read by `tprof-sql`;
-//! - `app`: what all requests share;
-//! - `pages`: the one page, and the exported ones;
-//! - `answers`: one file for each kind of answer, and the table of all;
+//! - `archive`: an archive of runs instead of a directory, read by `tprof-sql`;
+//! - `app`: state that all requests share;
+//! - `pages`: the server's page, and exported pages;
+//! - `answers`: one file per kind of answer, and the table of routes;
 //! - `serve`: the life of the server;
 //! - `site`: the same answers as files, without a server.
 
@@ -25,13 +24,13 @@ pub mod failure;
 mod answers;
 mod app;
 mod archive;
-mod ends;
 mod http;
 mod live;
 mod options;
 mod pages;
 mod runs;
 mod serve;
+mod shutdown_signals;
 mod site;
 mod summary;
 mod work;

@@ -1,4 +1,4 @@
-//! Runs in progress that someone looks at: each is followed by one thread, for all who look.
+//! Runs in progress that someone watches: one thread follows each, for all who watch it.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -15,33 +15,33 @@ use tokio::sync::{broadcast, watch};
 use tprof_live::{FileEntry, Follower, RunFiles, RunState, Snapshot};
 
 use crate::failure::Failure;
-use crate::runs::{Found, beneath};
+use crate::runs::{RegisteredRun, beneath};
 
-/// How often a run is looked at.
+/// Interval at which a run is polled.
 const EACH: Duration = Duration::from_secs(1);
-/// After so long without anyone who asks, it is not followed any more.
+/// After this time without a request, a run is no longer followed.
 const UNUSED: Duration = Duration::from_secs(60);
-/// Runs that are followed at once.
+/// Largest number of runs to follow at once.
 const MOST: usize = 32;
-/// How long an answer waits for the first look at a run: one with much is read in parts.
+/// How long an answer waits for the first poll of a run; a large run is read in parts.
 const FIRST: Duration = Duration::from_secs(10);
-/// Ticks that a slow reader may be behind; then it begins anew.
+/// Number of ticks that a slow reader may lag before it starts over.
 const BEHIND: usize = 8;
 
-/// What a second brought.
+/// The changes of one second.
 #[derive(Clone, Debug)]
 pub struct Tick {
-    /// A snapshot, as JSON.
+    /// Snapshot as JSON.
     pub text: Arc<str>,
     /// Whether the run goes on.
     pub is_running: bool,
 }
 
-/// Files of a run, opened beneath its directory only.
+/// Files of a run, opened only beneath its directory.
 #[derive(Debug)]
 struct Beneath {
     path: PathBuf,
-    /// Opened anew at each look: another run may have come in its place.
+    /// Opened again at each poll, because another run may have taken its place.
     directory: RefCell<OwnedFd>,
 }
 
@@ -64,31 +64,34 @@ impl RunFiles for Beneath {
 #[derive(Debug)]
 struct Followed {
     follower: Mutex<Follower<Beneath>>,
-    /// Whether all that was there at first has been read.
+    /// Whether everything that was there at first has been read.
     is_read: watch::Sender<bool>,
     ticks: broadcast::Sender<Tick>,
     last: Mutex<Arc<Snapshot>>,
     used: Mutex<Instant>,
 }
 
-/// All that are followed, by number.
+/// All followed runs, by number.
 #[derive(Debug, Default)]
-pub struct Lives {
+pub struct FollowedRuns {
     followed: Arc<Mutex<HashMap<u32, Arc<Followed>>>>,
 }
 
-impl Lives {
-    /// The run now, with its history, as JSON.
-    pub async fn now(&self, run: &Found) -> Result<String, Failure> {
+impl FollowedRuns {
+    /// Returns the run's current snapshot, with its history, as JSON.
+    pub async fn now(&self, run: &RegisteredRun) -> Result<String, Failure> {
         let followed = self.follow(run).await?;
         blocking(move || Ok(text(&lock(&followed.follower).with_history()))).await
     }
 
-    /// The run now with its history, and all ticks from there on.
-    pub async fn ticks(&self, run: &Found) -> Result<(String, broadcast::Receiver<Tick>), Failure> {
+    /// Returns the current snapshot with its history, and all ticks from there on.
+    pub async fn ticks(
+        &self,
+        run: &RegisteredRun,
+    ) -> Result<(String, broadcast::Receiver<Tick>), Failure> {
         let followed = self.follow(run).await?;
         blocking(move || {
-            // With the lock no tick comes between.
+            // While the lock is held, no tick comes in between.
             let follower = lock(&followed.follower);
             let ticks = followed.ticks.subscribe();
             Ok((text(&follower.with_history()), ticks))
@@ -96,8 +99,8 @@ impl Lives {
         .await
     }
 
-    /// A metric by rank and time.
-    pub async fn heat(&self, run: &Found, metric: &str) -> Result<Value, Failure> {
+    /// Returns a metric by rank and time.
+    pub async fn heat(&self, run: &RegisteredRun, metric: &str) -> Result<Value, Failure> {
         let followed = self.follow(run).await?;
         let metric = metric.to_owned();
         blocking(move || {
@@ -108,22 +111,22 @@ impl Lives {
         .await
     }
 
-    /// The last snapshot.
-    pub async fn snapshot(&self, run: &Found) -> Result<Arc<Snapshot>, Failure> {
+    /// Returns the last snapshot.
+    pub async fn snapshot(&self, run: &RegisteredRun) -> Result<Arc<Snapshot>, Failure> {
         let followed = self.follow(run).await?;
         Ok(lock(&followed.last).clone())
     }
 
-    /// Follows a run, and waits until what is there has been read.
-    async fn follow(&self, run: &Found) -> Result<Arc<Followed>, Failure> {
+    /// Follows a run, and waits until its present data has been read.
+    async fn follow(&self, run: &RegisteredRun) -> Result<Arc<Followed>, Failure> {
         let followed = self.begin(run)?;
         let mut is_read = followed.is_read.subscribe();
-        // One that has much is shown as far as it was read.
+        // A large run is shown as far as it was read.
         let _ = tokio::time::timeout(FIRST, is_read.wait_for(|is_read| *is_read)).await;
         Ok(followed)
     }
 
-    fn begin(&self, run: &Found) -> Result<Arc<Followed>, Failure> {
+    fn begin(&self, run: &RegisteredRun) -> Result<Arc<Followed>, Failure> {
         let mut all = lock(&self.followed);
         if let Some(followed) = all.get(&run.id) {
             *lock(&followed.used) = Instant::now();
@@ -139,7 +142,7 @@ impl Lives {
         }
         let path = run.readable()?.to_owned();
         let failed = |error: io::Error| match error.kind() {
-            // It went after it was listed.
+            // It disappeared after it was listed.
             io::ErrorKind::NotFound => Failure::absent("the run is gone", error),
             _ => Failure::new("cannot follow the run", error),
         };
@@ -156,7 +159,8 @@ impl Lives {
         let run_on = move || {
             loop {
                 own.go_on();
-                // With the lock nobody begins to use it between the question and the answer.
+                // While the lock is held, nobody can begin to use it between the check and the
+                // removal.
                 let mut all = lock(&map);
                 if own.is_unused() {
                     all.remove(&id);
@@ -178,7 +182,7 @@ impl Followed {
         self.ticks.receiver_count() == 0 && lock(&self.used).elapsed() > UNUSED
     }
 
-    /// Looks at the run each second, until nobody asks any more.
+    /// Polls the run every second, until nobody asks any more.
     fn go_on(&self) {
         loop {
             let begun = Instant::now();
@@ -188,7 +192,7 @@ impl Followed {
                 let has_more = follower.has_more();
                 let is_running = snapshot.state == RunState::Running;
                 if self.ticks.receiver_count() > 0 {
-                    // The last one may have gone meanwhile.
+                    // The last reader may have gone meanwhile.
                     let _ = self.ticks.send(Tick { text: text(&snapshot).into(), is_running });
                 }
                 (snapshot, has_more)

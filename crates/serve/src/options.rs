@@ -1,4 +1,4 @@
-//! What a server, or a site without one, is asked for.
+//! Options of a server, and of a site without a server.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -10,24 +10,24 @@ use crate::work::Limits;
 pub struct Options {
     /// Directories that contain runs, or runs.
     pub paths: Vec<PathBuf>,
-    /// Address to listen on; another than loopback needs `tls`.
+    /// Address to listen on; any other than loopback needs `tls`.
     pub address: IpAddr,
-    /// Port; 0: any that is free.
+    /// Port to listen on; 0 for any free port.
     pub port: u16,
-    /// Certificate chain and key, both PEM.
+    /// Certificate chain and key, both in PEM format.
     pub tls: Option<(PathBuf, PathBuf)>,
-    /// Further names of this machine.
+    /// Additional host names of this machine.
     pub hosts: Vec<String>,
-    /// File of the token; none: a new one.
+    /// File of the token; `None` for a new token.
     pub token_file: Option<PathBuf>,
-    /// Whether anything may be changed.
+    /// Whether changes are allowed.
     pub is_control: bool,
     /// The program that makes reports.
     pub tprof: PathBuf,
-    /// What each of them may take.
+    /// Limits of each child process.
     pub limits: Limits,
-    /// Hands an address to a browser by a page in a directory; whether one took it. None: no
-    /// browser is wanted.
+    /// Opens an address in a browser by way of a page in a directory, and returns whether a browser
+    /// took it. `None` if no browser is wanted.
     pub browser: Option<fn(&str, &Path) -> bool>,
 }
 
@@ -36,12 +36,12 @@ pub struct Options {
 pub struct SiteOptions {
     /// Directory that contains runs, or a run.
     pub path: PathBuf,
-    /// Directory to write, `-` for an archive on stdout; none: `site` in `path`.
+    /// Directory to write, `-` for an archive on stdout; `None` for `site` in `path`.
     pub output: Option<PathBuf>,
-    /// Whether a directory that is there is replaced.
+    /// Whether to replace an existing directory.
     pub force: bool,
     /// The program that makes reports.
     pub tprof: PathBuf,
-    /// What each of them may take.
+    /// Limits of each child process.
     pub limits: Limits,
 }

@@ -1,4 +1,4 @@
-//! The one page, and the nonces of the exported ones.
+//! The server's page, and the nonces of exported pages.
 
 use std::fmt::Write as _;
 
@@ -7,9 +7,9 @@ use tprof_export::assets::{BASE_CSS, CHROME_JS, DOCUMENT_CSS, FORMAT_JS};
 
 const SHELL: &str = include_str!("pages/index.html");
 
-/// Its styles.
+/// Style sheet of the page.
 const STYLE: &str = include_str!("pages/app.css");
-/// Its scripts, in order: each uses those before it.
+/// Scripts of the page in order: each uses those before it.
 const SCRIPTS: [&str; 24] = [
     include_str!("pages/data.js"),
     include_str!("pages/router.js"),
@@ -37,17 +37,17 @@ const SCRIPTS: [&str; 24] = [
     include_str!("pages/start.js"),
 ];
 
-/// The page as this server gives it out.
+/// Returns the page as this server sends it.
 pub fn shell(nonce: &str) -> String {
     page(nonce, "", "")
 }
 
-/// The page of a site without a server; `site` is a JSON object that describes it.
+/// Returns the page of a site without a server; `site` is a JSON object that describes it.
 pub fn static_shell(nonce: &str, site: &str) -> String {
-    // A script ends at `</` wherever that stands.
+    // A script ends at `</`, wherever that occurs.
     let site = format!("window.TPROF_SITE = {};", site.replace('<', "\\u003c"));
-    // A server sends its policy as a header. Data are scripts with the nonce: no list of sources
-    // matches file:// in all browsers, and frames show pages that are files there.
+    // A server sends its policy as a header. Here data are scripts with the nonce, because no list
+    // of sources matches file:// in all browsers, and frames show pages that are files there.
     let policy = format!(
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'nonce-{nonce}'; \
          style-src 'nonce-{nonce}'; img-src data: blob:; frame-src 'self' file:; base-uri 'none'; \
@@ -67,18 +67,18 @@ fn page(nonce: &str, site: &str, policy: &str) -> String {
         .replace("{{NONCE}}", nonce)
         .replace("{{STYLE}}", &format!("{BASE_CSS}{DOCUMENT_CSS}{STYLE}"))
         .replace("{{SCRIPT}}", &script)
-        // Last: a run's name may look like another place.
+        // This comes last, because a run's name may look like another placeholder.
         .replace("{{SITE}}", site)
 }
 
-/// The nonce in pages of exports, and their one script.
+/// The nonce in exported pages and their one script.
 const EXPORTED: &[u8] = b"'nonce-tprof'";
 const SCRIPT: &[u8] = b"<script nonce=\"tprof\">";
-/// Where the policy of such a page is: before anything of the run but its name.
+/// Where the policy of such a page is: before all data of the run except its name.
 const HEAD: usize = 1024;
 
-/// A page of an export with another nonce. Only its last script gets it, which is its own: a
-/// run's texts come before.
+/// Returns an exported page with another nonce. Only its last script gets the nonce, which is the
+/// page's own script: texts of the run come before it.
 pub fn with_nonce(page: &Bytes, nonce: &str) -> Bytes {
     let script = page.windows(SCRIPT.len()).rposition(|text| text == SCRIPT);
     let policy =

@@ -13,12 +13,12 @@ use tokio_rustls::TlsAcceptor;
 use crate::answers;
 use crate::app::{App, Catalogue};
 use crate::archive::{Address, Archive};
-use crate::ends::Ends;
 use crate::failure::Failure;
 use crate::http::{self, Guard, Listen, Token};
 use crate::options::Options;
 use crate::runs::Registry;
-use crate::work::{Desk, Tprof};
+use crate::shutdown_signals::ShutdownSignals;
+use crate::work::{JobQueue, Tprof};
 
 /// Threads that answer; what takes long is done by children.
 const THREADS: usize = 2;
@@ -47,10 +47,11 @@ pub fn serve(options: &Options) -> Result<ExitCode, Failure> {
 }
 
 async fn run(options: &Options) -> Result<ExitCode, Failure> {
-    let mut ends = Ends::new().map_err(|error| Failure::new("cannot take signals", error))?;
+    let mut ends =
+        ShutdownSignals::new().map_err(|error| Failure::new("cannot take signals", error))?;
     let tls = encryption(options)?;
     let archive = Address::among(&options.paths)?;
-    if archive.as_ref().is_some_and(|address| address.runs_beside() > 0) {
+    if archive.as_ref().is_some_and(|address| address.unarchived_runs() > 0) {
         eprintln!("note: the directory is an archive; runs that lie in it, too, are not shown.");
         eprintln!("note: tprof serve RUN… shows them");
     }
@@ -89,9 +90,9 @@ async fn run(options: &Options) -> Result<ExitCode, Failure> {
     let router = match shown {
         Shown::Archive(archive) => answers::router_of_archive().with_state(archive),
         Shown::Runs(registry) => {
-            let app = App::new(registry, Desk::new(tprof, 1), Arc::clone(&guard), catalogue);
+            let app = App::new(registry, JobQueue::new(tprof, 1), Arc::clone(&guard), catalogue);
             let summing = Arc::clone(&app);
-            tokio::spawn(async move { summing.summaries.work(&summing.desk).await });
+            tokio::spawn(async move { summing.summaries.work(&summing.jobs).await });
             answers::router().with_state(app)
         }
     };
@@ -116,7 +117,7 @@ async fn archived(
         eprintln!("Reading the archive.");
     }
     // Two pages at once: most of the time of a question is a store's.
-    Archive::open(address, Desk::new(tprof, 2), memory_bytes, version).await
+    Archive::open(address, JobQueue::new(tprof, 2), memory_bytes, version).await
 }
 
 /// Prints the address, and opens a browser on it: the page that leads there lies in a directory of

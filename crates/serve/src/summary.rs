@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use crate::runs::{Found, Stamp};
-use crate::work::{Desk, Job, Lane, Output, only};
+use crate::runs::{RegisteredRun, Stamp};
+use crate::work::{Job, JobQueue, Output, Priority, only};
 
 /// Longest document that figures are taken from: one of 1,024 ranks has about 12 MB.
 const MAX_BYTES: u64 = 256 << 20;
@@ -48,7 +48,7 @@ const READ: [&str; 29] = [
 /// Severities of findings, the worst first.
 const SEVERITIES: [&str; 5] = ["critical", "high", "medium", "low", "note"];
 
-/// What is known of a run.
+/// Figures of a run, or why there are none.
 #[derive(Clone, Debug)]
 enum Figures {
     Ready(Arc<Value>),
@@ -60,14 +60,14 @@ enum Figures {
 pub struct Summaries {
     known: Mutex<HashMap<u32, (Stamp, Figures)>>,
     /// Runs that were listed and have none, or an old one.
-    wanted: Mutex<Vec<Found>>,
+    wanted: Mutex<Vec<RegisteredRun>>,
     asked: Notify,
 }
 
 impl Summaries {
-    /// The figures of a run: an object, `Err(None)` where they are not made yet, and why where they
-    /// cannot be. Those of a run in progress may be old.
-    pub fn of(&self, run: &Found) -> Result<Arc<Value>, Option<String>> {
+    /// Returns the figures of a run: an object, `Err(None)` if they are not computed yet, or the
+    /// reason why they cannot be computed. Figures of a run in progress may be old.
+    pub fn of(&self, run: &RegisteredRun) -> Result<Arc<Value>, Option<String>> {
         match lock(&self.known).get(&run.id) {
             Some((_, Figures::Ready(figures))) => Ok(Arc::clone(figures)),
             Some((stamp, Figures::Failed(why))) if *stamp == run.stamp => Err(Some(why.clone())),
@@ -75,16 +75,17 @@ impl Summaries {
         }
     }
 
-    /// Has figures made for those of `runs` that have none of what their files are now, in their
-    /// order; how many that are. A run in progress gets them when it has ended.
-    pub fn want(&self, runs: &[Found]) -> usize {
+    /// Requests figures for those of `runs` whose files have changed since the last computation, in
+    /// their order, and returns how many there are. A run in progress gets figures when it has
+    /// ended.
+    pub fn request_missing(&self, runs: &[RegisteredRun]) -> usize {
         let known = lock(&self.known);
-        let is_missing = |run: &&Found| {
+        let is_missing = |run: &&RegisteredRun| {
             run.entry.refused.is_none()
                 && run.entry.state != "running"
                 && known.get(&run.id).is_none_or(|(stamp, _)| *stamp != run.stamp)
         };
-        let missing: Vec<Found> = runs.iter().filter(is_missing).cloned().collect();
+        let missing: Vec<RegisteredRun> = runs.iter().filter(is_missing).cloned().collect();
         let count = missing.len();
         *lock(&self.wanted) = missing;
         self.asked.notify_one();
@@ -92,7 +93,7 @@ impl Summaries {
     }
 
     /// Makes what is wanted, for ever.
-    pub async fn work(&self, desk: &Arc<Desk>) {
+    pub async fn work(&self, jobs: &Arc<JobQueue>) {
         loop {
             let next = {
                 let mut wanted = lock(&self.wanted);
@@ -102,16 +103,16 @@ impl Summaries {
                 self.asked.notified().await;
                 continue;
             };
-            self.make(desk, &run, Lane::Quiet).await;
+            self.make(jobs, &run, Priority::Background).await;
         }
     }
 
     /// Makes the figures of a run, which may be in progress.
-    pub async fn make(&self, desk: &Arc<Desk>, run: &Found, lane: Lane) {
+    pub async fn make(&self, jobs: &Arc<JobQueue>, run: &RegisteredRun, priority: Priority) {
         let asked = ["report", "summary,steps,breakdown", "--json", "--top=1"].map(OsString::from);
         let path = run.entry.path.as_os_str().to_owned();
         let asked = asked.into_iter().chain([path]).collect();
-        let state = match desk.get(Job::of(asked, &[run], lane)).await {
+        let state = match jobs.get(Job::of(asked, &[run], priority)).await {
             Ok(output) => read(&output),
             Err(failure) => Figures::Failed(failure.to_string()),
         };
@@ -206,7 +207,7 @@ mod tests {
                 { "median_ns": 4, "steps": 10 }, { "median_ns": 6, "steps": 9 } ] } },
             "breakdown": { "tables": { "breakdown": [], "breakdown_missing": "no device" } },
         } });
-        // As they are read: a key that is left out there would have no figure.
+        // Read as the server reads it: a key that is left out there would have no figure.
         let read = only(all.to_string().as_bytes(), &READ).unwrap();
         let figures = figures(&read);
         assert_eq!(figures["peak_bytes"], 7);

@@ -1,5 +1,5 @@
-//! Exports a run, or a synthetic rank of so many events, and prints events, CPU
-//! time and size:
+//! Exports a run, or a synthetic rank with a number of events, and prints events, CPU time and
+//! size:
 //! `cargo run --release -p tprof-tables --example speed -- FORMAT [EVENTS|RUN [OUTPUT]]`.
 
 #[path = "../../export/tests/common/mod.rs"]

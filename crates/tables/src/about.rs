@@ -1,4 +1,4 @@
-//! What tables there are, and what their columns mean.
+//! The list of tables, and the meaning of their columns.
 
 use crate::column::{Column, ColumnAbout, identity};
 use crate::columns::{device, host, host_times, small};
@@ -8,25 +8,25 @@ use crate::run::{RUN_TABLES, run_columns};
 /// Version of the tables: it rises when a column changes its meaning or goes.
 pub const VERSION: u32 = 2;
 
-/// A table.
+/// The description of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableAbout {
-    /// Name.
+    /// Name of the table.
     pub name: &'static str,
-    /// What its rows are.
+    /// A description of its rows.
     pub about: &'static str,
-    /// Where its rows are from.
+    /// The origin of its rows.
     pub scope: Scope,
-    /// Columns.
+    /// Descriptions of its columns.
     pub columns: Vec<ColumnAbout>,
 }
 
-/// Where the rows of a table are from.
+/// The origin of a table's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Each file of a rank has rows of its own.
     Rank,
-    /// They are made of the run as a whole.
+    /// The rows are made from the run as a whole.
     Run,
 }
 

@@ -8,16 +8,16 @@ pub enum Type {
     Int,
     /// Signed 32 bits: small numbers that name something.
     Id,
-    /// 64-bit floating point.
+    /// A 64-bit floating-point number.
     Float,
     /// True or false.
     Bool,
-    /// UTF-8.
+    /// A text in UTF-8.
     Text,
 }
 
 impl Type {
-    /// As the documentation calls it.
+    /// The name in the documentation.
     pub fn name(self) -> &'static str {
         match self {
             Type::Int => "int64",
@@ -29,18 +29,18 @@ impl Type {
     }
 }
 
-/// One value.
+/// One value of a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cell<'a> {
-    /// Not known, or it does not apply.
+    /// The value is not known, or does not apply.
     Null,
-    /// Of [`Type::Int`] and [`Type::Id`].
+    /// A value of [`Type::Int`] or [`Type::Id`].
     Int(i64),
     /// A number with a fraction.
     Float(f64),
     /// True or false.
     Bool(bool),
-    /// A text.
+    /// A borrowed text.
     Text(&'a str),
 }
 
@@ -50,7 +50,7 @@ impl<'a> Cell<'a> {
         Cell::Int(value as i64)
     }
 
-    /// One that may be unknown.
+    /// A number that may be unknown.
     pub(crate) fn opt(value: Option<impl Into<u64>>) -> Cell<'a> {
         value.map_or(Cell::Null, |value| Cell::uint(value.into()))
     }

@@ -1,4 +1,4 @@
-//! What a column is: its name, its type, and what it makes of a row.
+//! Columns: the name, the type, and the value for a row.
 
 pub(crate) use crate::cell::{Cell, Type};
 use crate::context::Context;
@@ -8,17 +8,17 @@ use crate::data::Data;
 pub struct Column<R> {
     /// Name; its unit last: `duration_ns`.
     pub name: &'static str,
-    /// Type.
+    /// Type of the values.
     pub kind: Type,
-    /// What it is, for the documentation.
+    /// A description for the documentation.
     pub about: &'static str,
-    /// Its value in a row.
+    /// Returns the value for a row.
     pub get: for<'a> fn(&'a R, &'a Context<'_>) -> Cell<'a>,
     /// Adds its values in some rows: as `get`, with one call for all.
     pub fill: fn(&[R], &Context<'_>, &mut Data),
 }
 
-/// What [`Column::fill`] is made of.
+/// Fills a column with the value of each row, for [`Column::fill`].
 #[inline(always)]
 pub(crate) fn fill<R>(
     rows: &[R],
@@ -29,7 +29,7 @@ pub(crate) fn fill<R>(
     rows.iter().for_each(|row| data.push(get(row, context)));
 }
 
-/// As [`fill`], of a value that is the same in all rows of a file.
+/// Like [`fill`], for a value that is the same in all rows of a file.
 fn fill_same<R>(
     rows: &[R],
     context: &Context<'_>,
@@ -41,7 +41,7 @@ fn fill_same<R>(
     }
 }
 
-// Not derived: that would ask the same of the row.
+// A derived implementation would require the same of the row.
 impl<R> Clone for Column<R> {
     fn clone(&self) -> Column<R> {
         *self
@@ -50,10 +50,10 @@ impl<R> Clone for Column<R> {
 
 impl<R> Copy for Column<R> {}
 
-/// Columns of [`identity`].
+/// Number of columns of [`identity`].
 pub(crate) const IDENTITY: usize = 4;
 
-/// What every row of a rank begins with: which run, and which rank's file of it.
+/// The first columns of every row of a rank: the run, and the rank's file in it.
 pub(crate) fn identity<R>() -> [Column<R>; IDENTITY] {
     macro_rules! same {
         ($name:literal $kind:ident $about:literal $get:expr) => {
@@ -67,23 +67,23 @@ pub(crate) fn identity<R>() -> [Column<R>; IDENTITY] {
         };
     }
     [
-        same!("run" Text "name of the run's directory" |_, c| Cell::text(&c.who.run)),
-        same!("rank" Id "rank; null for processes of no rank" |_, c| Cell::opt(c.who.rank)),
+        same!("run" Text "name of the run's directory" |_, c| Cell::text(&c.source.run)),
+        same!("rank" Id "rank; null for processes of no rank" |_, c| Cell::opt(c.source.rank)),
         same!("instance" Id "which file of the rank: 0, or higher after a restart or of a second launch"
-            |_, c| Cell::uint(c.who.instance.into())),
+            |_, c| Cell::uint(c.source.instance.into())),
         same!("host" Text "host; null where an imported trace does not name it"
-            |_, c| Cell::text(&c.who.host)),
+            |_, c| Cell::text(&c.source.host)),
     ]
 }
 
-/// What a column is.
+/// The description of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnAbout {
     /// Name; its unit last: `duration_ns`.
     pub name: &'static str,
     /// Type. Every column may be null.
     pub kind: Type,
-    /// What it is; empty where the name is all that there is to say.
+    /// A description; empty if the name says everything.
     pub about: &'static str,
 }
 
@@ -93,9 +93,9 @@ impl<R> From<&Column<R>> for ColumnAbout {
     }
 }
 
-/// Takes tables.
+/// Receives tables row by row.
 pub trait Sink {
-    /// What can go wrong where they go.
+    /// The error of the destination.
     type Error;
 
     /// Whether a column of a table is wanted. Rows are not joined to others for columns that are not.
@@ -104,7 +104,7 @@ pub trait Sink {
         true
     }
 
-    /// One table of a rank: its rows come in batches, those of large tables by time.
+    /// Takes one table of a rank. Its rows come in batches, those of large tables in order of time.
     fn table<R>(
         &mut self,
         name: &'static str,

@@ -1,4 +1,4 @@
-//! What the rows of a rank's file refer to.
+//! The data that the rows of a rank's file refer to.
 
 use std::cell::OnceCell;
 
@@ -11,13 +11,13 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::{NameId, ProcessIndex, StackId, ThreadIndex};
 
 use crate::cell::Cell;
-use crate::who::Who;
+use crate::row_source::RowSource;
 
 /// An open file of a rank.
 pub struct Context<'a> {
-    /// Which one.
-    pub who: Who,
-    /// What it holds.
+    /// The run and the file.
+    pub source: RowSource,
+    /// The contents of the file.
     pub trace: &'a TraceFile,
     clock: Clock,
     steps_from: Option<StepSource>,
@@ -28,10 +28,10 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// Of an open file of a run by this name.
+    /// Takes an open file of a run with this name.
     pub fn of(run: &str, part: &'a OpenRank<'_>) -> Context<'a> {
         Context {
-            who: Who::of(run, part.file, &part.trace),
+            source: RowSource::of(run, part.file, &part.trace),
             trace: &part.trace,
             clock: part.clock,
             steps_from: part.steps_from,

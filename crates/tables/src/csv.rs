@@ -17,14 +17,14 @@ use crate::column::{Cell, Column, Sink};
 use crate::context::Context;
 use crate::each::{self, RankTables};
 use crate::host_time::HostTimes;
-use crate::run::{Owned, RUN_TABLES, read_run, run_columns};
-use crate::who::name_of;
+use crate::row_source::name_of;
+use crate::run::{OwnedCell, RUN_TABLES, read_run, run_columns};
 use tprof_trace::RunDir;
 
 /// Bytes gathered before they are written.
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// Writes a directory: `DIR/csv`, or what the options name.
+/// Writes a directory: `DIR/csv`, or the one that the options name.
 pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
     options.without_max_bytes("csv")?;
     let selection = Selection::new(run, &options.slice, options.symbols)?;
@@ -65,7 +65,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
             text.raw(&names.join(","));
             for row in &table.rows {
                 text.raw("\n");
-                line(row.iter().map(Owned::cell), &mut text);
+                line(row.iter().map(OwnedCell::cell), &mut text);
             }
             text.raw("\n");
             file.write_all(text.bytes()).map_err(failed)?;
@@ -78,7 +78,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     Ok(written)
 }
 
-/// One rank's rows.
+/// The rows of one rank.
 struct Rank<'a> {
     dir: &'a Path,
     files: &'a mut HashMap<&'static str, Output>,

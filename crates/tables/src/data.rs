@@ -1,4 +1,4 @@
-//! Columns in memory.
+//! Columns of values in memory.
 
 use std::sync::Arc;
 
@@ -9,26 +9,26 @@ use crate::cell::{Cell, Type};
 /// Values of a column, one of each row.
 #[derive(Clone, Debug, Default)]
 pub struct Data {
-    /// Whether a row has a value; without one, its place in `values` holds no meaning.
+    /// Whether each row has a value; without one, its place in `values` has no meaning.
     pub valid: Vec<bool>,
     /// Rows without a value.
     pub nulls: usize,
-    /// The values.
+    /// The values of all rows.
     pub values: Values,
 }
 
 /// Values by type.
 #[derive(Clone, Debug)]
 pub enum Values {
-    /// [`Type::Int`].
+    /// Values of [`Type::Int`].
     Int(Vec<i64>),
-    /// [`Type::Id`].
+    /// Values of [`Type::Id`].
     Id(Vec<i32>),
-    /// [`Type::Float`].
+    /// Values of [`Type::Float`].
     Float(Vec<f64>),
-    /// [`Type::Bool`].
+    /// Values of [`Type::Bool`].
     Bool(Vec<bool>),
-    /// [`Type::Text`].
+    /// Values of [`Type::Text`].
     Text(Texts),
 }
 
@@ -41,9 +41,9 @@ impl Default for Values {
 /// Texts, each kept once.
 #[derive(Clone, Debug, Default)]
 pub struct Texts {
-    /// Of each row, the index of its text.
+    /// For each row: the index of its text.
     pub keys: Vec<u32>,
-    /// The texts.
+    /// The different texts, each once.
     pub distinct: Vec<Arc<str>>,
     known: FxHashMap<Arc<str>, u32>,
     /// The last one, by its address and length: most texts are those of the row before.
@@ -76,7 +76,7 @@ impl Texts {
 }
 
 impl Data {
-    /// An empty column.
+    /// Makes an empty column.
     pub fn new(kind: Type) -> Data {
         let values = match kind {
             Type::Int => Values::Int(Vec::new()),
@@ -88,7 +88,7 @@ impl Data {
         Data { valid: Vec::new(), nulls: 0, values }
     }
 
-    /// Rows.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         self.valid.len()
     }
@@ -138,7 +138,7 @@ impl Data {
         self.nulls += usize::from(!there);
     }
 
-    /// Adds so many rows with one value.
+    /// Adds this many rows with one value.
     pub fn push_all(&mut self, cell: Cell<'_>, rows: usize) {
         if rows == 0 {
             return;

@@ -1,7 +1,7 @@
-//! The tables of a rank's file: which there are, and what reads each.
+//! The tables of a rank's file, and how each is read.
 
 use tprof_analyze::joined::JoinedCollective;
-use tprof_export::external::{Called, ExternalIds};
+use tprof_export::external::{ExternalIds, HasCallIds};
 use tprof_export::in_order;
 use tprof_export::{OpenRank, Window};
 use tprof_facts::frames::Frames;
@@ -15,7 +15,7 @@ use crate::column::{Column, Sink, identity};
 use crate::columns::{device, host, host_times, small};
 use crate::context::Context;
 use crate::host_time::HostTime;
-use crate::rows::{self, Asked, Innermost, InputTexts, ShortNames};
+use crate::rows::{self, InnermostPlaces, InputTexts, RowRequest, ShortNames};
 
 /// Names of the tables of a rank, in the order in which they are read.
 pub const RANK_TABLES: [&str; 29] = [
@@ -58,7 +58,7 @@ pub struct RankTables<'a> {
 }
 
 impl<'a> RankTables<'a> {
-    /// Those of a file, as far as they lie in its window; with the wall times of its driving thread.
+    /// Takes the rows of a file within its window, with the wall times of its driving thread.
     pub fn of(
         context: &'a Context<'a>,
         part: &OpenRank<'_>,
@@ -67,7 +67,7 @@ impl<'a> RankTables<'a> {
         RankTables { context, window: part.window, host_times }
     }
 
-    /// Gives all tables.
+    /// Passes all tables to a sink.
     pub fn each<S: Sink>(&self, sink: &mut S) -> Result<(), S::Error> {
         let ids = ExternalIds::of(self.context.trace);
         RANK_TABLES.into_iter().try_for_each(|name| self.read(name, &ids, sink))
@@ -139,7 +139,7 @@ impl<'a> RankTables<'a> {
                 let rows = trace.marks().iter().filter(|row| window.holds(row.time_ns));
                 all.give(sink, small::MARKS, rows.copied())
             }
-            // What the rows above refer to; all of it, whatever the slice.
+            // The tables that rows above refer to are complete, whatever the slice.
             "losses" => all.give(sink, small::LOSSES, trace.losses().iter().copied()),
             "processes" => all.give(sink, small::PROCESSES, trace.processes().iter().cloned()),
             "threads" => all.give(sink, small::THREADS, trace.threads().iter().cloned()),
@@ -169,7 +169,7 @@ impl<'a> RankTables<'a> {
     }
 
     /// Rows of a large table by time.
-    fn rows<R: Called>(&self, ids: &ExternalIds) -> impl Iterator<Item = R> {
+    fn rows<R: HasCallIds>(&self, ids: &ExternalIds) -> impl Iterator<Item = R> {
         let batches = self.context.trace.in_order(self.window.from_ns, self.window.to_ns);
         batches.flat_map(|mut rows: Vec<R>| {
             ids.fill(&mut rows);
@@ -177,8 +177,8 @@ impl<'a> RankTables<'a> {
         })
     }
 
-    /// Rows of a large table, or parts of them, block by block in the file's order. Of blocks that
-    /// reach out of the window there are all rows.
+    /// The rows of a large table, or parts of them, block by block in the file's order. A block
+    /// that reaches beyond the window is passed with all of its rows.
     fn blocks<R: TracePart>(&self) -> impl Iterator<Item = R> {
         let Window { from_ns, to_ns } = self.window;
         self.context.trace.blocks_between(from_ns, to_ns).flatten()
@@ -186,7 +186,7 @@ impl<'a> RankTables<'a> {
 
     fn spans<S: Sink>(&self, ids: &ExternalIds, sink: &mut S) -> Result<(), S::Error> {
         let (context, name) = (self.context, "spans");
-        let asked = Asked {
+        let asked = RowRequest {
             places: takes(
                 sink,
                 name,
@@ -209,7 +209,7 @@ impl<'a> RankTables<'a> {
     fn kernels<S: Sink>(&self, ids: &ExternalIds, sink: &mut S) -> Result<(), S::Error> {
         let (context, name) = (self.context, "kernels");
         let places = takes(sink, name, &["class"]) || takes(sink, name, &OF_LAUNCH);
-        let asked = Asked { places, texts: sink.takes(name, "short_name") };
+        let asked = RowRequest { places, texts: sink.takes(name, "short_name") };
         let mut names = ShortNames::default();
         let mut of = |row| names.kernel(row, context, asked);
         let table = Table { name, context };
@@ -224,7 +224,7 @@ impl<'a> RankTables<'a> {
 
     fn copies<S: Sink>(&self, ids: &ExternalIds, sink: &mut S) -> Result<(), S::Error> {
         let (context, name) = (self.context, "copies");
-        let asked = Asked { places: takes(sink, name, &OF_LAUNCH), texts: false };
+        let asked = RowRequest { places: takes(sink, name, &OF_LAUNCH), texts: false };
         let rows = self.rows::<MemoryCopy>(ids).map(|row| rows::copy(row, context, asked));
         Table { name, context }.give(sink, device::COPIES, rows)
     }
@@ -232,8 +232,8 @@ impl<'a> RankTables<'a> {
     fn samples<S: Sink>(&self, ids: &ExternalIds, sink: &mut S) -> Result<(), S::Error> {
         let (context, name) = (self.context, "samples");
         let texts = takes(sink, name, &["function", "file", "line", "module"]);
-        let mut innermost = Innermost::default();
-        let asked = Asked { places: false, texts };
+        let mut innermost = InnermostPlaces::default();
+        let asked = RowRequest { places: false, texts };
         let rows = self.rows::<Sample>(ids).map(|row| innermost.row(row, context, asked));
         Table { name, context }.give(sink, host::SAMPLES, rows)
     }
@@ -264,7 +264,7 @@ const BESIDE_KERNEL_OUTLINE: [&str; 10] = [
     "submitted_ns",
 ];
 
-/// The same of spans.
+/// The columns that need the rest of a span besides its outline.
 const BESIDE_SPAN_OUTLINE: [&str; 9] = [
     "external",
     "id",
@@ -317,7 +317,7 @@ fn takes<S: Sink>(sink: &S, table: &'static str, columns: &[&'static str]) -> bo
     columns.iter().any(|column| sink.takes(table, column))
 }
 
-/// One table on its way to a sink.
+/// A table while it is passed to a sink.
 struct Table<'a> {
     name: &'static str,
     context: &'a Context<'a>,
@@ -355,7 +355,7 @@ pub(crate) fn count(trace: &TraceFile) -> u64 {
         + (small + trace.thread_counts().len()) as u64
 }
 
-/// Whether rows of a table are events, which have a time by which a slice takes or leaves them.
+/// Whether rows of a table are events, whose time decides whether a slice has them.
 pub(crate) fn is_timed(table: &str) -> bool {
     !matches!(
         table,

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use tprof_analyze::document::{Cell, Cut, Document, Options as Asked, TableRow};
-use tprof_analyze::{AnalyzeError, KINDS, Wanted, read_together};
+use tprof_analyze::document::{Cell, Document, Options as ReportOptions, TableRow, TimeSelection};
+use tprof_analyze::{AnalyzeError, KINDS, ReportRequest, read_together};
 use tprof_export::{Options, Selection, Slice};
-use tprof_trace::live::collector_lives;
+use tprof_trace::live::is_collector_alive;
 use tprof_trace::{RankFile, RunDir, SymbolSource};
 
 /// Wall time of a rank's driving thread in one part.
@@ -15,46 +15,46 @@ pub struct HostTime {
     pub rank: u32,
     /// `judged`, `step` or `start_up`.
     pub section: &'static str,
-    /// Number of the step, where it is one.
+    /// Number of the step, if the row is one.
     pub step: Option<u64>,
     /// Key of the part, as in `report host --json`.
     pub part: String,
-    /// Nanoseconds.
+    /// Wall time of the part, nanoseconds.
     pub wall_ns: u64,
-    /// Half the width of its 95 % interval, nanoseconds.
+    /// Half the width of the 95 % interval, nanoseconds.
     pub error_ns: Option<u64>,
-    /// The function with most of it; empty if none is known.
+    /// The function with most of the time; empty if none is known.
     pub function: String,
-    /// Its file; empty if unknown.
+    /// File of the function; empty if unknown.
     pub file: String,
-    /// Its line.
+    /// Line in the file.
     pub line: Option<u64>,
 }
 
-/// Of all ranks of a run, in a part of its time, and what of it could not be read. A run without samples, or of which nothing can be
-/// read, has none.
+/// Reads the times of all ranks of a run, in a part of its time, and the problems with files that
+/// could not be read. A run without samples, or of which nothing can be read, has no times.
 ///
 /// # Errors
 ///
-/// As [`read_together`].
+/// The same as those of [`read_together`].
 pub(crate) fn read(
     path: &Path,
     slice: &Slice,
     symbols: Option<&dyn SymbolSource>,
 ) -> Result<(Vec<HostTime>, Vec<String>), AnalyzeError> {
     let kinds: Vec<_> = KINDS.iter().filter(|kind| kind.name == "host").collect();
-    let wanted = Wanted { reports: &[], kinds: &kinds };
-    let is_running = Some(collector_lives as _);
+    let wanted = ReportRequest { reports: &[], kinds: &kinds };
+    let is_running = Some(is_collector_alive as _);
     let Slice { from_ns, to_ns, steps_from, cycle, .. } = *slice;
     let steps = slice.steps.as_ref().map(|steps| steps.ranges().to_vec());
-    let cut = Cut { from_ns, to_ns, steps };
-    let options = Asked { steps_from, cycle, cut, is_running, ..Asked::default() };
+    let cut = TimeSelection { from_ns, to_ns, steps };
+    let options = ReportOptions { steps_from, cycle, cut, is_running, ..ReportOptions::default() };
     let made = read_together(path, &wanted, &options, symbols)?;
     let problems = made.documents.iter().flat_map(|document| document.problems.clone());
     Ok((made.documents.iter().flat_map(all).collect(), problems.collect()))
 }
 
-/// Of a report: the judged time and start-up by part, and each step.
+/// Takes the times of a report: the judged time and start-up by part, and each step.
 pub fn all(document: &Document) -> Vec<HostTime> {
     let find = |key: &str| document.tables.iter().find(|table| table.key == key);
     let mut times = Vec::new();
@@ -99,7 +99,7 @@ fn start_up(row: &TableRow<'_>) -> Vec<HostTime> {
     let running = time(row, "start_up", "running", "running_ns");
     let unknown = time(row, "start_up", "unknown", "unknown_ns");
     let mut waiting = time(row, "start_up", "waiting", "wall_ns");
-    // What is unknown was on a core.
+    // Unknown time was spent on a core.
     waiting.wall_ns = waiting.wall_ns.saturating_sub(running.wall_ns);
     let running = HostTime { wall_ns: running.wall_ns.saturating_sub(unknown.wall_ns), ..running };
     vec![running, waiting, unknown]
@@ -113,18 +113,18 @@ fn step(row: &TableRow<'_>) -> Vec<HostTime> {
     parts.map(|part| HostTime { step, ..time(row, "step", part, &format!("{part}_ns")) }).collect()
 }
 
-/// Those of all ranks of an export.
+/// The times of all ranks of an export.
 #[derive(Debug, Default)]
 pub(crate) struct HostTimes(Vec<HostTime>);
 
 impl HostTimes {
-    /// Of the part of a run that is exported. Where nothing of it can be read there are none; the
+    /// Reads the part of a run that is exported. If nothing can be read, there are no times; the
     /// export then fails for the same reason.
     pub fn of(run: &RunDir, options: &Options<'_>) -> HostTimes {
         HostTimes(read(run.path(), &options.slice, options.symbols).unwrap_or_default().0)
     }
 
-    /// Of a file's rank: of several files of a rank, the first has them.
+    /// The times of a file's rank: if a rank has several files, the first one gets them.
     pub fn of_file(&self, selection: &Selection<'_>, file: &RankFile) -> Vec<HostTime> {
         let first = selection.files.iter().find(|other| other.rank == file.rank);
         let is_first = first.is_some_and(|first| first.path == file.path);

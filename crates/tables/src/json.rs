@@ -7,8 +7,8 @@
 //!  "tables": {"runs": {"columns": ["run", …], "rows": [[…], …]}, …}}
 //! ```
 //!
-//! Tables of a rank have no columns for what its object has. What is not known is `null`. It is
-//! compressed if its name ends in `.gz`, and streamed.
+//! Tables of a rank lack the columns that its object has. Unknown values are `null`. The document
+//! is compressed if its name ends in `.gz`, and streamed.
 
 use std::io::{self, Write};
 
@@ -25,15 +25,15 @@ use crate::column::{Cell, Column, IDENTITY, Sink};
 use crate::context::Context;
 use crate::each::{self, RankTables};
 use crate::host_time::HostTimes;
-use crate::run::{NO_SUMS, Owned, RUN_TABLES, read_run, run_columns};
-use crate::who::name_of;
+use crate::row_source::name_of;
+use crate::run::{NO_SUMS, OwnedCell, RUN_TABLES, read_run, run_columns};
 
 /// Bytes gathered before they are compressed.
 const BUFFER_BYTES: usize = 1 << 16;
 /// Fast: level 6 takes three times the CPU for half the size.
 const LEVEL: u32 = 1;
 
-/// Writes one document: `DIR/tables.json.gz`, or what the options name.
+/// Writes one document: `DIR/tables.json.gz`, or the file that the options name.
 pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
     options.without_max_bytes("json")?;
     let selection = Selection::new(run, &options.slice, options.symbols)?;
@@ -83,7 +83,7 @@ fn document<W: Write>(
         text.raw(if at > 0 { ",\n{\"rank\":" } else { "\n{\"rank\":" });
         text.raw(&Value::from(file.rank).to_string());
         text.raw(",\"instance\":");
-        text.uint(context.who.instance.into());
+        text.uint(context.source.instance.into());
         text.raw(",\"file\":");
         text.string(&file_name);
         text.raw(",\"host\":");
@@ -106,7 +106,7 @@ fn document<W: Write>(
             let columns = run_columns(table.name);
             document.begin(table.name, columns.iter().map(|column| column.name));
             for (at, row) in table.rows.iter().enumerate() {
-                document.row(at == 0, row.iter().map(Owned::cell));
+                document.row(at == 0, row.iter().map(OwnedCell::cell));
             }
             document.text.raw("]}");
         }
@@ -122,14 +122,14 @@ fn document<W: Write>(
 struct Document<W: Write> {
     to: W,
     text: Text,
-    /// Whether no table of the rank was written yet.
+    /// Whether no table of the rank has been written yet.
     first: bool,
     /// Rows of the rank that have a time.
     events: u64,
 }
 
 impl<W: Write> Document<W> {
-    /// Begins a table.
+    /// Begins a table with these columns.
     fn begin(&mut self, name: &str, columns: impl Iterator<Item = &'static str>) {
         self.text.raw(if self.first { "\n" } else { ",\n" });
         self.first = false;

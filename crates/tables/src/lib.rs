@@ -2,13 +2,14 @@
 //! engines that query them.
 //!
 //! [`catalogue`] lists the tables and their columns; `docs/exports.md` is the same list. Tables of
-//! ranks ([`RankTables`]) have the rows of a file, joined to what reports derive of them; tables of
-//! runs ([`read_run`]) are what reports print of each rank. Names are resolved, times are
-//! nanoseconds since the run began. What is not known is null, never 0.
+//! ranks ([`RankTables`]) have the rows of a file, joined with the values that reports derive for
+//! them; tables of runs ([`read_run`]) are what reports print for each rank. Names are resolved,
+//! times are nanoseconds since the run began. An unknown value is null, never 0.
 //!
-//! [`mod@parquet`], [`csv`] and [`json`] write them; [`read`] gives chosen columns of one to an engine.
+//! [`mod@parquet`], [`csv`] and [`json`] write them; [`read`] passes chosen columns of one to an
+//! engine.
 
-mod who;
+mod row_source;
 
 mod cell;
 mod data;
@@ -39,6 +40,6 @@ pub use context::Context;
 pub use data::{Data, Texts, Values};
 pub use each::{RANK_TABLES, RankTables};
 pub use host_time::{HostTime, all as host_times};
-pub use run::{Owned, RUN_TABLES, RunTable, RunTables, read_run, run_columns};
+pub use row_source::{RowSource, name_of};
+pub use run::{OwnedCell, RUN_TABLES, RunTable, RunTables, read_run, run_columns};
 pub use views::{VIEWS, View};
-pub use who::{Who, name_of};

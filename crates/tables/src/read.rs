@@ -1,4 +1,4 @@
-//! Chosen columns of one table, for an engine that queries them.
+//! Reads chosen columns of one table, for an engine that queries them.
 
 use std::path::Path;
 
@@ -12,10 +12,10 @@ use crate::context::Context;
 use crate::data::Data;
 use crate::each::{RANK_TABLES, RankTables};
 use crate::host_time;
+use crate::row_source::name_of;
 use crate::run::{RunTables, read_run};
-use crate::who::name_of;
 
-/// A run, open.
+/// A run that is open for queries.
 #[derive(Debug)]
 pub struct OpenRun {
     dir: RunDir,
@@ -23,22 +23,22 @@ pub struct OpenRun {
     zero: Zero,
 }
 
-/// What of a table is wanted.
+/// The part of a table that is wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// Places of columns in [`crate::TableAbout::columns`], in the order in which they are to come.
     pub columns: Vec<usize>,
-    /// Rows that ended before may be left out, nanoseconds since the run began. They need not be:
-    /// the engine filters again.
+    /// Rows that ended before this moment may be left out, nanoseconds since the run began. They
+    /// need not be: the engine filters again.
     pub from_ns: Option<i64>,
     /// Rows that begin then or later may be left out.
     pub to_ns: Option<i64>,
 }
 
-/// Some rows.
+/// Some rows of a table.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// How many.
+    /// Number of rows.
     pub rows: usize,
     /// The columns that were asked for.
     pub columns: Vec<Data>,
@@ -49,7 +49,7 @@ impl OpenRun {
     ///
     /// # Errors
     ///
-    /// If nothing of it can be read.
+    /// Returns an error if nothing of it can be read.
     pub fn open(path: &Path) -> Result<OpenRun, TraceError> {
         let dir = RunDir::open(path)?;
         let zero = Zero::of(&dir);
@@ -61,32 +61,32 @@ impl OpenRun {
         OpenRun { name, ..self }
     }
 
-    /// What the column `run` has.
+    /// The value of the column `run`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where it is.
+    /// Path of the run.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Its files: ranks in order, then launchers.
+    /// The files of the run: ranks in order, then launchers.
     pub fn files(&self) -> &[RankFile] {
         self.dir.files()
     }
 
-    /// What of its directory could not be read, in sentences.
+    /// Problems with parts of the directory that could not be read, in sentences.
     pub fn problems(&self) -> Vec<String> {
         self.dir.problems().iter().map(|problem| problem.what.clone()).collect()
     }
 
-    /// Gives rows of a table of one file until there are no more, or `each` returns false. What could
-    /// not be read comes back, in sentences.
+    /// Passes the rows of one file's table to `each` until there are no more, or `each` returns
+    /// false. Returns the problems with parts that could not be read, in sentences.
     ///
     /// # Errors
     ///
-    /// If the file cannot be opened.
+    /// Returns an error if the file cannot be opened.
     pub fn read_rank(
         &self,
         file: usize,
@@ -122,7 +122,7 @@ impl OpenRun {
             },
             _ => Vec::new(),
         };
-        let mut sink = Picked { wanted: &request.columns, each, names: column_names(table) };
+        let mut sink = ColumnPicker { wanted: &request.columns, each, names: column_names(table) };
         let tables = RankTables::of(&context, &part, host_times);
         // An engine that has enough is no failure.
         let _ = tables.one(table, &mut sink);
@@ -142,17 +142,17 @@ fn sentence(path: &Path, problem: &Problem) -> String {
 }
 
 /// Takes the wanted columns.
-struct Picked<'a> {
+struct ColumnPicker<'a> {
     wanted: &'a [usize],
     each: &'a mut dyn FnMut(Batch) -> bool,
     names: Vec<&'static str>,
 }
 
 /// The engine has enough.
-struct Enough;
+struct StopReading;
 
-impl Sink for Picked<'_> {
-    type Error = Enough;
+impl Sink for ColumnPicker<'_> {
+    type Error = StopReading;
 
     fn takes(&self, _: &'static str, column: &'static str) -> bool {
         self.wanted.iter().any(|at| self.names.get(*at) == Some(&column))
@@ -164,7 +164,7 @@ impl Sink for Picked<'_> {
         columns: &[Column<R>],
         context: &Context<'_>,
         rows: &mut dyn Iterator<Item = Vec<R>>,
-    ) -> Result<(), Enough> {
+    ) -> Result<(), StopReading> {
         for batch in rows {
             let of = |at: &usize| {
                 let column = columns.get(*at)?;
@@ -174,7 +174,7 @@ impl Sink for Picked<'_> {
             };
             let columns = self.wanted.iter().filter_map(of).collect();
             if !(self.each)(Batch { rows: batch.len(), columns }) {
-                return Err(Enough);
+                return Err(StopReading);
             }
         }
         Ok(())

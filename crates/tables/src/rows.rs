@@ -1,5 +1,5 @@
-//! Rows of a file together with what is derived of them: short names, places among other rows,
-//! sizes of inputs, lines of code.
+//! Rows of a file with derived values: short names, places among other rows, sizes of inputs, lines
+//! of code.
 
 use std::sync::Arc;
 
@@ -17,15 +17,15 @@ use crate::context::Context;
 
 /// Device work with its place among the work of its rank.
 #[derive(Clone, Debug)]
-pub(crate) struct WorkOf<R> {
+pub(crate) struct PlacedWork<R> {
     pub row: R,
-    /// None where it was not asked for.
+    /// Index in the work of the rank; `None` if it was not asked for.
     pub at: Option<u32>,
-    /// Of a kernel; empty where it was not asked for.
+    /// Short name of a kernel; empty if it was not asked for.
     pub short_name: Arc<str>,
 }
 
-impl<R> WorkOf<R> {
+impl<R> PlacedWork<R> {
     pub fn launch(&self, context: &Context<'_>) -> Option<LaunchCall> {
         context.joined().launch_of(self.at?)
     }
@@ -35,12 +35,12 @@ impl<R> WorkOf<R> {
     }
 }
 
-/// What of rows is asked for.
+/// The derived values that are wanted.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Asked {
-    /// Their places.
+pub(crate) struct RowRequest {
+    /// Whether the places of rows are wanted.
     pub places: bool,
-    /// Their derived texts.
+    /// Whether their derived texts are wanted.
     pub texts: bool,
 }
 
@@ -49,7 +49,12 @@ pub(crate) struct Asked {
 pub(crate) struct ShortNames(FxHashMap<NameId, Arc<str>>);
 
 impl ShortNames {
-    pub fn kernel(&mut self, row: Kernel, context: &Context<'_>, asked: Asked) -> WorkOf<Kernel> {
+    pub fn kernel(
+        &mut self,
+        row: Kernel,
+        context: &Context<'_>,
+        asked: RowRequest,
+    ) -> PlacedWork<Kernel> {
         let short_name = match asked.texts {
             true => {
                 let of = || names::short(context.trace.name(row.name)).into();
@@ -68,11 +73,15 @@ impl ShortNames {
             name: row.name,
         };
         let at = asked.places.then(|| context.joined().place(&work())).flatten();
-        WorkOf { row, at, short_name }
+        PlacedWork { row, at, short_name }
     }
 }
 
-pub(crate) fn copy(row: MemoryCopy, context: &Context<'_>, asked: Asked) -> WorkOf<MemoryCopy> {
+pub(crate) fn copy(
+    row: MemoryCopy,
+    context: &Context<'_>,
+    asked: RowRequest,
+) -> PlacedWork<MemoryCopy> {
     let work = || WorkRow {
         process: row.process,
         device: row.device,
@@ -84,32 +93,32 @@ pub(crate) fn copy(row: MemoryCopy, context: &Context<'_>, asked: Asked) -> Work
         name: row.name,
     };
     let at = asked.places.then(|| context.joined().place(&work())).flatten();
-    WorkOf { row, at, short_name: Arc::default() }
+    PlacedWork { row, at, short_name: Arc::default() }
 }
 
 /// A host span with its place among the spans of its thread.
 #[derive(Clone, Debug)]
 pub(crate) struct SpanRow {
     pub row: Span,
-    /// None where it was not asked for.
+    /// Index among the spans; `None` if it was not asked for.
     pub at: Option<u32>,
-    /// Of an operator, where they were recorded and asked for.
-    pub inputs: Option<Arc<Inputs>>,
+    /// The inputs of an operator, if they were recorded and asked for.
+    pub inputs: Option<Arc<OperatorInputs>>,
 }
 
 /// Sizes and types of an operator's inputs, as JSON lists; empty where they were not recorded.
 #[derive(Debug, Default)]
-pub(crate) struct Inputs {
+pub(crate) struct OperatorInputs {
     pub shapes: String,
     pub types: String,
 }
 
 /// Reads each text of arguments once.
 #[derive(Default)]
-pub(crate) struct InputTexts(FxHashMap<NameId, Option<Arc<Inputs>>>);
+pub(crate) struct InputTexts(FxHashMap<NameId, Option<Arc<OperatorInputs>>>);
 
 impl InputTexts {
-    pub fn row(&mut self, row: Span, context: &Context<'_>, asked: Asked) -> SpanRow {
+    pub fn row(&mut self, row: Span, context: &Context<'_>, asked: RowRequest) -> SpanRow {
         let at = asked.places.then(|| context.places().take(&row)).flatten();
         let inputs = match asked.texts && row.kind == SpanKind::Operator {
             true => {
@@ -121,21 +130,21 @@ impl InputTexts {
     }
 }
 
-fn inputs(trace: &TraceFile, args: NameId) -> Option<Arc<Inputs>> {
+fn inputs(trace: &TraceFile, args: NameId) -> Option<Arc<OperatorInputs>> {
     let text = trace.name(args);
     if !text.contains("\"Input ") {
         return None;
     }
     let args: Value = serde_json::from_str(text).ok()?;
     let of = |key: &str| args.get(key).map_or(String::new(), Value::to_string);
-    Some(Arc::new(Inputs { shapes: of("Input Dims"), types: of("Input type") }))
+    Some(Arc::new(OperatorInputs { shapes: of("Input Dims"), types: of("Input type") }))
 }
 
 /// A CPU sample with the innermost code of its stack.
 #[derive(Clone, Debug)]
 pub(crate) struct SampleRow {
     pub row: Sample,
-    /// None where it was not asked for, or not taken.
+    /// The innermost code of the stack; `None` if it was not asked for, or the stack was not taken.
     pub innermost: Option<Arc<Place>>,
 }
 
@@ -151,10 +160,10 @@ pub(crate) struct Place {
 
 /// Finds each stack's once.
 #[derive(Default)]
-pub(crate) struct Innermost(FxHashMap<(ProcessIndex, StackId), Option<Arc<Place>>>);
+pub(crate) struct InnermostPlaces(FxHashMap<(ProcessIndex, StackId), Option<Arc<Place>>>);
 
-impl Innermost {
-    pub fn row(&mut self, row: Sample, context: &Context<'_>, asked: Asked) -> SampleRow {
+impl InnermostPlaces {
+    pub fn row(&mut self, row: Sample, context: &Context<'_>, asked: RowRequest) -> SampleRow {
         let place = || {
             let frames = context.innermost(row.process, row.stack);
             // Time in inlined code is its function's, as in reports; the line is the code's own.

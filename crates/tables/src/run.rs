@@ -7,17 +7,17 @@ use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
 use tprof_analyze::document::{Cell as Reported, Document, Options, Unit, Value};
-use tprof_analyze::{KINDS, Wanted, parallel, read_together};
+use tprof_analyze::{KINDS, ReportRequest, parallel, read_together};
 use tprof_facts::Zero;
-use tprof_trace::live::collector_lives;
+use tprof_trace::live::is_collector_alive;
 use tprof_trace::run::{RankInfo, RunInfo};
 use tprof_trace::{RankFile, RunDir, SymbolSource, TraceFile};
 
 use crate::cell::{Cell, Type};
 use crate::column::ColumnAbout;
-use crate::who::{Who, instance_of};
+use crate::row_source::{RowSource, instance_of};
 
-/// Names of the tables, and what their rows are.
+/// Names of the tables, with descriptions of their rows.
 pub const RUN_TABLES: [(&str, &str); 14] = [
     ("runs", "runs"),
     ("ranks", "files of ranks: where and when each ran, and how complete its file is"),
@@ -63,8 +63,8 @@ pub(crate) const NO_SUMS: &str = "the tables of the run as a whole (runs, ranks,
 
 /// A value of a [`RunTable`].
 #[derive(Clone, Debug, PartialEq)]
-pub enum Owned {
-    /// Not known, or it does not apply.
+pub enum OwnedCell {
+    /// The value is not known, or does not apply.
     Null,
     /// A whole number.
     Int(i64),
@@ -72,46 +72,46 @@ pub enum Owned {
     Float(f64),
     /// True or false.
     Bool(bool),
-    /// A text.
+    /// An owned text.
     Text(String),
 }
 
-impl Owned {
-    /// The same, borrowed.
+impl OwnedCell {
+    /// The value as a borrowed cell.
     pub fn cell(&self) -> Cell<'_> {
         match self {
-            Owned::Null => Cell::Null,
-            Owned::Int(value) => Cell::Int(*value),
-            Owned::Float(value) => Cell::Float(*value),
-            Owned::Bool(value) => Cell::Bool(*value),
-            Owned::Text(text) => Cell::Text(text),
+            OwnedCell::Null => Cell::Null,
+            OwnedCell::Int(value) => Cell::Int(*value),
+            OwnedCell::Float(value) => Cell::Float(*value),
+            OwnedCell::Bool(value) => Cell::Bool(*value),
+            OwnedCell::Text(text) => Cell::Text(text),
         }
     }
 
-    fn text(text: &str) -> Owned {
-        if text.is_empty() { Owned::Null } else { Owned::Text(text.to_owned()) }
+    fn text(text: &str) -> OwnedCell {
+        if text.is_empty() { OwnedCell::Null } else { OwnedCell::Text(text.to_owned()) }
     }
 
-    fn opt(value: Option<impl Into<u64>>) -> Owned {
-        value.map_or(Owned::Null, |value| Owned::Int(value.into() as i64))
+    fn opt(value: Option<impl Into<u64>>) -> OwnedCell {
+        value.map_or(OwnedCell::Null, |value| OwnedCell::Int(value.into() as i64))
     }
 }
 
 /// A table of a run, whole.
 #[derive(Clone, Debug)]
 pub struct RunTable {
-    /// Name.
+    /// Name of the table.
     pub name: &'static str,
-    /// Its rows, a value for each of its columns.
-    pub rows: Vec<Vec<Owned>>,
+    /// The rows, with a value for each column.
+    pub rows: Vec<Vec<OwnedCell>>,
 }
 
-/// Tables of a run, and what could not be read.
+/// Tables of a run, and problems with files that could not be read.
 #[derive(Clone, Debug, Default)]
 pub struct RunTables {
-    /// The tables.
+    /// The tables that were asked for.
     pub tables: Vec<RunTable>,
-    /// What could not be read, in sentences.
+    /// Problems with files that could not be read, in sentences.
     pub problems: Vec<String>,
 }
 
@@ -214,8 +214,8 @@ fn kind_of(unit: Unit) -> Type {
     }
 }
 
-/// Reads tables of a run by the names of [`RUN_TABLES`]. Of a report's tables each file is read
-/// once for all. What cannot be read at all has no rows, and a problem.
+/// Reads tables of a run by the names of [`RUN_TABLES`]. Tables of a report are read in one pass
+/// over each file. A table that cannot be read at all has no rows, and a problem.
 pub fn read_run(
     dir: &RunDir,
     run: &str,
@@ -241,8 +241,13 @@ pub fn read_run(
         return read;
     }
     let options =
-        Options { data: true, is_running: Some(collector_lives as _), ..Options::default() };
-    match read_together(dir.path(), &Wanted { reports: &[], kinds: &kinds }, &options, symbols) {
+        Options { data: true, is_running: Some(is_collector_alive as _), ..Options::default() };
+    match read_together(
+        dir.path(),
+        &ReportRequest { reports: &[], kinds: &kinds },
+        &options,
+        symbols,
+    ) {
         Ok(made) => {
             // Each report names what it could not read; of the same files it is the same.
             let mut problems: Vec<String> =
@@ -262,16 +267,17 @@ pub fn read_run(
 }
 
 /// Files by their labels.
-fn whos(dir: &RunDir, run: &str) -> FxHashMap<String, Who> {
-    let who = |file: &RankFile| {
+fn whos(dir: &RunDir, run: &str) -> FxHashMap<String, RowSource> {
+    let source = |file: &RankFile| {
         let host = TraceFile::read_header(&file.path).map(|header| header.host).unwrap_or_default();
-        let who = Who { run: run.to_owned(), rank: file.rank, instance: instance_of(file), host };
-        (file.label.to_string(), who)
+        let source =
+            RowSource { run: run.to_owned(), rank: file.rank, instance: instance_of(file), host };
+        (file.label.to_string(), source)
     };
-    dir.files().iter().map(who).collect()
+    dir.files().iter().map(source).collect()
 }
 
-fn run_row(dir: &RunDir, run: &str) -> Vec<Owned> {
+fn run_row(dir: &RunDir, run: &str) -> Vec<OwnedCell> {
     let infos = dir.infos();
     let first = infos.iter().min_by_key(|info| info.start_unix_ns);
     let ranks: Vec<&RankInfo> = infos.iter().flat_map(|info| &info.ranks).collect();
@@ -286,27 +292,27 @@ fn run_row(dir: &RunDir, run: &str) -> Vec<Owned> {
     let mut there: Vec<u32> = dir.files().iter().filter_map(|file| file.rank).collect();
     there.dedup();
     let sum = |of: fn(&RunInfo) -> u64| match infos {
-        [] => Owned::Null,
-        _ => Owned::Int(infos.iter().map(of).sum::<u64>() as i64),
+        [] => OwnedCell::Null,
+        _ => OwnedCell::Int(infos.iter().map(of).sum::<u64>() as i64),
     };
     vec![
-        Owned::text(run),
-        first.map_or(Owned::Null, |info| Owned::text(&info.command.join(" "))),
-        Owned::text(first.and_then(|info| info.commit.as_deref()).unwrap_or_default()),
-        Owned::text(&hosts.join(",")),
-        Owned::Int(there.len() as i64),
-        Owned::opt(ranks.iter().filter_map(|rank| rank.size).max()),
-        Owned::opt((zero.unix_ns > 0).then_some(zero.unix_ns)),
-        Owned::opt(ends.and_then(|ends| ends.into_iter().max()).filter(|_| finished)),
-        if infos.is_empty() { Owned::Null } else { Owned::Bool(finished) },
-        first.map_or(Owned::Null, |info| Owned::Bool(info.is_imported())),
+        OwnedCell::text(run),
+        first.map_or(OwnedCell::Null, |info| OwnedCell::text(&info.command.join(" "))),
+        OwnedCell::text(first.and_then(|info| info.commit.as_deref()).unwrap_or_default()),
+        OwnedCell::text(&hosts.join(",")),
+        OwnedCell::Int(there.len() as i64),
+        OwnedCell::opt(ranks.iter().filter_map(|rank| rank.size).max()),
+        OwnedCell::opt((zero.unix_ns > 0).then_some(zero.unix_ns)),
+        OwnedCell::opt(ends.and_then(|ends| ends.into_iter().max()).filter(|_| finished)),
+        if infos.is_empty() { OwnedCell::Null } else { OwnedCell::Bool(finished) },
+        first.map_or(OwnedCell::Null, |info| OwnedCell::Bool(info.is_imported())),
         sum(|info| info.completeness.recorded),
         sum(|info| info.completeness.lost),
-        Owned::text(first.map_or("", |info| &info.tprof)),
+        OwnedCell::text(first.map_or("", |info| &info.tprof)),
     ]
 }
 
-fn rank_rows(dir: &RunDir, run: &str, problems: &mut Vec<String>) -> Vec<Vec<Owned>> {
+fn rank_rows(dir: &RunDir, run: &str, problems: &mut Vec<String>) -> Vec<Vec<OwnedCell>> {
     let zero = Zero::of(dir);
     let infos: FxHashMap<&str, &RankInfo> = dir
         .infos()
@@ -317,35 +323,35 @@ fn rank_rows(dir: &RunDir, run: &str, problems: &mut Vec<String>) -> Vec<Vec<Own
         let name = file.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let info = infos.get(name.as_str());
         let mut row = vec![
-            Owned::text(run),
-            Owned::opt(file.rank),
-            Owned::Int(instance_of(file).into()),
-            Owned::Null,
-            Owned::text(&name),
-            Owned::text(&file.label.to_string()),
-            Owned::opt(info.and_then(|info| info.size)),
-            Owned::opt(info.map(|info| info.restarts)),
+            OwnedCell::text(run),
+            OwnedCell::opt(file.rank),
+            OwnedCell::Int(instance_of(file).into()),
+            OwnedCell::Null,
+            OwnedCell::text(&name),
+            OwnedCell::text(&file.label.to_string()),
+            OwnedCell::opt(info.and_then(|info| info.size)),
+            OwnedCell::opt(info.map(|info| info.restarts)),
         ];
         let trace = match TraceFile::open(&file.path) {
             Ok(trace) => trace,
             Err(error) => {
-                row.resize(RANKS.len(), Owned::Null);
-                row[11] = Owned::Bool(false);
+                row.resize(RANKS.len(), OwnedCell::Null);
+                row[11] = OwnedCell::Bool(false);
                 return (row, Some(error.to_string()));
             }
         };
         let (header, clock) = (trace.header(), zero.clock(&trace, dir));
-        row[3] = Owned::text(&header.host);
+        row[3] = OwnedCell::text(&header.host);
         let extent = trace.extent_ns();
         let at = |time_ns: u64| clock.signed_since_start(time_ns);
         row.extend([
-            Owned::opt((header.start_unix_ns > 0).then_some(header.start_unix_ns)),
-            extent.map_or(Owned::Null, |(first, _)| Owned::Int(at(first))),
-            extent.map_or(Owned::Null, |(_, last)| Owned::Int(at(last))),
-            Owned::Bool(trace.is_closed() && trace.problems().is_empty()),
-            Owned::Int(trace.recorded().events as i64),
-            Owned::Int(trace.losses().len() as i64),
-            Owned::Int(trace.bytes() as i64),
+            OwnedCell::opt((header.start_unix_ns > 0).then_some(header.start_unix_ns)),
+            extent.map_or(OwnedCell::Null, |(first, _)| OwnedCell::Int(at(first))),
+            extent.map_or(OwnedCell::Null, |(_, last)| OwnedCell::Int(at(last))),
+            OwnedCell::Bool(trace.is_closed() && trace.problems().is_empty()),
+            OwnedCell::Int(trace.recorded().events as i64),
+            OwnedCell::Int(trace.losses().len() as i64),
+            OwnedCell::Int(trace.bytes() as i64),
         ]);
         (row, None)
     };
@@ -361,29 +367,29 @@ fn reported_rows(
     key: &str,
     name: &str,
     run: &str,
-    whos: &FxHashMap<String, Who>,
-) -> Vec<Vec<Owned>> {
+    whos: &FxHashMap<String, RowSource>,
+) -> Vec<Vec<OwnedCell>> {
     let Some(table) = document.tables.iter().find(|table| table.key == key) else {
         return Vec::new();
     };
     let columns = reported_columns(name);
     let of_rank = table.columns.iter().position(|column| column.key == "rank");
     let row = |cells: &Vec<Reported>| {
-        let mut row = vec![Owned::text(run)];
+        let mut row = vec![OwnedCell::text(run)];
         if let Some(at) = of_rank {
             let label = match cells[at].value() {
                 Some(Value::Text(label)) => label.clone(),
                 Some(Value::Unsigned(rank)) => format!("rank {rank}"),
                 _ => String::new(),
             };
-            let who = whos.get(&label);
-            row.push(Owned::opt(who.and_then(|who| who.rank)));
-            row.push(Owned::opt(who.map(|who| who.instance)));
-            row.push(Owned::text(who.map_or("", |who| &who.host)));
+            let source = whos.get(&label);
+            row.push(OwnedCell::opt(source.and_then(|source| source.rank)));
+            row.push(OwnedCell::opt(source.map(|source| source.instance)));
+            row.push(OwnedCell::text(source.map_or("", |source| &source.host)));
         }
         for column in &columns[row.len()..] {
             let at = table.columns.iter().position(|of| of.key == column.name);
-            row.push(at.map_or(Owned::Null, |at| owned(&cells[at], column.kind)));
+            row.push(at.map_or(OwnedCell::Null, |at| owned(&cells[at], column.kind)));
         }
         row
     };
@@ -391,15 +397,15 @@ fn reported_rows(
 }
 
 /// A measured or estimated value as a value of a column's type.
-fn owned(cell: &Reported, kind: Type) -> Owned {
+fn owned(cell: &Reported, kind: Type) -> OwnedCell {
     match (cell.value(), kind) {
-        (Some(Value::Text(text)), Type::Text) => Owned::text(text),
-        (Some(Value::Unsigned(value)), Type::Int | Type::Id) => Owned::Int(*value as i64),
-        (Some(Value::Signed(value)), Type::Int | Type::Id) => Owned::Int(*value),
-        (Some(Value::Float(value)), Type::Int | Type::Id) => Owned::Int(value.round() as i64),
-        (Some(Value::Flag(value)), Type::Bool) => Owned::Bool(*value),
-        (Some(value), Type::Float) => value.number().map_or(Owned::Null, Owned::Float),
-        (Some(Value::Unsigned(value)), Type::Text) => Owned::Text(value.to_string()),
-        _ => Owned::Null,
+        (Some(Value::Text(text)), Type::Text) => OwnedCell::text(text),
+        (Some(Value::Unsigned(value)), Type::Int | Type::Id) => OwnedCell::Int(*value as i64),
+        (Some(Value::Signed(value)), Type::Int | Type::Id) => OwnedCell::Int(*value),
+        (Some(Value::Float(value)), Type::Int | Type::Id) => OwnedCell::Int(value.round() as i64),
+        (Some(Value::Flag(value)), Type::Bool) => OwnedCell::Bool(*value),
+        (Some(value), Type::Float) => value.number().map_or(OwnedCell::Null, OwnedCell::Float),
+        (Some(Value::Unsigned(value)), Type::Text) => OwnedCell::Text(value.to_string()),
+        _ => OwnedCell::Null,
     }
 }

@@ -1,10 +1,10 @@
 //! Views over the tables: questions that reports answer, as SQL that DuckDB, DataFusion, Spark and
 //! Trino take alike.
 
-/// A view.
+/// A view of the query engines: a named query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
-    /// Name.
+    /// Name of the view.
     pub name: &'static str,
     /// The statement that creates it, comments before it, with a semicolon at its end.
     pub text: &'static str,
@@ -16,14 +16,14 @@ macro_rules! views {
     };
 }
 
-/// All of them. One that is made of another comes after it.
+/// All views. A view that is made from another one comes after it.
 pub const VIEWS: &[View] = views!(
     "kernel_stats" "device_time" "breakdown" "comm_overlap" "idle_gaps" "launch_delays" "meetings"
     "stragglers" "memory_curve" "step_times" "hot_functions" "roofline"
 );
 
 impl View {
-    /// What it is, in a sentence or two: the comment before it.
+    /// A description in a sentence or two: the comment before the query.
     pub fn about(&self) -> String {
         let lines = self.text.lines().map_while(|line| line.strip_prefix("-- "));
         lines.collect::<Vec<_>>().join(" ")

@@ -1,4 +1,4 @@
-//! What other tools find in our tables.
+//! Tests of how other tools read our tables.
 
 #[path = "../../export/tests/common/mod.rs"]
 mod common;
@@ -197,7 +197,7 @@ fn a_dataset_appears_whole_or_not_at_all() {
     assert!(!out.join("mine").exists() && out.join("kernels").exists());
 }
 
-/// All rows of a table that a request gives of a file.
+/// All rows of a table that a request returns for a file.
 fn read(run: &OpenRun, file: usize, table: &str, request: &Request) -> Vec<Batch> {
     let mut batches = Vec::new();
     let problems = run.read_rank(file, table, request, &mut |batch| {
@@ -296,7 +296,7 @@ fn a_block_that_cannot_be_read_is_a_problem_whatever_the_times() {
     let at = |name: &str| kernels.columns.iter().position(|column| column.name == name).unwrap();
     let bytes = std::fs::read(&path).unwrap();
     let (mut named, mut whole) = (0, 0);
-    // One byte of the file after another: some are within the kernels' block.
+    // Damages one byte of the file after another: some are within the kernels' block.
     for place in (0..bytes.len()).step_by(97) {
         let mut damaged = bytes.clone();
         damaged[place] ^= 0xff;

@@ -1,4 +1,4 @@
-//! Measures what writing and reading heap events costs: nanoseconds and bytes per event.
+//! Measures the cost of writing and reading heap events: nanoseconds and bytes per event.
 //!
 //! `cargo run --release -p tprof-trace --example heap_cost [EVENTS]`
 

@@ -1,10 +1,10 @@
-//! What the name of a CUDA or HIP call means, from any source: a hook, CUPTI, or the trace
-//! of another tool. One function has several names: `cudaLaunchKernel`, CUPTI's
+//! The meaning of a CUDA or HIP call's name, from any source: a hook, CUPTI, or the trace of
+//! another tool. One function has several names: `cudaLaunchKernel`, CUPTI's
 //! `cudaLaunchKernel_v7000`, `cudaLaunchKernel_ptsz` where streams are per thread, and
 //! `__cudaLaunchKernel` in what nvcc compiles since CUDA 12.9.
 
 /// Functions that launch one kernel, of CUDA's runtime and driver and of HIP. Host functions,
-/// copies and whole graphs are none.
+/// copies and whole graphs are not among them.
 const LAUNCHES: [&str; 22] = [
     "cudaLaunch",
     "cudaLaunchKernel",
@@ -30,9 +30,9 @@ const LAUNCHES: [&str; 22] = [
     "hipDrvLaunchKernelEx",
 ];
 
-/// The function of CUDA or HIP that a name stands for: without the underscores of what only
-/// nvcc's code calls, without `_ptsz` and `_ptds` (streams per thread), and without versions.
-/// Any other name comes back as it is.
+/// Returns the function of CUDA or HIP for a name: without the underscores of functions that only
+/// nvcc's code calls, without `_ptsz` and `_ptds` (streams per thread), and without versions. Any
+/// other name is returned unchanged.
 pub fn function(name: &str) -> &str {
     let plain = name.strip_prefix("__").unwrap_or(name);
     let rest = ["cuda", "cu", "hip"].iter().find_map(|library| plain.strip_prefix(library));

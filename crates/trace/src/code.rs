@@ -1,8 +1,9 @@
-//! From a frame to the code that lay there, and names for it that come late.
+//! Finds the code that was mapped at a frame's address, and names that were missing when the file
+//! was written.
 //!
-//! The collector writes symbols while the job runs. If it was killed first, the
-//! modules in the file still have the files to search: a caller with a
-//! symbolizer gives it to [`TraceFile::name_missing`] as a [`SymbolSource`].
+//! The collector writes symbols while the job runs. If it was killed first, the modules in the file
+//! still name the files to search: a caller with a symbolizer gives it to
+//! [`TraceFile::name_missing`] as a [`SymbolSource`].
 
 use crate::model::{Module, NameId, ProcessIndex, Symbol};
 use crate::reader::TraceFile;
@@ -17,7 +18,7 @@ pub fn address_of(frame: u64) -> u64 {
     frame & ((1 << ADDRESS_SHIFT) - 1)
 }
 
-/// How often other code was mapped at a frame's address before.
+/// Returns the number of times that other code was mapped at a frame's address before.
 fn generation_of(frame: u64) -> u64 {
     frame >> ADDRESS_SHIFT
 }
@@ -110,7 +111,7 @@ pub struct CodePlace<'a> {
 /// A function at a place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Function {
-    /// Name.
+    /// Name of the function.
     pub name: String,
     /// Source file; empty if not known.
     pub file: String,

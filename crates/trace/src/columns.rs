@@ -19,21 +19,21 @@ pub(crate) const LENGTHS: u16 = 0x4000;
 /// Bytes of a directory entry.
 pub(crate) const ENTRY_BYTES: usize = 12;
 
-/// What values mean.
+/// The type of a column's values.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Unsigned integers.
+    /// The values are unsigned integers.
     Unsigned = 1,
     /// IEEE doubles, as bits.
     Float = 2,
-    /// Booleans.
+    /// The values are booleans.
     Boolean = 3,
     /// Bytes of UTF-8 text.
     Text = 4,
 }
 
-/// How values became bytes.
+/// The encoding of values as bytes.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
@@ -41,7 +41,7 @@ pub(crate) enum Encoding {
     Planes = 0,
     /// The first value (u64), then planes of each value minus the one before.
     Rising = 1,
-    /// As `Rising`, the differences signed and folded: 0, -1, 1, -2, …
+    /// Like `Rising`, with the differences signed and folded: 0, -1, 1, -2, …
     Wandering = 2,
     /// Planes of bytes that hold eight booleans each, lowest bit first.
     Bits = 3,
@@ -173,8 +173,8 @@ impl BlockWriter<'_> {
         self.uint(id, rows, |row| value(row).unwrap_or(0));
     }
 
-    /// As [`Self::option`], for numbers that go up slowly: a row that lacks one
-    /// repeats the number before, so that the differences stay small.
+    /// Like [`Self::option`], for numbers that go up slowly: a row without a number repeats the one
+    /// before, so that the differences stay small.
     pub fn option_time<R>(&mut self, id: u16, rows: &[R], value: impl Fn(&R) -> Option<u64>) {
         self.flag(id | PRESENT, rows, |row| value(row).is_some());
         let mut last = 0;

@@ -15,7 +15,7 @@ pub(crate) struct Columns<'a> {
     data: &'a [u8],
     /// Rows that the block's header promises.
     pub rows: usize,
-    /// Bytes that rows may fill beyond what the columns hold.
+    /// Bytes that rows may take in addition to the columns.
     spare: u64,
 }
 
@@ -199,7 +199,7 @@ impl<'a> Columns<'a> {
         Ok(bits.into_iter().map(f64::from_bits).collect())
     }
 
-    /// A column of texts, one per row; what is not UTF-8 is replaced.
+    /// Reads a column of texts, one per row; bytes that are not UTF-8 are replaced.
     pub fn text(&mut self, id: u16) -> Result<Vec<String>, Damage> {
         let entry = self.needed(id, Kind::Text)?;
         let mut bytes: Vec<u8> = Vec::new();

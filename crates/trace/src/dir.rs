@@ -12,7 +12,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A run: its rank files, its `run.json`, and what of them could not be read.
+/// A run: its rank files, its `run.json`, and the problems in reading them.
 #[derive(Debug)]
 pub struct RunDir {
     path: PathBuf,
@@ -24,12 +24,12 @@ pub struct RunDir {
 /// A trace file of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankFile {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Its owner, by its name.
+    /// The file's owner, by its name.
     pub label: RankLabel,
-    /// Rank that it counts as: the label's; 0 for a file that was never given
-    /// a rank in a run where no file was; none for launchers.
+    /// Rank that it counts as: the label's; 0 for a file that was never given a rank in a run where
+    /// no file was; `None` for launchers.
     pub rank: Option<u32>,
     /// Ranks that its launcher started, if it gave that.
     pub world_size: Option<u32>,
@@ -38,7 +38,8 @@ pub struct RankFile {
 /// The owner of a trace file. Sorted: ranks first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RankLabel {
-    /// `rank-3.tprof`, or `rank-3.1.tprof` where that name was taken: rank, and which start of it.
+    /// `rank-3.tprof`, or `rank-3.1.tprof` where that name was taken: the rank, and which start of
+    /// it.
     Rank(u32, Start),
     /// `launcher-HOST.tprof`, or `launcher-HOST.1.tprof` where that name was taken: processes of
     /// a host that belong to no rank; the host, and which of its files this is, from 1.
@@ -50,16 +51,16 @@ pub enum RankLabel {
 /// Which start of a rank a file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Start {
-    /// Its first, of the first launch.
+    /// The first start of the first launch.
     First,
     /// The first of another launch that shares the run: the second is 2.
     Launch(u32),
-    /// An elastic launcher had started it so many times before.
+    /// An elastic launcher had started it this many times before.
     Restart(u32),
 }
 
 impl Start {
-    /// Of the number in a file's name. Without a `run.json` a further file counts as a restart.
+    /// Reads the number in a file's name. Without a `run.json` a further file counts as a restart.
     fn of_number(number: u32) -> Start {
         if number == 0 { Start::First } else { Start::Restart(number) }
     }
@@ -68,13 +69,13 @@ impl Start {
 /// A log of `torch.compile` in a run: see [`crate::compile_log`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompileLogFile {
-    /// Where it is.
+    /// Path of the log.
     pub path: PathBuf,
-    /// Whose it is.
-    pub of: CompileLogOwner,
+    /// The process that wrote it.
+    pub owner: CompileLogOwner,
 }
 
-/// Whose a log of `torch.compile` is, by its directory.
+/// The owner of a `torch.compile` log, by its directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompileLogOwner {
     /// `compile/host-HOST/`: of a process of this host, which recorded it.
@@ -125,14 +126,14 @@ impl RankFile {
         }
     }
 
-    /// Names the starts of each rank by what the collectors wrote: the number in a file's name
-    /// is only that of the first free one.
+    /// Names the starts of each rank by what the collectors wrote: the number in a file's name is
+    /// only that of the first free one.
     fn name_starts(files: &mut [RankFile], infos: &[RunInfo]) {
         let known = infos.iter().flat_map(|info| &info.ranks);
         let restarts: HashMap<&str, u32> =
             known.map(|rank| (rank.file.as_str(), rank.restarts)).collect();
         let mut launches: HashMap<(u32, u32), u32> = HashMap::new();
-        // In order of the numbers in the names.
+        // The files are in the order of the numbers in their names.
         files.sort_by(|a, b| (&a.label, &a.path).cmp(&(&b.label, &b.path)));
         for file in files.iter_mut() {
             let RankLabel::Rank(rank, start) = &mut file.label else { continue };
@@ -187,10 +188,10 @@ impl std::fmt::Display for RankLabel {
 }
 
 impl RunDir {
-    /// Opens a run directory, or one trace file as a run of its own.
+    /// Opens a run directory, or one trace file as a run.
     ///
-    /// A missing or damaged `run.json` (the run was killed) is a problem, not
-    /// an error, as long as there is a trace file.
+    /// A missing or damaged `run.json` (the run was killed) is a problem, not an error, as long as
+    /// there is a trace file.
     pub fn open(path: &Path) -> Result<RunDir, TraceError> {
         let metadata = fs::metadata(path).map_err(|source| io(path, "open", source))?;
         let mut run = RunDir {
@@ -267,7 +268,7 @@ impl RunDir {
         Ok(())
     }
 
-    /// Adds a trace file. One that was renamed by hand has its owner in its header.
+    /// Adds a trace file. If it was renamed by hand, its header names its owner.
     fn add(&mut self, path: PathBuf) {
         let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
         let label = RankLabel::of_name(name).unwrap_or_else(|| {
@@ -320,7 +321,8 @@ impl RunDir {
         &self.files
     }
 
-    /// Logs of `torch.compile`, in order of their paths; what cannot be listed is left out.
+    /// Returns the logs of `torch.compile`, in the order of their paths; directories that cannot be
+    /// listed are left out.
     pub fn compile_logs(&self) -> Vec<CompileLogFile> {
         let base =
             if self.path.is_dir() { &self.path } else { self.path.parent().unwrap_or(&self.path) };
@@ -335,25 +337,25 @@ impl RunDir {
                 name.ends_with(".log") || name.ends_with(".log.zst")
             };
             let logs = listed(&directory).into_iter().filter(is_log);
-            found.extend(logs.map(|path| CompileLogFile { path, of: of.clone() }));
+            found.extend(logs.map(|path| CompileLogFile { path, owner: of.clone() }));
         }
         found
     }
 
-    /// What the collectors of this run wrote about it: `run.json` and every `run-*.json`.
+    /// Returns what the collectors of this run wrote about it: `run.json` and every `run-*.json`.
     pub fn infos(&self) -> &[RunInfo] {
         &self.infos
     }
 
-    /// What could not be read.
+    /// Returns what could not be read.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
 
-    /// Why not all of the run can be read, as far as that shows without reading rows: what of a list
-    /// of runs must not be taken for a whole run.
+    /// Returns why not all of the run can be read, as far as that shows without reading rows: such
+    /// a run in a list of runs must not be taken for a whole one.
     pub fn unreadable(&self) -> Option<String> {
-        // Of a run that begins, a file may have nothing yet.
+        // A run that is just beginning may have an empty file.
         let may_be_empty = !self.infos.iter().all(|info| info.finished);
         let counts =
             |error: &TraceError| !(may_be_empty && matches!(error, TraceError::Empty { .. }));
@@ -363,7 +365,7 @@ impl RunDir {
     }
 }
 
-/// What is in a directory, in order.
+/// Lists a directory's entries in order.
 fn listed(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();

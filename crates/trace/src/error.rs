@@ -1,7 +1,7 @@
-//! What can go wrong with a trace as a whole, and what can be wrong inside it.
+//! Errors about a trace as a whole, and problems inside it.
 //!
-//! A [`TraceError`] means that nothing can be read (or written); a [`Problem`]
-//! is a part that could not be read while the rest can.
+//! A [`TraceError`] means that nothing can be read (or written); a [`Problem`] is a part that could
+//! not be read while the rest can.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,29 +12,29 @@ pub enum TraceError {
     /// The operating system refused.
     #[error("cannot {what} `{}`: {source}", path.display())]
     Io {
-        /// Which file or directory.
+        /// The file or directory.
         path: PathBuf,
-        /// What was tried: `create`, `open`, `read`, `write`, …
+        /// The operation that failed: `create`, `open`, `read`, `write`, …
         what: &'static str,
-        /// Why not.
+        /// The operating system's error.
         source: io::Error,
     },
     /// No bytes at all.
     #[error("`{}` is empty: recording ended before its first write", path.display())]
     Empty {
-        /// Which file.
+        /// The empty file.
         path: PathBuf,
     },
-    /// Something else.
+    /// The file is something else.
     #[error("`{}` is not a tprof file: it does not begin with tprof's mark", path.display())]
     NotTprof {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// It ends before its first block.
+    /// The file ends before its first block.
     #[error("`{}` was cut off within its header, so nothing in it can be read", path.display())]
     CutOff {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
     },
     /// A later format.
@@ -43,7 +43,7 @@ pub enum TraceError {
         path.display()
     )]
     Newer {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
         /// Format of the file.
         written: u16,
@@ -57,7 +57,7 @@ pub enum TraceError {
     /// A format that is no longer read.
     #[error("`{}` was written by format {written}; this tprof reads {oldest} to {newest}", path.display())]
     Older {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
         /// Format of the file.
         written: u16,
@@ -69,7 +69,7 @@ pub enum TraceError {
     /// The same format, with something in it that is unknown to this build.
     #[error("`{}` needs features {bits:#x}, which this tprof (format {newest}) does not know", path.display())]
     Features {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
         /// The unknown bits.
         bits: u64,
@@ -79,7 +79,7 @@ pub enum TraceError {
     /// A path with no run behind it.
     #[error("`{}` is not a tprof run: {why}", path.display())]
     NoRun {
-        /// Which path.
+        /// The path that was given.
         path: PathBuf,
         /// What is there instead.
         why: String,
@@ -89,9 +89,9 @@ pub enum TraceError {
 /// A part of a file or a run that could not be read; the rest can.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where in the file, bytes from its beginning.
+    /// Offset in the file, bytes.
     pub offset: u64,
-    /// What is wrong, in a sentence.
+    /// Description of the problem, a sentence.
     pub what: String,
 }
 

@@ -12,8 +12,8 @@ use std::path::Path;
 pub const FORMAT_VERSION: u16 = 2;
 /// Oldest format that this build reads: N - 1.
 pub const OLDEST_READABLE: u16 = 1;
-/// Oldest format with readers for what this build writes. Format 2 keeps
-/// stacks in columns that readers of format 1 do not know.
+/// Oldest format whose readers can read what this build writes. Format 2 keeps stacks in columns
+/// that readers of format 1 do not know.
 const OLDEST_READER: u16 = 2;
 
 /// First bytes of a file. The NUL and the line ends betray a copy in text mode.
@@ -28,7 +28,7 @@ pub(crate) const BLOCK_HEADER_BYTES: usize = 64;
 pub(crate) const MAX_BLOCK_BYTES: usize = 64 << 20;
 /// Most rows that a block may hold.
 pub(crate) const MAX_ROWS: usize = 1 << 20;
-/// Features that a reader must know and this one does: none yet.
+/// Features that a reader must know, and that this one knows: none yet.
 pub(crate) const KNOWN_FEATURES: u64 = 0;
 /// [`BlockHeader::process`] of a block that belongs to no single process.
 pub(crate) const NO_PROCESS: u32 = u32::MAX;
@@ -45,7 +45,7 @@ pub struct TraceHeader {
     pub provisional: bool,
     /// Elastic restarts of this rank before this one.
     pub instance: u32,
-    /// When recording began, CLOCK_MONOTONIC nanoseconds.
+    /// Time when recording began, CLOCK_MONOTONIC nanoseconds.
     pub start_ns: u64,
     /// The same moment in nanoseconds since 1970.
     pub start_unix_ns: u64,
@@ -59,7 +59,7 @@ impl TraceHeader {
         self.to_bytes_of(0)
     }
 
-    /// As [`Self::to_bytes`], with spaces after the JSON up to a length.
+    /// Like [`Self::to_bytes`], padded with spaces after the JSON up to a length.
     pub(crate) fn to_bytes_of(&self, body_bytes: usize) -> Vec<u8> {
         let mut body = serde_json::to_vec(self).unwrap_or_default();
         body.resize(body.len().max(body_bytes), b' ');
@@ -81,7 +81,7 @@ impl TraceHeader {
 pub(crate) struct Prefix {
     /// Bytes of the JSON that follows.
     pub body: u32,
-    /// Its checksum.
+    /// Checksum of the body.
     pub body_crc: u32,
     /// Whether the prefix's own checksum holds.
     pub sound: bool,
@@ -127,9 +127,9 @@ impl Prefix {
 pub(crate) struct BlockHeader {
     /// The table as a number (`tables.rs`); unknown ones are skipped.
     pub table: u16,
-    /// None are defined.
+    /// Reserved: no flags are defined.
     pub flags: u16,
-    /// Rows.
+    /// Number of rows.
     pub rows: u32,
     /// Bytes of the columns before compression; a bound for readers.
     pub raw_len: u32,
@@ -141,7 +141,7 @@ pub(crate) struct BlockHeader {
     pub first_ns: u64,
     /// Latest time in the block.
     pub last_ns: u64,
-    /// Heap blocks: ordinal of the first allocation. Else 0.
+    /// For heap blocks the ordinal of the first allocation, otherwise 0.
     pub base: u64,
     /// Checksum of the payload.
     pub payload_crc: u32,

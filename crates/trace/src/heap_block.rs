@@ -1,9 +1,9 @@
-//! The hot column builder: heap events of one process, until they are a block.
+//! Builds the columns of one process's heap events until they are a block. This code is hot.
 //!
-//! An event costs one word for its time step and operation and one for its
-//! content: an allocation's size and stack, or a free's distance. What does not
-//! fit (a step of half a second, 4 GiB) goes aside and is merged when the block
-//! is encoded, once per 65,536 events.
+//! An event costs one word for its time step and operation, and one for its content: an
+//! allocation's size and stack, or a free's distance. Values that do not fit (a step of half a
+//! second, 4 GiB) are stored separately and merged when the block is encoded, once per 65,536
+//! events.
 
 use crate::columns::{BlockWriter, fold, unfold};
 use crate::file::BlockHeader;
@@ -44,7 +44,7 @@ pub struct HeapBlock {
     allocs: Vec<u64>,
     /// Distance's low half.
     frees: Vec<u32>,
-    /// Events that begin a run of one thread's, and that thread. Those from
+    /// Index of each event that begins a run of another thread, with that thread. The entries from
     /// `runs` on are scratch: see [`Self::next_by`].
     changes: Vec<(u32, ThreadIndex)>,
     runs: usize,
@@ -163,7 +163,7 @@ impl HeapBlock {
         self.changes.resize((self.runs * 2).max(4), (0, 0));
     }
 
-    /// Keeps aside what does not fit its column's word.
+    /// Stores a value that does not fit its column's word separately.
     #[cold]
     #[inline(never)]
     fn wide(&mut self, step: u64, operation: u32, value: u64) {
@@ -223,8 +223,8 @@ impl HeapBlock {
                 + self.wide_distances.capacity())
     }
 
-    /// Forgets the events, keeps counting ordinals. Memory stays only where
-    /// the events just forgotten made good use of it.
+    /// Removes the events, and goes on counting ordinals. Memory is only kept where the removed
+    /// events made good use of it.
     pub(crate) fn clear(&mut self) {
         fn empty<T>(column: &mut Vec<T>) {
             let used = column.len();
@@ -353,7 +353,7 @@ pub(crate) struct Scratch {
     bits: Vec<u8>,
 }
 
-/// Widens `narrow` and puts back what was kept aside.
+/// Widens `narrow` and puts back the values that were stored separately.
 fn merge(wide: &mut Vec<u64>, narrow: &[u32], aside: impl Iterator<Item = (u32, u64)>) {
     wide.clear();
     wide.extend(narrow.iter().map(|value| u64::from(*value)));

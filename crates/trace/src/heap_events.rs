@@ -64,7 +64,7 @@ struct ProcessEvents {
     /// Blocks still to be read, the next one last.
     blocks: Vec<IndexRow>,
     block: Block,
-    /// Bytes of the decoded block, by its header; 0 for none.
+    /// Bytes of the decoded block, by its header; 0 if there is none.
     decoded: u64,
     next_ordinal: u64,
     /// Ordinals of allocations that could not be read: from, up to.
@@ -202,13 +202,13 @@ impl ProcessEvents {
         let realloc = bit(&block.is_realloc, at);
         let what = if bit(&block.is_free, at) {
             let distance = block.distances[at - block.alloc];
-            HeapWhat::Free { ordinal: self.freed(distance), realloc }
+            HeapChange::Free { ordinal: self.freed(distance), realloc }
         } else {
             let row = block.alloc;
             block.alloc += 1;
             let ordinal = self.next_ordinal;
             self.next_ordinal = ordinal.wrapping_add(1);
-            HeapWhat::Alloc { ordinal, size: block.sizes[row], stack: block.stacks[row], realloc }
+            HeapChange::Alloc { ordinal, size: block.sizes[row], stack: block.stacks[row], realloc }
         };
         HeapEvent {
             time_ns: self.block.times[at],
@@ -264,8 +264,8 @@ impl<'a> HeapEvents<'a> {
         }
     }
 
-    /// Blocks skipped so far because they could not be decoded. A free of an
-    /// allocation in one has no ordinal.
+    /// Returns the blocks skipped so far because they could not be decoded. A free of an allocation
+    /// in one has no ordinal.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
@@ -280,7 +280,7 @@ impl<'a> HeapEvents<'a> {
                 self.waiting.push(Reverse((time, self.current)));
             }
             if stream.block.is_over() {
-                // Others may need the memory before this process goes on.
+                // Other processes may need the memory before this one goes on.
                 self.decoded -= std::mem::take(&mut stream.decoded);
                 let buffers = std::mem::take(&mut stream.block);
                 if self.spare.len() < MAX_SPARE {

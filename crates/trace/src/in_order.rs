@@ -8,20 +8,20 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::vec::IntoIter;
 
-/// Rows handed out at once.
+/// Rows that are returned at once.
 const BATCH_ROWS: usize = 512;
 
-/// Rows of a large table, sorted by time, in batches; of rows that begin
-/// together the longest comes first, so that what encloses precedes.
+/// Rows of a large table, sorted by time, in batches; among rows that begin together the longest
+/// comes first, so that enclosing rows precede.
 ///
-/// Blocks are merged: memory holds those that overlap each other in time, not the
-/// table, and a row is moved once.
+/// Blocks are merged: memory holds those that overlap each other in time, not the table, and a row
+/// is moved once.
 #[derive(Debug)]
 pub struct RowsInOrder<'a, R> {
     blocks: RowBlocks<'a, R>,
-    /// What is left of the blocks that have begun, each in order.
+    /// Remaining rows of the blocks that have begun, each in order.
     runs: Vec<IntoIter<R>>,
-    /// The first row of each of them, and which it is.
+    /// The first row of each run, with the run's index.
     heads: BinaryHeap<Reverse<(Key, usize)>>,
     from_ns: u64,
     to_ns: u64,
@@ -35,7 +35,7 @@ impl TraceFile {
     }
 }
 
-/// When a row begins, and its end: later ones first.
+/// Time when a row begins, and its end; later ends come first.
 type Key = (u64, Reverse<u64>);
 
 fn key<R: TraceRow>(row: &R) -> Key {
@@ -48,7 +48,7 @@ impl<'a, R: TraceRow> RowsInOrder<'a, R> {
         RowsInOrder { blocks, runs: Vec::new(), heads: BinaryHeap::new(), from_ns, to_ns }
     }
 
-    /// What could not be read so far.
+    /// Returns what could not be read so far.
     pub fn problems(&self) -> &[Problem] {
         self.blocks.problems()
     }
@@ -87,7 +87,7 @@ impl<'a, R: TraceRow> RowsInOrder<'a, R> {
         batch.extend(rows.by_ref().take(count));
         match rows.as_slice().first().map(key) {
             Some(first) => self.heads.push(Reverse((first, run))),
-            // Its memory is given back.
+            // Frees the memory of the run.
             None => *rows = Vec::new().into_iter(),
         }
     }

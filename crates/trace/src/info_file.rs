@@ -1,5 +1,5 @@
-//! Which files of a directory a collector wrote, by their contents: a directory that holds a run
-//! may be a user's, with files of such names.
+//! Finds out by content which files of a directory a collector wrote: a directory that holds a run
+//! may be a user's, with files of the same names.
 
 use crate::file::MAGIC;
 use crate::plain_file::{open_plain, read_plain};
@@ -8,25 +8,25 @@ use serde_json::Value;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// How the names of [`unwritten_marker`] end.
+/// The extension of [`unwritten_marker`]'s name.
 const UNWRITTEN: &str = "unwritten";
 /// The first version of `run.json` that always has a checksum.
 const WITH_CHECKSUM: u64 = 2;
 /// The last key of an info file: the CRC-32 of the bytes before it.
 const CHECKSUM: &str = "checksum";
-/// What comes between these bytes and the checksum's value.
+/// The bytes before the value of the checksum.
 const BEFORE_CHECKSUM: &str = ",\n  \"checksum\": ";
 
-/// What a file with the name of an info file holds.
+/// The content of a file with the name of an info file.
 #[derive(Debug)]
 pub enum InfoFile {
-    /// What a collector wrote, of this version or a newer one that this build can read.
+    /// An info file of this version, or of a newer one that this build can read.
     Run(Box<RunInfo>),
-    /// What a newer collector wrote, in a form that this build cannot read; its version.
+    /// An info file of a newer collector in a form that this build cannot read; its version.
     Newer(u64),
-    /// Nothing: a collector has made the file, and has not written yet.
+    /// An empty file: a collector has created it, and has not written yet.
     Empty,
-    /// No whole JSON, or it cannot be read; why. Whose it is, is unknown.
+    /// The JSON is incomplete or cannot be read, with the reason. Its owner is unknown.
     Damaged(String),
     /// JSON that no collector wrote.
     Foreign,
@@ -55,7 +55,8 @@ impl InfoFile {
         let Some(version) = stamp.filter(|_| value["collector_pid"].is_u64()) else {
             return InfoFile::Foreign;
         };
-        // From the text: through a value, numbers beyond 64 bits would be refused in other words.
+        // Reads from the text: reading through a `Value` would refuse numbers beyond 64 bits with
+        // another message.
         match serde_json::from_slice(bytes) {
             Ok(info) => {
                 let has_checksum = version >= WITH_CHECKSUM || value.get(CHECKSUM).is_some();
@@ -97,8 +98,8 @@ pub fn is_info_name(name: &str) -> bool {
     name == "run.json" || name.starts_with("run-") && name.ends_with(".json")
 }
 
-/// The file that a collector leaves beside its info file for as long as the disk refuses that one,
-/// with the reason if the disk takes so little. Its name alone takes no block.
+/// Path of the file that a collector leaves next to its info file for as long as the disk refuses
+/// the latter. It holds the reason, if the disk takes so little; an empty file takes no block.
 pub fn unwritten_marker(info: &Path) -> PathBuf {
     info.with_extension(UNWRITTEN)
 }

@@ -1,9 +1,9 @@
-//! How names of kernels are written: as torch.profiler's traces have them, by the demangler of the
-//! C++ library. One kernel has one name then, whoever recorded it.
+//! The canonical spelling of kernel names: as torch.profiler's traces have them, by the demangler
+//! of the C++ library. A kernel then has one name, whichever tool recorded it.
 
 use std::borrow::Cow;
 
-/// Casts before a literal, and what the C++ library writes behind it in their place.
+/// Casts before a literal, and the suffix that the C++ library writes instead.
 const LITERALS: [(&str, &str); 6] = [
     ("(unsigned int)", "u"),
     ("(unsigned long)", "ul"),
@@ -60,8 +60,8 @@ fn with_short_literals(name: &str) -> String {
     out
 }
 
-/// `{lambda(T const)#1}&` → `{lambda(T)#1} const&`: a parameter has no `const` of its own in a
-/// mangled name, so it is the closure's.
+/// `{lambda(T const)#1}&` → `{lambda(T)#1} const&`: a parameter in a mangled name has no `const`,
+/// so it belongs to the closure.
 fn with_const_behind_lambdas(name: &str) -> String {
     const CONST: &str = " const";
     let mut name = name.to_owned();
@@ -81,7 +81,7 @@ fn with_const_behind_lambdas(name: &str) -> String {
     name
 }
 
-/// Where the parenthesis opens that closes at `close`.
+/// Finds the parenthesis that closes at `close`.
 fn opening(name: &str, close: usize) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, byte) in name.bytes().enumerate().take(close + 1).collect::<Vec<_>>().into_iter().rev()
@@ -96,7 +96,8 @@ fn opening(name: &str, close: usize) -> Option<usize> {
     None
 }
 
-/// Whether the function is a template, whose mangled name has its return type, and none is there.
+/// Whether the function is a template, whose mangled name has its return type, while this name
+/// lacks it.
 fn is_template_without_return_type(name: &str) -> bool {
     if !name.ends_with(')') {
         return false;

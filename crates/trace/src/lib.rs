@@ -8,17 +8,17 @@
 //! The modules in reading order; each uses only those above it
 //! (`scripts/check-arrows.py` checks that):
 //!
-//! - `model`, `run`, `live`, `calls`, `kernel_name`, `error`, `plain_file`: what a run has, what names
-//!   mean, what can be wrong with it, and how its files are opened;
-//! - `file`, `info_file`, `planes`, `columns`, `columns_read`, `tables`: from rows to blocks of columns
-//!   and back;
-//! - `heap_block`, `pending`, `scan`, `loaded`, `unread`: blocks before they are written, and as they
-//!   are found again;
-//! - `reader`: a file opened, its small tables in memory;
-//! - `row_blocks`, `in_order`, `heap_events`, `map_events`, `recorded`, `code`: what of it is
-//!   read on demand;
-//! - `tail`, `tail_names`: a file that still grows, read as far as it goes;
-//! - `writer`: a file made;
+//! - `model`, `run`, `live`, `calls`, `kernel_name`, `error`, `plain_file`: the content of a run, the
+//!   meaning of names, the errors, and how files are opened;
+//! - `file`, `info_file`, `planes`, `columns`, `columns_read`, `tables`: rows to blocks of columns and
+//!   back;
+//! - `heap_block`, `pending`, `scan`, `loaded`, `damage_list`: blocks before they are written, and as
+//!   they are found again;
+//! - `reader`: opens a file, with its small tables in memory;
+//! - `row_blocks`, `in_order`, `heap_events`, `map_events`, `recorded`, `code`: the parts of it that
+//!   are read on demand;
+//! - `tail`, `tail_names`: read a file that still grows, as far as it goes;
+//! - `writer`: writes a file;
 //! - `compile_log`: logs of `torch.compile` that a run keeps as PyTorch wrote them;
 //! - `dir`: the files of a run.
 
@@ -37,11 +37,11 @@ mod info_file;
 mod planes;
 mod tables;
 
+mod damage_list;
 mod heap_block;
 mod loaded;
 mod pending;
 mod scan;
-mod unread;
 
 mod reader;
 
@@ -61,6 +61,7 @@ pub mod compile_log;
 mod dir;
 
 pub use code::{CodeMap, CodePlace, Function, SymbolSource, address_of};
+pub use damage_list::DamageList;
 pub use dir::{CompileLogFile, CompileLogOwner, RankFile, RankLabel, RunDir, Start};
 pub use error::{Problem, TraceError};
 pub use file::{FORMAT_VERSION, OLDEST_READABLE, TraceHeader};
@@ -76,7 +77,6 @@ pub use reader::{FilePart, TraceFile};
 pub use recorded::Recorded;
 pub use row_blocks::RowBlocks;
 pub use tables::{TracePart, TraceRow};
-pub use tail::{TailDecoder, TailNews, TailWants, TraceTail};
+pub use tail::{TailDecoder, TailOptions, TailUpdate, TraceTail};
 pub use tprof_wire::hash;
-pub use unread::Unread;
 pub use writer::TraceWriter;

@@ -5,31 +5,32 @@ use crate::run::RunInfo;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// A collector on another host, which writes its `run.json` every half second, or less
-/// often where that is dear, counts as gone after this time. A network file system may
-/// show a file's time up to a minute late.
+/// A collector on another host, which writes its `run.json` every half second, or less often where
+/// writing takes long, counts as gone after this time. A network file system may show a file's time
+/// up to a minute late.
 const SILENT: Duration = Duration::from_secs(120);
 
 /// Keys of [`RunInfo::machine`] that define where a collector's pid has a meaning.
 pub const BOOT: &str = "boot_id";
-/// See [`BOOT`].
+/// Key of the machine's pid namespace; see [`BOOT`].
 pub const PID_NAMESPACE: &str = "pid_namespace";
 
-/// What [`BOOT`] and [`PID_NAMESPACE`] are here.
-pub fn here() -> [(&'static str, String); 2] {
+/// Returns this machine's [`BOOT`] and [`PID_NAMESPACE`].
+pub fn this_machine() -> [(&'static str, String); 2] {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     [(BOOT, boot.trim().to_owned()), (PID_NAMESPACE, namespace.to_string_lossy().into_owned())]
 }
 
-/// Whether a collector that records into `directory` is at work: by its process where its
-/// pid means something here, else by the age of what it writes.
-pub fn collector_lives(info: &RunInfo, directory: &Path) -> bool {
+/// Whether a collector that records into `directory` is at work: by its process where its pid has a
+/// meaning here, otherwise by the age of its files.
+pub fn is_collector_alive(info: &RunInfo, directory: &Path) -> bool {
     lives(info, || is_fresh(&own_file(info, directory)))
 }
 
-/// As [`collector_lives`], for a reader that holds the collector's own file: when that was written.
-pub fn collector_writes(info: &RunInfo, written: SystemTime) -> bool {
+/// Like [`is_collector_alive`], for a reader that has the collector's file open: `written` is when
+/// that was written.
+pub fn is_collector_writing(info: &RunInfo, written: SystemTime) -> bool {
     lives(info, || is_recent(written))
 }
 
@@ -37,7 +38,7 @@ fn lives(info: &RunInfo, is_fresh: impl FnOnce() -> bool) -> bool {
     if info.finished {
         return false;
     }
-    if is_here(info) {
+    if is_this_machine(info) {
         let stat = std::fs::read(format!("/proc/{}/stat", info.collector_pid));
         let start = info.collector_start_tick;
         return stat.is_ok_and(|stat| is_at_work(&String::from_utf8_lossy(&stat), start));
@@ -51,7 +52,7 @@ fn own_file(info: &RunInfo, directory: &Path) -> PathBuf {
     let names = further_infos(&info.host, info.collector_pid).map(|name| directory.join(name));
     let further: Vec<PathBuf> = names.take_while(|path| path.exists()).collect();
     let Some(usual) = further.first().cloned() else { return first };
-    // In pid namespaces of their own, several of one host name have one pid.
+    // Processes of one host name can have the same pid in different pid namespaces.
     let is_own = |path: &PathBuf| {
         let read = read_plain(path).unwrap_or_default();
         serde_json::from_slice::<RunInfo>(&read).is_ok_and(|other| is_same(info, &other))
@@ -107,10 +108,10 @@ fn is_recent(written: SystemTime) -> bool {
 }
 
 /// Whether a collector is of this host, boot and pid namespace: its times and pids mean the same here.
-pub fn is_here(info: &RunInfo) -> bool {
+pub fn is_this_machine(info: &RunInfo) -> bool {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let same = |(key, value): (&str, String)| info.machine[key].as_str().is_none_or(|v| v == value);
-    host.trim() == info.host && here().into_iter().all(same)
+    host.trim() == info.host && this_machine().into_iter().all(same)
 }
 
 #[cfg(test)]
@@ -128,10 +129,13 @@ mod tests {
         let gone = RunInfo {
             host: host.trim().to_owned(),
             collector_pid: u32::MAX >> 1,
-            machine: here().into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
+            machine: this_machine()
+                .into_iter()
+                .map(|(key, value)| (key.to_owned(), value))
+                .collect(),
             ..RunInfo::default()
         };
-        assert!(!collector_lives(&gone, directory));
+        assert!(!is_collector_alive(&gone, directory));
         assert!(is_at_work("7 (tprof) S 1", None));
         assert!(!is_at_work("7 (tprof) Z 1", None) && !is_at_work("7 (python) S 1", None));
         let of_this = |start| RunInfo {
@@ -142,16 +146,16 @@ mod tests {
         let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
         let fields = stat.rsplit_once(") ").unwrap().1;
         let started: u64 = fields.split_whitespace().nth(19).unwrap().parse().unwrap();
-        assert!(collector_lives(&of_this(Some(started)), directory));
-        assert!(!collector_lives(&of_this(Some(started - 1)), directory), "a reused pid");
+        assert!(is_collector_alive(&of_this(Some(started)), directory));
+        assert!(!is_collector_alive(&of_this(Some(started - 1)), directory), "a reused pid");
         let elsewhere = RunInfo { host: "elsewhere".to_owned(), ..gone.clone() };
-        assert!(collector_lives(&elsewhere, directory));
+        assert!(is_collector_alive(&elsewhere, directory));
         let mut other_namespace = gone.clone();
         other_namespace.machine[PID_NAMESPACE] = "pid:[1]".into();
-        assert!(collector_lives(&other_namespace, directory));
+        assert!(is_collector_alive(&other_namespace, directory));
         age(SystemTime::now() - 2 * SILENT).unwrap();
-        assert!(!collector_lives(&elsewhere, directory));
-        // Two of one host name and pid, in containers: each by its own file.
+        assert!(!is_collector_alive(&elsewhere, directory));
+        // Two collectors in containers have one host name and pid: each is judged by its own file.
         let further: Vec<_> = further_infos("elsewhere", gone.collector_pid).take(2).collect();
         let text = |rank: &str| {
             let info = RunInfo { own_rank: Some(rank.to_owned()), ..elsewhere.clone() };
@@ -161,10 +165,10 @@ mod tests {
         std::fs::write(&file, text("RANK=0")).unwrap();
         age(SystemTime::now() - 2 * SILENT).unwrap();
         let of = |rank: &str| RunInfo { own_rank: Some(rank.to_owned()), ..elsewhere.clone() };
-        assert!(!collector_lives(&of("RANK=0"), directory), "by the file of another");
-        assert!(collector_lives(&of("RANK=1"), directory));
+        assert!(!is_collector_alive(&of("RANK=0"), directory), "by the file of another");
+        assert!(is_collector_alive(&of("RANK=1"), directory));
         age(SystemTime::now()).unwrap();
         let finished = RunInfo { finished: true, ..elsewhere };
-        assert!(!collector_lives(&finished, directory));
+        assert!(!is_collector_alive(&finished, directory));
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// Adds the rows of a block; one of an unknown table is passed over.
+    /// Adds the rows of a block; a block of an unknown table is skipped.
     pub fn load(
         &mut self,
         source: &Source,
@@ -89,8 +89,8 @@ impl Tables {
         Ok(())
     }
 
-    /// Sorts what is searched, once all blocks are in. Later rows replace
-    /// earlier ones of the same key.
+    /// Sorts the tables that are searched, once all blocks are in. Later rows replace earlier ones
+    /// of the same key.
     pub fn settle(&mut self) {
         last_of_each(&mut self.processes, |row| row.process);
         last_of_each(&mut self.threads, |row| row.thread);

@@ -49,7 +49,7 @@ impl<'a> MapEvents<'a> {
         }
     }
 
-    /// Blocks skipped so far because they could not be decoded.
+    /// Returns the blocks skipped so far because they could not be decoded.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
@@ -104,7 +104,7 @@ impl Iterator for MapEvents<'_> {
         let event = rows.next();
         match rows.as_slice().first() {
             Some(next) => self.heads.push(Reverse((next.time_ns, index))),
-            // Its memory goes; its number stays, for the order of equal times.
+            // Frees its memory; its number stays, to keep the order of equal times.
             None => {
                 *rows = Vec::new().into_iter();
                 self.decoded -= *bytes;

@@ -31,7 +31,7 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// How many there are.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.names.len()
             + self.processes.len()

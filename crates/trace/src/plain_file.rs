@@ -1,15 +1,15 @@
-//! Opens plain files only: a name in a directory may be a pipe, which holds whoever opens it until
-//! another writes, or a device, which acts or never ends.
+//! Opens plain files only: a name in a directory may be a pipe, which blocks until another process
+//! writes, or a device, which acts or never ends.
 
 use std::fs::{self, File, FileType, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-/// As Linux has it on every architecture that tprof is built for.
+/// The value on every architecture that tprof is built for.
 const O_NONBLOCK: i32 = 0o4000;
 
-/// Opens a plain file for reading. Anything else is refused without being opened.
+/// Opens a plain file for reading. Any other file is refused without being opened.
 pub fn open_plain(path: &Path) -> io::Result<File> {
     check(&fs::metadata(path)?)?;
     let file = unblocked(path)?;
@@ -25,8 +25,8 @@ pub fn read_plain(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Opens what a person named as an input: a plain file, or the pipe that a shell made for a command
-/// (`<(zcat trace.gz)`, `/dev/stdin`). A pipe with a name in the file system is refused.
+/// Opens a file that a person named as an input: a plain file, or the pipe that a shell made for a
+/// command (`<(zcat trace.gz)`, `/dev/stdin`). A pipe with a name in the file system is refused.
 pub fn open_input(path: &Path) -> io::Result<File> {
     let about = fs::metadata(path)?;
     // A pipe of a shell has no name: the link to it leads nowhere in the file system.

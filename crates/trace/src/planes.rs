@@ -1,13 +1,12 @@
-//! Byte planes: a column of integers as all its lowest bytes, then all its
-//! next bytes, and so on, as many as the largest value needs.
+//! Byte planes: a column of integers as all its lowest bytes, then all its next bytes, and so on,
+//! as many as the largest value needs.
 //!
-//! A byte of a size, a distance or a time step has a shape of its own, which
-//! an entropy coder exploits once the bytes lie together; a plane of one value
-//! takes one byte. Splitting and joining are plain loops that vectorise.
+//! Each byte of a size, a distance or a time step has its own distribution, which an entropy coder
+//! exploits once the bytes are together; a plane of one value takes one byte. Splitting and joining
+//! are plain loops that vectorise.
 //!
-//! Stored form: number of planes (u8), then for each plane, lowest first, a
-//! form (u8) and: one byte ([`CONSTANT`]), the bytes ([`RAW`]), or a length
-//! (u32) and a zstd frame ([`ZSTD`]).
+//! Stored form: number of planes (u8), then for each plane, lowest first, a form (u8) and: one byte
+//! ([`CONSTANT`]), the bytes ([`RAW`]), or a length (u32) and a zstd frame ([`ZSTD`]).
 
 use crate::error::Damage;
 use crate::file::u32_at;
@@ -22,31 +21,30 @@ const RAW: u8 = 1;
 const ZSTD: u8 = 2;
 /// Below this, a frame's overhead exceeds what it could save.
 const MIN_COMPRESSED: usize = 24;
-/// What shrinks a plane is its entropy coder, which fast levels would switch
-/// off; matches are searched at every 21st byte, and only long ones. On
-/// random replacement of 100,000 blocks (`examples/heap_cost.rs`) this is
-/// 0.6 % smaller than level 1 and takes 3 ns an event less.
+/// A plane shrinks by entropy coding, which the fast levels switch off; this level searches for
+/// matches at every 21st byte, and only for long ones. On random replacement of 100,000 blocks
+/// (`examples/heap_cost.rs`) this is 0.6 % smaller than level 1 and takes 3 ns an event less.
 const LEVEL: i32 = -20;
 /// Shortest match that is searched.
 const MIN_MATCH: u32 = 7;
 /// Planes up to this length are few, and mostly runs and repetitions: there the
 /// search for matches is worth its time.
 const SMALL: usize = 8 << 10;
-/// Level for them. Of a full block, the planes of flags are so long: a compiler's trace is 0.1 %
-/// larger than by level 5, and an event takes 2 ns less.
+/// Compression level for short planes. In a full block the planes of flags are that short: a
+/// compiler's trace is 0.1 % larger than by level 5, and an event takes 2 ns less.
 const SMALL_LEVEL: i32 = 3;
 
 /// An integer that can be taken apart into bytes.
 pub(crate) trait Word: Copy + Default {
     /// Bytes in it.
     const BYTES: u32;
-    /// Its value.
+    /// Widens the value to 64 bits.
     fn wide(self) -> u64;
     /// Bits that are set in either.
     fn or(self, other: Self) -> Self;
     /// Bits that differ.
     fn xor(self, other: Self) -> Self;
-    /// Its byte `index`.
+    /// Returns the byte at `index`.
     fn byte(self, index: u32) -> u8;
     /// Adds byte `index`, which was 0.
     fn with_byte(self, index: u32, byte: u8) -> Self;

@@ -1,8 +1,9 @@
 //! Opens one `.tprof`: small tables in memory, heap and map events on demand.
 //!
-//! The file is taken for hostile: lengths are checked before memory is taken,
-//! what is damaged is skipped and noted.
+//! The file is treated as hostile: lengths are checked before memory is taken, and damaged parts
+//! are skipped and noted.
 
+use crate::damage_list::DamageList;
 use crate::error::{Damage, Problem, TraceError};
 use crate::file::{BlockHeader, MAGIC, PREFIX_BYTES, Prefix, TraceHeader};
 use crate::loaded::Tables;
@@ -11,7 +12,6 @@ use crate::plain_file::open_plain;
 use crate::planes::PlaneReader;
 use crate::scan::{IndexRow, Source, note};
 use crate::tables::{TracePart, table};
-use crate::unread::Unread;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -19,16 +19,16 @@ use std::path::{Path, PathBuf};
 
 /// Longest header that is accepted.
 const MAX_HEADER_BYTES: u64 = 1 << 20;
-/// One trace file, open for reading. It may still be growing; what was there
-/// when it was opened is read.
+/// One trace file, open for reading. It may still be growing; only what was there when it was
+/// opened is read.
 #[derive(Debug)]
 pub struct TraceFile {
     path: PathBuf,
     header: TraceHeader,
     source: Source,
     problems: Vec<Problem>,
-    /// The same, and what readers of large tables met.
-    unread: Unread,
+    /// The same, and the damage that readers of large tables found.
+    unread: DamageList,
     heap_blocks: Vec<IndexRow>,
     map_blocks: Vec<IndexRow>,
     /// Blocks of the large tables, in the order of the file.
@@ -36,24 +36,24 @@ pub struct TraceFile {
     tables: Tables,
     last_ns: u64,
     closed: bool,
-    /// What of it is read; none: all.
+    /// The part of the file that is read; `None` reads all.
     only: Option<FilePart>,
 }
 
 /// A part of a file; times are from and to before, CLOCK_MONOTONIC nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilePart {
-    /// What began within these is read.
+    /// Times within which events must begin to be read.
     pub times_ns: Vec<(u64, u64)>,
     /// Within them, when recording was on.
     pub recorded_ns: Vec<(u64, u64)>,
-    /// Where devices work on for it after the last of these times: until when. Kernels and copies
-    /// that begin until then belong to it.
+    /// If devices went on working for this part after the last of these times, the time until which
+    /// they did. Kernels and copies that begin until then belong to the part.
     pub device_until_ns: Option<u64>,
 }
 
 impl FilePart {
-    /// Whether what began then is of it, of a table's rows.
+    /// Whether a row of a table that began at this time belongs to the part.
     fn has(&self, table: u16, time_ns: u64) -> bool {
         is_within(&self.times_ns, time_ns)
             || matches!(table, table::KERNELS | table::COPIES)
@@ -61,7 +61,8 @@ impl FilePart {
                 && self.times_ns.iter().map(|(_, to)| *to).max().is_some_and(|to| to <= time_ns)
     }
 
-    /// Whether rows of a block may be of it. Without times in its head nothing is known of them.
+    /// Whether rows of a block may belong to the part. Without times in the block's header nothing
+    /// is known of them.
     pub(crate) fn may_hold(&self, block: &BlockHeader) -> bool {
         let from = self.times_ns.iter().map(|(from, _)| *from).min();
         let to = self.times_ns.iter().map(|(_, to)| *to).max().max(self.device_until_ns);
@@ -100,7 +101,7 @@ impl TraceFile {
             header,
             source,
             problems,
-            unread: Unread::default(),
+            unread: DamageList::default(),
             heap_blocks: Vec::new(),
             map_blocks: Vec::new(),
             row_blocks: Vec::new(),
@@ -151,9 +152,9 @@ impl TraceFile {
         self.tables.settle();
     }
 
-    /// From now on reads, of large tables, heap and mapping events, only what began within a part,
-    /// and only its marks. Counts by the headers of blocks and small tables remain those of the
-    /// whole file: [`Self::holds`] chooses among readings.
+    /// From now on reads, from large tables, heap and mapping events, only what began within a
+    /// part, and only its marks. Counts that come from block headers, and small tables, remain
+    /// those of the whole file: [`Self::holds`] chooses among readings.
     pub fn read_only(&mut self, part: FilePart) {
         self.tables.marks.retain(|mark| {
             matches!(mark.kind, MarkKind::RecordingOn | MarkKind::RecordingOff)
@@ -162,7 +163,7 @@ impl TraceFile {
         self.only = Some(part);
     }
 
-    /// The part that is read; none: all of it.
+    /// Returns the part that is read; `None` if all of it is.
     pub fn part(&self) -> Option<&FilePart> {
         self.only.as_ref()
     }
@@ -172,7 +173,7 @@ impl TraceFile {
         self.part().is_none_or(|part| is_within(&part.recorded_ns, time_ns))
     }
 
-    /// Whether what began at this time is read.
+    /// Whether a row that began at this time is read.
     pub(crate) fn reads(&self, time_ns: u64) -> bool {
         self.part().is_none_or(|part| is_within(&part.times_ns, time_ns))
     }
@@ -203,7 +204,7 @@ impl TraceFile {
         &self.header
     }
 
-    /// Where the file is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -213,20 +214,21 @@ impl TraceFile {
         self.source.length
     }
 
-    /// Whether the recorder closed the file in good order. One that it did not
-    /// is still being written, or was cut off: between two blocks, nothing else shows it.
+    /// Whether the recorder closed the file in good order. If not, it is still being written, or
+    /// was cut off: a cut between two blocks shows in no other way.
     pub fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Parts that could not be read when the file was opened: its header, small tables, and what lies
-    /// between blocks.
+    /// Returns the parts that could not be read when the file was opened: its header, small tables,
+    /// and bytes between blocks.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
 
-    /// All that could not be read so far, blocks of large tables that any reader asked for included.
-    pub fn unread(&self) -> &Unread {
+    /// Returns everything that could not be read so far, including blocks of large tables that any
+    /// reader asked for.
+    pub fn unread(&self) -> &DamageList {
         &self.unread
     }
 
@@ -253,7 +255,7 @@ impl TraceFile {
         rows.get(at)
     }
 
-    /// When and how a process image ended, if that was recorded.
+    /// Returns when and how a process image ended, if that was recorded.
     pub fn process_end(&self, process: ProcessIndex) -> Option<(u64, ProcessEnd)> {
         self.tables.process_ends.get(&process).copied()
     }
@@ -263,7 +265,7 @@ impl TraceFile {
         &self.tables.threads
     }
 
-    /// A thread.
+    /// Returns a thread by its index.
     pub fn thread(&self, thread: ThreadIndex) -> Option<&Thread> {
         let rows = self.threads();
         let at = rows.binary_search_by_key(&thread, |row| row.thread).ok()?;
@@ -275,7 +277,7 @@ impl TraceFile {
         self.tables.thread_names.get(&thread).map(|name| self.name(*name))
     }
 
-    /// When a thread ended, if that was recorded.
+    /// Returns when a thread ended, if that was recorded.
     pub fn thread_end(&self, thread: ThreadIndex) -> Option<u64> {
         self.tables.thread_ends.get(&thread).copied()
     }
@@ -300,7 +302,7 @@ impl TraceFile {
         self.tables.stacks.get(*row as usize)
     }
 
-    /// What an address means: innermost inlined function first; empty if unknown.
+    /// Returns the functions at an address, the innermost inlined one first; empty if unknown.
     pub fn symbols(&self, process: ProcessIndex, address: u64) -> &[Symbol] {
         let symbols = &self.tables.symbols;
         let start = symbols.partition_point(|s| (s.process, s.address) < (process, address));
@@ -334,7 +336,7 @@ impl TraceFile {
         &self.tables.devices
     }
 
-    /// What was counted of threads.
+    /// Returns the kernel's counts for threads.
     pub fn thread_counts(&self) -> &[ThreadCounts] {
         &self.tables.thread_counts
     }
@@ -383,7 +385,7 @@ impl TraceFile {
         NameId(self.tables.names.keys().copied().max().unwrap_or(0))
     }
 
-    /// First and last moment in any table; none if no row has a time.
+    /// Returns the first and last moment in any table; `None` if no row has a time.
     pub fn extent_ns(&self) -> Option<(u64, u64)> {
         let blocks = self.row_blocks.iter().chain(&self.heap_blocks).chain(&self.map_blocks);
         let blocks = blocks.map(|block| (block.header.first_ns, block.header.last_ns));
@@ -426,7 +428,7 @@ fn open_prefix(path: &Path) -> Result<(Source, Prefix), TraceError> {
     prefix_of(open_plain(path).map_err(failed("open"))?, path)
 }
 
-/// The beginning of an open file; the path is only for what goes wrong.
+/// Reads the beginning of an open file; the path is only used in errors.
 pub(crate) fn prefix_of(file: File, path: &Path) -> Result<(Source, Prefix), TraceError> {
     let failed = |what| move |source| TraceError::Io { path: path.to_path_buf(), what, source };
     let metadata = file.metadata().map_err(failed("open"))?;

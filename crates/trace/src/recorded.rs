@@ -1,11 +1,11 @@
-//! What counts as recorded: one definition, for files as they are written and as they are read.
+//! The definition of what counts as recorded, for files as they are written and as they are read.
 
 use crate::model::SampleOutline;
 use crate::reader::TraceFile;
 use crate::tables::table;
 use std::ops::AddAssign;
 
-/// How much was recorded.
+/// Number of events and samples that were recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recorded {
     /// Things that the job did, one row each: allocations and frees, mappings, spans of host
@@ -31,8 +31,8 @@ impl std::iter::Sum for Recorded {
     }
 }
 
-/// Whether a table's rows are events. What was read from outside (samples, waits, counters),
-/// what joins events (arrows, external ids) and what describes them is none.
+/// Whether a table's rows are events. Rows that were read from outside (samples, waits, counters),
+/// that join events (arrows, external ids) or that describe them are not.
 pub(crate) fn is_event(id: u16) -> bool {
     matches!(
         id,
@@ -49,7 +49,7 @@ pub(crate) fn is_event(id: u16) -> bool {
 }
 
 impl TraceFile {
-    /// What was recorded, those of undecodable blocks included as far as their heads count them.
+    /// Returns what was recorded, including undecodable blocks as far as their headers count rows.
     pub fn recorded(&self) -> Recorded {
         let blocks = self.row_blocks().iter().chain(self.heap_blocks()).chain(self.map_blocks());
         let events = blocks.filter(|block| is_event(block.header.table));

@@ -30,12 +30,12 @@ impl TraceFile {
         RowBlocks::new(self, 0, u64::MAX)
     }
 
-    /// As [`Self::blocks`], without the blocks that hold nothing between these times.
+    /// Like [`Self::blocks`], without the blocks that hold nothing between these times.
     pub fn blocks_between<R: TracePart>(&self, from_ns: u64, to_ns: u64) -> RowBlocks<'_, R> {
         RowBlocks::new(self, from_ns, to_ns)
     }
 
-    /// All rows of a large table, sorted by time, and what of it could not be read.
+    /// Returns all rows of a large table, sorted by time, and the problems in reading them.
     pub fn rows<R: TraceRow>(&self) -> (Vec<R>, Vec<Problem>) {
         let mut blocks = self.blocks::<R>();
         let mut rows = Vec::with_capacity(blocks.rows_left());
@@ -67,7 +67,7 @@ impl<'a, R: TracePart> RowBlocks<'a, R> {
         }
     }
 
-    /// As [`Self::new`], in the order in which blocks begin.
+    /// Like [`Self::new`], in the order in which blocks begin.
     pub(crate) fn sorted(file: &'a TraceFile, from_ns: u64, to_ns: u64) -> RowBlocks<'a, R> {
         let mut all = RowBlocks::new(file, from_ns, to_ns);
         let mut blocks: Vec<IndexRow> = all.blocks.collect();
@@ -87,12 +87,12 @@ impl<'a, R: TracePart> RowBlocks<'a, R> {
         rows.sum::<usize>().min((self.file.source().memory_limit() / 8) as usize)
     }
 
-    /// What could not be read so far.
+    /// Returns what could not be read so far.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
 
-    /// What could not be read.
+    /// Returns what could not be read.
     pub fn into_problems(self) -> Vec<Problem> {
         self.problems
     }

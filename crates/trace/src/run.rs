@@ -1,32 +1,32 @@
-//! `run.json`: what a run was, and how complete it is. Versioned; written anew
-//! (to a temporary name, then renamed) while the job runs and at its end.
+//! `run.json`: what a run was, and how complete it is. It has a version, and is rewritten (to a
+//! temporary name, then renamed) while the job runs and at its end.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
-/// Version of `run.json` that this build writes. From 2 on it always has a checksum.
+/// Version of `run.json` that this build writes. From version 2 on the file always has a checksum.
 pub const RUN_VERSION: u32 = 2;
 
 /// Contents of `run.json` (`run-HOST-PID.json` for further collectors on the same directory).
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunInfo {
-    /// [`RUN_VERSION`].
+    /// The file's [`RUN_VERSION`].
     pub version: u32,
     /// Version of tprof that recorded.
     pub tprof: String,
-    /// Host name.
+    /// Name of the host.
     pub host: String,
     /// Command line; only the base name under `--redact`; empty if attached by hand.
     pub command: Vec<String>,
     /// Commit of the working tree that it was started in, by git's files; `null` without one, and
     /// under `--redact`. Files may differ from it.
     pub commit: Option<String>,
-    /// When the run began, CLOCK_MONOTONIC nanoseconds.
+    /// Time when the run began, CLOCK_MONOTONIC nanoseconds.
     pub start_ns: u64,
     /// The same moment in nanoseconds since 1970.
     pub start_unix_ns: u64,
-    /// When the last process ended; `null` while the run lasts or if it was cut off.
+    /// Time when the last process ended; `null` while the run lasts or if it was cut off.
     pub end_ns: Option<u64>,
     /// True once the collector finished in good order.
     pub finished: bool,
@@ -34,19 +34,19 @@ pub struct RunInfo {
     pub session: String,
     /// Collector's process id.
     pub collector_pid: u32,
-    /// When the collector started, in clock ticks since the machine's boot: with its pid, what
-    /// separates it from later processes of that pid.
+    /// Time when the collector started, in clock ticks since the machine's boot. Together with its
+    /// pid this tells it from later processes of that pid.
     pub collector_start_tick: Option<u64>,
-    /// Resolved options.
+    /// The resolved options.
     pub options: serde_json::Value,
     /// Machine: kernel, cpus, memory, clock.
     pub machine: serde_json::Value,
-    /// What names the job in the collector's environment, by variable; values are hashes
-    /// under `--redact`. Empty where no launcher or scheduler named it.
+    /// Variables that name the job in the collector's environment; values are hashes under
+    /// `--redact`. Empty where no launcher or scheduler named it.
     pub job: BTreeMap<String, String>,
     /// What was recorded and what was not.
     pub completeness: Completeness,
-    /// What the recording cost.
+    /// The cost of the recording.
     pub overhead: Overhead,
     /// Every recorded program image; [`RunInfo::process_count`] counts the processes.
     pub processes: Vec<ProcessInfo>,
@@ -54,19 +54,19 @@ pub struct RunInfo {
     pub files: Vec<String>,
     /// The rank that the collector's own environment names, as `VARIABLE=NUMBER`, if any.
     pub own_rank: Option<String>,
-    /// The last signal that asked the launcher to end, and when (CLOCK_MONOTONIC
-    /// nanoseconds): of a run that was cut off after it, what came before.
+    /// The last signal that asked the launcher to end, with its time (CLOCK_MONOTONIC nanoseconds):
+    /// a run that was cut off after it may have been cut off by what followed.
     pub asked_to_end: Option<(i32, u64)>,
     /// The ranks among `files`.
     pub ranks: Vec<RankInfo>,
-    /// What else a reader should know of the recording, in sentences.
+    /// Further notes for readers of the recording, in sentences.
     pub notes: Vec<String>,
     /// Whether the file that this was read from does not match its checksum, or lacks it: it was damaged, or a
     /// person edited it.
     #[serde(skip)]
     pub is_changed: bool,
-    /// Why its collector could not write its files from some moment on, by what it left beside this
-    /// file; empty if that is not known, either.
+    /// The reason why its collector could not write its files from some moment on, from the marker
+    /// next to this file; empty if the reason is not known.
     #[serde(skip)]
     pub unwritten: Option<String>,
 }
@@ -75,15 +75,15 @@ pub struct RunInfo {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RankInfo {
-    /// Its number, from 0.
+    /// Number of the rank, from 0.
     pub rank: u32,
-    /// How many ranks its launcher started, if it gave that.
+    /// Number of ranks that its launcher started, if it states that.
     pub size: Option<u32>,
-    /// Hash of what names the launch, in hexadecimal; `null` if nothing does.
+    /// Hash of the launch's name, in hexadecimal; `null` if nothing names it.
     pub launch: Option<String>,
-    /// How often an elastic launcher had started it before.
+    /// Number of times that an elastic launcher had started it before.
     pub restarts: u32,
-    /// Its file.
+    /// Name of its file.
     pub file: String,
 }
 
@@ -93,7 +93,7 @@ impl RunInfo {
         self.options.get("imported").is_some()
     }
 
-    /// How many processes [`RunInfo::processes`] has images of.
+    /// Returns the number of processes that the images in [`RunInfo::processes`] belong to.
     pub fn process_count(&self) -> usize {
         count_processes(self.processes.iter().map(|image| ImageLife {
             // An import has processes of several hosts, each in its own file.
@@ -109,20 +109,20 @@ impl RunInfo {
 /// A program image, as [`count_processes`] needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ImageLife<'a> {
-    /// Where its pid has a meaning: a host, or a file of one.
+    /// The scope of its pid: a host, or one file of a host.
     pub place: &'a str,
-    /// Process id.
+    /// Pid of the process.
     pub pid: u32,
-    /// When it began, ns.
+    /// Time when it began, ns.
     pub start_ns: u64,
-    /// When it ended, ns; none if that is not known.
+    /// Time when it ended, ns; `None` if that is not known.
     pub end_ns: Option<u64>,
     /// An `exec` ended it.
     pub replaced: bool,
 }
 
-/// How many processes these program images are: an `exec` begins an image and no process, and a
-/// pid that is used again is another process.
+/// Returns the number of processes that these program images belong to: an `exec` begins an image
+/// but no process, and a reused pid is another process.
 pub fn count_processes<'a>(images: impl IntoIterator<Item = ImageLife<'a>>) -> usize {
     let mut images: Vec<ImageLife<'a>> = images.into_iter().collect();
     images.sort_unstable_by_key(|image| (image.place, image.pid, image.start_ns));
@@ -147,37 +147,37 @@ pub struct Completeness {
     /// The losses, by kind.
     pub losses: Vec<LossInfo>,
     /// Processes that were not recorded, wholly or in part.
-    pub blind: Vec<Blind>,
+    pub blind: Vec<BlindSpot>,
 }
 
-/// One kind of loss.
+/// One kind of loss, with its count.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LossInfo {
-    /// What was lost.
+    /// Kind of record that was lost.
     pub what: String,
-    /// Why.
+    /// Reason of the loss.
     pub why: String,
-    /// How many.
+    /// Number of records.
     pub count: u64,
 }
 
-/// What is not recorded of a process that still runs when recording ends.
+/// The blind spot of a process that still runs when recording ends.
 pub const LATER_EVENTS: &str = "later events";
 
 /// A process of which something was not recorded.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Blind {
+pub struct BlindSpot {
     /// `pid NAME` or a path.
     pub process: String,
-    /// What was not recorded, e.g. `everything`, `allocations`.
+    /// The data that was not recorded, e.g. `everything`, `allocations`.
     pub what: String,
-    /// Why.
+    /// Reason why not.
     pub why: String,
 }
 
-impl Blind {
+impl BlindSpot {
     /// The process in words: `sh (pid 7)`, since `7 sh` reads as seven of them.
     pub fn process_words(&self) -> String {
         match self.process.split_once(' ') {
@@ -191,16 +191,17 @@ impl Blind {
 
 /// Whether allocations of some process were not recorded, so that sums over a heap are no
 /// more than lower bounds.
-pub fn misses_allocations(blind: &[Blind]) -> bool {
+pub fn misses_allocations(blind: &[BlindSpot]) -> bool {
     blind.iter().any(|blind| blind.what == "allocations")
 }
 
-/// What was not recorded of processes, those alike together: of whom in words, in order of
-/// the first.
+/// Groups blind spots that are alike, in the order of the first of each, and states in words which
+/// processes have them.
 ///
-/// `(what, of whom, why)`, e.g. `("everything", "sh (pid 7) and 2 more", "statically linked")`.
-pub fn blind_alike(blind: &[Blind]) -> Vec<(&str, String, &str)> {
-    let mut groups: Vec<(&Blind, usize)> = Vec::new();
+/// Returns `(what, of whom, why)`, e.g. `("everything", "sh (pid 7) and 2 more", "statically
+/// linked")`.
+pub fn group_blind_spots(blind: &[BlindSpot]) -> Vec<(&str, String, &str)> {
+    let mut groups: Vec<(&BlindSpot, usize)> = Vec::new();
     let mut known: HashMap<(&str, &str), usize> = HashMap::new();
     for one in blind {
         let at = *known.entry((&one.what, &one.why)).or_insert(groups.len());
@@ -209,31 +210,31 @@ pub fn blind_alike(blind: &[Blind]) -> Vec<(&str, String, &str)> {
             None => groups.push((one, 0)),
         }
     }
-    let processes = |(first, others): (&'_ Blind, usize)| match others {
+    let processes = |(first, others): (&'_ BlindSpot, usize)| match others {
         0 => first.process_words(),
         n => format!("{} and {n} more", first.process_words()),
     };
     groups.into_iter().map(|g| (g.0.what.as_str(), processes(g), g.0.why.as_str())).collect()
 }
 
-/// Version of [`Overhead`]. Before 2 `host_ns` and `fraction` held waits, or did not, and had no
-/// bounds.
+/// Version of [`Overhead`]. Before 2, `host_ns` and `fraction` had no bounds, and may or may not
+/// have included waits.
 pub const OVERHEAD_VERSION: u32 = 2;
 
-/// What the recording cost.
+/// The cost of the recording.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Overhead {
-    /// [`OVERHEAD_VERSION`].
+    /// The [`OVERHEAD_VERSION`] of this value.
     pub version: u32,
     /// CPU time of the job that recording took, without waits: the sum of `parts`. An estimate,
     /// the middle of its bounds.
     pub host_ns: Option<u64>,
-    /// It took no less.
+    /// Lower bound of `host_ns`.
     pub host_ns_low: Option<u64>,
-    /// It took no more.
+    /// Upper bound of `host_ns`.
     pub host_ns_high: Option<u64>,
-    /// What `host_ns` consists of.
+    /// The parts of `host_ns`.
     pub parts: Vec<OverheadPart>,
     /// Time the job's threads waited for the collector; measured.
     pub wait_ns: u64,
@@ -247,35 +248,36 @@ pub struct Overhead {
     pub fraction_high: Option<f64>,
     /// CPU time of the collector; measured.
     pub collector_cpu_ns: u64,
-    /// Always true: what has bounds is an estimate.
+    /// Always true: a cost with bounds is an estimate.
     pub estimate: bool,
 }
 
-/// A part of what recording cost.
+/// One part of the recording's cost.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OverheadPart {
     /// `events`, `notes`, `stacks`, `operators`, `in_place`, `samples`, `switches` or `starts`.
     pub part: String,
-    /// How many.
+    /// Number of operations.
     pub count: u64,
-    /// They took no less CPU time.
+    /// Lower bound of their CPU time.
     pub ns_low: u64,
-    /// They took no more; `null` where the cost of one is not known.
+    /// Upper bound of their CPU time; `null` where the cost of one is not known.
     pub ns_high: Option<u64>,
 }
 
-/// A program image: what a process runs from its beginning or an `exec` to the next, or to its end.
+/// A program image: the life of a process from its beginning or an `exec` to the next, or to its
+/// end.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProcessInfo {
-    /// Process id.
+    /// Pid of the process.
     pub pid: u32,
     /// Parent's process id.
     pub parent: u32,
     /// Rank, if any process of the run has one.
     pub rank: Option<u32>,
-    /// Command line.
+    /// The command line.
     pub command: String,
     /// Exit status, if it exited and that was recorded.
     pub exit_status: Option<i32>,
@@ -283,9 +285,9 @@ pub struct ProcessInfo {
     pub signal: Option<i32>,
     /// `exit`, `signal`, `exec`, `running` or `unknown`.
     pub ended_by: String,
-    /// When it attached, CLOCK_MONOTONIC nanoseconds.
+    /// Time when it attached, CLOCK_MONOTONIC nanoseconds.
     pub start_ns: u64,
-    /// When it ended.
+    /// Time when it ended.
     pub end_ns: Option<u64>,
     /// Rank file that holds its data.
     pub file: Option<String>,
@@ -300,14 +302,14 @@ mod tests {
 
     #[test]
     fn processes_alike_are_named_by_the_first() {
-        let blind = |process: &str, why: &str| Blind {
+        let blind = |process: &str, why: &str| BlindSpot {
             process: process.to_owned(),
             what: "everything".to_owned(),
             why: why.to_owned(),
         };
         let all = [blind("7 sh", "static"), blind("rank 3", "absent"), blind("9 sh", "static")];
         assert_eq!(
-            blind_alike(&all),
+            group_blind_spots(&all),
             [
                 ("everything", "sh (pid 7) and 1 more".to_owned(), "static"),
                 ("everything", "rank 3".to_owned(), "absent"),

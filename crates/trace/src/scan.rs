@@ -71,7 +71,7 @@ impl Row for IndexRow {
     }
 }
 
-/// An open file of known length; what is appended later is not read.
+/// An open file of known length; bytes that are appended later are not read.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub file: File,
@@ -99,9 +99,9 @@ impl Source {
         MEMORY_BYTES.saturating_add(self.length.saturating_mul(MEMORY_BYTES_PER_BYTE))
     }
 
-    /// Most bytes that the rows of one large table may decode to, block after
-    /// block. Kernels that repeat evenly take a 20,000th of that in the file, so
-    /// its size means little; half of the machine's memory is allowed in any case.
+    /// Returns the most bytes that the rows of one large table may decode to, block after block.
+    /// Kernels that repeat evenly take a 20,000th of that in the file, so its size means little;
+    /// half of the machine's memory is allowed in any case.
     pub fn rows_limit(&self) -> u64 {
         static HALF: OnceLock<u64> = OnceLock::new();
         self.memory_limit().max(*HALF.get_or_init(|| machine_memory().unwrap_or(0) / 2))

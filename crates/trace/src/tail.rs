@@ -1,10 +1,11 @@
-//! Reads a `.tprof` that still grows: at each call what came since the last one, nothing twice.
+//! Reads a `.tprof` that still grows: each call returns what came since the last one, and nothing
+//! twice.
 //!
-//! A [`TraceTail`] is a place in a file, and holds no file open: a reader of a thousand ranks
+//! A [`TraceTail`] is a position in a file, and holds no file open: a reader of a thousand ranks
 //! opens each when it reads it, and decodes all with one [`TailDecoder`]. Small tables that change
-//! while a job runs are decoded, of the large ones only what is asked for; of the rest the heads
-//! are counted. A block that is not whole yet is read next time. The file is taken for hostile, as
-//! [`crate::TraceFile`] takes it.
+//! while a job runs are decoded; large tables are only decoded as far as asked for, and the headers
+//! of other blocks are counted. An incomplete block is read next time. The file is treated as
+//! hostile, as by [`crate::TraceFile`].
 
 use crate::columns_read::Columns;
 use crate::error::{Damage, TraceError};
@@ -22,42 +23,43 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// One call decodes no more than this, and a block.
+/// Bytes that one call decodes at most, beyond the last block.
 const CALL_BYTES: u64 = 32 << 20;
-/// And passes over no more blocks than this.
+/// Blocks that one call skips at most.
 const CALL_BLOCKS: usize = 1 << 16;
 
-/// What of the large tables is decoded.
+/// The large tables that are decoded.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct TailWants {
-    /// Spans of these kinds and names; none: no span is decoded.
+pub struct TailOptions {
+    /// Spans of these kinds and names; `None` decodes no span.
     pub spans: Option<fn(SpanKind, &str) -> bool>,
-    /// What threads did at moments.
+    /// Samples of threads.
     pub samples: bool,
 }
 
-/// What came since the last call.
+/// The rows that came since the last call.
 #[derive(Debug, Default)]
-pub struct TailNews {
-    /// The file is another one than before, or began anew: what was read of it before is void.
+pub struct TailUpdate {
+    /// Whether the file is another one than before, or began again: everything read of it before is
+    /// void.
     pub restarted: bool,
-    /// There is more to read at once.
+    /// Whether more can be read at once.
     pub more: bool,
-    /// Process images.
+    /// New process images.
     pub processes: Vec<Process>,
     /// Ends of process images.
     pub process_ends: Vec<(ProcessIndex, u64, ProcessEnd)>,
-    /// Threads.
+    /// Threads that began.
     pub threads: Vec<Thread>,
     /// Names of threads.
     pub thread_names: Vec<(ThreadIndex, NameId)>,
-    /// Measured quantities.
+    /// New measured quantities.
     pub counters: Vec<Counter>,
     /// Totals of heaps.
     pub totals: Vec<HeapTotals>,
-    /// Marks.
+    /// Marks that were made.
     pub marks: Vec<Mark>,
-    /// Losses.
+    /// Losses that were reported.
     pub losses: Vec<Loss>,
     /// Spans that were asked for, with their names.
     pub spans: Vec<(SpanOutline, Box<str>)>,
@@ -70,7 +72,7 @@ pub struct TailNews {
 #[derive(Debug)]
 pub struct TraceTail {
     path: PathBuf,
-    wants: TailWants,
+    wants: TailOptions,
     at: Place,
 }
 
@@ -102,7 +104,7 @@ struct Place {
     offset: u64,
     /// Bytes of the file at the last call.
     length: u64,
-    /// As far as was searched for a block behind a damaged one.
+    /// Offset up to which a block was searched behind a damaged one.
     searched: u64,
     /// The last block of the file did not match its checksum: it may not have been whole.
     retried: Option<u64>,
@@ -116,8 +118,8 @@ struct Place {
 }
 
 impl TraceTail {
-    /// At the beginning of a file; the path is only for what goes wrong.
-    pub fn new(path: &Path, wants: TailWants) -> TraceTail {
+    /// Starts at the beginning of a file; the path is only used in errors.
+    pub fn new(path: &Path, wants: TailOptions) -> TraceTail {
         TraceTail { path: path.to_path_buf(), wants, at: Place::default() }
     }
 
@@ -131,7 +133,7 @@ impl TraceTail {
         self.at.events
     }
 
-    /// Damaged blocks, and stretches without a block, that were passed over.
+    /// Returns the number of damaged blocks, and stretches without a block, that were skipped.
     pub fn damaged(&self) -> u64 {
         self.at.damaged
     }
@@ -141,7 +143,7 @@ impl TraceTail {
         self.at.length
     }
 
-    /// Latest time of anything in a block so far; 0 if nothing had one.
+    /// Returns the latest time of anything in a block so far; 0 if nothing had one.
     pub fn last_ns(&self) -> u64 {
         self.at.last_ns
     }
@@ -154,7 +156,7 @@ impl TraceTail {
     /// A name that a row of `news` refers to; empty if it is not known any more.
     pub fn name(
         &mut self,
-        news: &TailNews,
+        news: &TailUpdate,
         file: &File,
         decoder: &mut TailDecoder,
         id: NameId,
@@ -168,16 +170,16 @@ impl TraceTail {
         source.ok().filter(|_| id.0 != 0).and_then(find).unwrap_or_default()
     }
 
-    /// Reads what came since the last call. A file that has no whole header yet gives nothing.
+    /// Reads what came since the last call. A file whose header is incomplete gives nothing.
     ///
-    /// Fails where the file cannot be read, or is none of tprof's, or of a format that this
-    /// build does not read. Damage is no error: see [`Self::damaged`].
+    /// Fails where the file cannot be read, is not one of tprof's, or has a format that this build
+    /// does not read. Damage is not an error: see [`Self::damaged`].
     pub fn read_more(
         &mut self,
         file: &File,
         decoder: &mut TailDecoder,
-    ) -> Result<TailNews, TraceError> {
-        let mut news = TailNews::default();
+    ) -> Result<TailUpdate, TraceError> {
+        let mut news = TailUpdate::default();
         let length = file.metadata().map_err(|source| self.failed(source))?.len();
         if self.is_unchanged(length) {
             return Ok(news);
@@ -230,7 +232,7 @@ impl TraceTail {
         let header = body(source, &prefix).map_err(|source| self.failed(source))?;
         self.at.damaged += u64::from(header.is_err());
         self.at.header = header.unwrap_or_default();
-        // As in `TraceFile::open`: a length that was damaged is of no use.
+        // As in `TraceFile::open`: a damaged length is of no use.
         self.at.offset = PREFIX_BYTES as u64 + if prefix.sound { prefix.body.into() } else { 0 };
         self.at.prefix = Some(bytes);
         Ok(true)
@@ -242,7 +244,7 @@ impl TraceTail {
         source: &Source,
         steady: bool,
         decoder: &mut TailDecoder,
-        news: &mut TailNews,
+        news: &mut TailUpdate,
     ) -> io::Result<()> {
         let (mut bytes, mut blocks) = (0, 0);
         while self.at.offset + BLOCK_HEADER_BYTES as u64 <= source.length {
@@ -262,7 +264,8 @@ impl TraceTail {
             };
             let end = offset + BLOCK_HEADER_BYTES as u64 + u64::from(header.stored_len);
             if end > source.length {
-                // Not whole yet, or its length is a lie: then blocks behind it will show.
+                // The block is incomplete, or its length is wrong: then blocks behind it will show
+                // that.
                 match self.behind_damage(source, steady)? {
                     true => continue,
                     false => return Ok(()),
@@ -286,10 +289,10 @@ impl TraceTail {
         Ok(())
     }
 
-    /// Moves to the next block behind what is no whole one; false where there is none yet.
+    /// Moves to the next block behind an incomplete one; returns false where there is none yet.
     ///
-    /// The bytes behind are searched again only when there are a quarter more of them, or
-    /// when the file does not grow: all searches of a file together are in proportion to it.
+    /// The bytes behind it are searched again only when there are a quarter more of them, or when
+    /// the file does not grow, so that all searches of a file together are in proportion to it.
     fn behind_damage(&mut self, source: &Source, steady: bool) -> io::Result<bool> {
         let (offset, length) = (self.at.offset, source.length);
         let searched = self.at.searched.saturating_sub(offset);
@@ -304,13 +307,13 @@ impl TraceTail {
         Ok(true)
     }
 
-    /// Decodes a block, if anything of it is wanted; its bytes decoded.
+    /// Decodes a block if anything in it is wanted, and returns its decoded bytes.
     fn take(
         &mut self,
         source: &Source,
         block: &IndexRow,
         decoder: &mut TailDecoder,
-        news: &mut TailNews,
+        news: &mut TailUpdate,
     ) -> Result<u64, Damage> {
         let id = block.header.table;
         let is_large = table::is_large(id);
@@ -370,7 +373,7 @@ impl TraceTail {
         source: &Source,
         block: &IndexRow,
         decoder: &mut TailDecoder,
-        news: &mut TailNews,
+        news: &mut TailUpdate,
     ) -> Result<(), Damage> {
         let rows: Vec<NameRow> = decoder.rows(source, block)?;
         let spans = self.wants.spans;
@@ -389,7 +392,7 @@ impl TraceTail {
         source: &Source,
         block: &IndexRow,
         decoder: &mut TailDecoder,
-        news: &mut TailNews,
+        news: &mut TailUpdate,
     ) -> Result<(), Damage> {
         let Some(wants) = self.wants.spans else { return Ok(()) };
         let TailDecoder { planes, payload } = decoder;

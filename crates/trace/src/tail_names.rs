@@ -10,16 +10,16 @@ use rustc_hash::FxHashMap;
 use std::os::unix::fs::FileExt;
 
 /// Blocks of names that are found again; later ones are known only while they are new.
-const MOST_BLOCKS: usize = 1 << 16;
+const MAX_BLOCKS: usize = 1 << 16;
 /// Names that were looked up and are kept, and their bytes.
-const MOST_KEPT: usize = 1 << 12;
-const MOST_KEPT_BYTES: usize = 256 << 10;
+const MAX_KEPT: usize = 1 << 12;
+const MAX_KEPT_BYTES: usize = 256 << 10;
 /// Wanted names that are kept.
-const MOST_WANTED: usize = 1 << 14;
+const MAX_WANTED: usize = 1 << 14;
 /// A longer name than this is no wanted one.
-const MOST_WANTED_BYTES: usize = 256;
+const MAX_WANTED_BYTES: usize = 256;
 
-/// Where a block of names is, and which it has.
+/// The position of a block of names, and the ids in it.
 #[derive(Clone, Copy, Debug)]
 struct NamesBlock {
     offset: u64,
@@ -33,21 +33,21 @@ pub(crate) struct TailNames {
     blocks: Vec<NamesBlock>,
     kept: FxHashMap<u32, Box<str>>,
     kept_bytes: usize,
-    /// Those that the reader of the file asked for, and how many rows had them.
+    /// Names that the reader of the file asked for, with the number of rows that use them.
     wanted: FxHashMap<u32, (Box<str>, u32)>,
 }
 
 impl TailNames {
-    /// Takes note of a block's names; those that are wanted are kept.
+    /// Remembers a block's names, and keeps those that are wanted.
     pub fn add(&mut self, offset: u64, rows: &[NameRow], is_wanted: impl Fn(&str) -> bool) {
         let ids = || rows.iter().map(|row| row.id);
         if let (Some(first), Some(last)) = (ids().min(), ids().max())
-            && self.blocks.len() < MOST_BLOCKS
+            && self.blocks.len() < MAX_BLOCKS
         {
             self.blocks.push(NamesBlock { offset, first, last });
         }
         for row in rows {
-            if row.text.len() <= MOST_WANTED_BYTES && is_wanted(&row.text) && self.has_room() {
+            if row.text.len() <= MAX_WANTED_BYTES && is_wanted(&row.text) && self.has_room() {
                 self.wanted.insert(row.id, (row.text.as_str().into(), 0));
             }
         }
@@ -55,13 +55,13 @@ impl TailNames {
 
     /// Makes room among wanted names: of the older half, those that were of one row only go.
     fn has_room(&mut self) -> bool {
-        if self.wanted.len() >= MOST_WANTED {
+        if self.wanted.len() >= MAX_WANTED {
             let mut ids: Vec<u32> = self.wanted.keys().copied().collect();
             ids.sort_unstable();
             let middle = ids[ids.len() / 2];
             self.wanted.retain(|id, (_, rows)| *id >= middle || *rows > 1);
         }
-        self.wanted.len() < MOST_WANTED
+        self.wanted.len() < MAX_WANTED
     }
 
     /// A name that is wanted.
@@ -88,7 +88,7 @@ impl TailNames {
             let rows = names_at(source, block.offset, planes).ok()?;
             rows.into_iter().find(|row| row.id == id).map(|row| row.text)
         })?;
-        if self.kept.len() < MOST_KEPT && self.kept_bytes + text.len() <= MOST_KEPT_BYTES {
+        if self.kept.len() < MAX_KEPT && self.kept_bytes + text.len() <= MAX_KEPT_BYTES {
             self.kept_bytes += text.len();
             self.kept.insert(id, text.as_str().into());
         }

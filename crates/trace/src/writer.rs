@@ -32,7 +32,7 @@ const ROWS_PER_BLOCK: usize = 1 << 16;
 const VALUES_PER_BLOCK: usize = 1 << 20;
 /// Names are cut here; a command line can be two megabytes.
 const MAX_NAME_BYTES: usize = 256 << 10;
-/// When the disk refuses rows, they wait in this much memory; then they are dropped.
+/// Bytes of rows that wait in memory while the disk refuses them; rows beyond that are dropped.
 const MAX_PENDING_BYTES: usize = 16 << 20;
 /// Rows that may wait take no more than this.
 const MAX_WAITING_BYTES: usize = 64 << 10;
@@ -48,7 +48,7 @@ const INDEX_ROWS: usize = 4096;
 /// then it is dropped), heap blocks are gone.
 pub struct TraceWriter {
     path: PathBuf,
-    /// In append mode, so that writing goes on where a truncation left off.
+    /// Open in append mode, so that writing goes on where a truncation left off.
     file: File,
     /// Bytes of whole blocks.
     length: u64,
@@ -77,8 +77,8 @@ impl TraceWriter {
         TraceWriter::create_with(path, &header.to_bytes())
     }
 
-    /// As [`Self::create`], for what is known only once the rows are: an import's
-    /// rank and first moment. [`Self::finish_as`] writes the header.
+    /// Like [`Self::create`], where the header is only known after the rows: an import's rank and
+    /// first moment. [`Self::finish_as`] writes the header.
     pub fn create_blank(path: &Path) -> Result<TraceWriter, TraceError> {
         let header = TraceHeader { provisional: true, ..TraceHeader::default() };
         TraceWriter::create_with(path, &header.to_bytes_of(BLANK_HEADER_BYTES))
@@ -116,7 +116,7 @@ impl TraceWriter {
         self.path = path.to_path_buf();
     }
 
-    /// Where the file is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -143,7 +143,7 @@ impl TraceWriter {
         self.length
     }
 
-    /// What the file holds: no rows that wait, none that could not be written.
+    /// Returns what the file holds, without rows that wait and those that could not be written.
     pub fn recorded(&self) -> Recorded {
         self.recorded
     }
@@ -209,8 +209,8 @@ impl TraceWriter {
         result
     }
 
-    /// Drops the rows that wait: the disk will not take them any more. What is added later
-    /// has its names all the same.
+    /// Drops the rows that wait, since the disk will not take them any more. Rows that are added
+    /// later still have their names.
     pub fn give_up(&mut self) {
         let mut pending = std::mem::take(&mut self.pending);
         let names = std::mem::take(&mut pending.names);
@@ -282,7 +282,7 @@ impl TraceWriter {
             self.block(header, |columns| R::write(part, columns))?;
             rows.drain(..count);
         }
-        // A list that is soon as long again would have the kernel map its pages anew.
+        // Otherwise a list that is soon as long again would make the kernel map its pages again.
         rows.shrink_to(ROWS_PER_BLOCK / 8);
         Ok(())
     }
@@ -369,7 +369,7 @@ impl TraceWriter {
         self.block(end, |_| ())
     }
 
-    /// As [`Self::finish`], with the header of a file that [`Self::create_blank`] began.
+    /// Like [`Self::finish`], with the header of a file that [`Self::create_blank`] began.
     pub fn finish_as(self, header: &TraceHeader) -> Result<(), TraceError> {
         let path = self.path.clone();
         let failed = |source| TraceError::Io { path: path.clone(), what: "write", source };
@@ -378,7 +378,7 @@ impl TraceWriter {
         if bytes.len() != PREFIX_BYTES + BLANK_HEADER_BYTES {
             return Err(failed(io::ErrorKind::FileTooLarge.into()));
         }
-        // Not the file that rows were appended to: what is appended lands at the end.
+        // Opens the file again: bytes written through the appending one would land at the end.
         let file = OpenOptions::new().write(true).open(&path).map_err(failed)?;
         file.write_all_at(&bytes, 0).map_err(failed)
     }

@@ -38,7 +38,7 @@ fn every_line_and_event_of_each_version_is_known() {
     for version in VERSIONS {
         let log = log(version);
         let unknown: Vec<_> =
-            log.events.iter().filter(|(_, row)| row.of == EventUse::Unknown).collect();
+            log.events.iter().filter(|(_, row)| row.usage == EventUse::Unknown).collect();
         assert!(unknown.is_empty(), "{version}: {unknown:?}");
         assert_eq!((log.damaged, log.is_cut, log.bytes_not_kept), (0, false, 0), "{version}");
         assert_eq!(log.bytes, text(version).len() as u64, "{version}");
@@ -145,7 +145,7 @@ fn a_log_is_read_as_far_as_it_goes() {
     assert!(half.is_cut && half.damaged == 0, "{} {}", half.is_cut, half.damaged);
     assert!(!half.frames.is_empty() && half.frames.len() < log("2.8").frames.len());
     assert!(half.extent_unix_us.is_some());
-    // A hole, where the run keeps no more; then what the job wrote since.
+    // A hole, where the run keeps no more; then the lines that the job wrote since.
     let mut holed = text[..20_000].to_vec();
     holed.resize(70_000, 0);
     holed.extend_from_slice(&text[70_000..]);
@@ -172,7 +172,7 @@ fn what_is_beyond_a_bound_is_left_out_and_counted() {
             log.frames.len() + log.graph_breaks.len() + log.recompiled.len() + log.caches.len()
         };
         assert!(log.left_out.rows > 0 && rows(&log) < rows(&all), "{:?}", log.left_out);
-        // What costs nothing is known all the same.
+        // Whatever costs nothing is known all the same.
         assert_eq!((&log.events, log.bytes, log.damaged), (&all.events, all.bytes, 0));
     }
 }
@@ -212,10 +212,10 @@ fn lists_of_a_hostile_log_are_bounded_and_counted() {
     let frame = &log.frames[0];
     assert_eq!((frame.line, frame.function.as_deref()), (Some(9), Some("f")));
     assert_eq!((frame.restart_reasons.len(), log.recompiled[0].reasons.len()), (64, 64));
-    // Of the graph every call is counted.
+    // Every call of the graph is counted.
     let operators = &log.graphs[0].2;
     assert_eq!((operators.len(), operators["(others)"]), (10_001, 1000));
-    // How many kernels the code has is not known by a part of them.
+    // A part of the code does not show how many kernels it has.
     assert_eq!(log.code[0].kernels, None);
     assert_eq!((log.left_out.parts, log.left_out.rows), (937 * 2 + 20_001, 0));
     assert_eq!(log.bytes_not_kept, u64::MAX);
@@ -250,11 +250,11 @@ fn numbers_that_are_given_again_are_other_compilations() {
         ("f", 0, 0, took),
         ("f", 0, 1, took),
         ("g", 1, 0, took),
-        // After torch._dynamo.reset().
+        // This one comes after torch._dynamo.reset().
         ("g", 0, 0, took),
         ("f", 1, 0, took),
         ("f", 1, 1, took),
-        // A function whose recompilations are isolated, of which others know nothing.
+        // A function whose recompilations are isolated, and unknown to others.
         ("f", 1, 0, took),
         ("f", 1, 1, took),
     ]);
@@ -330,7 +330,7 @@ fn a_compilation_has_its_time_in_whichever_field_the_version_has_it() {
     let parts = [phases.dynamo_us, phases.aot_us, phases.inductor_us, phases.kernels_us];
     assert_eq!(parts, [Some(350_000), Some(600_000), Some(700_000), None]);
     assert!(log.frames.iter().all(|one| one.is_ended));
-    // Of one without a time, its end is where its figures were written.
+    // A frame without a time ends when its figures were written.
     let last = &log.frames[3];
     assert_eq!(last.end_unix_us.unwrap() - last.start_unix_us.unwrap(), 100_000);
     let cut = text.rsplit_once("V1122").unwrap().0;
@@ -357,7 +357,7 @@ fn unknown_events_are_counted_by_name() {
     );
     let log = read(text.as_bytes());
     let row = &log.events["quantum_graph"];
-    assert_eq!((row.of, row.count, row.bytes > 60), (EventUse::Unknown, 1, true));
+    assert_eq!((row.usage, row.count, row.bytes > 60), (EventUse::Unknown, 1, true));
     assert_eq!((log.damaged, log.rank, log.frames.len()), (1, Some(3), 1));
     // Nothing in it joins the prefix to a year.
     assert_eq!((log.extent_unix_us, log.frames[0].start_unix_us), (None, None));

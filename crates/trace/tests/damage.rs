@@ -1,4 +1,4 @@
-//! Cut, damaged and foreign files: what is whole is read, what is not is reported, nothing panics.
+//! Cut, damaged and foreign files: whole parts are read, others are reported, nothing panics.
 
 mod common;
 
@@ -90,7 +90,7 @@ fn a_damaged_block_hides_no_other() {
     let blocks: Vec<usize> =
         (0..small.bytes.len()).filter(|at| small.bytes[*at..].starts_with(b"tpB\xf1")).collect();
     for at in &blocks {
-        // In the magic, a length, the process, the header's checksum, the payload.
+        // Damage in the magic, a length, the process, the header's checksum, the payload.
         for within in [0, 17, 21, 61, 66] {
             let mut bytes = small.bytes.to_vec();
             bytes[at + within] ^= 0x40;
@@ -104,18 +104,18 @@ fn a_damaged_block_hides_no_other() {
 
 #[test]
 fn a_free_of_an_allocation_in_a_lost_block_has_no_ordinal() {
-    use tprof_trace::model::HeapWhat;
+    use tprof_trace::model::HeapChange;
     let small = small(true);
     std::fs::write(&small.path, small.bytes).unwrap();
     let file = TraceFile::open(&small.path).unwrap();
     let free = |file: &TraceFile| {
         let last = file
             .heap_events_of(0)
-            .filter(|event| matches!(event.what, HeapWhat::Free { .. }))
+            .filter(|event| matches!(event.what, HeapChange::Free { .. }))
             .last();
         last.map(|event| event.what)
     };
-    assert_eq!(free(&file), Some(HeapWhat::Free { ordinal: Some(0), realloc: false }));
+    assert_eq!(free(&file), Some(HeapChange::Free { ordinal: Some(0), realloc: false }));
     // The first block of heap events: table id 16.
     let at =
         (0..small.bytes.len()).find(|at| small.bytes[*at..].starts_with(b"tpB\xf1\x10\0")).unwrap();
@@ -123,10 +123,10 @@ fn a_free_of_an_allocation_in_a_lost_block_has_no_ordinal() {
     bytes[at + 70] ^= 1;
     std::fs::write(&small.path, bytes).unwrap();
     let file = TraceFile::open(&small.path).unwrap();
-    assert_eq!(free(&file), Some(HeapWhat::Free { ordinal: None, realloc: false }));
+    assert_eq!(free(&file), Some(HeapChange::Free { ordinal: None, realloc: false }));
     let next = file.heap_events_of(0).find_map(|event| match event.what {
-        HeapWhat::Alloc { ordinal, .. } => Some(ordinal),
-        HeapWhat::Free { .. } => None,
+        HeapChange::Alloc { ordinal, .. } => Some(ordinal),
+        HeapChange::Free { .. } => None,
     });
     assert_eq!(next, Some(20));
 }
@@ -186,7 +186,7 @@ fn forged(table: u16, process: u32, rows: u32, columns: &[(u16, u8, u8, u32, &[u
 fn a_small_file_cannot_ask_for_much_memory() {
     let small = small(false);
     let (rows, zero, bits) = (1 << 20, &[0][..], &[1, 0, 0][..]);
-    // From 0 in steps of 1, so that all processes run side by side.
+    // Times go up from 0 in steps of 1, so that all processes run side by side.
     let times = &[0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1][..];
     let mut bytes = small.bytes.to_vec();
     for process in 10..200 {
@@ -248,7 +248,7 @@ fn stacks_that_share_more_than_there_is_are_refused() {
         let found = file.stack(0, 8).map(|stack| stack.frames.clone());
         (found, file.problems().first().map(|problem| problem.what.clone()))
     };
-    // One frame of its own, and the outer one of two.
+    // One frame that is not shared, and the outer one of two.
     assert_eq!(problem(&[1, 1, 0, 1, 0], &[1, 1, 0, 1], 8), (Some(vec![5, 6]), None));
     let refused = |found: (Option<Vec<u64>>, Option<String>), why: &str| {
         assert!(found.0.is_none() && found.1.is_some_and(|what| what.contains(why)), "{why}");

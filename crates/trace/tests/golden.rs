@@ -1,7 +1,7 @@
 //! Files of every readable format version still open and hold what they always held.
 //!
-//! After a deliberate change of the format, `TPROF_BLESS=1` writes the current
-//! version's pair anew; earlier versions' pairs never change.
+//! After a deliberate change of the format, `TPROF_BLESS=1` rewrites the current version's pair;
+//! earlier versions' pairs never change.
 
 mod common;
 

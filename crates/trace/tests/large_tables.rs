@@ -330,7 +330,7 @@ fn rows_in_order_enclose_what_comes_after_them() {
     };
     let whole = [(10, 90), (10, 10), (20, 5), (40, 2), (41, 1), (50, 5), (95, 0), (200, 1)];
     assert_eq!(all(0, u64::MAX), whole);
-    // What ends where a slice begins is outside; an instant there is inside.
+    // A row that ends where a slice begins is outside; an instant there is inside.
     assert_eq!(all(42, 200), [(10, 90), (50, 5), (95, 0)]);
     assert_eq!(all(95, 96), [(10, 90), (95, 0)]);
     assert_eq!(file.extent_ns(), Some((10, 201)));

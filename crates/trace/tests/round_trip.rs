@@ -1,4 +1,4 @@
-//! What is written is read: heap events of any kind, and rows of every table.
+//! Whatever is written is read back: heap events of any kind, and rows of every table.
 
 mod common;
 
@@ -13,7 +13,7 @@ struct Event {
     thread: u32,
     size: u64,
     stack: u32,
-    /// Allocation: none. Free: how far back.
+    /// For a free, how many allocations back; `None` for an allocation.
     distance: Option<u64>,
     realloc: bool,
 }
@@ -45,7 +45,7 @@ fn events(backwards: bool) -> impl Strategy<Value = Vec<Event>> {
     })
 }
 
-/// Writes events, in blocks of the given length, and returns what must be read.
+/// Writes events, in blocks of the given length, and returns what reading must give.
 fn write(events: &[Event], per_block: usize, writer: &mut TraceWriter) -> Vec<HeapEvent> {
     let mut blocks: Vec<HeapBlock> = (0..3).map(HeapBlock::new).collect();
     let mut expected = Vec::new();
@@ -56,11 +56,11 @@ fn write(events: &[Event], per_block: usize, writer: &mut TraceWriter) -> Vec<He
         let what = match event.distance {
             None => {
                 block.alloc(time_ns, thread, event.size, event.stack, realloc);
-                HeapWhat::Alloc { ordinal: next, size: event.size, stack: event.stack, realloc }
+                HeapChange::Alloc { ordinal: next, size: event.size, stack: event.stack, realloc }
             }
             Some(distance) => {
                 block.free(time_ns, thread, distance, realloc);
-                HeapWhat::Free {
+                HeapChange::Free {
                     ordinal: next.checked_sub(distance).filter(|_| distance > 0),
                     realloc,
                 }

@@ -1,5 +1,5 @@
-//! Files that grow while they are read: what comes is read once, whole, and as a reader of the
-//! whole file has it.
+//! Files that grow while they are read: new rows are read once, whole, and the same as by a reader
+//! of the whole file.
 
 mod common;
 
@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use tprof_trace::model::*;
 use tprof_trace::{
-    TailDecoder, TailNews, TailWants, TraceError, TraceFile, TraceHeader, TraceTail, TraceWriter,
+    TailDecoder, TailOptions, TailUpdate, TraceError, TraceFile, TraceHeader, TraceTail,
+    TraceWriter,
 };
 
 const UPDATE: &str = "Optimizer.step#SGD.step";
@@ -19,7 +20,7 @@ fn wanted(kind: SpanKind, name: &str) -> bool {
     kind == SpanKind::Annotation && name.starts_with("Optimizer.step#")
 }
 
-const WANTS: TailWants = TailWants { spans: Some(wanted), samples: true };
+const WANTS: TailOptions = TailOptions { spans: Some(wanted), samples: true };
 
 /// A file of many small blocks, as a collector writes them.
 fn written(path: &Path, rounds: u64) -> TraceWriter {
@@ -75,7 +76,7 @@ fn bytes(finished: bool) -> &'static [u8] {
     &BYTES[usize::from(finished)]
 }
 
-/// A file that grows, and what was read of it, as text.
+/// A file that grows, and the text of what was read of it.
 struct Growing {
     _directory: tempfile::TempDir,
     path: PathBuf,
@@ -99,7 +100,7 @@ impl Growing {
         File::options().append(true).open(&self.path).unwrap().write_all(bytes).unwrap();
     }
 
-    /// Reads what came; how many rows.
+    /// Reads what came, and returns the number of rows.
     fn read(&mut self) -> usize {
         let before = self.lines.len();
         loop {
@@ -116,7 +117,7 @@ impl Growing {
         }
     }
 
-    fn take(&mut self, news: &TailNews, file: &File) {
+    fn take(&mut self, news: &TailUpdate, file: &File) {
         let Growing { tail, decoder, lines, .. } = self;
         let mut name = |id: NameId| tail.name(news, file, decoder, id);
         lines.extend(news.processes.iter().map(|row| format!("{row:?} {}", name(row.command))));
@@ -130,7 +131,7 @@ impl Growing {
         lines.extend(news.samples.iter().map(|row| format!("{row:?}")));
     }
 
-    /// What was read so far, in an order that does not depend on when.
+    /// Returns what was read so far, in an order that does not depend on when.
     fn sorted(&self) -> Vec<String> {
         let mut lines = self.lines.clone();
         lines.sort();
@@ -195,7 +196,7 @@ fn a_name_of_long_ago_is_found_again() {
     let file = File::open(&growing.path).unwrap();
     let news = growing.tail.read_more(&file, &mut growing.decoder).unwrap();
     let (id, other) = (news.counters[0].name, news.losses[1].why);
-    let none = TailNews::default();
+    let none = TailUpdate::default();
     let names = [id, other, id].map(|id| growing.tail.name(&none, &file, &mut growing.decoder, id));
     assert_eq!(names, ["rss_bytes", "why 9", "rss_bytes"]);
     assert_eq!(growing.tail.name(&none, &file, &mut growing.decoder, NameId(0)), "");
@@ -217,10 +218,10 @@ fn a_damaged_block_is_counted_and_hides_no_other() {
             growing.read();
             growing.append(&bytes[half..]);
             growing.read();
-            // What is behind damage at the end is searched once the file does not grow.
+            // Blocks behind damage at the end are searched once the file does not grow.
             growing.read();
             assert_eq!(growing.sorted(), whole(&growing.path), "byte {within} of {at}");
-            // Of a payload that is not decoded, damage does not show.
+            // Damage in a payload that is not decoded does not show.
             assert!(within == 66 || growing.tail.damaged() > 0);
         }
     }
@@ -232,7 +233,7 @@ fn a_file_that_began_anew_is_read_anew() {
     growing.append(bytes(true));
     growing.read();
     let before = growing.sorted();
-    // It shrinks.
+    // The file shrinks.
     std::fs::write(&growing.path, &bytes(true)[..2000]).unwrap();
     growing.read();
     assert_eq!((growing.sorted(), growing.restarts), (whole(&growing.path), 1));

@@ -1,54 +1,54 @@
-//! CUDA runtime and driver, NCCL, cuBLAS and MPI calls that the preloaded library
-//! intercepts: which there are, and the records that it writes of them.
+//! CUDA runtime and driver, NCCL, cuBLAS and MPI calls that the preloaded library intercepts: the
+//! list of them, and the records that it writes about them.
 
 mod names;
 
 use crate::gemm::{self, Batch, Gemm, Types};
 pub use names::Name;
 
-/// Which library a call belongs to.
+/// The library that a call belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Library {
-    /// CUDA's runtime.
+    /// The CUDA runtime (`libcudart`).
     Runtime,
-    /// CUDA's driver.
+    /// The CUDA driver (`libcuda`).
     Driver,
-    /// NCCL.
+    /// The NCCL library.
     Nccl,
-    /// cuBLAS.
+    /// The cuBLAS library.
     Cublas,
-    /// cuBLASLt.
+    /// The cuBLASLt library.
     CublasLt,
-    /// MPI.
+    /// Any MPI library.
     Mpi,
 }
 
-/// What a call does, as far as its arguments add to its name. Arguments
-/// are counted from 0; those passed in memory are words of the stack.
+/// The effect of a call, as far as its arguments add to its name. Arguments are counted from 0;
+/// those passed in memory are words of the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Does {
-    /// Nothing that is read, but for a stream.
+pub enum Effect {
+    /// The call has no effect that is read, except that it may name a stream.
     Plain {
-        /// Which argument is the stream.
+        /// Index of the argument that is the stream.
         stream: Option<u8>,
     },
     /// Takes memory: where it goes is argument 0, which of [`memory::REGISTERED`] is the memory itself.
     Allocates {
-        /// How many bytes.
-        bytes: Bytes,
-        /// Which argument is the stream.
+        /// Where the number of bytes is.
+        bytes: SizeArgument,
+        /// Index of the argument that is the stream.
         stream: Option<u8>,
         /// [`memory`] that it takes.
         memory: u32,
     },
     /// Gives memory back: argument 0.
     Frees {
-        /// Which argument is the stream.
+        /// Index of the argument that is the stream.
         stream: Option<u8>,
-        /// [`memory`] that it gives back.
+        /// The kind of [`memory`] that it gives back.
         memory: u32,
     },
-    /// Gives back all memory of a device: of argument 0, or of the thread's.
+    /// Gives back all memory of a device: that of argument 0, or the thread's.
     Resets {
         /// Whether argument 0 is the device.
         named: bool,
@@ -63,77 +63,77 @@ pub enum Does {
     Finds,
     /// Makes a graph executable.
     Instantiates {
-        /// Where its flags are.
+        /// Where the flags of the call are.
         flags: ArgumentAt,
     },
     /// Makes a handle of a condition, by which a node of a graph decides on the device what runs.
     Conditions,
     /// Starts or stops a profiler that waits for that.
     Profiles {
-        /// Which.
+        /// Whether the call starts the profiler; otherwise it stops it.
         starts: bool,
     },
     /// Registers a kernel: the address of its stub is argument 1, its name argument 3.
     Registers,
-    /// Makes a handle of a kernel (`cudaKernel_t`), which goes to argument 0, of the one with its
-    /// stub at argument 1.
+    /// Makes a handle (`cudaKernel_t`) of the kernel whose stub is argument 1; the handle goes to
+    /// argument 0.
     Handles,
     /// Sets a limit (argument 0) of the device's.
     Limits,
     /// Launches a kernel, known by the address of its stub or by its handle (`cudaKernel_t`).
     Launches {
-        /// Which argument is the kernel.
+        /// Index of the argument that is the kernel.
         kernel: u8,
-        /// Where the stream is.
+        /// Where the stream is among the arguments.
         stream: ArgumentAt,
     },
     /// Copies or fills.
     Copies {
-        /// Which argument is the number of bytes.
+        /// Index of the argument that is the number of bytes.
         bytes: u8,
-        /// Which argument is `cudaMemcpyKind`.
+        /// Index of the argument that is the `cudaMemcpyKind`.
         kind: Option<u8>,
-        /// Which argument is the stream.
+        /// Index of the argument that is the stream.
         stream: Option<u8>,
     },
     /// Exchanges data with other ranks.
     Communicates {
-        /// Which argument is the number of elements, and which `ncclDataType_t`; none where
-        /// only a signal is exchanged.
+        /// Indexes of the arguments that are the number of elements and the `ncclDataType_t`;
+        /// `None` where only a signal is exchanged.
         elements: Option<(u8, u8)>,
-        /// Which argument is the root, or the other rank.
+        /// Index of the argument that is the root, or the other rank.
         peer: Option<u8>,
-        /// Which argument is the communicator.
+        /// Where the communicator is among the arguments.
         communicator: ArgumentAt,
-        /// Which argument is the stream.
+        /// Where the stream is among the arguments.
         stream: ArgumentAt,
     },
     /// Exchanges data with other ranks over MPI, and returns when this rank's part is over.
     Meets {
-        /// What this rank exchanges, where the arguments have it.
+        /// The elements that this rank exchanges, where the arguments state them.
         message: Option<MpiMessage>,
-        /// Where the root, or the other rank, is.
+        /// Where the root, or the other rank, is among the arguments.
         peer: Option<ArgumentAt>,
-        /// Where the communicator is.
+        /// Where the communicator is among the arguments.
         communicator: ArgumentAt,
     },
     /// Makes or ends a communicator.
     Joins(Joins),
-    /// Selects the device of what this thread does from now on: argument 0.
+    /// Selects the device in argument 0 for all later calls of this thread.
     Selects,
-    /// Multiplies matrices.
+    /// Multiplies two matrices.
     Multiplies(Gemm),
     /// `cublasLtMatmul`: descriptor in argument 1, layouts of A in 4, of B and of the
     /// result in words 0 and 5 of the stack.
     Matmul,
 }
 
-/// How many bytes an allocation takes.
+/// How to find the number of bytes that an allocation takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bytes {
-    /// Argument 1.
+pub enum SizeArgument {
+    /// Argument 1 is the number of bytes.
     Plain,
-    /// What argument 1 points at (the pitch), times argument 3 (the height).
+    /// The word that argument 1 points at (the pitch), times argument 3 (the height).
     Pitch,
     /// A `cudaPitchedPtr` at argument 0; height and depth are words 1 and 2 of the stack.
     Extent,
@@ -142,18 +142,19 @@ pub enum Bytes {
     Array,
     /// The same; width, height and depth are words 0 to 2 of the stack.
     ArrayExtent,
-    /// The same of as many levels as argument 2, each half as wide, high and deep as the one before.
+    /// Like `ArrayExtent`, for as many levels as argument 2, each half as wide, high and deep as
+    /// the one before.
     Levels,
     /// A `CUDA_ARRAY_DESCRIPTOR` at argument 1.
     Descriptor,
     /// A `CUDA_ARRAY3D_DESCRIPTOR` at argument 1.
     Descriptor3D,
-    /// Not among the arguments.
+    /// The size is not among the arguments.
     Unknown,
 }
 
-/// What a call of the driver's virtual memory management does. Physical memory is known by a
-/// handle, and lives as long as references to the handle or mappings of it.
+/// The effect of a call of the driver's virtual memory management. Physical memory is known by a
+/// handle, and lives as long as there are references to the handle or mappings of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mapping {
     /// `cuMemCreate`: argument 1 bytes; the handle goes to argument 0, the place is in the
@@ -174,30 +175,31 @@ pub enum Mapping {
 /// Elements that a call of MPI's exchanges, by its arguments in registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MpiMessage {
-    /// Which is the buffer: where that is `MPI_IN_PLACE`, the other two mean nothing.
+    /// Index of the buffer argument. Where the buffer is `MPI_IN_PLACE`, the other two mean
+    /// nothing.
     pub buffer: u8,
-    /// Which is the number of elements.
+    /// Index of the argument that is the number of elements.
     pub count: u8,
-    /// Which is their `MPI_Datatype`.
+    /// Index of the argument that is their `MPI_Datatype`.
     pub data_type: u8,
-    /// Whether so many go to, or come from, each rank.
+    /// Whether that number goes to, or comes from, each rank.
     pub each: bool,
 }
 
-/// Where an argument is.
+/// The location of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArgumentAt {
-    /// One of the six in registers.
+    /// One of the six arguments in registers, from 0.
     Register(u8),
     /// A word of the stack.
     Stack(u8),
-    /// A field, at this offset in bytes, of what argument 0 points at.
+    /// A field at this offset in bytes from the address in argument 0.
     Field(u8),
-    /// The first word of what this argument points at.
+    /// The first word at the address in this argument.
     Pointee(u8),
 }
 
-/// How a communicator is made.
+/// How a call makes or ends a communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Joins {
     /// `ncclCommInitRank`: it goes to argument 0; size, id (128 bytes on the stack), rank.
@@ -206,25 +208,27 @@ pub enum Joins {
     Scalable,
     /// `ncclCommInitAll`: they go to an array at argument 0; size.
     All,
-    /// `ncclCommSplit`: it goes to argument 3; of the one at argument 0, by colour and key.
+    /// `ncclCommSplit`: splits the communicator in argument 0 by colour and key; the new one goes
+    /// to argument 3.
     Split,
-    /// `ncclCommShrink`: it goes to argument 3; of the one at argument 0, without the ranks in the
-    /// list at argument 1, of the length in argument 2.
+    /// `ncclCommShrink`: shrinks the communicator in argument 0 by the ranks in the list at
+    /// argument 1, of the length in argument 2; the new one goes to argument 3.
     Shrink,
-    /// `ncclCommGrow`: it goes to argument 4; of the one at argument 0 (null in a new rank), size
-    /// in argument 1, id at argument 2 or null, rank in argument 3.
+    /// `ncclCommGrow`: grows the communicator in argument 0 (null in a new rank) to the size in
+    /// argument 1, with the id at argument 2 or null, and the rank in argument 3; the new one goes
+    /// to argument 4.
     Grow,
-    /// It ends: argument 0.
+    /// Ends the communicator in argument 0.
     Leaves,
 }
 
-/// Values of `memory` in [`Does::Allocates`].
+/// Values of `memory` in [`Effect::Allocates`].
 pub mod memory {
-    /// Device memory.
+    /// Memory of the device.
     pub const DEVICE: u32 = 0;
     /// Pinned host memory.
     pub const PINNED: u32 = 1;
-    /// Managed memory.
+    /// Managed (unified) memory.
     pub const MANAGED: u32 = 2;
     /// Device memory, in the order of a stream.
     pub const POOL: u32 = 3;
@@ -239,40 +243,40 @@ pub mod memory {
 /// An intercepted function.
 #[derive(Clone, Copy, Debug)]
 pub struct Function {
-    /// Name.
+    /// The function's symbol name.
     pub name: Name,
-    /// Its library.
+    /// The library that exports it.
     pub library: Library,
     /// Words of arguments on the stack, beyond the six in registers.
     pub stack_words: u8,
-    /// What it does.
-    pub does: Does,
+    /// The effect of a call.
+    pub does: Effect,
 }
 
-const fn frees(memory: u32) -> Does {
-    Does::Frees { stream: None, memory }
+const fn frees(memory: u32) -> Effect {
+    Effect::Frees { stream: None, memory }
 }
 
-const fn sized(bytes: Bytes, memory: u32) -> Does {
-    Does::Allocates { bytes, stream: None, memory }
+const fn sized(bytes: SizeArgument, memory: u32) -> Effect {
+    Effect::Allocates { bytes, stream: None, memory }
 }
 
-const fn plain(stream: u8) -> Does {
-    Does::Plain { stream: Some(stream) }
+const fn plain(stream: u8) -> Effect {
+    Effect::Plain { stream: Some(stream) }
 }
 
-const NOTHING: Does = Does::Plain { stream: None };
+const NOTHING: Effect = Effect::Plain { stream: None };
 
-const fn takes(memory: u32, stream: Option<u8>) -> Does {
-    Does::Allocates { bytes: Bytes::Plain, stream, memory }
+const fn takes(memory: u32, stream: Option<u8>) -> Effect {
+    Effect::Allocates { bytes: SizeArgument::Plain, stream, memory }
 }
 
-const fn copies(bytes: u8, kind: Option<u8>, stream: Option<u8>) -> Does {
-    Does::Copies { bytes, kind, stream }
+const fn copies(bytes: u8, kind: Option<u8>, stream: Option<u8>) -> Effect {
+    Effect::Copies { bytes, kind, stream }
 }
 
-const fn launches(kernel: u8, stream: ArgumentAt) -> Does {
-    Does::Launches { kernel, stream }
+const fn launches(kernel: u8, stream: ArgumentAt) -> Effect {
+    Effect::Launches { kernel, stream }
 }
 
 const fn talks(
@@ -281,12 +285,12 @@ const fn talks(
     peer: Option<u8>,
     communicator: ArgumentAt,
     stream: ArgumentAt,
-) -> Does {
-    Does::Communicates { elements: Some((count, data_type)), peer, communicator, stream }
+) -> Effect {
+    Effect::Communicates { elements: Some((count, data_type)), peer, communicator, stream }
 }
 
-const fn signals(peer: Option<u8>, communicator: u8, stream: u8) -> Does {
-    Does::Communicates {
+const fn signals(peer: Option<u8>, communicator: u8, stream: u8) -> Effect {
+    Effect::Communicates {
         elements: None,
         peer,
         communicator: ArgumentAt::Register(communicator),
@@ -302,8 +306,8 @@ const fn meets(
     message: Option<MpiMessage>,
     peer: Option<ArgumentAt>,
     communicator: ArgumentAt,
-) -> Does {
-    Does::Meets { message, peer, communicator }
+) -> Effect {
+    Effect::Meets { message, peer, communicator }
 }
 
 const fn batch(word: Option<u8>) -> Batch {
@@ -313,24 +317,24 @@ const fn batch(word: Option<u8>) -> Batch {
     }
 }
 
-const fn gemm(data_type: u8, word: Option<u8>, wide: bool) -> Does {
-    Does::Multiplies(Gemm { types: Types::All(data_type), batch: batch(word), wide })
+const fn gemm(data_type: u8, word: Option<u8>, wide: bool) -> Effect {
+    Effect::Multiplies(Gemm { types: Types::All(data_type), batch: batch(word), wide })
 }
 
-const fn typed(words: [u8; 3], word: Option<u8>, compute: Option<u8>, wide: bool) -> Does {
+const fn typed(words: [u8; 3], word: Option<u8>, compute: Option<u8>, wide: bool) -> Effect {
     let [a, b, c] = words;
-    Does::Multiplies(Gemm { types: Types::At { a, b, c, compute }, batch: batch(word), wide })
+    Effect::Multiplies(Gemm { types: Types::At { a, b, c, compute }, batch: batch(word), wide })
 }
 
-const fn groups(types: Types, word: u8, wide: bool) -> Does {
-    Does::Multiplies(Gemm { types, batch: Batch::Groups(word), wide })
+const fn groups(types: Types, word: u8, wide: bool) -> Effect {
+    Effect::Multiplies(Gemm { types, batch: Batch::Groups(word), wide })
 }
 
 const GROUPED: Types = Types::At { a: 2, b: 5, c: 9, compute: Some(13) };
 
-/// The functions, by number. The macro hands `name = stack words` of each to another macro, which
-/// makes the hooks; the table has what each does. A name's place is its number on the wire, so
-/// that names are only ever added at the end.
+/// The functions, by number. The macro passes `name = stack words` of each to another macro, which
+/// makes the hooks; the table has the effect of each. A name's position is its number on the wire,
+/// so names are only ever added at the end.
 macro_rules! functions {
     ($($library:ident $name:ident $words:literal $does:expr;)*) => {
         /// The names of the functions, each with its NUL, by number.
@@ -373,12 +377,12 @@ functions! {
     Runtime cudaMallocManaged 0 takes(memory::MANAGED, None);
     Runtime cudaMallocHost 0 takes(memory::PINNED, None);
     Runtime cudaHostAlloc 0 takes(memory::PINNED, None);
-    Runtime cudaMallocPitch 0 Does::Allocates { bytes: Bytes::Pitch, stream: None, memory: memory::DEVICE };
-    Runtime cudaMalloc3D 3 Does::Allocates { bytes: Bytes::Extent, stream: None, memory: memory::DEVICE };
-    Runtime cudaFree 0 Does::Frees { stream: None, memory: memory::DEVICE };
-    Runtime cudaFreeAsync 0 Does::Frees { stream: Some(1), memory: memory::POOL };
-    Runtime cudaFreeAsync_ptsz 0 Does::Frees { stream: Some(1), memory: memory::POOL };
-    Runtime cudaFreeHost 0 Does::Frees { stream: None, memory: memory::PINNED };
+    Runtime cudaMallocPitch 0 Effect::Allocates { bytes: SizeArgument::Pitch, stream: None, memory: memory::DEVICE };
+    Runtime cudaMalloc3D 3 Effect::Allocates { bytes: SizeArgument::Extent, stream: None, memory: memory::DEVICE };
+    Runtime cudaFree 0 Effect::Frees { stream: None, memory: memory::DEVICE };
+    Runtime cudaFreeAsync 0 Effect::Frees { stream: Some(1), memory: memory::POOL };
+    Runtime cudaFreeAsync_ptsz 0 Effect::Frees { stream: Some(1), memory: memory::POOL };
+    Runtime cudaFreeHost 0 Effect::Frees { stream: None, memory: memory::PINNED };
     Runtime cudaLaunchKernel 2 launches(0, Stack(1));
     Runtime cudaLaunchKernel_ptsz 2 launches(0, Stack(1));
     Runtime cudaLaunchCooperativeKernel 2 launches(0, Stack(1));
@@ -415,12 +419,12 @@ functions! {
     Runtime cudaStreamBeginCapture_ptsz 0 plain(0);
     Runtime cudaStreamEndCapture 0 plain(0);
     Runtime cudaStreamEndCapture_ptsz 0 plain(0);
-    Runtime cudaGraphInstantiate 0 Does::Instantiates { flags: Register(2) };
-    Runtime cudaGraphInstantiateWithFlags 0 Does::Instantiates { flags: Register(2) };
+    Runtime cudaGraphInstantiate 0 Effect::Instantiates { flags: Register(2) };
+    Runtime cudaGraphInstantiateWithFlags 0 Effect::Instantiates { flags: Register(2) };
     Runtime cudaGraphExecDestroy 0 NOTHING;
-    Runtime cudaSetDevice 0 Does::Selects;
-    Runtime cudaProfilerStart 0 Does::Profiles { starts: true };
-    Runtime cudaProfilerStop 0 Does::Profiles { starts: false };
+    Runtime cudaSetDevice 0 Effect::Selects;
+    Runtime cudaProfilerStart 0 Effect::Profiles { starts: true };
+    Runtime cudaProfilerStop 0 Effect::Profiles { starts: false };
     Nccl ncclGroupStart 0 NOTHING;
     Nccl ncclGroupEnd 0 NOTHING;
     Nccl ncclAllReduce 1 talks(2, 3, None, Register(5), Stack(0));
@@ -434,11 +438,11 @@ functions! {
     Nccl ncclScatter 1 talks(2, 3, Some(4), Register(5), Stack(0));
     Nccl ncclSend 0 talks(1, 2, Some(3), Register(4), Register(5));
     Nccl ncclRecv 0 talks(1, 2, Some(3), Register(4), Register(5));
-    Nccl ncclCommInitRank 16 Does::Joins(Joins::Rank);
-    Nccl ncclCommInitRankConfig 16 Does::Joins(Joins::Rank);
-    Nccl ncclCommSplit 0 Does::Joins(Joins::Split);
-    Nccl ncclCommDestroy 0 Does::Joins(Joins::Leaves);
-    Nccl ncclCommAbort 0 Does::Joins(Joins::Leaves);
+    Nccl ncclCommInitRank 16 Effect::Joins(Joins::Rank);
+    Nccl ncclCommInitRankConfig 16 Effect::Joins(Joins::Rank);
+    Nccl ncclCommSplit 0 Effect::Joins(Joins::Split);
+    Nccl ncclCommDestroy 0 Effect::Joins(Joins::Leaves);
+    Nccl ncclCommAbort 0 Effect::Joins(Joins::Leaves);
     Cublas cublasSgemm_v2 8 gemm(gemm::FLOAT, None, false);
     Cublas cublasDgemm_v2 8 gemm(gemm::DOUBLE, None, false);
     Cublas cublasCgemm_v2 8 gemm(gemm::COMPLEX_FLOAT, None, false);
@@ -479,57 +483,57 @@ functions! {
     Cublas cublasGemmEx_64 13 typed([2, 5, 9], None, Some(11), true);
     Cublas cublasGemmBatchedEx_64 14 typed([2, 5, 9], Some(11), Some(12), true);
     Cublas cublasGemmStridedBatchedEx_64 17 typed([2, 6, 11], Some(14), Some(15), true);
-    CublasLt cublasLtMatmul 10 Does::Matmul;
+    CublasLt cublasLtMatmul 10 Effect::Matmul;
     Cublas cublasSgemmGroupedBatched 10 groups(Types::All(gemm::FLOAT), 8, false);
     Cublas cublasDgemmGroupedBatched 10 groups(Types::All(gemm::DOUBLE), 8, false);
     Cublas cublasGemmGroupedBatchedEx 14 groups(GROUPED, 11, false);
     Cublas cublasSgemmGroupedBatched_64 10 groups(Types::All(gemm::FLOAT), 8, true);
     Cublas cublasDgemmGroupedBatched_64 10 groups(Types::All(gemm::DOUBLE), 8, true);
     Cublas cublasGemmGroupedBatchedEx_64 14 groups(GROUPED, 11, true);
-    Runtime cudaDeviceReset 0 Does::Resets { named: false };
-    Runtime cudaMallocArray 0 sized(Bytes::Array, memory::ARRAY);
-    Runtime cudaMalloc3DArray 3 sized(Bytes::ArrayExtent, memory::ARRAY);
-    Runtime cudaMallocMipmappedArray 3 sized(Bytes::Levels, memory::ARRAY);
+    Runtime cudaDeviceReset 0 Effect::Resets { named: false };
+    Runtime cudaMallocArray 0 sized(SizeArgument::Array, memory::ARRAY);
+    Runtime cudaMalloc3DArray 3 sized(SizeArgument::ArrayExtent, memory::ARRAY);
+    Runtime cudaMallocMipmappedArray 3 sized(SizeArgument::Levels, memory::ARRAY);
     Runtime cudaFreeArray 0 frees(memory::ARRAY);
     Runtime cudaFreeMipmappedArray 0 frees(memory::ARRAY);
-    Runtime cudaIpcOpenMemHandle 8 sized(Bytes::Unknown, memory::IMPORTED);
+    Runtime cudaIpcOpenMemHandle 8 sized(SizeArgument::Unknown, memory::IMPORTED);
     Runtime cudaIpcCloseMemHandle 0 frees(memory::IMPORTED);
-    Runtime cudaHostRegister 0 sized(Bytes::Plain, memory::REGISTERED);
+    Runtime cudaHostRegister 0 sized(SizeArgument::Plain, memory::REGISTERED);
     Runtime cudaHostUnregister 0 frees(memory::REGISTERED);
-    Runtime cudaGetDriverEntryPoint 0 Does::Finds;
-    Runtime cudaGetDriverEntryPoint_ptsz 0 Does::Finds;
-    Runtime cudaGetDriverEntryPointByVersion 0 Does::Finds;
-    Runtime cudaGetDriverEntryPointByVersion_ptsz 0 Does::Finds;
-    Runtime cudaGraphInstantiateWithParams 0 Does::Instantiates { flags: Pointee(2) };
-    Runtime cudaGraphInstantiateWithParams_ptsz 0 Does::Instantiates { flags: Pointee(2) };
-    Runtime cudaGraphConditionalHandleCreate 0 Does::Conditions;
-    Runtime cudaGraphConditionalHandleCreate_v2 0 Does::Conditions;
+    Runtime cudaGetDriverEntryPoint 0 Effect::Finds;
+    Runtime cudaGetDriverEntryPoint_ptsz 0 Effect::Finds;
+    Runtime cudaGetDriverEntryPointByVersion 0 Effect::Finds;
+    Runtime cudaGetDriverEntryPointByVersion_ptsz 0 Effect::Finds;
+    Runtime cudaGraphInstantiateWithParams 0 Effect::Instantiates { flags: Pointee(2) };
+    Runtime cudaGraphInstantiateWithParams_ptsz 0 Effect::Instantiates { flags: Pointee(2) };
+    Runtime cudaGraphConditionalHandleCreate 0 Effect::Conditions;
+    Runtime cudaGraphConditionalHandleCreate_v2 0 Effect::Conditions;
     Nccl ncclMemAlloc 0 takes(memory::DEVICE, None);
     Nccl ncclMemFree 0 frees(memory::DEVICE);
-    Driver cuGetProcAddress 0 Does::Finds;
-    Driver cuGetProcAddress_v2 0 Does::Finds;
+    Driver cuGetProcAddress 0 Effect::Finds;
+    Driver cuGetProcAddress_v2 0 Effect::Finds;
     Driver cuMemAlloc_v2 0 takes(memory::DEVICE, None);
     Driver cuMemFree_v2 0 frees(memory::DEVICE);
     Driver cuMemAllocAsync 0 takes(memory::POOL, Some(2));
     Driver cuMemAllocAsync_ptsz 0 takes(memory::POOL, Some(2));
-    Driver cuMemFreeAsync 0 Does::Frees { stream: Some(1), memory: memory::POOL };
-    Driver cuMemFreeAsync_ptsz 0 Does::Frees { stream: Some(1), memory: memory::POOL };
-    Driver cuArrayCreate_v2 0 sized(Bytes::Descriptor, memory::ARRAY);
-    Driver cuArray3DCreate_v2 0 sized(Bytes::Descriptor3D, memory::ARRAY);
+    Driver cuMemFreeAsync 0 Effect::Frees { stream: Some(1), memory: memory::POOL };
+    Driver cuMemFreeAsync_ptsz 0 Effect::Frees { stream: Some(1), memory: memory::POOL };
+    Driver cuArrayCreate_v2 0 sized(SizeArgument::Descriptor, memory::ARRAY);
+    Driver cuArray3DCreate_v2 0 sized(SizeArgument::Descriptor3D, memory::ARRAY);
     Driver cuArrayDestroy 0 frees(memory::ARRAY);
-    Driver cuMemCreate 0 Does::Maps(Mapping::Create);
-    Driver cuMemImportFromShareableHandle 0 Does::Maps(Mapping::Import);
-    Driver cuMemRetainAllocationHandle 0 Does::Maps(Mapping::Retain);
-    Driver cuMemMap 0 Does::Maps(Mapping::Map);
-    Driver cuMemUnmap 0 Does::Maps(Mapping::Unmap);
-    Driver cuMemRelease 0 Does::Maps(Mapping::Release);
-    Driver cuDevicePrimaryCtxReset_v2 0 Does::Resets { named: true };
+    Driver cuMemCreate 0 Effect::Maps(Mapping::Create);
+    Driver cuMemImportFromShareableHandle 0 Effect::Maps(Mapping::Import);
+    Driver cuMemRetainAllocationHandle 0 Effect::Maps(Mapping::Retain);
+    Driver cuMemMap 0 Effect::Maps(Mapping::Map);
+    Driver cuMemUnmap 0 Effect::Maps(Mapping::Unmap);
+    Driver cuMemRelease 0 Effect::Maps(Mapping::Release);
+    Driver cuDevicePrimaryCtxReset_v2 0 Effect::Resets { named: true };
     Runtime __cudaLaunchKernel 2 launches(0, Stack(1));
     Runtime __cudaLaunchKernel_ptsz 2 launches(0, Stack(1));
-    Nccl ncclCommInitRankScalable 0 Does::Joins(Joins::Scalable);
-    Nccl ncclCommInitAll 0 Does::Joins(Joins::All);
-    Nccl ncclCommShrink 0 Does::Joins(Joins::Shrink);
-    Nccl ncclCommGrow 0 Does::Joins(Joins::Grow);
+    Nccl ncclCommInitRankScalable 0 Effect::Joins(Joins::Scalable);
+    Nccl ncclCommInitAll 0 Effect::Joins(Joins::All);
+    Nccl ncclCommShrink 0 Effect::Joins(Joins::Shrink);
+    Nccl ncclCommGrow 0 Effect::Joins(Joins::Grow);
     Nccl ncclPutSignal 5 talks(1, 2, Some(3), Stack(3), Stack(4));
     Nccl ncclSignal 0 signals(Some(0), 4, 5);
     Nccl ncclWaitSignal 0 signals(None, 2, 3);
@@ -543,12 +547,12 @@ functions! {
     Nccl ncclScatterConfig 2 talks(2, 3, Some(4), Register(5), Stack(0));
     Runtime cudaMemcpy2D_ptds 1 NOTHING;
     Runtime cudaMemcpy2DAsync_ptsz 2 NOTHING;
-    Runtime __cudaRegisterFunction 4 Does::Registers;
-    Runtime __cudaGetKernel 0 Does::Handles;
-    Runtime cudaGetKernel 0 Does::Handles;
-    Driver cuCtxDestroy_v2 0 Does::Ends;
-    Runtime cudaDeviceSetLimit 0 Does::Limits;
-    Driver cuCtxSetLimit 0 Does::Limits;
+    Runtime __cudaRegisterFunction 4 Effect::Registers;
+    Runtime __cudaGetKernel 0 Effect::Handles;
+    Runtime cudaGetKernel 0 Effect::Handles;
+    Driver cuCtxDestroy_v2 0 Effect::Ends;
+    Runtime cudaDeviceSetLimit 0 Effect::Limits;
+    Driver cuCtxSetLimit 0 Effect::Limits;
     Mpi MPI_Barrier 0 meets(None, None, Register(0));
     Mpi MPI_Bcast 0 meets(message(0, 1, false), Some(Register(3)), Register(4));
     Mpi MPI_Allreduce 0 meets(message(1, 2, false), None, Register(5));
@@ -572,21 +576,22 @@ functions! {
     Mpi MPI_Sendrecv 6 meets(message(0, 1, false), Some(Register(3)), Stack(4));
     Mpi MPI_Wait 0 NOTHING;
     Mpi MPI_Waitall 0 NOTHING;
-    Driver cuCtxCreate_v2 0 Does::MakesContext;
-    Driver cuCtxCreate_v3 0 Does::MakesContext;
-    Driver cuCtxCreate_v4 0 Does::MakesContext;
-    Driver cuGraphInstantiateWithFlags 0 Does::Instantiates { flags: Register(2) };
-    Driver cuGraphInstantiateWithParams 0 Does::Instantiates { flags: Pointee(2) };
-    Driver cuGraphInstantiateWithParams_ptsz 0 Does::Instantiates { flags: Pointee(2) };
-    Driver cuGraphConditionalHandleCreate 0 Does::Conditions;
+    Driver cuCtxCreate_v2 0 Effect::MakesContext;
+    Driver cuCtxCreate_v3 0 Effect::MakesContext;
+    Driver cuCtxCreate_v4 0 Effect::MakesContext;
+    Driver cuGraphInstantiateWithFlags 0 Effect::Instantiates { flags: Register(2) };
+    Driver cuGraphInstantiateWithParams 0 Effect::Instantiates { flags: Pointee(2) };
+    Driver cuGraphInstantiateWithParams_ptsz 0 Effect::Instantiates { flags: Pointee(2) };
+    Driver cuGraphConditionalHandleCreate 0 Effect::Conditions;
 }
 
-/// [`crate::record::ExtKind::HostCall`]: a call returned. The record's clock is the call's
-/// beginning, its argument the function's number. Words: clock when it returned; what it
-/// returned, `cudaMemcpyKind` plus one in the high half; stream; bytes, the kernel (its
-/// stub or handle), or the device. Of [`Does::Meets`]: root or other rank plus one, or 0, in the high
-/// half of the second word; ranks of the communicator, or 0; bytes, or [`NO_BYTES`]. Of some calls that
-/// take long, and of those that failed for lack of memory, a fifth: the stack's id.
+/// [`crate::record::ExtKind::HostCall`]: a call returned. The record's clock is the beginning of
+/// the call, its argument the function's number. Words: clock when the call returned; its result,
+/// with `cudaMemcpyKind` plus one in the high half; stream; bytes, the kernel (its stub or handle),
+/// or the device. For [`Effect::Meets`] the words are: the root or other rank plus one, or 0, in
+/// the high half of the second word; ranks of the communicator, or 0; bytes, or [`NO_BYTES`]. Some
+/// calls that take long, and those that failed for lack of memory, have a fifth word: the stack's
+/// id.
 pub const HOST_CALL_WORDS: usize = 4;
 /// Bytes of a message that are not known.
 pub const NO_BYTES: u64 = u64::MAX;
@@ -602,8 +607,8 @@ pub fn may_be_left_to_hooks(number: u32) -> bool {
         cudaLaunchCooperativeKernel_ptsz,
     ];
     match FUNCTIONS.get(number as usize).map(|function| function.does) {
-        Some(Does::Launches { .. }) => others.iter().all(|other| *other as u32 != number),
-        Some(Does::Copies { .. }) => true,
+        Some(Effect::Launches { .. }) => others.iter().all(|other| *other as u32 != number),
+        Some(Effect::Copies { .. }) => true,
         _ => false,
     }
 }
@@ -627,16 +632,17 @@ pub fn stream_of(number: u32, handle: u64) -> u64 {
 /// on); CUPTI's number of its context in the high half, and its own; all ones if they are not known.
 pub const HOST_STREAM_WORDS: usize = 2;
 /// [`crate::record::ExtKind::HostMemory`]: memory was taken (stamped after) or is about to be
-/// given back (stamped before). Argument: the function's number. Words: address (0: all that is
-/// live on a device); bytes (0 for a free, or where they are not known); stream, or of a reset the
-/// device plus one, or 0 for the thread's; stack id, bit 32 set for a free. Of [`Does::Maps`],
-/// which is written once it succeeded: address or handle; bytes; of a creation the kind of place
-/// and, in the high half, its number, of a mapping the handle; stack id. In a process that made
-/// a context of its own, what is taken has two words more: the context, and its device plus one.
+/// given back (stamped before). Argument: the function's number. Words: address (0: everything live
+/// on a device); bytes (0 for a free, or where they are not known); stream, or for a reset the
+/// device plus one, or 0 for the thread's device; stack id, with bit 32 set for a free. For
+/// [`Effect::Maps`], which is written once it succeeded: address or handle; bytes; for a creation
+/// the kind of place and, in the high half, its number, for a mapping the handle; stack id. In a
+/// process that made its own context, memory that is taken has two more words: the context, and its
+/// device plus one.
 pub const HOST_MEMORY_WORDS: usize = 4;
-/// [`crate::record::ExtKind::Collective`]: as a host call. Words: clock when it returned; what it
-/// returned, `ncclDataType_t` in the high half; communicator; elements; stream; root or other
-/// rank plus one, or 0.
+/// [`crate::record::ExtKind::Collective`]: a collective, recorded like a host call. Words: clock
+/// when it returned; its result, with `ncclDataType_t` in the high half; communicator; elements;
+/// stream; root or other rank plus one, or 0.
 pub const COLLECTIVE_WORDS: usize = 6;
 /// [`crate::record::ExtKind::Communicator`]: argument: the function's number. Words: communicator
 /// (0 if it could not be made); a number that is the same in all ranks, or 0; size; rank; of a
@@ -671,23 +677,23 @@ mod tests {
                 Pointee(at) => at < 6,
             };
             let fits = match function.does {
-                Does::Launches { kernel, stream } => kernel < 6 && within(stream),
-                Does::Communicates { communicator, stream, elements, peer } => {
+                Effect::Launches { kernel, stream } => kernel < 6 && within(stream),
+                Effect::Communicates { communicator, stream, elements, peer } => {
                     within(communicator)
                         && within(stream)
                         && elements.is_none_or(|(count, data_type)| count < 6 && data_type < 6)
                         && peer.is_none_or(|peer| peer < 6)
                 }
-                Does::Meets { message, peer, communicator } => {
+                Effect::Meets { message, peer, communicator } => {
                     within(communicator)
                         && peer.is_none_or(within)
                         && message.is_none_or(|of| of.buffer < of.count && of.data_type < 6)
                 }
-                Does::Plain { stream } => stream.is_none_or(|at| at < 6),
-                Does::Copies { bytes, kind, stream } => {
+                Effect::Plain { stream } => stream.is_none_or(|at| at < 6),
+                Effect::Copies { bytes, kind, stream } => {
                     bytes < 6 && kind.is_none_or(|at| at < 6) && stream.is_none_or(|at| at < 6)
                 }
-                Does::Multiplies(Gemm { types, batch, .. }) => {
+                Effect::Multiplies(Gemm { types, batch, .. }) => {
                     let on_stack = |word: u8| word < function.stack_words;
                     let typed = match types {
                         Types::All(_) => true,
@@ -702,22 +708,22 @@ mod tests {
                     };
                     typed && counted
                 }
-                Does::Matmul => function.stack_words > 5,
-                Does::Allocates { .. }
-                | Does::Frees { .. }
-                | Does::Resets { .. }
-                | Does::Maps(_)
-                | Does::Finds
-                | Does::Conditions
-                | Does::Registers
-                | Does::Profiles { .. }
-                | Does::MakesContext
-                | Does::Ends
-                | Does::Limits
-                | Does::Handles
-                | Does::Joins(_)
-                | Does::Selects => true,
-                Does::Instantiates { flags } => within(flags),
+                Effect::Matmul => function.stack_words > 5,
+                Effect::Allocates { .. }
+                | Effect::Frees { .. }
+                | Effect::Resets { .. }
+                | Effect::Maps(_)
+                | Effect::Finds
+                | Effect::Conditions
+                | Effect::Registers
+                | Effect::Profiles { .. }
+                | Effect::MakesContext
+                | Effect::Ends
+                | Effect::Limits
+                | Effect::Handles
+                | Effect::Joins(_)
+                | Effect::Selects => true,
+                Effect::Instantiates { flags } => within(flags),
             };
             assert!(fits, "{}", function.name.text());
         }

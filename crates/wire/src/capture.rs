@@ -1,9 +1,9 @@
 //! The range of a program's that is recorded, and nothing else: `--capture-range`.
 
-/// What opens and closes the capture.
+/// The event that opens and closes the capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Opens {
+pub enum CaptureTrigger {
     /// `cudaProfilerStart` and `cudaProfilerStop`.
     CudaProfiler = 1,
     /// An NVTX range of the name.
@@ -13,13 +13,14 @@ pub enum Opens {
 }
 
 /// Longest name, bytes.
-pub const NAME_MOST: usize = 120;
+pub const MAX_NAME_BYTES: usize = 120;
 /// Words of [`pack`].
-pub const WORDS: usize = 1 + NAME_MOST / 8;
+pub const WORDS: usize = 1 + MAX_NAME_BYTES / 8;
 const REPEATS: u64 = 1 << 8;
 
-/// As words of [`crate::region::RegionHeader::capture`]; `None` for a name that is too long.
-pub fn pack(opens: Opens, name: &[u8], repeats: bool) -> Option<[u64; WORDS]> {
+/// Packs the trigger into the words of [`crate::region::RegionHeader::capture`]; `None` for a name
+/// that is too long.
+pub fn pack(opens: CaptureTrigger, name: &[u8], repeats: bool) -> Option<[u64; WORDS]> {
     let mut words = [0; WORDS];
     let [first, rest @ ..] = &mut words;
     if name.len() > rest.len() * 8 {
@@ -35,12 +36,12 @@ pub fn pack(opens: Opens, name: &[u8], repeats: bool) -> Option<[u64; WORDS]> {
 }
 
 /// Whether a range opens the capture that these words are of.
-pub fn is_opened(words: &[u64; WORDS], by: Opens, name: &[u8]) -> bool {
+pub fn is_opened(words: &[u64; WORDS], by: CaptureTrigger, name: &[u8]) -> bool {
     let [first, ..] = words;
     pack(by, name, first & REPEATS != 0).is_some_and(|these| these == *words)
 }
 
-/// What opens a capture by the first of its words; 0 without one.
+/// Returns the trigger's number from the first word; 0 if no capture is set.
 pub fn opens(first: u64) -> u64 {
     first & 0xff
 }
@@ -56,12 +57,12 @@ mod tests {
 
     #[test]
     fn a_capture_is_opened_by_its_own_name_and_kind() {
-        let words = pack(Opens::Nvtx, b"a range of ten", true).unwrap();
-        assert!(is_opened(&words, Opens::Nvtx, b"a range of ten"));
-        assert!(!is_opened(&words, Opens::Nvtx, b"a range of te"));
-        assert!(!is_opened(&words, Opens::Range, b"a range of ten"));
+        let words = pack(CaptureTrigger::Nvtx, b"a range of ten", true).unwrap();
+        assert!(is_opened(&words, CaptureTrigger::Nvtx, b"a range of ten"));
+        assert!(!is_opened(&words, CaptureTrigger::Nvtx, b"a range of te"));
+        assert!(!is_opened(&words, CaptureTrigger::Range, b"a range of ten"));
         assert_eq!((opens(words[0]), repeats(words[0])), (2, true));
-        assert!(pack(Opens::Nvtx, &[b'x'; NAME_MOST], false).is_some());
-        assert!(pack(Opens::Nvtx, &[b'x'; NAME_MOST + 1], false).is_none());
+        assert!(pack(CaptureTrigger::Nvtx, &[b'x'; MAX_NAME_BYTES], false).is_some());
+        assert!(pack(CaptureTrigger::Nvtx, &[b'x'; MAX_NAME_BYTES + 1], false).is_none());
     }
 }

@@ -1,7 +1,7 @@
-//! Versions of CUPTI, and what NVIDIA's release notes say of them.
+//! Versions of CUPTI, and their faults by NVIDIA's release notes.
 
-/// CUPTI's version by its package's: `13.4.58` is 13.4, of which update 1 begins with `13.4.92`.
-/// `None` for CUDA 12, and for what is no version.
+/// Returns CUPTI's version by its package's: `13.4.58` is 13.4, of which update 1 begins with
+/// `13.4.92`. `None` for CUDA 12, and for a text that is no version.
 pub fn version_of_package(package: &str) -> Option<u32> {
     /// The first package of update 1, by NVIDIA's headers in the wheels.
     const UPDATES: [(u32, u32); 2] = [(0, 85), (4, 92)];
@@ -25,8 +25,8 @@ impl core::fmt::Display for Release {
     }
 }
 
-/// What was mended after a version, by NVIDIA's release notes, where it bears on a recording that
-/// is always on.
+/// Returns the fault that NVIDIA mended after a version, by its release notes, where it matters for
+/// a recording that is always on.
 pub fn known_fault(version: u32) -> Option<&'static str> {
     match version {
         130_000 => Some(

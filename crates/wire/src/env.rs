@@ -20,11 +20,11 @@ pub const OPTIONS: &str = "TPROF_OPTIONS";
 pub const PREFIX: &str = "TPROF_";
 /// Path of the CUPTI to use, where the job's own is not found.
 pub const CUPTI: &str = "TPROF_CUPTI";
-/// File to which the agent appends CUPTI's buffers as they are: see
-/// `tprof-inject`'s `gpu::raw`. For those who work on tprof.
+/// File to which the agent appends CUPTI's buffers unchanged (see `gpu::raw` in `tprof-inject`).
+/// Only for work on tprof itself.
 pub const CUPTI_RECORD: &str = "TPROF_CUPTI_RECORD";
-/// File that gets a line when the first stack that a thread remembers was walked again, and one
-/// when the first was not the same. For those who work on tprof.
+/// File that gets a line when a thread walked again the first stack that it remembers, and another
+/// when the first result differed. Only for work on tprof itself.
 pub const TEST_STACKS: &str = "TPROF_TEST_STACKS";
 /// `1` where each node of CUDA graphs is to be recorded.
 pub const GRAPH_NODES: &str = "TPROF_GRAPH_NODES";
@@ -38,10 +38,10 @@ pub const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
 pub const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
 /// Every static part of ITT loads the library that this names, at its first use.
 pub const ITT_COLLECTOR: &str = "INTEL_LIBITTNOTIFY64";
-/// With one of these ITT loads `libittnotify.so` where [`ITT_COLLECTOR`] names nothing.
+/// ITT loads `libittnotify.so` if one of these is set and [`ITT_COLLECTOR`] is not.
 pub const ITT_GROUPS: [&str; 3] = ["INTEL_ITTNOTIFY_GROUPS", "KMP_FOR_TPROFILE", "KMP_FOR_TCHECK"];
-/// NCCL loads the library that this names as its profiler plugin, with the first communicator: a
-/// path, the end of a name, or `none`.
+/// NCCL loads the library that this names as its profiler plugin, with the first communicator. The
+/// value is a path, the end of a name, or `none`.
 pub const NCCL_PROFILER: &str = "NCCL_PROFILER_PLUGIN";
 /// Names of NCCL's costly events that are to be recorded, with commas: `proxy`, `kernels`.
 pub const NCCL_EVENTS: &str = "TPROF_NCCL_EVENTS";
@@ -52,9 +52,10 @@ pub const PRELOAD_LIBRARY: &str = "libtprof_preload.so";
 /// Socket inside the session directory.
 pub const SOCKET_NAME: &str = "sock";
 
-/// Variables that name a process's rank and the number of ranks: torchrun, Open MPI, PMIx,
-/// MPICH and others of PMI, Slurm. In the order in which they are trusted: each may start
-/// programs of those before it. `RANK` counts only beside `WORLD_SIZE`, Slurm's only in a step.
+/// Variables that name a process's rank and the number of ranks, for torchrun, Open MPI, PMIx,
+/// MPICH and other users of PMI, and Slurm. They are in the order in which they are trusted: each
+/// launcher may start programs of those before it. `RANK` counts only beside `WORLD_SIZE`, and
+/// Slurm's only inside a step.
 pub const RANK_VARIABLES: [(&str, &str); 5] = [
     ("RANK", "WORLD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -77,15 +78,15 @@ pub const MPI_JOB_VARIABLES: [&str; 4] =
 pub const HYDRA_VARIABLES: [&str; 2] = ["PMI_RANK", "PMI_FD"];
 /// Variable that the same launcher gives to its ranks only; Slurm gives those above too.
 pub const HYDRA_LOCAL_RANK: &str = "MPI_LOCALRANKID";
-/// Name of a torchrun, `none` if its user gave it none.
+/// Name of the torchrun job, or `none` if its user gave it none.
 pub const TORCH_RUN: &str = "TORCHELASTIC_RUN_ID";
-/// How often torchrun started its ranks anew.
+/// Number of times that torchrun restarted its ranks.
 pub const TORCH_RESTART: &str = "TORCHELASTIC_RESTART_COUNT";
-/// A job of Slurm, its step, and how often the job was queued anew.
+/// The id of a Slurm job.
 pub const SLURM_JOB: &str = "SLURM_JOB_ID";
-/// See [`SLURM_JOB`].
+/// The step of a Slurm job; see [`SLURM_JOB`].
 pub const SLURM_STEP: &str = "SLURM_STEP_ID";
-/// See [`SLURM_JOB`].
+/// The number of times that a Slurm job was requeued; see [`SLURM_JOB`].
 pub const SLURM_RESTART: &str = "SLURM_RESTART_COUNT";
 /// Variables by which other schedulers name a job: Flux, PBS, LSF.
 pub const SCHEDULER_JOB_VARIABLES: [&str; 3] = ["FLUX_JOB_ID", "PBS_JOBID", "LSB_JOBID"];

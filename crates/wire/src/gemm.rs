@@ -1,59 +1,59 @@
 //! Matrix multiplications of cuBLAS and cuBLASLt: where a call has how large
 //! they are and of which types, and the record of one.
 
-/// Where a function of cuBLAS has the arguments of a multiplication. All of them
-/// begin alike: handle, two operations, then m, n and k in registers.
+/// The locations of a multiplication's arguments in a cuBLAS function. All functions begin alike:
+/// handle, two operations, then m, n and k in registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gemm {
     /// Types of the matrices.
     pub types: Types,
-    /// How many multiplications.
+    /// Number of multiplications in a call.
     pub batch: Batch,
     /// Whether numbers have 64 bits (the names that end in `_64`).
     pub wide: bool,
 }
 
-/// How many multiplications a call is.
+/// How a call states its number of multiplications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Batch {
-    /// One.
+    /// The call is one multiplication.
     One,
-    /// As many as in this word of the stack, of one shape.
+    /// A word of the stack holds the number of multiplications, all of one shape.
     Word(u8),
-    /// As many groups as in this word of the stack; the next one points at how many
-    /// multiplications each of them is. Operations, m, n and k are then arrays of the host's,
-    /// one each for a group.
+    /// A word of the stack holds the number of groups; the next word points at the number of
+    /// multiplications in each. Operations, m, n and k are then arrays on the host with one element
+    /// for each group.
     Groups(u8),
 }
 
 /// Types of matrices, as `cudaDataType` numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Types {
-    /// One for all, by the function's name.
+    /// The function's name fixes one type for all matrices.
     All(u8),
     /// Words of the stack with those of A, B and C, and how it is computed
     /// (`cublasComputeType_t`).
     At {
-        /// Of A.
+        /// Index of the word with A's type.
         a: u8,
-        /// Of B.
+        /// Index of the word with B's type.
         b: u8,
-        /// Of C.
+        /// Index of the word with C's type.
         c: u8,
-        /// How.
+        /// Index of the word with the compute type.
         compute: Option<u8>,
     },
 }
 
-/// `CUDA_R_32F`.
+/// Single precision: `CUDA_R_32F`.
 pub const FLOAT: u8 = 0;
-/// `CUDA_R_64F`.
+/// Double precision: `CUDA_R_64F`.
 pub const DOUBLE: u8 = 1;
-/// `CUDA_R_16F`.
+/// Half precision: `CUDA_R_16F`.
 pub const HALF: u8 = 2;
-/// `CUDA_C_32F`.
+/// Complex, single precision: `CUDA_C_32F`.
 pub const COMPLEX_FLOAT: u8 = 4;
-/// `CUDA_C_64F`.
+/// Complex, double precision: `CUDA_C_64F`.
 pub const COMPLEX_DOUBLE: u8 = 5;
 
 /// Attributes of cuBLASLt's layouts: `CUBLASLT_MATRIX_LAYOUT_TYPE` (32 bits).
@@ -64,19 +64,19 @@ pub const LAYOUT_ROWS: u32 = 2;
 pub const LAYOUT_COLUMNS: u32 = 3;
 /// `CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT` (32 bits).
 pub const LAYOUT_BATCH: u32 = 5;
-/// Of its descriptors: `CUBLASLT_MATMUL_DESC_COMPUTE_TYPE` (32 bits).
+/// Attribute of cuBLASLt's descriptors: `CUBLASLT_MATMUL_DESC_COMPUTE_TYPE` (32 bits).
 pub const MATMUL_COMPUTE: u32 = 0;
 /// `CUBLASLT_MATMUL_DESC_TRANSA` (32 bits).
 pub const MATMUL_TRANSPOSE_A: u32 = 3;
 /// `CUBLASLT_MATMUL_DESC_TRANSB` (32 bits).
 pub const MATMUL_TRANSPOSE_B: u32 = 4;
 
-/// What is multiplied: op(A) of `m` by `k` with op(B) of `k` by `n`, `batch` times.
+/// The shape of a multiplication: op(A) of `m` by `k` with op(B) of `k` by `n`, `batch` times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
-    /// How large.
+    /// Sizes of the matrices.
     pub extent: Extent,
-    /// How many.
+    /// Number of multiplications.
     pub batch: u64,
     /// `cublasOperation_t` of A and of B: 0 as it is, 1 transposed, 2 also conjugate; [`SEVERAL`].
     pub operations: [u8; 2],
@@ -86,10 +86,10 @@ pub struct Shape {
     pub compute: u8,
 }
 
-/// How large what is multiplied is.
+/// The sizes of the matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Extent {
-    /// Each has this size.
+    /// All multiplications have this size.
     Of {
         /// Rows of op(A) and of the result.
         m: u64,
@@ -102,7 +102,7 @@ pub enum Extent {
     Groups {
         /// Sum of m · n · k over all multiplications; `u64::MAX` where it does not fit.
         products: u64,
-        /// How many groups.
+        /// Number of groups.
         groups: u64,
     },
 }
@@ -112,10 +112,10 @@ pub const NOT_GIVEN: u8 = u8::MAX;
 /// [`Shape::operations`] that differ from group to group.
 pub const SEVERAL: u8 = 3;
 
-/// [`crate::record::ExtKind::Gemm`]: a call returned, of the function in the record's argument,
-/// at the record's clock. Words: clock when it returned; what it returned, in the high half
-/// 1 if the shape is known, 2 if it is one of groups; m, n and k, or products and groups; batch;
-/// operations, types and compute, a byte each.
+/// [`crate::record::ExtKind::Gemm`]: a call returned, of the function in the record's argument, at
+/// the record's clock. Words: clock when it returned; its result, with 1 in the high half if the
+/// shape is known, 2 if the call has groups; m, n and k, or products and groups; batch; operations,
+/// types and compute type, a byte each.
 pub const GEMM_WORDS: usize = 7;
 
 const KNOWN: u64 = 1;
@@ -135,7 +135,7 @@ pub fn pack(end: u64, result: u32, shape: Option<&Shape>) -> [u64; GEMM_WORDS] {
     [end, u64::from(result) | known << 32, m, n, k, s.batch, kinds]
 }
 
-/// From a payload: clock when it returned, what it returned, the shape.
+/// Unpacks a payload into the clock when the call returned, its result, and the shape.
 pub fn unpack(words: &[u64]) -> Option<(u64, u32, Option<Shape>)> {
     let [end, result, m, n, k, batch, kinds] = *words.first_chunk::<GEMM_WORDS>()?;
     let [a, b, of_a, of_b, of_c, compute, ..] = kinds.to_le_bytes();

@@ -1,9 +1,9 @@
-//! Payloads of the records that the CUPTI agent writes: what devices did, the
-//! calls that asked for it, and ranges that the program named.
+//! Payloads of the records that the CUPTI agent writes: the work of devices, the calls that asked
+//! for it, and ranges that the program named.
 //!
-//! Times in them are on CUPTI's clock, which the collector joins to ours by
-//! [`ClockJoin`]: it differs from process to process, and can be set back. A
-//! payload is words: whole ones first, then pairs of narrow values.
+//! Their times are on CUPTI's clock, which the collector joins to ours by [`ClockJoin`]: it differs
+//! from process to process, and can be set back. A payload consists of words: whole ones first,
+//! then pairs of narrow values.
 
 /// Declares a payload: its fields, and how it becomes words and is read back.
 macro_rules! payload {
@@ -26,7 +26,7 @@ macro_rules! payload {
             /// Words of its payload.
             pub const WORDS: usize = Self::WIDE + Self::NARROW.div_ceil(2);
 
-            /// As a payload.
+            /// Packs it into a payload.
             #[inline(always)]
             pub fn pack(&self) -> [u64; Self::WORDS] {
                 let whole: [u64; Self::WIDE] = [$(self.$wide),*];
@@ -42,7 +42,7 @@ macro_rules! payload {
                 words
             }
 
-            /// From a payload, which may be longer.
+            /// Unpacks a payload, which may be longer than needed.
             #[inline]
             #[allow(unused_mut, unused_variables)] // either sort may be missing
             pub fn unpack(words: &[u64]) -> Option<Self> {
@@ -60,7 +60,7 @@ macro_rules! payload {
 pub(crate) use payload;
 
 payload! {
-    /// Both clocks at one moment: the record's own is the middle of two readings
+    /// The time on both clocks at one moment. The record's own clock is the middle of two readings
     /// around CUPTI's.
     ClockJoin {
         wide {
@@ -77,13 +77,13 @@ payload! {
     /// A kernel ran.
     Kernel {
         wide {
-            /// When it began.
+            /// Time when it began.
             start,
-            /// When it ended.
+            /// Time when it ended.
             end,
-            /// When it was queued; 0 where that is not measured.
+            /// Time when it was queued; 0 if not measured.
             queued,
-            /// When it was submitted; 0 where that is not measured.
+            /// Time when it was submitted; 0 if not measured.
             submitted,
             /// Node of a graph, or 0.
             node,
@@ -91,15 +91,15 @@ payload! {
         narrow {
             /// Call that launched it.
             correlation,
-            /// Stream.
+            /// Number of the stream.
             stream,
             /// Name, by text id.
             name,
             /// Graph, or 0.
             graph,
-            /// Device.
+            /// Number of the device.
             device,
-            /// Context.
+            /// Number of the context.
             context,
             /// Blocks in x.
             grid_x,
@@ -127,11 +127,11 @@ payload! {
     /// A copy or a fill ran.
     Copy {
         wide {
-            /// When it began.
+            /// Time when it began.
             start,
-            /// When it ended.
+            /// Time when it ended.
             end,
-            /// Bytes.
+            /// Number of bytes.
             bytes,
             /// Node of a graph, or 0.
             node,
@@ -139,13 +139,13 @@ payload! {
         narrow {
             /// Call that asked for it.
             correlation,
-            /// Stream.
+            /// Number of the stream.
             stream,
             /// Graph, or 0.
             graph,
-            /// Device.
+            /// Number of the device.
             device,
-            /// Context.
+            /// Number of the context.
             context,
             /// `CUpti_ActivityMemcpyKind`, or [`FILL`].
             kind,
@@ -168,19 +168,19 @@ payload! {
     /// A call of the runtime's or the driver's interface returned.
     Call {
         wide {
-            /// When it began.
+            /// Time when it began.
             start,
-            /// When it returned.
+            /// Time when it returned.
             end,
         }
         narrow {
-            /// Number that what it started carries too.
+            /// Number that the call shares with the work it started.
             correlation,
             /// Thread, as the kernel names it.
             thread,
             /// Name, by text id.
             name,
-            /// What it returned.
+            /// Value that it returned.
             result,
             /// 0: the runtime's; 1: the driver's.
             driver,
@@ -192,21 +192,21 @@ payload! {
     /// The host or a stream waited.
     Wait {
         wide {
-            /// When it began.
+            /// Time when it began.
             start,
-            /// When it ended.
+            /// Time when it ended.
             end,
         }
         narrow {
             /// Call that waited.
             correlation,
-            /// Stream; all ones for none.
+            /// Number of the stream; all ones if there is none.
             stream,
-            /// Context.
+            /// Number of the context.
             context,
-            /// `CUpti_ActivitySynchronizationType`.
+            /// Kind of the wait, a `CUpti_ActivitySynchronizationType`.
             kind,
-            /// Event; all ones for none.
+            /// Number of the event; all ones if there is none.
             event,
         }
     }
@@ -216,11 +216,11 @@ payload! {
     /// The innermost id of one kind that its thread had pushed when a call was made.
     External {
         wide {
-            /// The id.
+            /// The external id.
             id,
         }
         narrow {
-            /// The call.
+            /// Number of the call.
             correlation,
             /// `CUpti_ExternalCorrelationKind`: who numbers so.
             kind,
@@ -232,31 +232,32 @@ payload! {
     /// Device memory was taken or given back.
     Memory {
         wide {
-            /// When.
+            /// Time of the change.
             time,
-            /// Address.
+            /// Address of the memory.
             address,
-            /// Bytes.
+            /// Number of bytes.
             bytes,
-            /// Address of the stream-ordered pool that it belongs to; 0 if of none of this process.
+            /// Address of the stream-ordered pool that it belongs to; 0 if it belongs to no pool of
+            /// this process.
             pool,
             /// Bytes that this pool holds.
             pool_held,
-            /// Bytes of them that are given out.
+            /// The part of these bytes that is given out.
             pool_given,
         }
         narrow {
             /// Call that asked for it.
             correlation,
-            /// `CUpti_ActivityMemoryOperationType`.
+            /// The operation, a `CUpti_ActivityMemoryOperationType`.
             operation,
-            /// `CUpti_ActivityMemoryKind`.
+            /// Kind of memory, a `CUpti_ActivityMemoryKind`.
             kind,
-            /// Device.
+            /// Number of the device.
             device,
-            /// Context.
+            /// Number of the context.
             context,
-            /// Stream.
+            /// Number of the stream.
             stream,
             /// Whether it is ordered in a stream.
             asynchronous,
@@ -268,39 +269,39 @@ payload! {
     /// CUPTI or the driver spent time on its own affairs.
     Overhead {
         wide {
-            /// When it began.
+            /// Time when it began.
             start,
-            /// When it ended.
+            /// Time when it ended.
             end,
         }
         narrow {
-            /// `CUpti_ActivityOverheadKind`.
+            /// Kind of overhead, a `CUpti_ActivityOverheadKind`.
             kind,
-            /// Thread, as the kernel names it; 0 if none is named.
+            /// Thread, as the kernel names it; 0 if there is none.
             thread,
         }
     }
 }
 
 payload! {
-    /// A device.
+    /// Properties of a device.
     Device {
         wide {
-            /// Memory, bytes.
+            /// Memory of the device, bytes.
             memory,
             /// Memory's bandwidth, KB/s.
             bandwidth,
             /// First half of the UUID, as bytes.
             uuid_low,
-            /// Second half.
+            /// Second half of the UUID, as bytes.
             uuid_high,
         }
         narrow {
-            /// Number.
+            /// Number of the device.
             device,
             /// Name, by text id.
             name,
-            /// Multiprocessors.
+            /// Number of multiprocessors.
             processors,
             /// Compute capability, major.
             major,
@@ -331,30 +332,30 @@ payload! {
 }
 
 payload! {
-    /// A stream.
+    /// Properties of a stream.
     Stream {
         wide {}
         narrow {
-            /// Context.
+            /// Number of the context.
             context,
-            /// Stream.
+            /// Number of the stream.
             stream,
-            /// Priority.
+            /// Priority of the stream.
             priority,
         }
     }
 }
 
 payload! {
-    /// A context.
+    /// Properties of a context.
     Context {
         wide {}
         narrow {
-            /// Context.
+            /// Number of the context.
             context,
-            /// Device.
+            /// Number of the device.
             device,
-            /// Its default stream.
+            /// Number of its default stream.
             null_stream,
         }
     }
@@ -364,9 +365,9 @@ payload! {
     /// An event of NVTX, at the record's own clock.
     Range {
         wide {
-            /// Of a push or pop: how many ranges of its domain lie around it on its
-            /// thread, or [`NO_LEVEL`]. Of a start or end: the range's number. Of a
-            /// thread's name: the thread.
+            /// For a push or pop, the number of ranges of its domain around it on its thread, or
+            /// [`NO_LEVEL`]; for a start or end, the range's number; for a thread's name, the
+            /// thread.
             id,
             /// Payload's 64 bits.
             value,
@@ -376,13 +377,13 @@ payload! {
             name,
             /// Domain's name, by text id; 0 is the default domain.
             domain,
-            /// Category.
+            /// Category of the range.
             category,
             /// Category's name, by text id; 0 if it has none.
             category_name,
             /// Colour as ARGB; 0 if none was given.
             colour,
-            /// NVTX's number for the payload's type; 0 is none.
+            /// NVTX's number for the payload's type; 0 if there is no payload.
             value_type,
         }
     }
@@ -391,8 +392,8 @@ payload! {
 /// [`Range::id`] where a domain's ranges are not counted.
 pub const NO_LEVEL: u64 = u64::MAX;
 
-/// What went wrong, or is as the reader must know; in the argument of an agent's
-/// note. Its payload is how many, and a text id.
+/// What went wrong, or what the reader must know: the argument of an agent's note. The note's
+/// payload is a count and a text id.
 pub mod trouble {
     /// CUPTI could not be used; the text has the reason.
     pub const NO_CUPTI: u32 = 1;
@@ -408,10 +409,10 @@ pub mod trouble {
     pub const UNREADABLE: u32 = 6;
     /// The injection library that the job had named before did not load.
     pub const NOT_CHAINED: u32 = 7;
-    /// Which CUPTI is used: its version, and its path.
+    /// The version and the path of the CUPTI that is used.
     pub const USES: u32 = 8;
-    /// Requests for a buffer that could not be met: what CUPTI lost by it, it counts itself
-    /// ([`DROPPED`]).
+    /// Requests for a buffer that could not be met. CUPTI itself counts the records that it lost by
+    /// that ([`DROPPED`]).
     pub const NO_BUFFER: u32 = 9;
     /// Names were cut.
     pub const NAMES_CUT: u32 = 10;
@@ -443,13 +444,14 @@ pub mod trouble {
 }
 
 /// Longest text of one record, bytes.
-pub const TEXT_MOST: usize = 3_800;
+pub const MAX_TEXT_BYTES: usize = 3_800;
 /// Words that a text takes at most.
-pub const TEXT_WORDS: usize = 1 + TEXT_MOST / 8;
+pub const TEXT_WORDS: usize = 1 + MAX_TEXT_BYTES / 8;
 
-/// Lays a text out, cut at [`TEXT_MOST`]: its length in bytes, and these. How many words that are.
+/// Packs a text, cut at [`MAX_TEXT_BYTES`]: its length in bytes, then the bytes. Returns the number
+/// of words.
 pub fn pack_text(text: &[u8], words: &mut [u64]) -> usize {
-    let kept = text.get(..TEXT_MOST).unwrap_or(text);
+    let kept = text.get(..MAX_TEXT_BYTES).unwrap_or(text);
     let Some((len, rest)) = words.split_first_mut() else { return 0 };
     *len = kept.len() as u64;
     for (word, bytes) in rest.iter_mut().zip(kept.chunks(8)) {

@@ -1,16 +1,16 @@
 //! The messages that a process and the collector exchange on `SESSION/sock`.
 //!
-//! A target sends one [`Hello`], with what its image [began with](BeganWith), and
-//! receives one [`Welcome`] with three descriptors (SCM_RIGHTS): the session page,
-//! its region, the unwind tables. It maps them and closes everything. Control
-//! clients send [`Hello`] with [`Role::Control`] and then exchange JSON lines.
+//! A target sends one [`Hello`], with the [arguments and environment](ExecArguments) of its image,
+//! and receives one [`Welcome`] with three descriptors (SCM_RIGHTS): the session page, its region,
+//! and the unwind tables. It maps them and closes everything. Control clients send [`Hello`] with
+//! [`Role::Control`] and then exchange JSON lines.
 
 use crate::version::WIRE_VERSION;
 
 /// First word of a [`Hello`] and a [`Welcome`].
 pub const HELLO_MAGIC: u64 = 0x3168_6d73_666f_7270; // "profsmh1"
 
-/// Who sends a [`Hello`].
+/// The kind of process that sends a [`Hello`].
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -32,26 +32,26 @@ pub mod hello_flags {
     /// The sender is the CUPTI agent: this region is one more of a process with hooks that
     /// attached before, if they are there.
     pub const AGENT: u32 = 8;
-    /// It sent a hello before, and got no answer in time.
+    /// The process sent a hello before, and got no answer in time.
     pub const LATE: u32 = 16;
-    /// [`BeganWith`](super::BeganWith) follows in the same message.
+    /// [`ExecArguments`](super::BeganWith) follows in the same message.
     pub const BEGAN_WITH: u32 = 32;
 }
 
 /// First message from a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// [`HELLO_MAGIC`].
+    /// The constant [`HELLO_MAGIC`].
     pub magic: u64,
-    /// [`crate::WIRE_VERSION`].
+    /// The sender's [`crate::WIRE_VERSION`].
     pub version: u32,
-    /// [`Role`].
+    /// The sender's [`Role`].
     pub role: u32,
     /// Pid in the sender's namespace.
     pub pid: u32,
     /// Parent's pid in the sender's namespace.
     pub parent: u32,
-    /// [`hello_flags`].
+    /// Bits of [`hello_flags`].
     pub flags: u32,
     /// Thread that attaches.
     pub tid: u32,
@@ -80,17 +80,19 @@ impl Hello {
         }
     }
 
-    /// Whether the sender is of this version. Of another one only `magic` and `version` are known.
+    /// Whether the sender has this version. If it has another one, only `magic` and `version` are
+    /// known.
     pub const fn is_of_this_version(&self) -> bool {
         self.magic == HELLO_MAGIC && self.version == WIRE_VERSION
     }
 
-    /// Whether a program of another version of tprof sent it; what else is sent is none of it.
+    /// Whether a program of another version of tprof sent it, so that the rest of it must not be
+    /// read.
     pub const fn is_of_another_version(&self) -> bool {
         self.magic == HELLO_MAGIC && self.version != WIRE_VERSION
     }
 
-    /// The message.
+    /// Encodes the message.
     pub fn to_bytes(&self) -> [u8; Hello::BYTES] {
         let mut message = Message { bytes: [0; Hello::BYTES], len: 0 };
         message.push(self.magic.to_ne_bytes());
@@ -102,7 +104,7 @@ impl Hello {
         message.bytes
     }
 
-    /// What a message holds; `None` for one of another length.
+    /// Decodes a message; `None` for one of another length.
     pub fn from_bytes(bytes: &[u8]) -> Option<Hello> {
         let bytes: &[u8; Hello::BYTES] = bytes.try_into().ok()?;
         Some(Hello {
@@ -119,41 +121,42 @@ impl Hello {
     }
 }
 
-/// What an image began with, as the kernel gave it: in the same message as a [`Hello`] with
-/// [`hello_flags::BEGAN_WITH`], since the process waits while the collector reads it from /proc.
+/// The arguments and environment of an image, as the kernel gave them. They are in the same message
+/// as a [`Hello`] with [`hello_flags::BEGAN_WITH`], since the process would wait while the
+/// collector reads them from /proc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BeganWith<'m> {
+pub struct ExecArguments<'m> {
     /// Arguments, each with its NUL: /proc/PID/cmdline.
     pub arguments: &'m [u8],
     /// Variables, each with its NUL: /proc/PID/environ.
     pub environment: &'m [u8],
 }
 
-impl<'m> BeganWith<'m> {
+impl<'m> ExecArguments<'m> {
     /// Bytes of arguments and environment that are sent, at most.
-    pub const MOST: usize = 64 << 10;
+    pub const MAX_BYTES: usize = 64 << 10;
     /// Bytes of the longest message.
-    pub const MESSAGE: usize = Hello::BYTES + 4 + BeganWith::MOST;
+    pub const MESSAGE: usize = Hello::BYTES + 4 + ExecArguments::MAX_BYTES;
 
-    /// What precedes `arguments` and `environment`.
+    /// Returns the bytes that precede `arguments` and `environment`.
     pub fn head(&self) -> [u8; 4] {
         (self.arguments.len() as u32).to_ne_bytes()
     }
 
-    /// What follows a hello; `None` if it makes no sense.
-    pub fn from_bytes(bytes: &'m [u8]) -> Option<BeganWith<'m>> {
+    /// Decodes the bytes that follow a hello; `None` if they make no sense.
+    pub fn from_bytes(bytes: &'m [u8]) -> Option<ExecArguments<'m>> {
         let (head, rest) = bytes.split_first_chunk()?;
         let (arguments, environment) = rest.split_at_checked(u32::from_ne_bytes(*head) as usize)?;
-        Some(BeganWith { arguments, environment })
+        Some(ExecArguments { arguments, environment })
     }
 }
 
 /// The collector's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Welcome {
-    /// [`HELLO_MAGIC`].
+    /// The constant [`HELLO_MAGIC`].
     pub magic: u64,
-    /// [`crate::WIRE_VERSION`].
+    /// The collector's [`crate::WIRE_VERSION`].
     pub version: u32,
     /// 1: recording may begin; 0: the target stays inert.
     pub accepted: u32,
@@ -173,7 +176,7 @@ impl Welcome {
         self.magic == HELLO_MAGIC && self.version == WIRE_VERSION && self.accepted == 1
     }
 
-    /// The message.
+    /// Encodes the message.
     pub fn to_bytes(&self) -> [u8; Welcome::BYTES] {
         let mut message = Message { bytes: [0; Welcome::BYTES], len: 0 };
         message.push(self.magic.to_ne_bytes());
@@ -182,7 +185,7 @@ impl Welcome {
         message.bytes
     }
 
-    /// What a message holds; `None` for one of another length.
+    /// Decodes a message; `None` for one of another length.
     pub fn from_bytes(bytes: &[u8]) -> Option<Welcome> {
         let bytes: &[u8; Welcome::BYTES] = bytes.try_into().ok()?;
         Some(Welcome {
@@ -243,15 +246,16 @@ mod tests {
 
     #[test]
     fn what_an_image_began_with_comes_back_or_is_refused() {
-        let began = BeganWith { arguments: b"job\0-x\0", environment: b"A=1\0" };
+        let began = ExecArguments { arguments: b"job\0-x\0", environment: b"A=1\0" };
         let mut bytes = began.head().to_vec();
         bytes.extend_from_slice(began.arguments);
         bytes.extend_from_slice(began.environment);
-        assert_eq!(BeganWith::from_bytes(&bytes), Some(began));
-        // Cut in the environment it is a shorter one; before it, none.
-        assert_eq!(BeganWith::from_bytes(&bytes[..13]).unwrap().environment, b"A=");
+        assert_eq!(ExecArguments::from_bytes(&bytes), Some(began));
+        // A message that is cut in the environment has a shorter one; one that is cut before it has
+        // none.
+        assert_eq!(ExecArguments::from_bytes(&bytes[..13]).unwrap().environment, b"A=");
         for length in 0..4 + began.arguments.len() {
-            assert_eq!(BeganWith::from_bytes(&bytes[..length]), None, "{length}");
+            assert_eq!(ExecArguments::from_bytes(&bytes[..length]), None, "{length}");
         }
     }
 
@@ -274,7 +278,7 @@ mod tests {
         assert_eq!((&bytes[8..12], &bytes[12..]), (&[20, 0, 0, 0][..], &[1, 0, 0, 0][..]));
     }
 
-    /// The collector reads what any process of the user's may send.
+    /// The collector reads whatever any process of the user may send.
     #[test]
     fn any_bytes_of_the_right_length_come_back() {
         let mut word = 7u64;
@@ -309,7 +313,7 @@ mod tests {
         let mut bytes = Welcome::new(true).to_bytes();
         bytes[0] ^= 1;
         assert!(!Welcome::from_bytes(&bytes).unwrap().admits());
-        // Anything but 1 is no permission.
+        // Only 1 is a permission.
         let odd = Welcome { accepted: 0x101, ..Welcome::new(true) };
         assert!(!odd.admits());
     }

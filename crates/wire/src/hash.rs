@@ -19,7 +19,7 @@ pub fn fnv1a(bytes: &[u8]) -> u64 {
     fnv1a_on(FNV_BASIS, bytes)
 }
 
-/// FNV-1a, from the hash of what came before.
+/// FNV-1a, continued from the hash of the bytes before.
 #[inline]
 pub fn fnv1a_on(mut hash: u64, bytes: &[u8]) -> u64 {
     for byte in bytes {

@@ -1,14 +1,14 @@
 //! Names and lists of sizes that records refer to by an id: how a definition is laid out.
 
-use crate::gpu::{TEXT_MOST, TEXT_WORDS, pack_text};
+use crate::gpu::{MAX_TEXT_BYTES, TEXT_WORDS, pack_text};
 
 /// Bytes of a definition that are kept.
-pub const KEPT_MOST: usize = TEXT_MOST;
+pub const MAX_KEPT_BYTES: usize = MAX_TEXT_BYTES;
 /// Words of a definition's payload at most.
 pub const WORDS: usize = TEXT_WORDS;
 
-/// Lays a definition out: bytes that follow | bytes in whole << 32, then the bytes, cut at
-/// [`KEPT_MOST`] and NUL padded. How many words that are.
+/// Packs a definition: kept bytes | all bytes << 32, then the bytes, cut at [`MAX_KEPT_BYTES`] and
+/// padded with NULs. Returns the number of words.
 pub fn pack(bytes: &[u8], words: &mut [u64; WORDS]) -> usize {
     let used = pack_text(bytes, words);
     let whole = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
@@ -17,8 +17,8 @@ pub fn pack(bytes: &[u8], words: &mut [u64; WORDS]) -> usize {
     used
 }
 
-/// A definition's words behind the first, how many bytes of them are kept, and how many there
-/// were; `None` where more bytes are stated than follow.
+/// Returns a definition's words after the first, how many bytes of them are kept, and how many
+/// there were; `None` where more bytes are stated than follow.
 pub fn unpack(payload: &[u64]) -> Option<(&[u64], usize, usize)> {
     let (first, words) = payload.split_first()?;
     let (kept, whole) = (*first as u32 as usize, (*first >> 32) as usize);
@@ -35,10 +35,10 @@ mod tests {
         let used = pack(b"aten::addmm", &mut words);
         let (rest, kept, whole) = unpack(&words[..used]).unwrap();
         assert_eq!((rest[0].to_ne_bytes(), kept, whole, used), (*b"aten::ad", 11, 11, 3));
-        let long = [7; KEPT_MOST + 9];
+        let long = [7; MAX_KEPT_BYTES + 9];
         let used = pack(&long, &mut words);
         let (_, kept, whole) = unpack(&words[..used]).unwrap();
-        assert_eq!((kept, whole), (KEPT_MOST, KEPT_MOST + 9));
+        assert_eq!((kept, whole), (MAX_KEPT_BYTES, MAX_KEPT_BYTES + 9));
         assert_eq!(unpack(&words[..2]), None);
         assert_eq!(unpack(&[]), None);
     }

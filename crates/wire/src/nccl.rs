@@ -11,7 +11,7 @@ payload! {
     /// A communicator for which NCCL set the plugin up.
     Context {
         wide {
-            /// Id.
+            /// Id of the communicator.
             context,
             /// NCCL's number of the communicator, the same in all ranks; 0 if it gave none
             /// (before version 4 of the interface it comes with each operation).
@@ -22,7 +22,7 @@ payload! {
             version,
             /// Hosts; 0 if NCCL gave no sizes.
             nodes,
-            /// Ranks.
+            /// Number of ranks.
             ranks,
             /// This process's rank.
             rank,
@@ -36,17 +36,17 @@ payload! {
     /// A call of one of NCCL's functions, from version 5 on. The record's clock is its beginning.
     Call {
         wide {
-            /// Id.
+            /// Id of the operation.
             id,
-            /// Its communicator.
+            /// Id of its communicator.
             context,
-            /// Elements.
+            /// Number of elements.
             count,
-            /// Stream.
+            /// Handle of the stream.
             stream,
         }
         narrow {
-            /// Operation.
+            /// Text id of the operation's name.
             function,
             /// Type of an element.
             data_type,
@@ -66,27 +66,27 @@ payload! {
             id,
             /// The call that asked for it, from version 5 on.
             call,
-            /// What was handed over with it.
+            /// Id that operations handed over together share.
             group,
-            /// Its communicator.
+            /// Id of its communicator.
             context,
             /// NCCL's number of the communicator, before version 4.
             hash,
             /// Number of this operation among those of its function on the communicator.
             sequence,
-            /// Elements.
+            /// Number of elements.
             count,
         }
         narrow {
-            /// [`task_kind`].
+            /// One of [`task_kind`].
             kind,
-            /// Operation.
+            /// Text id of the operation's name.
             function,
             /// Type of an element.
             data_type,
-            /// Algorithm.
+            /// Text id of the algorithm.
             algorithm,
-            /// Protocol.
+            /// Text id of the protocol.
             protocol,
             /// The other rank, or the root, plus one; 0 where there is none.
             peer,
@@ -116,7 +116,7 @@ payload! {
         wide {
             /// The operation; 0 if it is another process's.
             task,
-            /// Its communicator.
+            /// Id of its communicator.
             context,
             /// Clock at its end.
             end,
@@ -134,9 +134,9 @@ payload! {
             bytes,
         }
         narrow {
-            /// [`transfer_kind`].
+            /// One of [`transfer_kind`].
             kind,
-            /// Channel.
+            /// Number of the channel.
             channel,
             /// The other rank plus one; 0 for a kernel's part.
             peer,

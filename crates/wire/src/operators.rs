@@ -1,15 +1,15 @@
 //! Operators and ranges of PyTorch, as its `RecordFunction` reports them: their records, and the
 //! sizes of what an operator was called with.
 
-/// What is recorded. Values of [`crate::region::RegionHeader::operators`].
+/// What is recorded of operators: values of [`crate::region::RegionHeader::operators`].
 pub mod mode {
-    /// Nothing.
+    /// Nothing is recorded.
     pub const OFF: u32 = 0;
     /// Names, times, and autograd's sequence numbers.
     pub const NAMES: u32 = 1;
     /// These, and sizes and types of the inputs.
     pub const SHAPES: u32 = 2;
-    /// As `NAMES`, as long as that takes little of a thread's time.
+    /// Like `NAMES`, as long as that takes little of a thread's time.
     pub const AUTO: u32 = 3;
 }
 
@@ -24,11 +24,11 @@ pub const USER_SCOPE: u8 = 7;
 pub struct Operator {
     /// Ticks that it took.
     pub ticks: u64,
-    /// What it was called with.
+    /// The inputs that it was called with.
     pub inputs: Inputs,
 }
 
-/// What an operator or range was called with.
+/// The inputs that an operator or range was called with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Inputs {
     /// Autograd's number plus one; 0 for none, and beyond 32 bits.
@@ -38,26 +38,26 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// As a word.
+    /// Packs them into a word.
     #[inline(always)]
     pub const fn pack(&self) -> u64 {
         self.sequence as u64 | (self.sizes as u64) << 32
     }
 
-    /// From a word.
+    /// Unpacks them from a word.
     pub const fn unpack(word: u64) -> Inputs {
         Inputs { sequence: word as u32, sizes: (word >> 32) as u32 }
     }
 }
 
 impl Operator {
-    /// As a payload.
+    /// Packs it into a payload.
     #[inline(always)]
     pub const fn pack(&self) -> [u64; 2] {
         [self.ticks, self.inputs.pack()]
     }
 
-    /// From a payload.
+    /// Unpacks it from a payload.
     pub fn unpack(words: &[u64]) -> Option<Operator> {
         let [ticks, inputs, ..] = *words else { return None };
         Some(Operator { ticks, inputs: Inputs::unpack(inputs) })
@@ -67,38 +67,40 @@ impl Operator {
 /// [`crate::record::ExtKind::RangeOpen`] and, without inputs, [`crate::record::ExtKind::RangeClosed`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RangeEdge {
-    /// Address of the range's object, no other's while it lasts. It may end in another thread.
+    /// Address of the range's object, which no other range has while it lasts. The range may end in
+    /// another thread.
     pub object: u64,
-    /// What it was called with.
+    /// The inputs that it was called with.
     pub inputs: Inputs,
 }
 
 impl RangeEdge {
-    /// As a payload.
+    /// Packs it into a payload.
     #[inline(always)]
     pub const fn pack(&self) -> [u64; 2] {
         [self.object, self.inputs.pack()]
     }
 
-    /// From a payload.
+    /// Unpacks it from a payload.
     pub fn unpack(words: &[u64]) -> Option<RangeEdge> {
         let [object, inputs, ..] = *words else { return None };
         Some(RangeEdge { object, inputs: Inputs::unpack(inputs) })
     }
 }
 
-/// What [`crate::record::ExtKind::OperatorNote`] states, by its argument. Words: a number, another.
+/// What an [`crate::record::ExtKind::OperatorNote`] states, by its argument. Each has two words: a
+/// number, and another.
 pub mod note {
     /// Callbacks are registered: the [`super::mode`] that holds from here on; the id of the path
     /// of libtorch_cpu.
     pub const ARMED: u32 = 1;
-    /// There is no way to register callbacks: 0; that path.
+    /// There is no way to register callbacks. Words: 0, and the path.
     pub const NO_SYMBOLS: u32 = 2;
     /// Sizes cannot be read: why ([`super::unread`]); that path.
     pub const NO_SIZES: u32 = 3;
-    /// Operators took more than their share of a thread's time, and are not recorded from here on:
-    /// ticks of theirs; ticks of the thread.
-    pub const OVER_BUDGET: u32 = 4;
+    /// Those of one step in so many are recorded from here on, so that they take no more than their
+    /// share of a thread's time: the number; the share that those of all steps took, in millionths.
+    pub const TURNS: u32 = 4;
     /// The process was forked while its parent registered the callbacks, and lacks some or all: 0; 0.
     pub const FORKED: u32 = 5;
 }
@@ -116,50 +118,50 @@ pub mod unread {
 /// Words of a list of sizes at most: inputs beyond are left out, which the list states.
 pub const SIZES_WORDS: usize = 440;
 
-const _: () = assert!(SIZES_WORDS * 8 <= crate::interned::KEPT_MOST);
+const _: () = assert!(SIZES_WORDS * 8 <= crate::interned::MAX_KEPT_BYTES);
 
 /// Tensors of a list at most: torch.profiler writes a longer one as `[]` as well.
-pub const LIST_MOST: usize = 30;
+pub const MAX_LISTED: usize = 30;
 
 /// Numbers of a list at most: a longer one is [`Input::Other`].
-pub const NUMBERS_MOST: usize = 16;
+pub const MAX_NUMBERS: usize = 16;
 
 /// An input, as the first word of it in a list; a tensor's sizes follow, a word each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
     /// A tensor of so many dimensions and this `c10::ScalarType`.
     Tensor {
-        /// Dimensions.
+        /// Number of dimensions.
         dims: u16,
         /// Type; [`NO_TYPE`] if it is not known.
         of: u8,
     },
     /// A list of so many tensors, which follow as inputs of their own unless they are more than
-    /// [`LIST_MOST`].
+    /// [`MAX_LISTED`].
     Tensors {
-        /// Tensors.
+        /// Number of tensors.
         count: u32,
     },
-    /// Not a tensor: the tag of its `IValue`.
+    /// Not a tensor, but an `IValue` with another tag.
     Other {
-        /// Tag.
+        /// Tag of the `IValue`.
         tag: u32,
     },
     /// A truth value.
     Truth {
-        /// Which.
+        /// Value of the boolean.
         value: bool,
     },
     /// A list of so many whole numbers or truth values, which follow, a word each.
     Numbers {
-        /// Numbers, at most [`NUMBERS_MOST`].
+        /// Numbers, at most [`MAX_NUMBERS`].
         count: u32,
-        /// They are truth values.
+        /// Whether they are booleans.
         truths: bool,
     },
     /// A tensor with sizes that are not numbers, or not read.
     Unread,
-    /// More inputs follow that have no place.
+    /// More inputs follow for which there is no space.
     More,
 }
 
@@ -167,7 +169,7 @@ pub enum Input {
 pub const NO_TYPE: u8 = u8::MAX;
 
 impl Input {
-    /// As a word.
+    /// Packs it into a word.
     #[inline(always)]
     pub fn pack(self) -> u64 {
         match self {
@@ -181,7 +183,7 @@ impl Input {
         }
     }
 
-    /// From a word.
+    /// Unpacks it from a word.
     pub fn unpack(word: u64) -> Option<Input> {
         Some(match word as u8 {
             1 => Input::Tensor { dims: (word >> 16) as u16, of: (word >> 8) as u8 },

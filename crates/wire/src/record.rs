@@ -42,7 +42,7 @@ pub const STACK_ID_LIMIT: u32 = 1 << 24;
 /// Most frames in one [`ExtKind::Stack`] record.
 pub const MAX_FRAMES: usize = 192;
 
-/// What a slot holds.
+/// The content of a slot.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -53,9 +53,9 @@ pub enum Kind {
     /// `realloc` of this block is about to be called. Written before the call:
     /// another thread may be given the address before it returns.
     ReallocFree = 3,
-    /// That `realloc` succeeded: the new block; address 0 where it only freed.
+    /// A `realloc` succeeded: the new block, with address 0 if it only freed.
     ReallocAlloc = 4,
-    /// That `realloc` failed: the old block, which lives on.
+    /// A `realloc` failed: the old block, which lives on.
     ReallocFailed = 5,
     /// Full clock in `word1`.
     Time = 6,
@@ -65,7 +65,7 @@ pub enum Kind {
     /// an extended record. Signals are blocked meanwhile, so it gets done unless
     /// the thread dies.
     Pending = 8,
-    /// See [`ExtKind`].
+    /// An extended record; see [`ExtKind`].
     Ext = 15,
 }
 
@@ -87,7 +87,7 @@ impl Kind {
     }
 }
 
-/// What an extended record holds. Payload words are listed in order.
+/// The content of an extended record. Payload words are listed in order.
 #[repr(u16)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExtKind {
@@ -125,37 +125,37 @@ pub enum ExtKind {
     Reaped = 13,
     /// `posix_spawn` returned: pid (0: failed), error.
     Spawned = 14,
-    /// What a Python frame is: its key (bit 0 clear, a hash of all that follows), line |
-    /// [`crate::python::Chars`] of the name << 32 | of the file << 40, bytes of the name
-    /// and << 32 of the file that follow, bytes of both in whole; then the name's bytes,
-    /// then the file's, each NUL padded to words.
+    /// The definition of a Python frame: its key (bit 0 clear, a hash of all that follows); line |
+    /// [`crate::python::Chars`] of the name << 32 | of the file << 40; bytes of the name, and << 32
+    /// of the file, that follow; bytes of both in whole; then the name's bytes, then the file's,
+    /// each padded to words with NULs.
     PythonFrame = 15,
     /// CUPTI's clock at this moment: [`crate::gpu::ClockJoin`].
     ClockJoin = 16,
     /// A text: its id in the argument; length in bytes, then the bytes, NUL padded.
     Text = 17,
-    /// [`crate::gpu::Kernel`].
+    /// A kernel ran: [`crate::gpu::Kernel`].
     Kernel = 18,
-    /// [`crate::gpu::Copy`].
+    /// A copy or fill ran: [`crate::gpu::Copy`].
     Copy = 19,
-    /// [`crate::gpu::Call`].
+    /// A call returned: [`crate::gpu::Call`].
     Call = 20,
-    /// [`crate::gpu::Wait`].
+    /// The host or a stream waited: [`crate::gpu::Wait`].
     Wait = 21,
-    /// [`crate::gpu::Memory`].
+    /// Device memory changed: [`crate::gpu::Memory`].
     Memory = 22,
-    /// [`crate::gpu::Overhead`].
+    /// CUPTI or the driver took time: [`crate::gpu::Overhead`].
     Overhead = 23,
-    /// [`crate::gpu::Device`].
+    /// Properties of a device: [`crate::gpu::Device`].
     Device = 24,
-    /// [`crate::gpu::Stream`].
+    /// Properties of a stream: [`crate::gpu::Stream`].
     Stream = 25,
-    /// [`crate::gpu::Context`].
+    /// Properties of a context: [`crate::gpu::Context`].
     Context = 26,
     /// Something that the run must report: [`crate::gpu::trouble`] in the argument;
     /// how many, text id.
     AgentNote = 27,
-    /// [`crate::gpu::External`].
+    /// An external id: [`crate::gpu::External`].
     External = 28,
     /// [`crate::gpu::Range`]: a range begins on this thread.
     RangePush = 32,
@@ -179,13 +179,13 @@ pub enum ExtKind {
     NcclTransfer = 43,
     /// A CUDA runtime or NCCL call returned: [`crate::calls::HOST_CALL_WORDS`].
     HostCall = 48,
-    /// It took or gives back memory: [`crate::calls::HOST_MEMORY_WORDS`].
+    /// An intercepted call took or gives back memory: [`crate::calls::HOST_MEMORY_WORDS`].
     HostMemory = 49,
-    /// It exchanges data with other ranks: [`crate::calls::COLLECTIVE_WORDS`].
+    /// An intercepted call exchanges data with other ranks: [`crate::calls::COLLECTIVE_WORDS`].
     Collective = 50,
-    /// It made or ends a communicator: [`crate::calls::COMMUNICATOR_WORDS`].
+    /// An intercepted call made or ends a communicator: [`crate::calls::COMMUNICATOR_WORDS`].
     Communicator = 51,
-    /// It multiplied matrices: [`crate::gemm::GEMM_WORDS`].
+    /// An intercepted call multiplied matrices: [`crate::gemm::GEMM_WORDS`].
     Gemm = 52,
     /// The name of a kernel, at the first launch of it: the kernel as [`ExtKind::HostCall`] has it
     /// (stub or handle), and the name by [`crate::gpu::pack_text`].
@@ -200,8 +200,8 @@ pub enum ExtKind {
     RangeOpen = 57,
     /// [`crate::operators::RangeEdge`]: it ends.
     RangeClosed = 58,
-    /// What is recorded of operators from here on: [`crate::operators::note`] in the argument; two
-    /// words.
+    /// What is recorded of operators from here on: [`crate::operators::note`] in the argument, and
+    /// two words.
     OperatorNote = 59,
     /// [`crate::spans::Place`]: a span begins on this thread, of the name in the argument.
     SpanPush = 60,
@@ -219,11 +219,12 @@ pub enum ExtKind {
     /// A value of the program's, of the name in the argument: an `f64`'s bits; 1 where it is added
     /// to the sum of those before, else 0.
     CounterValue = 66,
-    /// Floating-point operations of the innermost span of this thread: how many, its depth. In the
-    /// argument [`crate::spans::dtype`].
+    /// Floating-point operations of the innermost span of this thread: the count, and the span's
+    /// depth. The argument is one of [`crate::spans::dtype`].
     Flops = 67,
-    /// The process's recording is switched: [`crate::region::off`] as it is from here on, and as
-    /// it was << 32; live bytes, all ones where they are not counted. In the argument the number of the schedule's cycle, from 1; 0: none.
+    /// The process's recording was switched: the new [`crate::region::off`] | the old << 32; live
+    /// bytes, all ones where they are not counted. The argument is the number of the schedule's
+    /// cycle, from 1; 0 if there is none.
     Switched = 68,
     /// [`crate::spans::Arguments`]: of a span that was recorded before; the name of their keys in
     /// the argument.
@@ -232,7 +233,7 @@ pub enum ExtKind {
     SpanComplete = 70,
     /// The pool of the name in the argument handed out a block: address, bytes.
     PoolTook = 71,
-    /// It takes one back: address, 0.
+    /// A pool takes a block back: its address, and 0.
     PoolGave = 72,
     /// `shmat` attached a System V segment, its id in the argument: address, bytes, stack id, 0.
     Attach = 73,
@@ -352,7 +353,7 @@ pub enum ExecVerdict {
     Followed = 0,
     /// The environment carries no session.
     NoEnvironment = 1,
-    /// Statically linked.
+    /// The program is statically linked.
     Static = 2,
     /// Another ELF class or machine.
     OtherClass = 3,

@@ -20,8 +20,8 @@ use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 
 /// First word of a region.
 pub const REGION_MAGIC: u64 = 0x3167_6572_666f_7270; // "profreg1"
-/// What a process under a limit of address space (`ulimit -v`) maps instead:
-/// no large chunks, and this many small ones.
+/// Number of small chunks that a process under a limit of address space (`ulimit -v`) maps instead,
+/// without large ones.
 pub const SPARING_CHUNKS: usize = 1_024;
 /// Bytes of the region that such a process maps.
 pub const SPARING_REGION_BYTES: usize = SMALL_OFFSET + SPARING_CHUNKS * SMALL_BYTES;
@@ -61,11 +61,11 @@ pub const SLOT_WORDS: usize = MAX_THREADS / 64;
 pub const SMALL_WORDS: usize = SMALL_CHUNKS / 64;
 /// Words of the large-chunk bitmap.
 pub const LARGE_WORDS: usize = LARGE_CHUNKS / 64;
-/// Where each bitmap begins.
+/// Offset of the bitmap of thread slots.
 pub const SLOT_BITMAP_OFFSET: usize = BITMAPS_OFFSET;
-/// Where the small-chunk bitmap begins.
+/// Offset of the bitmap of small chunks.
 pub const SMALL_BITMAP_OFFSET: usize = SLOT_BITMAP_OFFSET + SLOT_WORDS * 8;
-/// Where the large-chunk bitmap begins.
+/// Offset of the bitmap of large chunks.
 pub const LARGE_BITMAP_OFFSET: usize = SMALL_BITMAP_OFFSET + SMALL_WORDS * 8;
 
 const _: () = assert!(LARGE_BITMAP_OFFSET + LARGE_WORDS * 8 <= SLOTS_OFFSET);
@@ -81,27 +81,27 @@ pub mod off {
     pub const SCHEDULE: u32 = 4;
 }
 
-/// How allocations are recorded. Values of [`RegionHeader::mem_mode`].
+/// How allocations are recorded: values of [`RegionHeader::mem_mode`].
 pub mod mem_mode {
-    /// Not at all.
+    /// Allocations are not recorded.
     pub const OFF: u32 = 0;
     /// Exact counts, sampled stacks.
     pub const SAMPLED: u32 = 1;
-    /// Every event.
+    /// Every event is recorded.
     pub const EXACT: u32 = 2;
 }
 
-/// How stacks are taken. Values of [`RegionHeader::stack_mode`].
+/// How stacks are taken: values of [`RegionHeader::stack_mode`].
 pub mod stack_mode {
-    /// No stacks.
+    /// No stacks are taken.
     pub const OFF: u32 = 0;
     /// Unwind rows; a frame pointer only where a row permits it.
     pub const AUTO: u32 = 1;
     /// Frame pointers, blindly.
     pub const FP: u32 = 2;
-    /// As `AUTO`, kept apart so that the run can record the option.
+    /// Same as `AUTO`; it has its own number so that the run can state the option.
     pub const DWARF: u32 = 3;
-    /// As `AUTO`, with the frames of Python's functions.
+    /// Like `AUTO`, with the frames of Python's functions.
     pub const PYTHON: u32 = 4;
 }
 
@@ -109,13 +109,13 @@ pub mod stack_mode {
 /// ends; the target writes the rest.
 #[repr(C, align(64))]
 pub struct RegionHeader {
-    /// [`REGION_MAGIC`].
+    /// The constant [`REGION_MAGIC`].
     pub magic: AtomicU64,
-    /// [`crate::WIRE_VERSION`].
+    /// The collector's [`crate::WIRE_VERSION`].
     pub version: AtomicU32,
-    /// [`mem_mode`].
+    /// One of [`mem_mode`].
     pub mem_mode: AtomicU32,
-    /// [`stack_mode`].
+    /// One of [`stack_mode`].
     pub stack_mode: AtomicU32,
     /// 1: wait for the collector when full; 0: drop at once.
     pub wait_on_full: AtomicU32,
@@ -180,17 +180,18 @@ pub struct RegionHeader {
     pub missed: AtomicU64,
     /// Records of names, threads and processes that were dropped, since the ring was full.
     pub notes_lost: AtomicU64,
-    /// How long the target took to attach, ns.
+    /// Time that the target took to attach, ns.
     pub attach_ns: AtomicU64,
-    /// [`crate::operators::mode`].
+    /// One of [`crate::operators::mode`].
     pub operators: AtomicU32,
-    /// Raised by the target before `modules_wanted` where it asks for what is mapped, not only for
-    /// a table of it.
+    /// Raised by the target before `modules_wanted` where it asks for the list of mappings, not
+    /// only for a table.
     pub maps_wanted: AtomicU32,
     /// 1: the target finds rows of code without a table by itself; written before `modules_wanted`
     /// is raised.
     pub finds_rows: AtomicU32,
-    /// Who notices the steps that the process counts: `Source` of the injected library; 0: none yet.
+    /// Which hook notices the steps that the process counts: `Source` of the injected library; 0 if
+    /// none does yet.
     pub step_source: AtomicU32,
     /// Steps that were noticed.
     pub steps: AtomicU64,
@@ -209,7 +210,7 @@ pub struct RegionHeader {
 
 /// Values of [`ThreadSlot::state`].
 pub mod slot_state {
-    /// Not in use.
+    /// The slot is not in use.
     pub const FREE: u32 = 0;
     /// A thread writes here.
     pub const LIVE: u32 = 1;
@@ -217,11 +218,11 @@ pub mod slot_state {
     pub const ENDING: u32 = 2;
 }
 
-/// One thread of the target: its counters and the chunk it began with. Written
-/// only by that thread, so that the counters survive a kill.
+/// The counters of one thread of the target, and the chunk it began with. Only that thread writes
+/// them, so that they survive a kill.
 #[repr(C, align(128))]
 pub struct ThreadSlot {
-    /// [`slot_state`].
+    /// One of [`slot_state`].
     pub state: AtomicU32,
     /// Thread id in the target's pid namespace.
     pub tid: AtomicU32,
@@ -247,11 +248,11 @@ pub struct ThreadSlot {
     pub wait_ticks: AtomicU64,
     /// Number of such waits.
     pub waits: AtomicU64,
-    /// Records dropped.
+    /// Number of records that were dropped.
     pub lost: AtomicU64,
     /// Ticks spent taking stacks, measured on one in 64 and scaled.
     pub stack_ticks: AtomicU64,
-    /// Stacks taken.
+    /// Number of stacks that were taken.
     pub stacks_taken: AtomicU64,
     /// Ticks spent in callbacks of operators, measured on some of them and scaled.
     pub operator_ticks: AtomicU64,
@@ -263,11 +264,11 @@ const _: () = assert!(size_of::<ThreadSlot>() == 128);
 /// An executable mapping of the target, published by the collector.
 #[repr(C)]
 pub struct ModuleRange {
-    /// First address.
+    /// First address of the module.
     pub start: AtomicU64,
     /// One past the last address.
     pub end: AtomicU64,
-    /// What to add to a row's pc to get an address.
+    /// What must be added to a row's pc to get an address.
     pub bias: AtomicU64,
     /// Byte offset of the [`crate::unwind::TableHeader`] in the tables file;
     /// 0 if the mapping has no unwind information; else one of [`module_table`].
@@ -276,9 +277,9 @@ pub struct ModuleRange {
 
 /// Values of [`ModuleRange::table`] of a mapping without a table so far.
 pub mod module_table {
-    /// It is being compiled and comes without a question.
+    /// The table is being compiled, and comes without being asked for.
     pub const COMING: u64 = u64::MAX;
-    /// It is large, and compiled once a stack needs it.
+    /// The table is large, and is compiled once a stack needs it.
     pub const DEFERRED: u64 = u64::MAX - 1;
     /// The same, and a stack needs it: written by the target, before it asks.
     pub const ASKED: u64 = u64::MAX - 2;
@@ -288,9 +289,8 @@ const _: () = assert!(size_of::<ModuleRange>() == 32);
 /// First slot of every chunk.
 #[repr(C)]
 pub struct ChunkHeader {
-    /// Where to go on: `end << 32 | next`. `next` is a [`ChunkRef`]; `end` the
-    /// byte offset in this chunk up to which slots were handed out. 0 until
-    /// the writer moves on.
+    /// Where the reader goes on: `end << 32 | next`. `next` is a [`ChunkRef`], and `end` the byte
+    /// offset in this chunk up to which slots were handed out. It is 0 until the writer moves on.
     pub next: AtomicU64,
     /// Slot index of the owner.
     pub owner: AtomicU32,
@@ -330,7 +330,7 @@ impl ChunkRef {
 /// The page that every process of a session maps read-only.
 #[repr(C, align(64))]
 pub struct SessionPage {
-    /// [`REGION_MAGIC`].
+    /// The constant [`REGION_MAGIC`].
     pub magic: AtomicU64,
     /// Futex on which the collector sleeps; raised by the collector itself.
     pub sleep: AtomicU32,

@@ -1,32 +1,33 @@
-//! Which steps of a job are recorded: `torch.profiler.schedule`, as a function of a step's number.
+//! The steps of a job that are recorded: `torch.profiler.schedule`, as a function of a step's
+//! number.
 
 use core::ops::RangeInclusive;
 
-/// What is done in a step.
+/// What the schedule does in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Nothing is recorded.
+    /// The step is not recorded.
     Wait,
-    /// Nothing is recorded; the next step is.
+    /// The step is not recorded, but the next one is.
     WarmUp,
-    /// It is recorded.
+    /// The step is recorded.
     Record,
-    /// It is recorded, and the last one of its cycle.
+    /// The step is recorded, and is the last one of its cycle.
     RecordLast,
 }
 
 /// A schedule, in steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
-    /// At the beginning of each cycle: nothing is done.
+    /// Steps at the beginning of each cycle in which nothing is done.
     pub wait: u32,
-    /// After these: nothing is recorded.
+    /// Steps after those of `wait` that are not recorded.
     pub warmup: u32,
-    /// After these: recorded. At least one.
+    /// Steps after those of `warmup` that are recorded; at least one.
     pub active: u32,
     /// Cycles; 0 for as many as the job has steps for.
     pub repeat: u32,
-    /// Before the first cycle.
+    /// Steps before the first cycle.
     pub skip_first: u32,
     /// The first cycle has no wait.
     pub skip_first_wait: bool,
@@ -69,7 +70,7 @@ impl Schedule {
         (self.repeat == 0 || cycle < u64::from(self.repeat)).then_some(cycle)
     }
 
-    /// What is done in a step; steps count from 0.
+    /// What is done in a step; steps are counted from 0.
     pub fn action(&self, step: u64) -> Action {
         let Some(place) = self.place(step).filter(|_| self.cycle(step).is_some()) else {
             return Action::Wait;
@@ -100,7 +101,7 @@ impl Schedule {
         Some(end.checked_sub(u64::from(self.active))?..=end.checked_sub(1)?)
     }
 
-    /// As words of [`crate::region::RegionHeader::schedule`].
+    /// Packs it into the words of [`crate::region::RegionHeader::schedule`].
     pub fn pack(&self) -> [u64; WORDS] {
         let skips = if self.skip_first_wait { SKIP_FIRST_WAIT } else { 0 };
         let epochs = if self.epochs { EPOCHS } else { 0 };
@@ -111,7 +112,7 @@ impl Schedule {
         ]
     }
 
-    /// From these words; `None` where there is no schedule.
+    /// Unpacks those words; `None` where there is no schedule.
     pub fn unpack(words: [u64; WORDS]) -> Option<Schedule> {
         let [first, second, third] = words;
         (third & PRESENT != 0).then_some(Schedule {
@@ -133,7 +134,7 @@ pub fn counts_epochs(third: u64) -> bool {
 
 /// Words before the number in the name of a range around a step, in any case.
 const STEP_WORDS: [&[u8]; 3] = [b"step", b"iteration", b"profilerstep"];
-/// As [`STEP_WORDS`], around an epoch.
+/// Like [`STEP_WORDS`], for epochs.
 const EPOCH_WORDS: [&[u8]; 1] = [b"epoch"];
 
 /// Whether a range of this name is a step: `step 5`, `iteration#5`.
@@ -146,7 +147,7 @@ pub fn is_epoch(name: &[u8]) -> bool {
     is_numbered(name, &EPOCH_WORDS)
 }
 
-/// One of the words, at least one of ` #_:=`, and digits.
+/// Whether the name is one of the words, at least one of ` #_:=`, and digits.
 fn is_numbered(name: &[u8], words: &[&[u8]]) -> bool {
     let digits = name.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
     let Some((head, _)) = name.split_at_checked(name.len() - digits) else { return false };
@@ -166,7 +167,7 @@ mod tests {
         Schedule { wait, warmup, active, repeat, skip_first, skip_first_wait, epochs: false }
     }
 
-    /// As PyTorch 2.15.0 answered: `.` NONE, `w` WARMUP, `r` RECORD, `S` RECORD_AND_SAVE.
+    /// The answers of PyTorch 2.15.0: `.` NONE, `w` WARMUP, `r` RECORD, `S` RECORD_AND_SAVE.
     #[test]
     fn steps_are_those_of_pytorchs_schedule() {
         for (parts, skip_first_wait, expected) in [

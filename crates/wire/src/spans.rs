@@ -3,20 +3,20 @@
 /// Between the name of a span and its arguments, a JSON object: the unit separator.
 pub const ARGUMENTS: u8 = 0x1f;
 
-/// What the arguments of a mark begin with that is a histogram of the program's own values: how they are
-/// distributed, as `tprof_facts::histograms` reads it.
+/// The beginning of a mark's arguments if the mark is a histogram of the program's own values: how
+/// they are distributed, as `tprof_facts::histograms` reads it.
 pub const HISTOGRAM: &str = "{\"histogram\":";
 
 /// Set in the number of a span's place where it is a depth on its thread's stack.
 pub const BY_DEPTH: u64 = 1 << 63;
 /// Arguments of one record at most.
-pub const ARGUMENTS_MOST: usize = 4;
+pub const MAX_ARGUMENTS: usize = 4;
 /// Words of [`Arguments`] at most.
-pub const ARGUMENTS_WORDS: usize = 2 + ARGUMENTS_MOST;
+pub const ARGUMENTS_WORDS: usize = 2 + MAX_ARGUMENTS;
 
 /// Types of arguments.
 pub mod value {
-    /// Unsigned.
+    /// An unsigned integer.
     pub const UNSIGNED: u8 = 0;
     /// Signed, in two's complement.
     pub const SIGNED: u8 = 1;
@@ -30,27 +30,27 @@ pub mod value {
 
 /// Types that floating-point operations work on.
 pub mod dtype {
-    /// By their number, as reports name them; 0 is not stated.
+    /// Names of the types, by number, as reports show them; 0 means not stated.
     pub const NAMES: &[&str] =
         &["", "f64", "f32", "tf32", "bf16", "f16", "fp8", "fp4", "int8", "int4"];
 }
 
-/// Values of up to [`ARGUMENTS_MOST`] arguments of a span. Their keys are one name, with
+/// Values of up to [`MAX_ARGUMENTS`] arguments of a span. Their keys are one name, with
 /// [`ARGUMENTS`] between them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arguments {
     /// The span: its number, or [`BY_DEPTH`] and how many lie around it on this thread.
     pub span: u64,
     /// [`value`] of each.
-    pub kinds: [u8; ARGUMENTS_MOST],
-    /// How many there are.
+    pub kinds: [u8; MAX_ARGUMENTS],
+    /// Number of values.
     pub count: u8,
-    /// As their kind has it.
-    pub bits: [u64; ARGUMENTS_MOST],
+    /// Bits of each value, by its kind.
+    pub bits: [u64; MAX_ARGUMENTS],
 }
 
 impl Arguments {
-    /// As a payload.
+    /// Packs them into a payload.
     #[inline(always)]
     pub const fn pack(&self) -> [u64; ARGUMENTS_WORDS] {
         let [a, b, c, d] = self.kinds;
@@ -59,33 +59,33 @@ impl Arguments {
         [self.span, kinds, first, second, third, fourth]
     }
 
-    /// From a payload, from which values at the end may be left out that there are not.
+    /// Unpacks a payload, in which unused values at the end may be missing.
     pub fn unpack(words: &[u64]) -> Option<Arguments> {
         let (&[span, kinds], values) = words.split_first_chunk()?;
-        let count = usize::from((kinds >> 32) as u8).min(ARGUMENTS_MOST);
-        let mut bits = [0; ARGUMENTS_MOST];
+        let count = usize::from((kinds >> 32) as u8).min(MAX_ARGUMENTS);
+        let mut bits = [0; MAX_ARGUMENTS];
         bits.get_mut(..count)?.copy_from_slice(values.get(..count)?);
         let kinds = (kinds as u32).to_le_bytes();
         Some(Arguments { span, kinds, count: count as u8, bits })
     }
 }
 
-/// Which span a record is about.
+/// The span that a record is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// Of FLOPs how many spans lie around their span on its thread; else the span's number in its
-    /// process.
+    /// For FLOPs the number of spans around their span on its thread; otherwise the span's number
+    /// in its process.
     pub number: u64,
 }
 
 impl Place {
-    /// As a payload.
+    /// Packs it into a payload.
     #[inline(always)]
     pub const fn pack(&self) -> [u64; 2] {
         [self.number, 0]
     }
 
-    /// From a payload.
+    /// Unpacks it from a payload.
     pub fn unpack(words: &[u64]) -> Option<Place> {
         words.first().map(|number| Place { number: *number })
     }
@@ -94,7 +94,7 @@ impl Place {
 /// Beginning or end of a span on a thread's stack of them, and what the thread had counted then.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OnStack {
-    /// How many spans lie around it on its thread.
+    /// Number of spans around it on its thread.
     pub depth: u16,
     /// Allocations that the thread has counted, modulo 2^48: none where all are recorded.
     pub allocations: u64,
@@ -103,13 +103,13 @@ pub struct OnStack {
 }
 
 impl OnStack {
-    /// As a payload.
+    /// Packs it into a payload.
     #[inline(always)]
     pub const fn pack(&self) -> [u64; 2] {
         [self.depth as u64 | self.allocations << 16, self.allocated_bytes]
     }
 
-    /// From a payload.
+    /// Unpacks it from a payload.
     pub fn unpack(words: [u64; 2]) -> OnStack {
         let [first, allocated_bytes] = words;
         OnStack { depth: first as u16, allocations: first >> 16, allocated_bytes }

@@ -12,11 +12,11 @@
 pub struct TableHeader {
     /// Number of rows.
     pub len: u32,
-    /// [`crate::WIRE_VERSION`].
+    /// The collector's [`crate::WIRE_VERSION`].
     pub version: u32,
 }
 
-/// How to find the caller's frame.
+/// How the caller's frame is found.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowKind {
@@ -33,8 +33,8 @@ pub enum RowKind {
 }
 
 /// One row in one word: `0..3 kind | 3 fp saved | 4..32 CFA offset | 32..64 offset of the saved fp`
-/// (both signed bytes; the saved frame pointer lies at CFA + offset). The return
-/// address always lies at CFA - 8; code for which that is not so has no row.
+/// (both signed bytes; the saved frame pointer is at CFA + offset). The return address is always at
+/// CFA - 8; code where it is elsewhere has no row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row(pub u64);
 

@@ -2,7 +2,7 @@
 
 use super::cupti;
 use super::python::{Method, Python, python};
-use tprof_inject::reported::{self, HeapTotals};
+use tprof_inject::foreign_allocator::{self, HeapTotals};
 use tprof_inject::spans::{self, SpanName, SpanValue};
 use tprof_inject::stack_hook;
 
@@ -40,7 +40,7 @@ pub struct Abi {
     flush: extern "C" fn(),
 }
 
-/// The table.
+/// The table of functions that programs look up.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals)] // as programs look it up
 pub static tprof_abi: Abi = Abi {
@@ -166,7 +166,7 @@ unsafe extern "C" fn gave(pool: *const SpanName, block: u64) {
 }
 
 extern "C" fn allocating() -> u64 {
-    reported::allocating()
+    foreign_allocator::allocating()
 }
 
 stack_hook!(private #[doc = "Of the table."] allocated(hidden: u64, block: *mut u8, bytes: usize) -> (), allocated_impl, "rcx", "r8");
@@ -177,19 +177,19 @@ unsafe extern "C" fn allocated_impl(
     sp: usize,
     fp: usize,
 ) {
-    reported::allocated(hidden, block, bytes, sp, fp);
+    foreign_allocator::allocated(hidden, block, bytes, sp, fp);
 }
 
 extern "C" fn freeing(block: *mut u8, bytes: usize) -> u64 {
-    reported::freeing(block, bytes)
+    foreign_allocator::freeing(block, bytes)
 }
 
 extern "C" fn freed(hidden: u64) {
-    reported::freed(hidden);
+    foreign_allocator::freed(hidden);
 }
 
 extern "C" fn reallocating(block: *mut u8, bytes: usize) -> u64 {
-    reported::reallocating(block, bytes)
+    foreign_allocator::reallocating(block, bytes)
 }
 
 stack_hook!(private #[doc = "Of the table."] reallocated(hidden: u64, from: *mut u8, to: *mut u8, bytes: *const [usize; 2]) -> (), reallocated_impl, "r8", "r9");
@@ -203,11 +203,11 @@ unsafe extern "C" fn reallocated_impl(
 ) {
     // SAFETY: the header's contract.
     let [before, after] = unsafe { *bytes };
-    reported::reallocated(hidden, (from, before), (to, after), sp, fp);
+    foreign_allocator::reallocated(hidden, (from, before), (to, after), sp, fp);
 }
 
 unsafe extern "C" fn heap_totals(into: *mut HeapTotals) -> i32 {
-    let Some(totals) = reported::totals() else { return 0 };
+    let Some(totals) = foreign_allocator::totals() else { return 0 };
     // SAFETY: the header's contract: null, or one to write to.
     match unsafe { into.as_mut() } {
         Some(into) => *into = totals,

@@ -6,16 +6,16 @@
 
 use super::cupti;
 use core::arch::naked_asm;
-use tprof_inject::frame::Frame;
+use tprof_inject::call_args::Frame;
 use tprof_inject::{callee, calls, entry_points, mpi};
-use tprof_wire::calls::{Does, FUNCTIONS, Library, Number};
+use tprof_wire::calls::{Effect, FUNCTIONS, Library, Number};
 
-/// What a call returns where no library has the function: `cudaErrorSharedObjectInitFailed`, which
+/// Result of a call where no library has the function: `cudaErrorSharedObjectInitFailed`, which
 /// is what the runtime itself returns for a library that did not load.
 const NO_RUNTIME: u64 = 303;
-/// `ncclSystemError`.
+/// Value of `ncclSystemError`.
 const NO_NCCL: u64 = 2;
-/// `CUBLAS_STATUS_NOT_INITIALIZED`.
+/// Value of `CUBLAS_STATUS_NOT_INITIALIZED`.
 const NO_CUBLAS: u64 = 1;
 /// An error of no class that programs know: `MPI_ERR_OTHER` of Open MPI, `MPI_ERR_INTERN` of MPICH.
 const NO_MPI: u64 = 16;
@@ -30,7 +30,7 @@ tprof_wire::intercepted_functions!(addresses);
 
 macro_rules! hooks {
     ($($name:ident $words:literal,)*) => {$(
-        /// Hook.
+        /// Interposes the function of this name.
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name() {
@@ -113,7 +113,7 @@ extern "C" fn enter(number: u32, frame: *mut Frame) -> usize {
         _ => 0,
     };
     let real = match (given, function.does) {
-        (0, Does::Registers) => callee::find_by_page(name, number, frame.caller(), prefix, own),
+        (0, Effect::Registers) => callee::find_by_page(name, number, frame.caller(), prefix, own),
         // Tools wrap MPI's functions under their names, and call the next one.
         (0, _) if function.library == Library::Mpi => {
             callee::find_next(name, number, frame.caller(), prefix, own)
@@ -125,7 +125,7 @@ extern "C" fn enter(number: u32, frame: *mut Frame) -> usize {
         frame.set_result(none);
         return 0;
     }
-    if let Does::Resets { .. } | Does::Ends = function.does {
+    if let Effect::Resets { .. } | Effect::Ends = function.does {
         cupti::flush();
     }
     calls::enter(number, frame);
@@ -135,7 +135,7 @@ extern "C" fn enter(number: u32, frame: *mut Frame) -> usize {
 extern "C" fn leave(number: u32, frame: *const Frame) {
     // SAFETY: the hook's own frame, for the duration of the call, as in `enter`.
     let frame = unsafe { &*frame };
-    if let Some(Does::Finds) = FUNCTIONS.get(number as usize).map(|function| function.does) {
+    if let Some(Effect::Finds) = FUNCTIONS.get(number as usize).map(|function| function.does) {
         entry_points::replace(frame, |number| HOOKS.get(number).map(|hook| *hook as usize));
     }
     calls::leave(number, frame);

@@ -16,7 +16,7 @@ use tprof_wire::env;
 /// Their numbers among those of all hooks: behind the others.
 const FIRST: u32 = 8192;
 const PREFIX: &[u8] = b"libcupti.so";
-/// What a call returns where no library has the function: `CUPTI_ERROR_NOT_INITIALIZED`.
+/// Result of a call where no library has the function: `CUPTI_ERROR_NOT_INITIALIZED`.
 const NO_CUPTI: u32 = 15;
 
 macro_rules! hooks {
@@ -24,7 +24,7 @@ macro_rules! hooks {
         static NAMES: &[&[u8]] = &[$(concat!(stringify!($name), "\0").as_bytes()),*];
         static HOOKS: &[unsafe extern "C" fn()] = &[$($name),*];
         $(
-            /// Hook.
+            /// Interposes the function of this name.
             #[unsafe(no_mangle)]
             #[unsafe(naked)]
             pub unsafe extern "C" fn $name() {
@@ -64,7 +64,7 @@ extern "C" fn absent() -> u32 {
     NO_CUPTI
 }
 
-/// Where a call that returns to `caller` goes on.
+/// The address at which a call that returns to `caller` goes on.
 extern "C" fn target(number: u32, caller: usize) -> usize {
     let Some(name) = NAMES.get(number as usize) else { return absent as *const () as usize };
     let own = (&raw const NAMES) as usize;
@@ -99,7 +99,7 @@ fn of_agent(name: &CStr) -> Option<usize> {
     loaded::named(env::AGENT_LIBRARY.as_bytes()).and_then(|agent| agent.function(name))
 }
 
-/// What the agent has in place of a function of CUPTI's: that function where there is no agent.
+/// The agent's substitute for a function of CUPTI's: that function itself where there is no agent.
 fn instead(number: u32, real: usize) -> usize {
     type Instead = extern "C" fn(u32, usize) -> usize;
     static AGENT: AtomicUsize = AtomicUsize::new(0);
@@ -123,8 +123,8 @@ pub fn flush() {
     }
 }
 
-/// What `dlsym` finds for a name that begins with `cupti`: the hook, where the real function that
-/// it found is the one that the hook would call, or the agent's.
+/// The address that `dlsym` finds for a name that begins with `cupti`: the hook, where the real
+/// function that it found is the one that the hook would call, or the agent's.
 pub unsafe extern "C" fn found_by_name(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
     let address = table::address(&table::DLSYM);

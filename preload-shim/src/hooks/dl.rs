@@ -12,7 +12,7 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::AtomicUsize;
 use tprof_inject::{kernels, operators, python, unloading, unwind};
 
-/// Hook.
+/// Interposes libc's `dlclose`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     let unloading = unloading::begin();
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn dlsym() {
 
 /// Python has loaded a module, with what that is linked with.
 extern "C" fn module_loaded() {
-    operators::arm();
+    operators::register_callbacks();
 }
 
 /// The real function, before the list was searched.

@@ -1,13 +1,13 @@
 //! The environment of a program that is about to be executed.
 //!
-//! It is passed on as the program gave it, with one exception: where the library
+//! The environment is passed on as the program gave it, with one exception: where the library
 //! must not be loaded (another ELF class, a sanitizer build, a seccomp filter),
 //! tprof's entry is taken out of LD_PRELOAD, so that the new program finds what it
 //! would find without tprof.
 
 use core::ffi::{CStr, c_char, c_int};
 use core::marker::PhantomData;
-use tprof_inject::closed::{Class, closed};
+use tprof_inject::seccomp::{CallClass, is_forbidden};
 use tprof_inject::sys;
 use tprof_wire::env;
 
@@ -36,12 +36,12 @@ impl<'a> Environment<'a> {
         is_readable.then_some(Environment { at, texts: PhantomData })
     }
 
-    /// Its array.
+    /// The array that was given.
     pub fn array(self) -> Strings {
         self.at
     }
 
-    /// Its strings, none for a null one.
+    /// The strings of the array; none for a null one.
     fn strings(self) -> impl Iterator<Item = &'a CStr> {
         let mut at = self.at;
         core::iter::from_fn(move || {
@@ -85,9 +85,9 @@ fn entries(list: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// Whether an environment can be read: asks once for each page it touches.
 ///
 /// # Safety
-/// As [`Environment::given`].
+/// The same premises as [`Environment::given`].
 unsafe fn are_texts(environment: Strings) -> bool {
-    if environment.is_null() || closed(Class::Threads) {
+    if environment.is_null() || is_forbidden(CallClass::Threads) {
         return true;
     }
     let mut at = environment;
@@ -127,7 +127,7 @@ pub fn without_us(environment: Environment, run: &mut dyn FnMut(Strings) -> c_in
     }
     let array_bytes = count * size_of::<*const c_char>();
     let whole = array_bytes + bytes;
-    let room = if closed(Class::Threads) { None } else { sys::map_anonymous(whole) };
+    let room = if is_forbidden(CallClass::Threads) { None } else { sys::map_anonymous(whole) };
     let Some(room) = room else { return run(environment.array()) };
     // SAFETY: just mapped, zeroed (null pointers), used only here: first the array, then
     // the texts behind it.

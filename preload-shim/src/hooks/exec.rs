@@ -4,14 +4,14 @@ use super::environment::{Environment, Strings, without_us};
 use crate::real;
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_int, c_long};
-use tprof_inject::closed::{Class, closed};
-use tprof_inject::{attach, environment, exec, life, state, sys, unrecorded};
+use tprof_inject::seccomp::{CallClass, is_forbidden};
+use tprof_inject::{attach, environment, exec, lifecycle, loss, state, sys};
 use tprof_wire::env;
 use tprof_wire::record::ExecVerdict;
 
 const PATH_MAX: usize = 4096;
 
-/// What will become of `path` under `environment`.
+/// Judges executing `path` under `environment`.
 fn verdict(path: &CStr, environment: Environment) -> ExecVerdict {
     if !environment.preloads_us() || environment.lookup(env::SESSION).is_none() {
         return ExecVerdict::NoEnvironment;
@@ -26,7 +26,8 @@ fn verdict(path: &CStr, environment: Environment) -> ExecVerdict {
 /// Exec's contract, except that the address may be bad: a string that ends with a zero,
 /// unchanged for `'a`.
 unsafe fn text<'a>(at: *const c_char) -> Option<&'a CStr> {
-    let is_there = !at.is_null() && (closed(Class::Threads) || sys::is_readable(at as usize & !7));
+    let is_there =
+        !at.is_null() && (is_forbidden(CallClass::Threads) || sys::is_readable(at as usize & !7));
     // SAFETY: the caller's premise.
     is_there.then(|| unsafe { CStr::from_ptr(at) })
 }
@@ -46,13 +47,13 @@ unsafe fn announced(
     let (Some(path), Some(given)) = (path, unsafe { Environment::given(environment) }) else {
         return run(environment); // the kernel refuses: EFAULT
     };
-    if closed(Class::Threads) || closed(Class::Processes) {
+    if is_forbidden(CallClass::Threads) || is_forbidden(CallClass::Processes) {
         // The filter lives on in the new program, where attaching could be fatal.
-        unrecorded::lose_child_if_not_own();
-        life::executing(path.to_bytes(), ExecVerdict::Filtered, spawn);
+        loss::lose_child_if_not_own();
+        lifecycle::executing(path.to_bytes(), ExecVerdict::Filtered, spawn);
         let result = without_us(given, run);
         if !spawn {
-            life::exec_failed(result);
+            lifecycle::exec_failed(result);
         }
         return result;
     }
@@ -60,18 +61,18 @@ unsafe fn announced(
     let fresh = !state::is_attached();
     if fresh && verdict(path, given) == ExecVerdict::Followed {
         if !attach::is_reachable() {
-            unrecorded::lose_child(sys::pid());
+            loss::lose_child(sys::pid());
         }
         return run(environment);
     }
     let verdict = verdict(path, given);
     if verdict != ExecVerdict::Followed {
-        unrecorded::lose_child_if_not_own();
+        loss::lose_child_if_not_own();
     }
     if path.to_bytes().starts_with(b"/proc/self/") {
         execute_link(path, verdict, spawn);
     } else {
-        life::executing(path.to_bytes(), verdict, spawn);
+        lifecycle::executing(path.to_bytes(), verdict, spawn);
     }
     let result = if matches!(verdict, ExecVerdict::OtherClass | ExecVerdict::Sanitizer) {
         without_us(given, run)
@@ -79,17 +80,17 @@ unsafe fn announced(
         run(environment)
     };
     if !spawn {
-        life::exec_failed(result);
+        lifecycle::exec_failed(result);
     }
     result
 }
 
-/// Where `/proc/self` leads to, only this process can resolve.
+/// Only this process can resolve where `/proc/self` leads to.
 #[inline(never)]
 fn execute_link(link: &CStr, verdict: ExecVerdict, spawn: bool) {
     let mut target = [0u8; PATH_MAX];
     let name = sys::link_target(link, &mut target).unwrap_or(link.to_bytes());
-    life::executing(name, verdict, spawn);
+    lifecycle::executing(name, verdict, spawn);
 }
 
 /// Finds what `execvp` would run, into `out`; the name itself if nothing is found.
@@ -120,7 +121,7 @@ fn search<'a>(name: &CStr, out: &'a mut [u8; PATH_MAX]) -> &'a CStr {
     CStr::from_bytes_until_nul(out).unwrap_or(c"")
 }
 
-/// Hook.
+/// Interposes libc's `execve`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execve(
     path: *const c_char,
@@ -132,14 +133,14 @@ pub unsafe extern "C" fn execve(
     unsafe { announced(text(path), environment, false, run) }
 }
 
-/// Hook.
+/// Interposes libc's `execv`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execv(path: *const c_char, arguments: Strings) -> c_int {
     // SAFETY: as `execve`, which this is with the process's own environment.
     unsafe { execve(path, arguments, environment::array()) }
 }
 
-/// Hook.
+/// Interposes libc's `execvpe`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execvpe(
     file: *const c_char,
@@ -157,7 +158,7 @@ pub unsafe extern "C" fn execvpe(
     unsafe { announced(Some(found), environment, false, run) }
 }
 
-/// Hook.
+/// Interposes libc's `execvp`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execvp(file: *const c_char, arguments: Strings) -> c_int {
     // SAFETY: as `execvpe`, which this is with the process's own environment.
@@ -186,7 +187,7 @@ fn descriptor_path<'a>(fd: c_int, below: &[u8], out: &'a mut [u8; PATH_MAX]) -> 
     CStr::from_bytes_until_nul(out).unwrap_or(c"")
 }
 
-/// What `execveat` would run.
+/// The path that `execveat` would run.
 fn path_at<'a>(fd: c_int, path: &'a CStr, out: &'a mut [u8; PATH_MAX]) -> &'a CStr {
     const AT_FDCWD: c_int = -100;
     let bytes = path.to_bytes();
@@ -196,7 +197,7 @@ fn path_at<'a>(fd: c_int, path: &'a CStr, out: &'a mut [u8; PATH_MAX]) -> &'a CS
     descriptor_path(fd, bytes, out)
 }
 
-/// Hook.
+/// Interposes libc's `fexecve`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fexecve(fd: c_int, arguments: Strings, environment: Strings) -> c_int {
     let mut buffer = [0u8; PATH_MAX];
@@ -205,7 +206,7 @@ pub unsafe extern "C" fn fexecve(fd: c_int, arguments: Strings, environment: Str
     unsafe { announced(Some(descriptor_path(fd, b"", &mut buffer)), environment, false, run) }
 }
 
-/// Hook.
+/// Interposes libc's `execveat`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execveat(
     fd: c_int,
@@ -222,7 +223,7 @@ pub unsafe extern "C" fn execveat(
     }
 }
 
-/// `syscall(SYS_execve)`.
+/// Announces a `syscall(SYS_execve, …)`, and makes it.
 ///
 /// # Safety
 /// Exec's contract, except that addresses may be bad.
@@ -236,10 +237,10 @@ pub unsafe fn by_number(
     c_long::from(unsafe { announced(text(path), environment, false, &mut run) })
 }
 
-/// `syscall(SYS_execveat)`.
+/// Announces a `syscall(SYS_execveat, …)`, and makes it.
 ///
 /// # Safety
-/// As [`by_number`].
+/// The same premises as [`by_number`].
 pub unsafe fn by_number_at(
     fd: c_int,
     path: *const c_char,
@@ -327,11 +328,11 @@ unsafe fn spawned(
         unsafe { announced(path, environment, true, &mut |environment| run(out, environment)) };
     // SAFETY: on success libc stored the pid there.
     let child = if error == 0 { (unsafe { *out }) as u32 } else { 0 };
-    life::spawned(child, error);
+    lifecycle::spawned(child, error);
     error
 }
 
-/// Hook.
+/// Interposes libc's `posix_spawn`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_spawn(
     out: *mut c_int,
@@ -346,7 +347,7 @@ pub unsafe extern "C" fn posix_spawn(
     unsafe { spawned(out, text(path), environment, run) }
 }
 
-/// Hook.
+/// Interposes libc's `posix_spawnp`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_spawnp(
     out: *mut c_int,

@@ -1,32 +1,111 @@
 //! The allocator's functions.
 
-use crate::real;
+use crate::{real, table};
 use core::ffi::c_int;
+use core::mem::offset_of;
 use core::ptr::null_mut;
-use tprof_inject::{arming, heap, stack_hook};
+use core::sync::atomic::Ordering::Relaxed;
+use tprof_inject::fast_path::{self, Freeing};
+use tprof_inject::state::{self, Hot};
+use tprof_inject::{heap, pytorch_registration, stack_hook};
 
-/// What libc returns when there is no memory.
+/// libc's error number when there is no memory.
 const ENOMEM: c_int = 12;
 
-stack_hook!(#[doc = "Hook."] malloc(bytes: usize) -> *mut u8, malloc_impl, "rsi", "rdx");
-unsafe extern "C" fn malloc_impl(bytes: usize, sp: usize, fp: usize) -> *mut u8 {
+/// Defines a hook that calls the real function and jumps to [`fast_path::allocated`] with its block, the
+/// bytes that were asked for, and the caller's stack and frame pointers. It saves one register: most
+/// of the hooks' cost is instructions. Before the real function is known, `$early` does its work.
+macro_rules! quick_hook {
+    ($name:ident($($arg:ident),*), $bytes:literal, $real:ident, $early:ident, $sp:literal, $fp:literal) => {
+        /// # Safety
+        /// As the function of this name in libc.
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name($($arg: usize),*) -> *mut u8 {
+            core::arch::naked_asm!(
+                ".cfi_startproc",
+                "endbr64",
+                "mov rax, qword ptr [rip + {hot} + {real}]",
+                "test rax, rax",
+                "je 2f",
+                "push rbx",
+                ".cfi_adjust_cfa_offset 8",
+                ".cfi_rel_offset rbx, 0",
+                $bytes,
+                "call rax",
+                "mov rdi, rax",
+                "mov rsi, rbx",
+                "pop rbx",
+                ".cfi_adjust_cfa_offset -8",
+                ".cfi_restore rbx",
+                "mov rdx, rsp",
+                "mov rcx, rbp",
+                "jmp {counted}",
+                "2:",
+                concat!("mov ", $sp, ", rsp"),
+                concat!("mov ", $fp, ", rbp"),
+                "jmp {early}",
+                ".cfi_endproc",
+                hot = sym state::HOT,
+                real = const offset_of!(Hot, $real),
+                counted = sym fast_path::allocated,
+                early = sym $early,
+            )
+        }
+    };
+}
+
+quick_hook!(malloc(bytes), "mov rbx, rdi", malloc, malloc_early, "rsi", "rdx");
+unsafe extern "C" fn malloc_early(bytes: usize, sp: usize, fp: usize) -> *mut u8 {
     let block = real!(MALLOC(bytes) as fn(usize) -> *mut u8, else null_mut());
     // SAFETY: what the real function returned.
-    unsafe { heap::allocated(block, bytes, sp, fp) };
-    block
+    unsafe { fast_path::allocated(block, bytes, sp, fp) }
 }
 
-stack_hook!(#[doc = "Hook."] calloc(count: usize, each: usize) -> *mut u8, calloc_impl, "rdx", "rcx");
-unsafe extern "C" fn calloc_impl(count: usize, each: usize, sp: usize, fp: usize) -> *mut u8 {
+// The real function returns null where the bytes are more than there can be.
+quick_hook!(calloc(count, each), "mov rbx, rdi\nimul rbx, rsi", calloc, calloc_early, "rdx", "rcx");
+unsafe extern "C" fn calloc_early(count: usize, each: usize, sp: usize, fp: usize) -> *mut u8 {
     let block = real!(CALLOC(count, each) as fn(usize, usize) -> *mut u8, else null_mut());
     // SAFETY: what the real function returned.
-    unsafe { heap::allocated(block, count.wrapping_mul(each), sp, fp) };
-    block
+    unsafe { fast_path::allocated(block, count.wrapping_mul(each), sp, fp) }
 }
 
-/// Hook.
+/// # Safety
+/// The arguments are as libc's function demands them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(block: *mut u8) {
+    let address = table::FREE.load(Relaxed);
+    if address == 0 {
+        // SAFETY: the caller's premise.
+        return unsafe { free_slow(block) };
+    }
+    if !block.is_null() {
+        // SAFETY: the caller gives this block to `free`.
+        match unsafe { fast_path::freeing(block) } {
+            Freeing::Done => {}
+            // SAFETY: the caller's premise.
+            Freeing::Flush => return unsafe { free_and_flush(block) },
+            // SAFETY: the caller's premise.
+            Freeing::SlowPath => return unsafe { free_slow(block) },
+        }
+    }
+    // SAFETY: found under the name `free`; the caller's premise.
+    unsafe {
+        let call: unsafe extern "C" fn(*mut u8) = core::mem::transmute(address);
+        call(block);
+    }
+}
+
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn free_and_flush(block: *mut u8) {
+    fast_path::flush_own();
+    real!(FREE(block) as fn(*mut u8) -> (), else ());
+}
+
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn free_slow(block: *mut u8) {
     if !block.is_null() {
         // SAFETY: the caller gives this block to `free`.
         unsafe { heap::freeing(block) };
@@ -99,8 +178,8 @@ unsafe extern "C" fn posix_memalign_impl(
         unsafe { heap::allocated(*out, bytes, sp, fp) };
     }
     // A tensor takes its memory here, within an operator.
-    if arming::is_behind() {
-        arming::follow();
+    if pytorch_registration::must_reenable() {
+        pytorch_registration::sync_callback();
     }
     error
 }

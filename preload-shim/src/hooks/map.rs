@@ -3,15 +3,15 @@
 use crate::real;
 use core::arch::naked_asm;
 use core::ffi::c_int;
-use tprof_inject::{life, stack_hook};
+use tprof_inject::{lifecycle, stack_hook};
 
-/// `MAP_FAILED`.
+/// Value of `MAP_FAILED`.
 const FAILED: *mut u8 = usize::MAX as *mut u8;
 
 /// Six arguments fill the registers: stack and frame pointer go on the stack.
 macro_rules! map_hook {
     ($name:ident, $target:path) => {
-        /// Hook.
+        /// Interposes the function of this name.
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name(_: *mut u8, _: usize, _: c_int, _: c_int, _: c_int, _: i64) -> *mut u8 {
@@ -82,17 +82,17 @@ fn note(
 ) {
     if got != FAILED {
         let packed = u64::from(protection as u32) | u64::from(flags as u32) << 32;
-        life::mapped(got as usize, bytes, packed, fd, sp, fp);
+        lifecycle::mapped(got as usize, bytes, packed, fd, sp, fp);
     }
 }
 
-/// Hook.
+/// Interposes libc's `munmap`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munmap(at: *mut u8, bytes: usize) -> c_int {
-    let clock = life::clock_before();
+    let clock = lifecycle::clock_before();
     let result = real!(MUNMAP(at, bytes) as fn(*mut u8, usize) -> c_int, else -1);
     if result == 0 {
-        life::unmapped(at as usize, bytes, clock);
+        lifecycle::unmapped(at as usize, bytes, clock);
     }
     result
 }
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn mremap(
 ) -> *mut u8 {
     let got = real!(MREMAP(old, old_bytes, bytes, flags, to) as fn(*mut u8, usize, usize, c_int, *mut u8) -> *mut u8, else FAILED);
     if got != FAILED {
-        life::remapped(old as usize, old_bytes, got as usize, bytes);
+        lifecycle::remapped(old as usize, old_bytes, got as usize, bytes);
     }
     got
 }
@@ -123,18 +123,18 @@ unsafe extern "C" fn shmat_impl(
 ) -> *mut u8 {
     let got = real!(SHMAT(id, at, flags) as fn(c_int, *mut u8, c_int) -> *mut u8, else FAILED);
     if got != FAILED {
-        life::attached(got as usize, id, sp, fp);
+        lifecycle::attached(got as usize, id, sp, fp);
     }
     got
 }
 
-/// Hook.
+/// Interposes libc's `shmdt`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn shmdt(at: *mut u8) -> c_int {
-    let clock = life::clock_before();
+    let clock = lifecycle::clock_before();
     let result = real!(SHMDT(at) as fn(*mut u8) -> c_int, else -1);
     if result == 0 {
-        life::detached(at as usize, clock);
+        lifecycle::detached(at as usize, clock);
     }
     result
 }

@@ -1,6 +1,7 @@
 //! The interposed functions, one file per family.
 
 mod abi;
+mod agent_link;
 mod calls;
 mod cupti;
 mod dl;
@@ -8,7 +9,6 @@ mod environment;
 mod exec;
 mod heap;
 mod map;
-mod noticed;
 mod process;
 mod python;
 mod seccomp;

@@ -2,19 +2,19 @@
 
 use crate::real;
 use core::ffi::{c_int, c_void};
-use tprof_inject::{life, state};
+use tprof_inject::{lifecycle, state};
 
-/// Hook. The child attaches at its first event; on kernels that cannot wipe a
+/// Interposes libc's `fork`. The child attaches at its first event; on kernels that cannot wipe a
 /// page on fork, this marks it as one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fork() -> c_int {
-    let clock = life::clock_before();
+    let clock = lifecycle::clock_before();
     let child = real!(FORK() as fn() -> c_int, else -1);
     if child == 0 {
         state::WIPED.wipe();
-        life::born_under_filter();
+        lifecycle::born_under_filter();
     } else if child > 0 {
-        life::forked(child as u32, clock);
+        lifecycle::forked(child as u32, clock);
     }
     child
 }
@@ -26,13 +26,13 @@ fn reaped(child: c_int, status: *const c_int) -> c_int {
         let exited = status & 0x7f == 0;
         let signalled = (status & 0x7f) as i8 + 1 >= 2 && !exited && status & 0xff != 0x7f;
         if exited || signalled {
-            life::reaped(child as u32, status);
+            lifecycle::reaped(child as u32, status);
         }
     }
     child
 }
 
-/// Hook.
+/// Interposes libc's `wait`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wait(status: *mut c_int) -> c_int {
     let mut own = 0;
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn wait(status: *mut c_int) -> c_int {
     reaped(real!(WAIT(at) as fn(*mut c_int) -> c_int, else -1), at)
 }
 
-/// Hook.
+/// Interposes libc's `waitpid`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn waitpid(pid: c_int, status: *mut c_int, options: c_int) -> c_int {
     let mut own = 0;
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn waitpid(pid: c_int, status: *mut c_int, options: c_int)
     reaped(real!(WAITPID(pid, at, options) as fn(c_int, *mut c_int, c_int) -> c_int, else -1), at)
 }
 
-/// Hook.
+/// Interposes libc's `wait3`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wait3(status: *mut c_int, options: c_int, usage: *mut c_void) -> c_int {
     let mut own = 0;
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn wait3(status: *mut c_int, options: c_int, usage: *mut c
     )
 }
 
-/// Hook.
+/// Interposes libc's `wait4`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wait4(
     pid: c_int,
@@ -84,8 +84,8 @@ pub unsafe extern "C" fn waitid(kind: c_int, id: u32, info: *mut c_int, options:
         // SAFETY: libc filled the caller's siginfo_t.
         let (code, pid, status) = unsafe { (*info.add(2), *info.add(4), *info.add(6)) };
         match code {
-            1 if pid > 0 => life::reaped(pid as u32, (status & 0xff) << 8),
-            2 | 3 if pid > 0 => life::reaped(pid as u32, status & 0x7f),
+            1 if pid > 0 => lifecycle::reaped(pid as u32, (status & 0xff) << 8),
+            2 | 3 if pid > 0 => lifecycle::reaped(pid as u32, status & 0x7f),
             _ => {}
         }
     }
@@ -99,34 +99,34 @@ fn stay() -> ! {
     }
 }
 
-/// Hook.
+/// Interposes libc's `exit`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn exit(status: c_int) -> ! {
-    life::process_exit(status, life::how::EXIT);
+    lifecycle::process_exit(status, lifecycle::how::EXIT);
     real!(EXIT(status) as fn(c_int) -> (), else ());
     stay()
 }
 
-/// Hook.
+/// Interposes libc's `quick_exit`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quick_exit(status: c_int) -> ! {
-    life::process_exit(status, life::how::QUICK_EXIT);
+    lifecycle::process_exit(status, lifecycle::how::QUICK_EXIT);
     real!(QUICK_EXIT(status) as fn(c_int) -> (), else ());
     stay()
 }
 
-/// Hook.
+/// Interposes libc's `_exit`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _exit(status: c_int) -> ! {
-    life::leaving_at_once(status);
+    lifecycle::leaving_at_once(status);
     real!(UNDERSCORE_EXIT(status) as fn(c_int) -> (), else ());
     stay()
 }
 
-/// Hook.
+/// Interposes libc's `_Exit`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
-    life::leaving_at_once(status);
+    lifecycle::leaving_at_once(status);
     real!(CAPITAL_EXIT(status) as fn(c_int) -> (), else ());
     stay()
 }

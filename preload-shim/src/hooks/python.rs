@@ -22,7 +22,7 @@ pub struct Object {
 type Args = *const *mut Object;
 type Refs = unsafe extern "C" fn(*mut Object);
 
-/// What these functions call of Python's: `struct tprof_python`.
+/// The functions and objects of Python's that these builtins use: `struct tprof_python`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Python {
@@ -32,37 +32,37 @@ pub struct Python {
     type_error: *mut Object,
     inc_ref: Refs,
     dec_ref: Refs,
-    /// `PyUnicode_AsUTF8AndSize`
+    /// Python's own `PyUnicode_AsUTF8AndSize`.
     utf8: unsafe extern "C" fn(*mut Object, *mut isize) -> *const c_char,
-    /// `PyUnicode_AsEncodedString`
+    /// Python's own `PyUnicode_AsEncodedString`.
     encoded: unsafe extern "C" fn(*mut Object, *const c_char, *const c_char) -> *mut Object,
-    /// `PyBytes_AsString`
+    /// Python's own `PyBytes_AsString`.
     text: unsafe extern "C" fn(*mut Object) -> *const c_char,
-    /// `PyBytes_Size`
+    /// Python's own `PyBytes_Size`.
     size: unsafe extern "C" fn(*mut Object) -> isize,
-    /// `PyLong_AsUnsignedLongLong`
+    /// Python's own `PyLong_AsUnsignedLongLong`.
     number: unsafe extern "C" fn(*mut Object) -> u64,
-    /// `PyLong_FromUnsignedLongLong`
+    /// Python's own `PyLong_FromUnsignedLongLong`.
     of_number: unsafe extern "C" fn(u64) -> *mut Object,
-    /// `PyBool_FromLong`
+    /// Python's own `PyBool_FromLong`.
     of_bool: unsafe extern "C" fn(isize) -> *mut Object,
-    /// `PyFloat_AsDouble`
+    /// Python's own `PyFloat_AsDouble`.
     real: unsafe extern "C" fn(*mut Object) -> f64,
-    /// `PyErr_Occurred`
+    /// Python's own `PyErr_Occurred`.
     raised: unsafe extern "C" fn() -> *mut Object,
-    /// `PyErr_ExceptionMatches`
+    /// Python's own `PyErr_ExceptionMatches`.
     matches: unsafe extern "C" fn(*mut Object) -> c_int,
-    /// `PyErr_Clear`
+    /// Python's own `PyErr_Clear`.
     clear: unsafe extern "C" fn(),
-    /// `PyErr_SetString`
+    /// Python's own `PyErr_SetString`.
     raise: unsafe extern "C" fn(*mut Object, *const c_char),
-    /// `PyTuple_Size`
+    /// Python's own `PyTuple_Size`.
     tuple_size: unsafe extern "C" fn(*mut Object) -> isize,
-    /// `PyTuple_GetItem`
+    /// Python's own `PyTuple_GetItem`.
     tuple_item: unsafe extern "C" fn(*mut Object, isize) -> *mut Object,
 }
 
-/// `PyMethodDef`.
+/// Python's `PyMethodDef`, the definition of a builtin.
 #[repr(C)]
 pub struct Method {
     name: *const c_char,
@@ -98,7 +98,7 @@ const fn method(
     Method { name: name.as_ptr(), function, flags, doc: doc.as_ptr() }
 }
 
-/// They stay for the life of the process, as Python requires of what it makes builtins from.
+/// The methods stay for the life of the process, as Python requires of what it makes builtins from.
 static METHODS: [Method; 11] = [
     method(
         c"step",
@@ -258,7 +258,7 @@ fn with_name(
     run(api, &SpanName::of(text.cast(), bytes as usize))
 }
 
-/// As [`with_name`], of what is no text, or text with surrogates.
+/// As [`with_name`], for an object that is no text, or a text with surrogates.
 #[cold]
 #[inline(never)]
 fn with_escaped(
@@ -367,7 +367,7 @@ unsafe extern "C" fn mark(_: *mut Object, name: *mut Object) -> *mut Object {
 }
 
 /// # Safety
-/// As [`mark`].
+/// The same premises as [`mark`].
 unsafe extern "C" fn push(_: *mut Object, name: *mut Object) -> *mut Object {
     with_name(name, |api, name| {
         // SAFETY: the name outlives the call, with its text.
@@ -385,14 +385,14 @@ unsafe extern "C" fn pop(_: *mut Object, _: *mut Object) -> *mut Object {
 }
 
 /// # Safety
-/// As [`mark`].
+/// The same premises as [`mark`].
 unsafe extern "C" fn start(_: *mut Object, name: *mut Object) -> *mut Object {
     // SAFETY: the name outlives the call, with its text; any number can be an object.
     with_name(name, |api, name| unsafe { (api.of_number)(spans::start(name)) })
 }
 
 /// # Safety
-/// As [`mark`].
+/// The same premises as [`mark`].
 unsafe extern "C" fn end(_: *mut Object, number: *mut Object) -> *mut Object {
     // SAFETY: in a builtin; any object; what is no number of a span ends none.
     unsafe {
@@ -434,14 +434,14 @@ unsafe extern "C" fn counter(_: *mut Object, args: Args, count: isize) -> *mut O
 }
 
 /// # Safety
-/// As [`pop`].
+/// The same premises as [`pop`].
 unsafe extern "C" fn is_recording(_: *mut Object, _: *mut Object) -> *mut Object {
     // SAFETY: in a builtin.
     unsafe { (api().of_bool)(spans::is_recording().into()) }
 }
 
 /// # Safety
-/// As [`pop`].
+/// The same premises as [`pop`].
 unsafe extern "C" fn flush(_: *mut Object, _: *mut Object) -> *mut Object {
     cupti::flush();
     // SAFETY: in a builtin.
@@ -449,7 +449,7 @@ unsafe extern "C" fn flush(_: *mut Object, _: *mut Object) -> *mut Object {
 }
 
 /// # Safety
-/// As [`mark`].
+/// The same premises as [`mark`].
 unsafe extern "C" fn record(_: *mut Object, on: *mut Object) -> *mut Object {
     // SAFETY: in a builtin; any object; only 0 and False switch off.
     unsafe {

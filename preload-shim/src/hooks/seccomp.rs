@@ -5,9 +5,9 @@ use crate::hooks::exec;
 use crate::real;
 use core::ffi::{c_int, c_long};
 use tprof_inject::block::Thread;
-use tprof_inject::calls_made::{self, Closing};
-use tprof_inject::closed::Counts;
-use tprof_inject::life;
+use tprof_inject::lifecycle;
+use tprof_inject::required_syscalls::{self, ForbiddenClasses};
+use tprof_inject::seccomp::Counts;
 
 const PR_SET_NAME: c_int = 15;
 const PR_SET_SECCOMP: c_int = 22;
@@ -18,7 +18,7 @@ const SYS_PRCTL: c_long = 157;
 const SYS_SECCOMP: c_long = 317;
 const SYS_EXECVEAT: c_long = 322;
 
-/// What a call asks for.
+/// The kind of filter that a call installs.
 enum Asked {
     /// Nothing of the kind.
     Other,
@@ -44,21 +44,21 @@ fn asked_of_seccomp(operation: usize, flags: usize, program: usize) -> Asked {
     }
 }
 
-/// What was noted before the call: afterwards it could be too late. A call that is
+/// State noted before the call: afterwards it could be too late. A call that is
 /// refused leaves no trace.
 enum Noted {
     Nothing,
     Strict(Option<&'static Thread>),
-    Filter(Closing, usize),
+    Filter(ForbiddenClasses, usize),
 }
 
 impl Asked {
     fn note(self) -> Noted {
         match self {
             Asked::Other => Noted::Nothing,
-            Asked::Strict => Noted::Strict(life::entering_strict_seccomp()),
+            Asked::Strict => Noted::Strict(lifecycle::entering_strict_seccomp()),
             Asked::Filter(program, flags) => {
-                Noted::Filter(life::entering_seccomp_filter(program), flags)
+                Noted::Filter(lifecycle::entering_seccomp_filter(program), flags)
             }
         }
     }
@@ -69,7 +69,7 @@ impl Noted {
         const NEW_LISTENER: usize = 8; // a descriptor is returned
         match self {
             Noted::Nothing => {}
-            Noted::Strict(noted) if result != 0 => life::strict_seccomp_refused(noted),
+            Noted::Strict(noted) if result != 0 => lifecycle::strict_seccomp_refused(noted),
             Noted::Strict(_) => {}
             // Where other threads do not follow, the result is the id of one.
             Noted::Filter(_, flags) if flags & NEW_LISTENER != 0 && result >= 0 => {}
@@ -79,11 +79,11 @@ impl Noted {
     }
 }
 
-/// For libtprof_cupti.so, which hooks nothing: what filters close in this process, and
+/// Called by libtprof_cupti.so, which hooks nothing: what filters forbid in this process, and
 /// what to call before one does.
 #[unsafe(no_mangle)]
 pub extern "C" fn tprof_closed_calls(make_room: extern "C" fn()) -> *const Counts {
-    calls_made::followed_by(make_room)
+    required_syscalls::followed_by(make_room)
 }
 
 /// Hook. Variadic in C; the kernel reads five.
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: u
         real!(PRCTL(option, a, b, c, d) as fn(c_int, usize, usize, usize, usize) -> c_int, else -1);
     noted.done(c_long::from(result));
     if option == PR_SET_NAME && result == 0 {
-        life::thread_renamed();
+        lifecycle::thread_renamed();
     }
     result
 }

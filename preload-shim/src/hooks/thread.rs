@@ -5,7 +5,7 @@ use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use tprof_inject::block::Thread;
-use tprof_inject::{gate, life, operators, thread_notes};
+use tprof_inject::{gate, lifecycle, operators, thread_notes};
 
 /// A start routine and its argument, on their way to the new thread.
 struct Start {
@@ -28,7 +28,7 @@ static STARTING: [Start; STARTS] = [const {
     }
 }; STARTS];
 
-/// Hook.
+/// Interposes libc's `pthread_create`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_create(
     out: *mut usize,
@@ -144,7 +144,7 @@ extern "C" fn leaving() -> usize {
 pub unsafe extern "C" fn pthread_setname_np(thread: usize, name: *const c_char) -> c_int {
     let error = real!(PTHREAD_SETNAME(thread, name) as fn(usize, *const c_char) -> c_int, else 38);
     if error == 0 && thread == tprof_inject::arch::thread_pointer() {
-        life::thread_renamed();
+        lifecycle::thread_renamed();
     }
     error
 }

@@ -1,5 +1,5 @@
-//! `tprof-serve`: what `tprof serve`, `tprof top` and `tprof export --to site` become. A program of
-//! its own, so that the launcher of jobs maps no web server.
+//! `tprof-serve`: the program that `tprof serve`, `tprof top` and `tprof export --to site` turn
+//! into. It is separate so that the launcher of jobs does not map a web server.
 
 #[path = "../commands/serve/args.rs"]
 mod args;
@@ -27,13 +27,13 @@ const FAILED: u8 = 125;
 const SEED_PORT: u16 = 6970;
 /// Largest file that a report or export may write, bytes.
 const MOST_OUTPUT: u64 = 4 << 30;
-/// Most memory of a report in a site, bytes.
+/// Memory limit of a report in a site, in bytes.
 const SITE_MEMORY: u64 = 4 << 30;
-/// Longest time of one: nobody waits for a page.
+/// Time limit of a report in a site, where nobody waits for a page.
 const SITE_TIME: Duration = Duration::from_secs(600);
-/// Without so much no report begins, bytes.
+/// Memory without which no report is started, in bytes.
 const LEAST_MEMORY: u64 = 64 << 20;
-/// The program that makes reports; `tprof` sets it to its own.
+/// Variable that names the program which makes reports; `tprof` sets it to its own path.
 const PROGRAM: &str = "TPROF_PROGRAM";
 
 #[derive(Parser, Debug)]
@@ -58,7 +58,7 @@ enum Command {
     Site(SiteArgs),
 }
 
-/// What of the options of `tprof export` applies to a site.
+/// Options of `tprof export` that apply to a site.
 #[derive(Args, Clone, Debug)]
 struct SiteArgs {
     /// Directory that contains runs, or a run
@@ -111,7 +111,7 @@ fn options(args: ServeArgs) -> Result<Options, Failure> {
         hosts: args.host,
         token_file: args.token_file,
         is_control: args.control,
-        // On a machine that others reach, nobody sits at its screen.
+        // On a machine that others can reach, nobody sits at its screen.
         browser: (is_own && !args.no_browser)
             .then_some(|url, folder| browser::open(url, folder).unwrap_or(false)),
     })
@@ -133,7 +133,7 @@ fn limits(args: &ServeArgs) -> Result<Limits, Failure> {
     Ok(Limits { memory_bytes, output_bytes: MOST_OUTPUT, time })
 }
 
-/// `tprof`: the one that started this, else the one beside it.
+/// Path of `tprof`: the one that started this program, otherwise the one next to it.
 fn program() -> Result<PathBuf, Failure> {
     if let Some(program) = std::env::var_os(PROGRAM) {
         return Ok(program.into());

@@ -1,12 +1,13 @@
-//! Options that exist, typed where they do not belong: before the command, or behind another one.
+//! Handles options that exist but were typed in the wrong place: before the command, or after
+//! another command.
 
 use crate::cli;
 use crate::terminal::errors::Failure;
 use clap::{Arg, Command};
 use std::ffi::OsString;
 
-/// The answer to an option that the command of `words`, or `tprof` itself, does not have, but
-/// another command has. `words` is the command line, its first word the program.
+/// Returns the error for an option that another command has, but not the command of `words` or
+/// `tprof` itself. `words` is the command line, beginning with the program.
 pub fn misplaced(option: &str, words: &[OsString]) -> Option<Failure> {
     let command = cli::command();
     let known = || command.get_subcommands().filter(|one| !one.is_hide_set());
@@ -17,7 +18,7 @@ pub fn misplaced(option: &str, words: &[OsString]) -> Option<Failure> {
         words.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     let behind = words.first().and_then(|word| known().find(|one| one.get_name() == word));
     if let Some(other) = behind {
-        // A word of one letter means something else in each command.
+        // A one-letter option means something else in each command.
         return option.starts_with("--").then(|| {
             failure
                 .cause(format!(
@@ -43,8 +44,8 @@ pub fn misplaced(option: &str, words: &[OsString]) -> Option<Failure> {
     })
 }
 
-/// Where the command stands among the words behind the option, and which it is: a word that is
-/// the option's value is none.
+/// Finds the command among the words after the option, and its position. The option's value does
+/// not count.
 fn command_at<'c>(
     words: &[String],
     option: &str,
@@ -65,7 +66,7 @@ fn is_typed(word: &str, option: &str) -> bool {
     rest.is_empty() || !option.starts_with("--") || rest.starts_with('=')
 }
 
-/// A command's option by its name as typed.
+/// Finds a command's option by its name as typed.
 fn find<'c>(command: &'c Command, option: &str) -> Option<&'c Arg> {
     let is_it = |arg: &&Arg| match option.strip_prefix("--") {
         Some(long) => arg.get_long_and_visible_aliases().unwrap_or_default().contains(&long),
@@ -73,7 +74,7 @@ fn find<'c>(command: &'c Command, option: &str) -> Option<&'c Arg> {
             .get_short()
             .is_some_and(|short| option.strip_prefix('-') == Some(short.encode_utf8(&mut [0; 4]))),
     };
-    // Help is not an argument before the command line is read.
+    // The help option is not an argument before the command line is parsed.
     command.get_arguments().find(is_it)
 }
 
@@ -81,7 +82,7 @@ fn takes_value(command: &Command, option: &str) -> bool {
     find(command, option).is_some_and(|arg| arg.get_action().takes_values())
 }
 
-/// `only `tprof run` has`, or `run, env and attach have`.
+/// Returns text such as "only `tprof run` has" or "run, env and attach have".
 fn has(owners: &[&Command]) -> String {
     let names: Vec<String> =
         owners.iter().map(|one| format!("`tprof {}`", one.get_name())).collect();
@@ -92,7 +93,7 @@ fn has(owners: &[&Command]) -> String {
     }
 }
 
-/// The command with the option, and the name of its value.
+/// Returns the command that has the option, and the name of the option's value.
 fn with_option(command: &Command, option: &str) -> String {
     let value = find(command, option).filter(|arg| arg.get_action().takes_values());
     let value = value.and_then(|arg| arg.get_value_names()?.first().cloned());
@@ -101,7 +102,7 @@ fn with_option(command: &Command, option: &str) -> String {
     format!("tprof {} {option}{value}{more}", command.get_name())
 }
 
-/// Whether a shell takes the word as it is.
+/// Whether a shell takes the word unquoted.
 fn is_plain(word: &str) -> bool {
     !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./=:,+%@".contains(c))
 }
@@ -131,7 +132,7 @@ mod tests {
             "tprof run --mem exact -o X -- ./job"
         );
         assert_eq!(hint("--json", "--json report r1"), "tprof report --json r1");
-        // The value is called as a command is.
+        // The value has the name of a command.
         assert_eq!(hint("-o", "-o run run -- ./job"), "tprof run -o run -- ./job");
     }
 

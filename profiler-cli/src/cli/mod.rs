@@ -1,9 +1,8 @@
-//! The command line as typed.
+//! Parses the command line.
 //!
-//! Parsing only: every option of `run` stays the text that was typed, so that
-//! flags, variables and `tprof.toml` go through one resolver
-//! ([`crate::settings`]) and give the same errors. Help, the man page and the
-//! completions come from these definitions.
+//! Options of `run` stay text here, so that flags, variables and `tprof.toml` go through one
+//! resolver ([`crate::settings`]) and give the same errors. Help, the man page and the completions
+//! come from these definitions.
 
 mod misplaced;
 mod switches;
@@ -29,7 +28,7 @@ use crate::commands::rm::RmArgs;
 use crate::commands::run::RunArgs;
 use crate::commands::serve::{ServeArgs, TopArgs};
 use crate::commands::sql::SqlArgs;
-use crate::launch::stranded;
+use crate::launch::fallback;
 use crate::runs::formats;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
@@ -60,7 +59,7 @@ Examples:
     arg_required_else_help = true
 )]
 pub struct Cli {
-    /// Which command.
+    /// The command to execute.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -70,7 +69,7 @@ pub fn command() -> clap::Command {
     switches::with_opposites(Cli::command())
 }
 
-/// Reads a command line, its first word the program.
+/// Parses a command line that begins with the program.
 pub fn parse_from<W: Into<OsString> + Clone>(
     words: impl IntoIterator<Item = W>,
 ) -> Result<Cli, clap::Error> {
@@ -79,12 +78,12 @@ pub fn parse_from<W: Into<OsString> + Clone>(
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
-/// The commands.
+/// The commands of `tprof`.
 #[derive(Subcommand, Debug)]
 pub enum Command {
     /// Launch a command and record it
     Run(RunArgs),
-    /// Print shell exports that attach jobs you start yourself
+    /// Print shell exports that record jobs you start yourself
     #[command(after_help = "Example:\n  eval \"$(tprof env -o r1)\"; python train.py")]
     Env(EnvArgs),
     /// Sample the CPU use of a running process
@@ -102,27 +101,27 @@ pub enum Command {
     Compare(CompareArgs),
     /// List the runs in a directory
     Ls(LsArgs),
-    /// Delete runs
+    /// Delete runs from disk
     Rm(RmArgs),
     /// Write a run in another tool's format
     #[command(after_help = formats::help())]
     Export(ExportArgs),
     /// Import traces (torch.profiler, Chrome JSON) as a run
     Import(ImportArgs),
-    /// Open a run in the browser, in Perfetto or a page of tprof
+    /// Open a run in the browser, in Perfetto or in one of tprof's pages
     #[command(
         after_help = "Examples:\n  tprof open r1\n  tprof open r1 --as flame\n  tprof open r1 --rank 0 --steps 5\n  tprof open trace.json.gz --as timeline"
     )]
     Open(OpenArgs),
-    /// Show a directory of runs in the browser, and runs in progress
+    /// Show finished runs and runs in progress in the browser
     Serve(ServeArgs),
-    /// Show what the ranks of a run do now, in the terminal
+    /// Watch the ranks of a run in the terminal
     Top(TopArgs),
     /// Query runs with SQL
     Sql(SqlArgs),
     /// Add runs to an archive that SQL can query
     Archive(ArchiveArgs),
-    /// Check what can be recorded here, and how to fix what cannot
+    /// Check what tprof can record here, and how to fix what it cannot
     Doctor(DoctorArgs),
     /// Print a completion script for a shell
     #[command(
@@ -134,7 +133,7 @@ pub enum Command {
     /// The program that `doctor --run-kernel` records.
     #[command(name = doctor::RUN_KERNEL, hide = true)]
     RunKernel,
-    /// What `tprof serve` can have made.
+    /// Lists what `tprof serve` can request.
     #[command(name = CATALOGUE, hide = true)]
     Catalogue,
     /// A command with limits, of `tprof serve`.
@@ -143,12 +142,12 @@ pub enum Command {
     /// Collector of a session that has none; an attached process starts it.
     #[command(name = "__collect", hide = true)]
     Collect {
-        /// Session directory
+        /// Directory of the session
         session: PathBuf,
     },
     /// Waits for a job whose tprof failed.
-    #[command(name = stranded::WAIT, hide = true)]
-    Wait(stranded::WaitArgs),
+    #[command(name = fallback::WAIT, hide = true)]
+    Wait(fallback::WaitArgs),
     /// Anything else: an error that names the nearest command.
     #[command(external_subcommand)]
     Other(Vec<OsString>),

@@ -1,19 +1,20 @@
-//! Every switch has its opposite: `--redact` and `--no-redact`, `--no-browser` and
-//! `--browser`. The last one typed counts.
+//! Gives every switch an opposite: `--redact` and `--no-redact`, `--no-browser` and `--browser`.
+//! The last one typed wins.
 //!
-//! Made of the definitions of switches, so that a new one has its own. Opposites are
-//! one line below the options of a command, not one each among them.
+//! Opposites are derived from the definitions of switches, so that a new switch gets one
+//! automatically. They are listed in one line below the options of a command, instead of one line
+//! each.
 
 use clap::builder::ArgPredicate;
 use clap::{Arg, ArgAction, Command, Id};
 use textwrap::{Options, WordSeparator, WordSplitter};
 
-/// How switches name their value that take one (`--redact=false`).
+/// Name of the value of switches that take one (`--redact=false`).
 const BOOL: &str = "BOOL";
-/// Columns of help.
+/// Width of help in columns.
 const WIDTH: usize = 80;
 
-/// A command, and those below it, with the opposites of their switches.
+/// Adds the opposites of switches to a command and its subcommands.
 pub fn with_opposites(command: Command) -> Command {
     let command = command.mut_subcommands(with_opposites);
     let switches: Vec<Arg> =
@@ -48,13 +49,15 @@ pub fn with_opposites(command: Command) -> Command {
                 }
             });
     }
-    let line =
-        folded(&format!("Each switch has an opposite, and the last one wins: {}", names.join(" ")));
+    let line = folded(&format!(
+        "Every switch has an opposite, and the last one given wins: {}",
+        names.join(" ")
+    ));
     let after = command.get_after_help().map(|text| format!("\n\n{text}")).unwrap_or_default();
     command.after_help(line + &after)
 }
 
-/// The opposites that a command has, shown: for completions.
+/// Makes the opposites of a command visible, for completions.
 pub fn shown(command: Command) -> Command {
     let command = command.mut_subcommands(shown);
     let names: Vec<String> = command
@@ -72,17 +75,17 @@ fn is_switch(arg: &Arg) -> bool {
     !arg.is_hide_set() && (matches!(arg.get_action(), ArgAction::SetTrue) || takes_value(arg))
 }
 
-/// Whether a switch takes `true` and `false`, too.
+/// Whether a switch also takes `true` or `false` as its value.
 fn takes_value(arg: &Arg) -> bool {
     arg.get_value_names().is_some_and(|names| names.iter().any(|name| name == BOOL))
 }
 
-/// `no-redact` of `redact`, and `browser` of `no-browser`.
+/// Returns `no-redact` for `redact`, and `browser` for `no-browser`.
 fn opposite(name: &str) -> String {
     name.strip_prefix("no-").map_or_else(|| format!("no-{name}"), str::to_owned)
 }
 
-/// Text in lines of help.
+/// Wraps text into lines of help.
 fn folded(text: &str) -> String {
     let options = Options::new(WIDTH)
         .subsequent_indent("  ")
@@ -105,7 +108,7 @@ mod tests {
         }
     }
 
-    /// What was given for `redact`.
+    /// Returns the value given for `redact`.
     fn given(options: RunOptions) -> Option<OsString> {
         options.given().find(|(setting, _)| setting.name == "redact").map(|(_, text)| text)
     }

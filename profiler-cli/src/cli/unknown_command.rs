@@ -1,4 +1,4 @@
-//! What a word in the place of a command means that is none.
+//! Handles an unknown word in the place of a command.
 
 use crate::cli;
 use crate::commands::report::report_kinds;
@@ -6,8 +6,8 @@ use crate::launch;
 use crate::terminal::errors::{Failure, nearest};
 use std::ffi::{OsStr, OsString};
 
-/// Words that other profilers, and shells, use for what tprof calls otherwise, with
-/// what to type here.
+/// Words that other profilers and shells use for commands that tprof calls otherwise, with what to
+/// type here.
 const HABITS: [(&[&str], &str); 10] = [
     (
         &["record", "stat", "profile", "trace", "exec", "start", "launch", "mem", "python"],
@@ -24,7 +24,7 @@ const HABITS: [(&[&str], &str); 10] = [
     (&["delete", "remove", "clean"], "tprof rm RUN"),
 ];
 
-/// The answer to it.
+/// Returns the error for an unknown command.
 pub fn unknown_command(words: &[OsString]) -> Failure {
     let word = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
     let command = cli::command();

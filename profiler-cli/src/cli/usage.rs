@@ -1,4 +1,4 @@
-//! Mistakes on the command line, in the same three lines as every other error.
+//! Reports mistakes on the command line in the same three lines as every other error.
 
 use super::misplaced::misplaced;
 pub use super::unknown_command::unknown_command;
@@ -7,7 +7,7 @@ use crate::terminal::errors::{Failure, nearest};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsString;
 
-/// `tprof help` prints the same as `tprof --help`.
+/// Prints for `tprof help` what `tprof --help` prints.
 pub fn help(words: &[OsString]) -> Result<(), Failure> {
     let mut command = cli::command();
     command.build();
@@ -15,13 +15,13 @@ pub fn help(words: &[OsString]) -> Result<(), Failure> {
         let known = word.to_str().and_then(|word| command.find_subcommand(word).cloned());
         command = known.ok_or_else(|| unknown_command(std::slice::from_ref(word)))?;
     }
-    // A closed stdout is no error.
+    // A closed stdout is not an error.
     let _ = command.print_help();
     Ok(())
 }
 
-/// An error of the parser as one of tprof; `None` for help and version, which are no errors.
-/// `words` is the command line, its first word the program.
+/// Converts an error of the parser; `None` for help and version, which are not errors. `words` is
+/// the command line, beginning with the program.
 pub fn failure(error: &clap::Error, words: &[OsString]) -> Option<Failure> {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
@@ -45,7 +45,7 @@ pub fn failure(error: &clap::Error, words: &[OsString]) -> Option<Failure> {
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => return None,
         ErrorKind::UnknownArgument => {
             let failure = Failure::new(format!("unexpected `{argument}`"));
-            // Before a command the parser suggests any command's option.
+            // Before a command, the parser would suggest options of any command.
             let is_first = words.get(1).is_some_and(|word| word.to_string_lossy().starts_with('-'));
             let right = text(ContextKind::SuggestedArg).filter(|_| !is_first);
             match right {
@@ -70,7 +70,7 @@ pub fn failure(error: &clap::Error, words: &[OsString]) -> Option<Failure> {
                 .cause(format!("the values are {}", known.join(", ")))
                 .hint(right.unwrap_or(usage))
         }
-        // The parser itself reads only numbers.
+        // The parser itself only reads numbers.
         ErrorKind::ValueValidation if wants_address(error) => {
             Failure::new(format!("bad value `{value}` for {argument}"))
                 .cause("the value is an IP address")
@@ -131,7 +131,7 @@ fn wants_address(error: &clap::Error) -> bool {
     source.is_some_and(|source| source.is::<std::net::AddrParseError>())
 }
 
-/// Which number an option takes.
+/// Returns the kind of number that an option takes.
 fn number_wanted(error: &clap::Error) -> String {
     let why = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
     match why.split_once(" is not in ").and_then(|(_, range)| range.split_once("..=")) {
@@ -140,7 +140,7 @@ fn number_wanted(error: &clap::Error) -> String {
     }
 }
 
-/// A value that an option could have: its default, or the first number.
+/// Returns a plausible value of an option: its default, or the first number.
 fn usual_value(argument: &str) -> String {
     let command = cli::command();
     let name = argument.trim_start_matches('-');
@@ -150,7 +150,7 @@ fn usual_value(argument: &str) -> String {
     default.map_or_else(|| "0".to_owned(), |value| value.to_string_lossy().into_owned())
 }
 
-/// The words that the command of a usage line takes.
+/// Returns the words that the command of a usage line takes.
 fn words_of(usage: &str) -> String {
     let command = cli::command();
     let name = usage.split(' ').nth(1).unwrap_or_default();

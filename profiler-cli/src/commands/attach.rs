@@ -1,8 +1,7 @@
-//! `tprof attach`: samples a process that already runs, and leaves it as it was.
+//! `tprof attach`: samples a process that is already running, and leaves it unchanged.
 //!
-//! Nothing is loaded into it, and it is not stopped: counters are opened for
-//! its threads, and those of its children, from outside. When tprof goes, the
-//! kernel closes them.
+//! Nothing is loaded into it, and it is not stopped: counters are opened from outside for its
+//! threads and its children's. When tprof ends, the kernel closes them.
 
 use crate::commands::run::{counted_events, current_directory, warn_renamed, withdraw};
 use crate::launch::ctrl_c;
@@ -25,16 +24,16 @@ use tprof_collect::proc::{self, Stat};
 use tprof_collect::{Libraries, Session};
 use tprof_facts::units::{self, parse_duration};
 
-/// `tprof attach`.
+/// Arguments of `tprof attach`.
 #[derive(Args, Debug)]
 pub struct AttachArgs {
     /// Process to sample, with its threads and children
     #[arg(value_name = "PID", allow_hyphen_values = true)]
     pub pid: String,
-    /// Leave out the descendants that already run
+    /// Do not sample descendants that are already running
     #[arg(long)]
     pub alone: bool,
-    /// Stop after this time, e.g. 10s [default: at Ctrl-C or process end]
+    /// Stop after this time, e.g. 10s [default: at Ctrl-C or when the process ends]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub duration: Option<OsString>,
     /// Run directory [default: tprof-COMMAND-TIME]
@@ -52,10 +51,10 @@ pub struct AttachArgs {
     /// Replace an existing run; sample process 1 or one that started tprof
     #[arg(long)]
     pub force: bool,
-    /// Keep arguments and paths out of the run
+    /// Leave arguments and paths out of the run
     #[arg(long)]
     pub redact: bool,
-    /// Print no summary
+    /// Do not print a summary
     #[arg(short, long)]
     pub quiet: bool,
 }
@@ -88,7 +87,7 @@ pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
     // Its command line names the run.
     let command: Vec<OsString> = proc::words_of(pid).into_iter().map(OsString::from).collect();
     let mut resolved = resolve(options, &command, &directory)?;
-    // This command's own directory has nothing to do with that process.
+    // The directory of this command has nothing to do with that process.
     let started_in = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
     resolved.config.started_in = Some(started_in);
     let time = duration.map(|text| time_of(&text)).transpose()?;
@@ -102,7 +101,7 @@ pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
     let count = match session.attach(pid, args.alone) {
         Ok(count) => count,
         Err(why) => {
-            // Taken back: an empty run would only mislead.
+            // Remove the run: an empty one would only mislead.
             withdraw(session);
             return Err(Failure::new(format!("cannot sample process {pid}"))
                 .cause(why)
@@ -151,7 +150,7 @@ pub fn run(args: AttachArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Set by the first signal that ends tprof; the second ends it at once.
+/// Returns a flag that the first ending signal sets; the second signal ends tprof at once.
 fn end_by_signal(quiet: bool) -> Arc<AtomicBool> {
     let ending = Arc::new(AtomicBool::new(false));
     let (own, main) = (Arc::clone(&ending), std::thread::current());
@@ -169,7 +168,7 @@ fn end_by_signal(quiet: bool) -> Arc<AtomicBool> {
     ending
 }
 
-/// Waits for the end of the time or of the process, or for a signal that ends tprof.
+/// Waits until the time is over, the process ends, or a signal ends tprof.
 fn wait(pid: u32, time: Option<Duration>, ending: &AtomicBool) {
     let began = Instant::now();
     while proc::lives(pid) && !ending.load(Relaxed) {
@@ -181,7 +180,7 @@ fn wait(pid: u32, time: Option<Duration>, ending: &AtomicBool) {
     }
 }
 
-/// The pid, if it names a process that can be sampled.
+/// Returns the pid if it names a process that can be sampled.
 fn process(text: &str) -> Result<u32, Failure> {
     let failure = |why: String| Failure::new(format!("cannot sample process `{text}`")).cause(why);
     let Some(pid) = text.parse::<u32>().ok().filter(|pid| *pid > 0) else {
@@ -208,15 +207,16 @@ fn process(text: &str) -> Result<u32, Failure> {
         return Err(failure("this is the process of tprof itself".to_owned())
             .hint("attach to another process"));
     }
-    if !system::is_ours(pid) {
+    if !system::is_owned_by_user(pid) {
         return Err(failure("the process belongs to another user".to_owned())
             .hint(format!("sudo tprof attach {pid}")));
     }
     Ok(pid)
 }
 
-/// Descendants are sampled too: those of process 1 are all programs of the machine or
-/// container, those of an ancestor include tprof and what runs beside it.
+/// Refuses processes with too many descendants, which would be sampled, too: those of process 1 are
+/// all programs of the machine or container, and those of an ancestor include tprof and its
+/// siblings.
 fn refuse_whole_session(pid: u32) -> Result<(), Failure> {
     let mut ancestors = std::iter::successors(proc::parent_of(std::process::id()), |pid| {
         proc::parent_of(*pid).filter(|parent| *parent > 0)

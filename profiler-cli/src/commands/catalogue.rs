@@ -1,4 +1,4 @@
-//! What this program can make, for the server of `tprof serve`.
+//! Lists the reports and formats of this program for the server of `tprof serve`.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::report::report_kinds;
 use crate::runs::formats::{FORMATS, Format};
 
-/// The hidden command.
+/// Name of the hidden command.
 pub const CATALOGUE: &str = "__catalogue";
 
-/// Prints kinds of report and formats as JSON.
+/// Prints the kinds of report and the formats as JSON.
 pub fn run() -> anyhow::Result<ExitCode> {
     let kinds: Vec<Value> =
         report_kinds().map(|(name, about)| json!({ "name": name, "about": about })).collect();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use tprof_analyze::diff::{ManyRuns, Side, SideOptions};
-use tprof_trace::live::collector_lives;
+use tprof_trace::live::is_collector_alive;
 
 use crate::commands::report::document;
 use crate::commands::steps_from::steps_from;
@@ -18,41 +18,41 @@ use clap::Args;
 
 /// The end of the help.
 const COMPARE_NOTES: &str = "\
-A run is marked as best in a metric only where the difference to each other run
-is outside of its 95 % interval, over steps. Warm-up is left out. `tprof diff`
-has what changed between two runs.
+A run is marked as best in a metric only if its difference from every other run
+is larger than the 95 % interval over steps. Warm-up steps are left out.
+`tprof diff` shows what changed between two runs.
 
 Example, modes of torch.compile (scripts/compile/modes.sh does this):
   tprof run -o default --operators names -- python train.py --mode default
   tprof run -o autotune --operators names -- python train.py --mode max-autotune
   tprof compare default autotune";
 
-/// `tprof compare`.
+/// Arguments of `tprof compare`.
 #[derive(Args, Debug)]
 #[command(after_help = COMPARE_NOTES)]
 pub struct CompareArgs {
-    /// Runs to compare: directories, or files of them
+    /// Runs to compare: run directories or their files
     #[arg(required = true, num_args = 2.., value_name = "RUN", value_hint = clap::ValueHint::AnyPath)]
     pub runs: Vec<PathBuf>,
-    /// Print JSON
+    /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
-    /// Print Markdown for a comment on GitHub, at most 60,000 characters
+    /// Print Markdown for a GitHub comment (at most 60,000 characters)
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,
-    /// Only this rank of all runs
+    /// Compare only this rank of all runs
     #[arg(long, value_name = "N")]
     pub rank: Option<u32>,
-    /// Where steps come from: auto, explicit, profiler, optimizer, loader, inferred
+    /// Where training steps come from: auto, explicit, profiler, optimizer, loader, inferred
     #[arg(long, value_name = "SOURCE")]
     pub steps_from: Option<String>,
 }
 
-/// Compares runs.
+/// Compares the runs.
 pub fn run(args: CompareArgs) -> anyhow::Result<ExitCode> {
     let steps_from = steps_from(args.steps_from.as_deref())?;
     let read = |path: &PathBuf| -> anyhow::Result<Side> {
-        let is_running = Some(collector_lives as _);
+        let is_running = Some(is_collector_alive as _);
         let options = SideOptions { rank: args.rank, steps: None, steps_from, is_running };
         let run = open_run_or_import(path)?;
         let mut side =
@@ -78,7 +78,7 @@ pub fn run(args: CompareArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What runs are called: by their last part, where that separates them, else by their paths.
+/// Returns names for runs: their last path component if that is unique, otherwise their paths.
 fn names(paths: &[PathBuf]) -> Vec<String> {
     let last = |path: &PathBuf| {
         let name = path.file_name().unwrap_or(path.as_os_str());

@@ -1,4 +1,4 @@
-//! `tprof ctl`: sends requests to the collector of a live run, over the socket of its session.
+//! `tprof ctl`: sends requests to the collector of a live run, over its session's socket.
 
 use super::live::ask;
 use super::snapshot::{self, SnapshotArgs};
@@ -16,23 +16,23 @@ use std::process::ExitCode;
 use tprof_collect::control::Request;
 use tprof_facts::units;
 
-/// `tprof ctl`.
+/// Arguments of `tprof ctl`.
 #[derive(Args, Debug)]
 pub struct CtlArgs {
-    /// The request.
+    /// The request to send.
     #[command(subcommand)]
     pub request: CtlRequest,
 }
 
-/// The requests to a live run.
+/// Requests to a live run.
 #[derive(Subcommand, Debug)]
 pub enum CtlRequest {
-    /// Start recording, until `ctl stop` or for some steps
+    /// Start recording, until `ctl stop` or for a number of steps
     Start {
-        /// Record this many steps of each process, the same ones of all ranks
+        /// Record this many steps of each process, the same steps on all ranks
         #[arg(long, value_name = "N")]
         steps: Option<u32>,
-        /// Run directory
+        /// Directory of the run
         #[arg(value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
         run: PathBuf,
     },
@@ -42,33 +42,33 @@ pub enum CtlRequest {
     Mark {
         /// Name of the mark
         name: String,
-        /// Run directory
+        /// Directory of the run
         #[arg(value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
         run: PathBuf,
     },
-    /// Begin a training step of all ranks
+    /// Begin a training step on all ranks
     Step {
-        /// Number of the step (else the one after the last), then the run directory
+        /// Number of the step [default: the one after the last], then the run directory
         #[arg(num_args = 0..=2, value_names = ["N", "RUN"], value_hint = clap::ValueHint::DirPath)]
         number_and_run: Vec<OsString>,
     },
-    /// Print and save live bytes and the sites that hold most, of each rank
+    /// Print and save each rank's live bytes and its largest allocation sites
     Snapshot(SnapshotArgs),
-    /// Print rates, losses and size
+    /// Print event rates, losses and the size of the run
     Status {
-        /// Run directory
+        /// Directory of the run
         #[arg(value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
         run: PathBuf,
-        /// Print JSON
+        /// Print JSON instead of text
         #[arg(long)]
         json: bool,
     },
 }
 
-/// A live run.
+/// Selects a live run.
 #[derive(Args, Debug)]
 pub struct CtlRun {
-    /// Run directory
+    /// Directory of the run
     #[arg(value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
     pub run: PathBuf,
 }
@@ -109,7 +109,8 @@ fn whole(steps: u32) -> Result<u32, Failure> {
     }
 }
 
-/// `tprof ctl step [N] [RUN]`: one word is the number if it is one and no directory.
+/// Parses `tprof ctl step [N] [RUN]`: a single word is the number if it is one and no such
+/// directory exists.
 fn step(words: &[OsString]) -> Result<(Option<u64>, PathBuf), Failure> {
     let number = |word: &OsString| word.to_str()?.parse().ok();
     match words {
@@ -136,7 +137,7 @@ fn mark(name: String) -> Result<String, Failure> {
     Ok(name)
 }
 
-/// Rows that come first; others follow in the order of their names.
+/// Rows that come first; the others follow in order of their names.
 const ORDER: [&str; 11] = [
     "recording",
     "running for",
@@ -151,8 +152,8 @@ const ORDER: [&str; 11] = [
     "collector",
 ];
 
-/// The status as two columns, rounded and with units; nested values by dotted
-/// names. `--json` has them as they are.
+/// Formats the status as two columns, rounded and with units. Nested values get dotted names.
+/// `--json` prints them unchanged.
 fn table(message: &str, status: &Value) -> String {
     let mut rows = Vec::new();
     flatten("", status, &mut rows);
@@ -184,7 +185,7 @@ fn flatten(prefix: &str, value: &Value, rows: &mut Vec<(String, String)>) {
     }
 }
 
-/// A row for people: the key's unit goes to its value.
+/// Formats a row for people: the unit moves from the key to the value.
 fn shown(key: &str, value: &Value) -> (String, String) {
     let about = |number: f64| units::count(number.max(0.0).round() as u64);
     let number = value.as_f64();

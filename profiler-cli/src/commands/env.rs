@@ -1,8 +1,8 @@
-//! `tprof env`: what a shell must export so that processes started by hand are
-//! recorded, and the collector that the first of them brings up.
+//! `tprof env`: prints what a shell must export so that processes started by hand are recorded. The
+//! first of them starts the collector.
 //!
-//! Nothing runs after `tprof env` itself. The session directory is made here,
-//! so that its name is random and unique.
+//! Nothing keeps running after `tprof env` itself. It creates the session directory, whose name is
+//! random and unique.
 
 use crate::commands::run;
 use crate::launch::failures::{not_started, renamed};
@@ -25,23 +25,23 @@ use std::process::ExitCode;
 use tprof_collect::{Config, PYTHON_PATH};
 use tprof_wire::env as names;
 
-/// `tprof env`.
+/// Arguments of `tprof env`.
 #[derive(Args, Debug)]
 pub struct EnvArgs {
-    /// What to record and how.
+    /// Settings of the recording.
     #[command(flatten)]
     pub options: RunOptions,
 }
 
-/// Prints the lines.
+/// Prints the export lines.
 pub fn run(args: EnvArgs) -> anyhow::Result<ExitCode> {
     if !enabled::is_enabled()? {
-        // Nothing to export: what is started then runs bare.
+        // Nothing to export: processes started later run unrecorded.
         return Ok(ExitCode::SUCCESS);
     }
     let directory = run::current_directory()?;
     let mut resolved = resolve(args.options, &[], &directory)?;
-    // From a file or a variable it is meant for runs that have a launcher.
+    // From a file or a variable, the setting is meant for runs with a launcher.
     if let Some(format) = resolved.export.as_ref().filter(|_| resolved.was_typed(EXPORT.name)) {
         let path = resolved.config.output.display().to_string();
         return Err(Failure::new(format!("`tprof env` cannot export to {format}"))
@@ -49,21 +49,21 @@ pub fn run(args: EnvArgs) -> anyhow::Result<ExitCode> {
             .hint(format!("tprof export {path} --to {format}, after the job"))
             .into());
     }
-    // As above: a window is for runs that have a launcher.
+    // As above: a window needs a launcher.
     if resolved.config.kineto.take().is_some() && resolved.was_typed(KINETO.name) {
         return Err(Failure::new("`tprof env` cannot ask for a window of PyTorch's profiler")
             .cause("no launcher waits for the trace")
             .hint("tprof run --kineto -- COMMAND")
             .into());
     }
-    // As above: the log is bounded, and copied, by a launcher.
+    // As above: a launcher bounds and copies the log.
     if std::mem::take(&mut resolved.config.compile) && resolved.was_typed(COMPILE.name) {
         return Err(Failure::new("`tprof env` cannot keep the log of torch.compile")
             .cause("no launcher bounds its length")
             .hint("TORCH_TRACE=DIR for the job, then: tprof import DIR -o RUN")
             .into());
     }
-    // Now: later no terminal would show the error.
+    // Checked now, because later no terminal would show the error.
     let output = resolved.config.output.clone();
     let path = tprof_collect::free(&resolved.config).map_err(|e| not_started(&output, &e))?;
     if let Some(why) = &path.renamed {
@@ -81,7 +81,7 @@ pub fn run(args: EnvArgs) -> anyhow::Result<ExitCode> {
         (names::BIN, binary.into_os_string()),
         (names::OUTPUT, resolved.config.output.clone().into_os_string()),
         (names::OPTIONS, serde_json::to_string(&resolved.config)?.into()),
-        // Of a session around this one, if there is any. Empty: any host.
+        // It may be inherited from a surrounding session. Empty means any host.
         (names::HOST, OsString::new()),
         ("LD_PRELOAD", preloads(&preload, std::env::var_os("LD_PRELOAD").as_deref())),
     ];
@@ -100,7 +100,7 @@ pub fn run(args: EnvArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Body of the hidden command: records until all attached processes ended.
+/// Body of the hidden command: records until all attached processes have ended.
 pub fn collect(session: &Path) -> anyhow::Result<ExitCode> {
     let options = std::env::var(names::OPTIONS).map_err(|_| started_by_hand())?;
     let mut config: Config = serde_json::from_str(&options).map_err(|_| started_by_hand())?;
@@ -117,8 +117,8 @@ fn started_by_hand() -> Failure {
         .hint("eval \"$(tprof env -o DIR)\"")
 }
 
-/// A fresh directory for the session's socket, closed to others. In /tmp, which
-/// all hosts of a job have, with a name that leaves room in a socket's address.
+/// Creates a fresh directory for the session's socket, private to this user. It is in /tmp, which
+/// exists on all hosts of a job, and its name is short enough for a socket's address.
 pub fn make_session() -> Result<PathBuf, Failure> {
     let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
     for base in ["/tmp", "/var/tmp", "/dev/shm"] {
@@ -139,17 +139,17 @@ pub fn make_session() -> Result<PathBuf, Failure> {
         .because(&last, "df /tmp; ls -ld /tmp"))
 }
 
-/// 64 random bits in hex.
+/// Returns 64 random bits in hex.
 fn random() -> io::Result<String> {
     let mut bytes = [0; 8];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(format!("{:016x}", u64::from_ne_bytes(bytes)))
 }
 
-/// LD_PRELOAD with the library in front of what the job brings.
+/// Returns LD_PRELOAD with tprof's library before the job's own.
 fn preloads(library: &Path, existing: Option<&OsStr>) -> OsString {
     let mut value = library.as_os_str().to_owned();
-    let existing = existing.map(libraries::without_ours).filter(|text| !text.is_empty());
+    let existing = existing.map(libraries::without_tprof_libraries).filter(|text| !text.is_empty());
     if let Some(existing) = existing {
         value.push(":");
         value.push(existing);

@@ -1,4 +1,4 @@
-//! `tprof import`: traces, memory snapshots and logs that others made, as a run.
+//! `tprof import`: imports traces, memory snapshots and logs of other tools as a run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,11 +15,12 @@ use clap::Args;
 /// The end of the help.
 const IMPORT_NOTES: &str = "\
 Reads Kineto and Chrome trace JSON, memory snapshots of PyTorch
-(torch.cuda.memory._dump_snapshot), and logs of torch.compile (TORCH_TRACE), plain
-or compressed by gzip or zstd. A file is known by its content; of a directory those
-are read that have the usual names, or all if none has. The rank of a file is
-that of its `distributedInfo`, otherwise that of its name (rank-3, worker3),
-otherwise its order on the command line (a warning is printed).
+(torch.cuda.memory._dump_snapshot), and logs of torch.compile (TORCH_TRACE),
+plain or compressed with gzip or zstd. A file's type is recognized by its
+content. In a directory, files with the usual names are read, or all files if
+none has one. The rank of a file comes from its `distributedInfo`, otherwise
+from its name (rank-3, worker3), otherwise from its order on the command line
+(with a warning).
 
 `report`, `diff`, `export` and `open` also read such files directly. Import
 once to read a trace several times.
@@ -27,7 +28,7 @@ once to read a trace several times.
 Example:
   tprof import traces/ -o r1; tprof report r1";
 
-/// `tprof import`.
+/// Arguments of `tprof import`.
 #[derive(Args, Debug)]
 #[command(after_help = IMPORT_NOTES)]
 pub struct ImportArgs {
@@ -40,10 +41,10 @@ pub struct ImportArgs {
     /// Replace an existing run
     #[arg(long)]
     pub force: bool,
-    /// Limit of one file, decompressed [default: 64GiB; snapshots: 2GiB]
+    /// Largest decompressed size of one file [default: 64GiB; snapshots: 2GiB]
     #[arg(long, value_name = "SIZE")]
     pub max_input: Option<String>,
-    /// Print no summary
+    /// Do not print a summary
     #[arg(short, long)]
     pub quiet: bool,
 }
@@ -66,7 +67,7 @@ pub fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses a directory that holds something, or takes the old run out of it.
+/// Refuses a directory with content, or with `force` removes the old run from it.
 fn make_room(output: &Path, force: bool) -> Result<(), Failure> {
     let cannot = |error: std::io::Error| {
         Failure::new(format!("cannot write `{}`", output.display()))
@@ -103,7 +104,7 @@ fn make_room(output: &Path, force: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What was imported, and what was not.
+/// Summarizes what was imported, and what was not.
 fn summary(imported: &Imported, output: &Path) -> String {
     let files = match imported.files.len() {
         1 => "1 file".to_owned(),

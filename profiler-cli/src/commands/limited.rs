@@ -1,5 +1,5 @@
-//! A command with limits, as the server of `tprof serve` starts it: what a hostile run makes of it
-//! ends this process only.
+//! Runs a command with limits for the server of `tprof serve`, so that a hostile run can end only
+//! this process.
 
 use std::ffi::OsString;
 
@@ -11,42 +11,42 @@ use nix::unistd::getppid;
 
 use crate::terminal::errors::{Failure, reason};
 
-/// The hidden command.
+/// Name of the hidden command.
 pub const LIMITED: &str = "__limited";
 
-/// Limits, then a command.
+/// Limits, followed by a command.
 #[derive(Args, Debug)]
 pub struct LimitedArgs {
-    /// Most bytes of memory.
+    /// Memory limit in bytes.
     memory: u64,
-    /// Most bytes of a file.
+    /// File size limit in bytes.
     output: u64,
-    /// The server; this process ends with it.
+    /// Process id of the server; this process ends with it.
     parent: i32,
-    /// By how much other programs go before it.
+    /// Niceness of the command.
     nice: i32,
-    /// The command.
+    /// The command to run.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub words: Vec<OsString>,
 }
 
-/// Takes the limits.
+/// Applies the limits.
 pub fn limit(args: &LimitedArgs) -> anyhow::Result<()> {
     let failed =
         |error: nix::Error| Failure::new("cannot limit this process").cause(reason(&error.into()));
-    // SIGTERM: temporary directories are removed.
+    // SIGTERM, so that temporary directories are removed.
     set_pdeathsig(Signal::SIGTERM).map_err(failed)?;
     if getppid().as_raw() != args.parent {
         return Err(Failure::new("the server is gone")
             .cause("it ended before this command began")
             .into());
     }
-    // What is mapped from files does not count: a trace may be larger than the memory.
+    // Mapped files do not count: a trace may be larger than the memory.
     setrlimit(Resource::RLIMIT_DATA, args.memory, args.memory).map_err(failed)?;
     setrlimit(Resource::RLIMIT_FSIZE, args.output, args.output).map_err(failed)?;
     setrlimit(Resource::RLIMIT_CORE, 0, 0).map_err(failed)?;
     if args.nice > 0 {
-        crate::launch::system::be_nice(args.nice);
+        crate::launch::system::lower_priority(args.nice);
     }
     Ok(())
 }

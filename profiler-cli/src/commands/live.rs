@@ -1,4 +1,4 @@
-//! Requests to the collector of a live run, and why one does not get through.
+//! Sends requests to the collector of a live run, and explains failures.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use tprof_collect::control::{self, Reply, Request};
 use crate::terminal::errors::Failure;
 use crate::terminal::quote;
 
-/// Sends a request to the collector of a live run, which does what it asks.
+/// Sends a request to the collector of a live run, which executes it.
 pub fn ask(path: &Path, request: &Request) -> Result<Reply, Failure> {
     refuse_what_is_no_run(path)?;
     let reply = match request {

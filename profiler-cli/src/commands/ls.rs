@@ -1,4 +1,4 @@
-//! `tprof ls`: the runs in a directory, the newest first.
+//! `tprof ls`: lists the runs in a directory, newest first.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -11,36 +11,36 @@ use tprof_analyze::{Kind, Reading, Report, report};
 use tprof_facts::labels::base_name;
 use tprof_facts::units::{bytes, count, duration};
 
-use crate::runs::contents::Contents;
+use crate::runs::contents::RunContents;
 use crate::runs::newest::{FoundRun, runs_in};
 use crate::terminal::columns::{self, cut, left, shorten, width};
 use crate::terminal::errors::Failure;
 use crate::terminal::page::{Form, Page, Table};
 use crate::terminal::paint;
 
-/// Version of the JSON.
+/// Version of the JSON output.
 const LS_VERSION: u32 = 1;
-/// Columns before a finding, or a command on a line of its own.
+/// Indentation of a finding, or of a command on a line of its own, in columns.
 const INDENT: usize = 6;
-/// Columns with which a command stands beside its run.
+/// Columns that a command needs to stand in its run's line.
 const LEAST_COMMAND: usize = 20;
 
-/// `tprof ls`.
+/// Arguments of `tprof ls`.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  tprof ls; tprof report; tprof rm tprof-train-*")]
 pub struct LsArgs {
     /// Directory that contains runs
     #[arg(value_name = "DIR", default_value = ".", value_hint = clap::ValueHint::DirPath)]
     pub directory: PathBuf,
-    /// Print JSON
+    /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
-    /// Leave out the worst finding, for which all of each run is read
+    /// Leave out the worst finding, which takes reading all of each run
     #[arg(long)]
     pub no_findings: bool,
 }
 
-/// Prints the list.
+/// Prints the list of runs.
 pub fn run(args: LsArgs) -> anyhow::Result<ExitCode> {
     let found = runs_in(&args.directory).map_err(|error| {
         Failure::new(format!("cannot list `{}`", args.directory.display()))
@@ -59,7 +59,7 @@ pub fn run(args: LsArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A run in the list.
+/// A row of the list.
 struct Row {
     path: PathBuf,
     command: Vec<String>,
@@ -68,12 +68,12 @@ struct Row {
     wall_ns: Reading<u64>,
     ranks: usize,
     bytes: u64,
-    /// Events known to be lost.
+    /// Number of events known to be lost.
     lost: Reading<u64>,
-    /// Why not all of the run can be read.
+    /// Why some of the run cannot be read.
     unreadable: Option<String>,
     complete: bool,
-    /// Severity and text of the worst finding; `None` where no rule found anything.
+    /// Severity and text of the worst finding; `None` if no rule found anything.
     worst: Reading<Option<Worst>>,
 }
 
@@ -86,10 +86,10 @@ struct Worst {
 }
 
 impl Row {
-    /// `judge`: with the worst finding.
+    /// Reads the row of a run; with `judge` including the worst finding.
     fn of(run: &FoundRun, judge: bool) -> Row {
         let path = run.dir.path();
-        let contents = Contents::of(path).unwrap_or_default();
+        let contents = RunContents::of(path).unwrap_or_default();
         let found = if judge { report(path, Kind::Summary, None).ok() } else { None };
         let infos = run.dir.infos();
         let finished = !infos.is_empty() && infos.iter().all(|info| info.finished);
@@ -141,7 +141,8 @@ impl Row {
         }
     }
 
-    /// Cells of the table, the run's padded: its name is what other commands take, and is never cut.
+    /// Returns the cells of the row. The run's name is padded but never cut, because other commands
+    /// take it.
     fn cells(&self, run_columns: usize) -> Vec<String> {
         let unknown = || "?".to_owned();
         vec![
@@ -154,7 +155,7 @@ impl Row {
             bytes(self.bytes),
             match (self.lost.get(), self.complete) {
                 (Some(0), true) => "0".to_owned(),
-                // Of unknown size, or processes that were not recorded.
+                // The loss is of unknown size, or processes were not recorded.
                 (None | Some(0), _) => unknown(),
                 (Some(lost), _) => count(lost),
             },
@@ -201,7 +202,7 @@ fn why<T>(reading: &Reading<T>) -> Option<&str> {
     }
 }
 
-/// From `run.json`, where the run ended.
+/// Wall time from `run.json`, if the run has ended.
 fn wall_ns(run: &FoundRun, finished: bool) -> Reading<u64> {
     let infos = run.dir.infos();
     let lengths = infos.iter().filter_map(|info| Some(info.end_ns?.saturating_sub(info.start_ns)));
@@ -249,11 +250,11 @@ fn text(rows: &[Row], directory: &Path) -> String {
         table.row(row.cells(run_columns));
     }
     table.fill_last(columns, |room| {
-        // Without room, commands have lines of their own.
+        // Without enough room, commands get lines of their own.
         let room = if room > LEAST_COMMAND { room } else { columns - INDENT };
         rows.iter().map(|row| cut(&shown_command(&row.command), room)).collect()
     });
-    // A row may take two lines: its finding follows its last one.
+    // A row may take two lines; its finding follows the last one.
     let lines = table.lines(columns);
     let per_row = (lines.len() - 1) / rows.len();
     page.line(&lines[0]);
@@ -273,14 +274,14 @@ fn text(rows: &[Row], directory: &Path) -> String {
     paint::severities(&page.into_text())
 }
 
-/// A command without the path of its program.
+/// Joins a command without the path of its program.
 fn shown_command(command: &[String]) -> String {
     let mut words = command.iter().map(String::as_str);
     let program = words.next().map(base_name).unwrap_or_default();
     std::iter::once(program).chain(words).collect::<Vec<_>>().join(" ")
 }
 
-/// How long ago a moment is.
+/// Formats how long ago a moment was.
 fn ago(unix_ns: u64) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let seconds = now.saturating_sub(unix_ns / 1_000_000_000);

@@ -1,4 +1,4 @@
-//! The commands, one file or folder each, with the options that it takes.
+//! The commands, one file or folder each, with their options.
 
 pub mod archive;
 pub mod attach;

@@ -1,4 +1,4 @@
-//! `tprof rm`: deletes runs: the files that tprof wrote, nothing else.
+//! `tprof rm`: deletes the files of runs that tprof wrote, and nothing else.
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -7,41 +7,41 @@ use std::process::ExitCode;
 use clap::Args;
 use tprof_facts::units::{bytes, count};
 
-use crate::runs::contents::Contents;
+use crate::runs::contents::RunContents;
 use crate::runs::newest::{FoundRun, runs_in};
 use crate::terminal::errors::{Failure, nearest, print_stderr, reason};
 use crate::terminal::quote;
 
-/// Other files of a directory that are named.
+/// Largest number of other files of a directory to list.
 const MOST_OTHERS: usize = 4;
 
-/// `tprof rm`.
+/// Arguments of `tprof rm`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Only files that tprof wrote are deleted; a directory with others in it stays.\n\n\
+    after_help = "Only files that tprof wrote are deleted; a directory with other files stays.\n\n\
                   Example:\n  tprof rm --yes tprof-train-*"
 )]
 pub struct RmArgs {
-    /// Run directories
+    /// Directories of the runs to delete
     #[arg(value_name = "RUN", required = true, value_hint = clap::ValueHint::DirPath)]
     pub runs: Vec<PathBuf>,
-    /// Delete without a question
+    /// Delete without asking
     #[arg(short, long)]
     pub yes: bool,
 }
 
 /// A run that can be deleted.
-struct Doomed {
+struct DeletableRun {
     path: PathBuf,
-    contents: Contents,
+    contents: RunContents,
 }
 
-/// Deletes the runs: all, or none where one of them cannot be.
+/// Deletes all of the runs, or none if one of them cannot be deleted.
 pub fn run(args: RmArgs) -> anyhow::Result<ExitCode> {
-    let mut doomed: Vec<Doomed> = Vec::new();
+    let mut doomed: Vec<DeletableRun> = Vec::new();
     for path in &args.runs {
         let one = judged(path)?;
-        // Named twice, it is deleted once.
+        // A run that is named twice is deleted once.
         if !doomed.iter().any(|other| other.path.canonicalize().ok() == path.canonicalize().ok()) {
             doomed.push(one);
         }
@@ -56,15 +56,15 @@ pub fn run(args: RmArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A run that has ended.
-fn judged(path: &Path) -> Result<Doomed, Failure> {
+/// Checks that a path is a run that has ended.
+fn judged(path: &Path) -> Result<DeletableRun, Failure> {
     let shown = path.display();
     if path.is_file() {
         return Err(Failure::new(format!("`{shown}` is not a run directory"))
             .cause("the path is a file")
             .hint("tprof rm with the run directory that contains the file"));
     }
-    // With a slash at its end a link is followed.
+    // A trailing slash would follow a link.
     let bare: PathBuf = path.components().collect();
     if bare.is_symlink() {
         let target = std::fs::read_link(&bare).unwrap_or_default();
@@ -72,7 +72,7 @@ fn judged(path: &Path) -> Result<Doomed, Failure> {
             .cause(format!("the path is a symbolic link to `{}`", target.display()))
             .hint("tprof rm with the directory itself"));
     }
-    let read = || Contents::of(path).map_err(|(at, error)| unreadable(path, &at, &error));
+    let read = || RunContents::of(path).map_err(|(at, error)| unreadable(path, &at, &error));
     if path.is_dir() {
         read()?;
     }
@@ -89,10 +89,10 @@ fn judged(path: &Path) -> Result<Doomed, Failure> {
             .cause(format!("`{}` is new, and this tprof cannot read it", file.display()))
             .hint("the tprof that recorded it, or wait for two minutes"));
     }
-    Ok(Doomed { path: path.to_owned(), contents })
+    Ok(DeletableRun { path: path.to_owned(), contents })
 }
 
-/// A part of a run that cannot be read: whether it is tprof's is unknown.
+/// Part of the run cannot be read, so it is unknown whether it is tprof's.
 fn unreadable(run: &Path, at: &Path, error: &std::io::Error) -> Failure {
     Failure::new(format!("cannot delete `{}`", run.display()))
         .cause(format!("`{}` cannot be read: {}", at.display(), reason(error)))
@@ -115,8 +115,8 @@ fn no_run(path: &Path) -> Failure {
     }
 }
 
-/// Asks, on a terminal.
-fn is_agreed(doomed: &[Doomed]) -> Result<bool, Failure> {
+/// Asks for confirmation on a terminal.
+fn is_agreed(doomed: &[DeletableRun]) -> Result<bool, Failure> {
     if !std::io::stdin().is_terminal() {
         return Err(Failure::new("nothing was deleted")
             .cause("stdin is no terminal, so the question cannot be asked")
@@ -134,7 +134,7 @@ fn is_agreed(doomed: &[Doomed]) -> Result<bool, Failure> {
     Ok(read.is_ok() && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
-fn delete(run: &Doomed) -> Result<(), Failure> {
+fn delete(run: &DeletableRun) -> Result<(), Failure> {
     let shown = run.path.display();
     let failed = |error: std::io::Error| {
         Failure::new(format!("cannot delete all of `{shown}`"))
@@ -149,7 +149,7 @@ fn delete(run: &Doomed) -> Result<(), Failure> {
     let size = bytes(run.contents.bytes());
     let mut text = format!("deleted {shown}, {size}");
     if run.contents.others.is_empty() {
-        // A run in the working directory, or a mount point, leaves an empty directory.
+        // If the run is the working directory or a mount point, an empty directory remains.
         if let Err(error) = std::fs::remove_dir(&run.path) {
             text += &format!("; the empty directory stays: {}", reason(&error));
         }

@@ -1,5 +1,5 @@
-//! `tprof ctl snapshot`: what each rank of a live run holds at this moment, printed and saved
-//! beside the run's files. The job goes on meanwhile.
+//! `tprof ctl snapshot`: prints what each rank of a live run holds at this moment, and saves it
+//! next to the run's files. The job continues meanwhile.
 
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -9,47 +9,49 @@ use clap::Args;
 use tprof_analyze::document::Options;
 use tprof_analyze::memory::snapshot;
 use tprof_collect::control::Request;
-use tprof_trace::live::collector_lives;
+use tprof_trace::live::is_collector_alive;
 
 use super::live::ask;
-use super::report::held;
-use crate::runs::{failure, newest, symbols::Late};
+use super::report::held_memory;
+use crate::runs::{failure, newest, symbols::LateSymbolizer};
 use crate::terminal::columns;
 use crate::terminal::errors::{Failure, print_stderr};
 
-/// Snapshots that a run may have.
+/// Largest number of snapshots of a run.
 const MOST: u32 = 100_000;
 
-/// `tprof ctl snapshot`.
+/// Arguments of `tprof ctl snapshot`.
 #[derive(Args, Debug)]
 pub struct SnapshotArgs {
     /// Run directory; without one, the newest live run in this directory
     #[arg(value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
     pub run: Option<PathBuf>,
-    /// Print JSON
+    /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
-    /// Sites in the text; JSON and the saved file have all
+    /// Number of sites to print; JSON and the saved file have all
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
 }
 
-/// Has the collector write what it knows, and reads that.
+/// Makes the collector write its state, and reads that.
 pub(super) fn run(args: SnapshotArgs) -> anyhow::Result<ExitCode> {
     let path = match args.run {
         Some(run) => run,
         None => newest::live_run_here("tprof ctl snapshot")?,
     };
     ask(&path, &Request::Snapshot)?;
-    let late = Late::default();
-    let options = Options { data: true, is_running: Some(collector_lives), ..Options::default() };
+    let late = LateSymbolizer::default();
+    let options =
+        Options { data: true, is_running: Some(is_collector_alive), ..Options::default() };
     let mut made = snapshot::KIND
         .make(&path, &options, Some(&late))
         .map_err(|error| failure::analyze_failure(&path, &error))?;
     made.notes.extend(late.notes());
     let json = serde_json::to_string_pretty(&made)? + "\n";
     let saved = save(&path, json.as_bytes());
-    let text = if args.json { json } else { held::text(&made, args.top, columns::of_stdout()) };
+    let text =
+        if args.json { json } else { held_memory::text(&made, args.top, columns::of_stdout()) };
     std::io::stdout().lock().write_all(text.as_bytes())?;
     print_stderr(&format!("saved: {}\n", saved?.display()));
     Ok(ExitCode::SUCCESS)

@@ -1,13 +1,13 @@
-//! `--steps-from`: which of a run's sources gives its training steps.
+//! `--steps-from`: chooses the source of a run's training steps.
 
 use tprof_facts::steps::StepSource;
 
 use crate::terminal::errors::{Failure, nearest};
 
-/// What leaves the choice to the order of trust.
+/// Value that leaves the choice to the order of trust.
 const AUTO: &str = "auto";
 
-/// The source that a word names.
+/// Parses the name of a source.
 pub fn steps_from(word: Option<&str>) -> Result<Option<StepSource>, Failure> {
     let Some(word) = word.filter(|word| *word != AUTO) else { return Ok(None) };
     if let Ok(source) = word.parse() {

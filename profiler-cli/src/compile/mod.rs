@@ -1,13 +1,14 @@
-//! `--compile`: PyTorch's own log of `torch.compile`, kept in the run.
+//! `--compile`: keeps PyTorch's own log of `torch.compile` in the run.
 //!
-//! PyTorch writes the log itself where TORCH_TRACE names a directory: `home` makes one in the run,
-//! `bound` keeps each log to a length while the job runs. A job that has TORCH_TRACE keeps it; `taken`
-//! copies what came there. `recorded` has what is stated at the end.
+//! PyTorch writes the log itself if TORCH_TRACE names a directory. `log_directory` creates one in
+//! the run, and `log_bounds` limits the length of each log while the job runs. A job that sets
+//! TORCH_TRACE keeps its directory, and `copy_logs` copies what was written there. `outcome` holds
+//! what is stated at the end.
 
-mod bound;
-mod found;
-mod home;
-mod recorded;
-mod taken;
+mod copy_logs;
+mod find_logs;
+mod log_bounds;
+mod log_directory;
+mod outcome;
 
-pub use home::CompileLogs;
+pub use log_directory::CompileLogs;

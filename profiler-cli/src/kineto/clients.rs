@@ -1,4 +1,4 @@
-//! The processes that asked, and when each is to record.
+//! The processes that asked for a configuration, and when each is to record.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,41 +6,42 @@ use std::time::Duration;
 use tprof_collect::ranks::Rank;
 use tprof_collect::{Progress, Stepping};
 
-/// A process that runs operators for this long without a step is taken to make none.
+/// A process that runs operators for this long without a step counts as one without steps.
 const STEPLESS: Duration = Duration::from_secs(10);
 
-/// How far the window of a process is.
+/// State of the window of a process.
 #[derive(Debug, PartialEq, Eq)]
 pub enum WindowState {
-    /// It has asked, and is not to record yet.
+    /// The process has asked, but is not to record yet.
     Waits,
-    /// It is to record.
+    /// The process is to record.
     Records,
-    /// Its trace is being imported, or is.
+    /// The trace has arrived, and is or was imported.
     Came,
 }
 
 /// A process with PyTorch in it.
 #[derive(Debug)]
 pub struct Client {
-    /// The rank of its environment, if that has one.
+    /// Rank in its environment, if there is one.
     pub rank: Option<u32>,
-    /// A process that has asked began it, for a part of its work: a worker of a loader or of a
-    /// compiler.
+    /// Whether a process that has asked started it for part of its work: a worker of a loader or of
+    /// a compiler.
     pub is_worker: bool,
-    /// See there.
+    /// State of its window.
     pub state: WindowState,
 }
 
-/// Those that asked, by pid.
+/// Processes that asked, by pid.
 #[derive(Debug, Default)]
 pub struct Clients {
     pub all: BTreeMap<u32, Client>,
 }
 
 impl Clients {
-    /// A process asks; whether it is to record from now on, and into which file of this directory.
-    pub fn asks(
+    /// Handles a request: returns whether to record from now on, and into which file of this
+    /// directory.
+    pub fn on_request(
         &mut self,
         pids: &[u32],
         is_free: bool,
@@ -68,45 +69,45 @@ impl Clients {
         Client { rank, is_worker, state: WindowState::Waits }
     }
 
-    /// Files that processes were asked for and may have written by now.
-    pub fn awaited(&self, home: &Path) -> Vec<(u32, PathBuf)> {
+    /// Returns files that processes were asked for and may have written by now.
+    pub fn expected_files(&self, home: &Path) -> Vec<(u32, PathBuf)> {
         let records = self.all.iter().filter(|(_, client)| client.state == WindowState::Records);
         records.map(|(pid, client)| (*pid, written(*pid, client.rank, home))).collect()
     }
 
-    /// The answer did not reach a process, which asks again.
-    pub fn missed(&mut self, pid: u32) {
+    /// The answer did not reach a process, which will ask again.
+    pub fn answer_lost(&mut self, pid: u32) {
         if let Some(client) = self.all.get_mut(&pid) {
             client.state = WindowState::Waits;
         }
     }
 
-    /// The file of a process is there.
-    pub fn came(&mut self, pid: u32) {
+    /// The file of a process has arrived.
+    pub fn trace_arrived(&mut self, pid: u32) {
         if let Some(client) = self.all.get_mut(&pid) {
             client.state = WindowState::Came;
         }
     }
 }
 
-/// A step of a process makes its window whole steps. One that makes none has a window by time,
-/// unless another process waits for what it does.
+/// Whether a window is due. With steps, a window covers whole steps. A process without steps gets a
+/// window by time, unless another process waits for its work.
 fn is_due(far: Progress, is_worker: bool) -> bool {
     far.has_stepped || !is_worker && far.began.elapsed() >= STEPLESS
 }
 
-/// What a trace is to be called: an import reads the rank from it.
+/// Returns the name to request for a trace; an import reads the rank from it.
 fn asked_name(rank: Option<u32>) -> String {
     rank.map_or_else(|| "window.json".to_owned(), |rank| format!("rank-{rank}.json"))
 }
 
-/// What Kineto makes of that.
+/// Returns the name that Kineto makes of it.
 fn written(pid: u32, rank: Option<u32>, home: &Path) -> PathBuf {
     let name = asked_name(rank);
     home.join(name.replace(".json", &format!("_{pid}.json")))
 }
 
-/// Whether a file's name is one that Kineto was asked for: `rank-3_4711.json`, `window_4711.json`.
+/// Whether Kineto was asked for a file of this name: `rank-3_4711.json`, `window_4711.json`.
 pub fn is_window(name: &str) -> bool {
     let parts = name.strip_suffix(".json").and_then(|stem| stem.rsplit_once('_'));
     let is_number = |text: &str| text.parse::<u32>().is_ok();
@@ -123,36 +124,36 @@ mod tests {
 
     const HOME: &str = "/r/kineto";
 
-    fn asks(clients: &mut Clients, pids: &[u32], stepping: &Stepping) -> bool {
-        clients.asks(pids, true, stepping, Path::new(HOME)).is_some()
+    fn on_request(clients: &mut Clients, pids: &[u32], stepping: &Stepping) -> bool {
+        clients.on_request(pids, true, stepping, Path::new(HOME)).is_some()
     }
 
     #[test]
     fn a_process_records_once_and_only_after_a_step() {
         let (mut clients, stepping) = (Clients::default(), Stepping::default());
         let pid = std::process::id();
-        assert!(!asks(&mut clients, &[pid], &stepping));
+        assert!(!on_request(&mut clients, &[pid], &stepping));
         stepping.note(pid, false);
-        assert!(!asks(&mut clients, &[pid], &stepping));
+        assert!(!on_request(&mut clients, &[pid], &stepping));
         stepping.note(pid, true);
-        let busy = clients.asks(&[pid], false, &stepping, Path::new(HOME));
+        let busy = clients.on_request(&[pid], false, &stepping, Path::new(HOME));
         assert_eq!(busy, None);
-        let file = clients.asks(&[pid], true, &stepping, Path::new(HOME));
+        let file = clients.on_request(&[pid], true, &stepping, Path::new(HOME));
         assert_eq!(file, Some(PathBuf::from("/r/kineto/window.json")));
         let written = format!("/r/kineto/window_{pid}.json");
-        assert_eq!(clients.awaited(Path::new(HOME)), [(pid, PathBuf::from(written))]);
-        assert!(!asks(&mut clients, &[pid], &stepping));
-        clients.came(pid);
-        assert!(!asks(&mut clients, &[pid], &stepping));
-        assert!(clients.awaited(Path::new(HOME)).is_empty());
+        assert_eq!(clients.expected_files(Path::new(HOME)), [(pid, PathBuf::from(written))]);
+        assert!(!on_request(&mut clients, &[pid], &stepping));
+        clients.trace_arrived(pid);
+        assert!(!on_request(&mut clients, &[pid], &stepping));
+        assert!(clients.expected_files(Path::new(HOME)).is_empty());
     }
 
     #[test]
     fn a_worker_of_a_process_has_no_window_by_time() {
         let mut clients = Clients::default();
         let stepping = Stepping::default();
-        assert!(!asks(&mut clients, &[10, 1], &stepping));
-        assert!(!asks(&mut clients, &[20, 10, 1], &stepping));
+        assert!(!on_request(&mut clients, &[10, 1], &stepping));
+        assert!(!on_request(&mut clients, &[20, 10, 1], &stepping));
         assert!(!clients.all[&10].is_worker && clients.all[&20].is_worker);
         let long_ago = Instant::now().checked_sub(STEPLESS).unwrap();
         let far = Progress { began: long_ago, has_stepped: false };

@@ -1,37 +1,37 @@
-//! Messages of Kineto's IPC fabric: a head of 40 bytes (length of the payload, type as text),
-//! and the payload, in the machine's byte order. One datagram each.
+//! Messages of Kineto's IPC fabric: a header of 40 bytes (length of the payload, type as text) and
+//! the payload, in the machine's byte order. Each message is one datagram.
 
 use std::ffi::OsStr;
 use tprof_collect::KinetoWindow;
 
-/// Bytes of a head: a length, and a type of 32 bytes.
+/// Size of a header: a length, and a type of 32 bytes.
 const HEAD_BYTES: usize = 40;
-/// Pids in a request: a process and its ancestors.
+/// Largest number of pids in a request: a process and its ancestors.
 const MOST_PIDS: usize = 64;
-/// A request for a configuration of activities, as Kineto numbers kinds.
+/// Kineto's number for a request for a configuration of activities.
 const ACTIVITIES: i32 = 2;
-/// A window by time, where Kineto counts no steps.
+/// Length of a window by time, if Kineto counts no steps.
 const WINDOW_MS: u32 = 1000;
-/// What is recorded: only what the host does. Device work is tprof's to record, and CUPTI has room
-/// for one profiler.
+/// What Kineto records: only the host's activities. tprof itself records device work, and CUPTI
+/// supports only one profiler.
 const HOST: &str = "cpu_op,user_annotation";
 
-/// What a process sent.
+/// A message from a process.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Message {
-    /// It asks what to record; its pid, then those of its ancestors, nearest first.
+    /// Asks what to record.
     Request {
-        /// Whether it is free to record activities.
+        /// Whether the process is free to record activities.
         is_free: bool,
-        /// See above.
+        /// Its pid, then those of its ancestors, nearest first.
         pids: Vec<u32>,
     },
-    /// It registers a GPU; the answer is how many processes do.
+    /// Registers a GPU; the answer is the number of processes that did.
     Context,
 }
 
 impl Message {
-    /// Reads a datagram; none if it makes no sense.
+    /// Parses a datagram; `None` if it is invalid.
     pub fn of(bytes: &[u8]) -> Option<Message> {
         let (head, payload) = bytes.split_at_checked(HEAD_BYTES)?;
         let length = u64::from_ne_bytes(*head.first_chunk()?);
@@ -44,7 +44,7 @@ impl Message {
                     payload.get(at..)?.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes))
                 };
                 let count = usize::try_from(number(4)?).ok().filter(|count| *count <= MOST_PIDS)?;
-                // The job's number, of 8 bytes, is not needed: the socket is the job's.
+                // The job's id of 8 bytes is not needed, because the socket belongs to the job.
                 let pids = (0..count).map(|at| u32::try_from(number(16 + 4 * at)?).ok());
                 let pids = pids.collect::<Option<Vec<u32>>>().filter(|pids| !pids.is_empty())?;
                 Some(Message::Request { is_free: number(0)? & ACTIVITIES != 0, pids })
@@ -54,7 +54,7 @@ impl Message {
     }
 }
 
-/// A message to a process.
+/// Builds a message to a process.
 pub fn answer(kind: &str, payload: &[u8]) -> Vec<u8> {
     let mut bytes = (payload.len() as u64).to_ne_bytes().to_vec();
     bytes.extend(kind.as_bytes());
@@ -63,15 +63,15 @@ pub fn answer(kind: &str, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The answer to a request: what to record, into a file that Kineto calls after its process too.
-/// Without a window, nothing.
+/// Builds the answer to a request: what to record, and into which file, to whose name Kineto adds
+/// the process. Without a window, the answer is empty.
 pub fn configuration(window: Option<(KinetoWindow, &OsStr)>) -> Vec<u8> {
     let text = window.map(|(window, file)| {
         let file = file.to_string_lossy();
         let KinetoWindow { steps, stacks, shapes } = window;
         let python = if stacks { ",python_function" } else { "" };
-        // From the next step on, after one that warms up. Where no steps are counted, Kineto goes
-        // by the time.
+        // Recording starts with the next step, after one that warms up. If no steps are counted,
+        // Kineto uses the time.
         format!(
             "ACTIVITIES_LOG_FILE={file}\nACTIVITY_TYPES={HOST}{python}\n\
              PROFILE_START_ITERATION=0\nPROFILE_START_ITERATION_ROUNDUP=1\n\

@@ -1,20 +1,20 @@
-//! `--kineto`: a window of PyTorch's own profiler, for what callbacks cannot give: Python's
-//! functions around each operator, and modules by class.
+//! `--kineto`: a window of PyTorch's own profiler, for data that callbacks cannot provide: the
+//! Python functions around each operator, and modules by class.
 //!
-//! Kineto, the library within PyTorch, asks a daemon on its machine now and then whether it is to
-//! record. For the length of a run tprof is that daemon, on a socket of the run's own: `message`
-//! is what crosses it, `places` the directories and variables that lead the job there, `clients`
-//! who asked and is to record when, `server` the thread that answers, `take` how a trace that came
-//! is put beside the run, on the run's clock. `outcome` has what is stated at the end.
+//! Kineto, the library within PyTorch, regularly asks a daemon on its machine whether to record.
+//! For the length of a run tprof is that daemon, on a socket of the run's own. `message` defines
+//! the protocol, `paths` the directories and variables that lead the job there, `clients` who asked
+//! and when each is to record, `server` the thread that answers, and `import_window` how a trace is
+//! imported next to the run, on the run's clock. `outcome` holds what is stated at the end.
 
 mod clients;
+mod import_window;
 mod message;
 mod outcome;
-mod places;
+mod paths;
 mod server;
-mod take;
 
 pub use clients::is_window;
 
-pub use places::HOME;
+pub use paths::HOME;
 pub use server::Daemon;

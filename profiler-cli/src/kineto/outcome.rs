@@ -1,33 +1,33 @@
-//! What came of windows, in words.
+//! Describes the results of windows.
 
 use super::clients::{Clients, WindowState};
-use super::places::HOME;
-use super::take::Taken;
+use super::import_window::ImportedWindow;
+use super::paths::HOME;
 use crate::terminal::quote;
 use std::collections::BTreeMap;
 use std::path::Path;
 use tprof_collect::Stepping;
-use tprof_trace::run::Blind;
+use tprof_trace::run::BlindSpot;
 
-/// What windows are called in the lists of what was not recorded.
+/// Name of windows in the lists of what was not recorded.
 const WHAT: &str = "the window of PyTorch's profiler (--kineto)";
 
-/// What came.
+/// Results of all windows.
 #[derive(Debug, Default)]
 pub struct WindowsOutcome {
-    /// Windows that came.
+    /// Number of windows that arrived.
     windows: usize,
-    /// Operators, ranges and Python's functions in them.
+    /// Number of operators, ranges and Python functions in them.
     rows: u64,
     /// Processes without a window, and why.
-    pub blind: Vec<Blind>,
+    pub blind: Vec<BlindSpot>,
 }
 
 impl WindowsOutcome {
-    /// Of a job that is over: what became of each trace, by pid.
+    /// Evaluates a job that is over: the result of each trace, by pid.
     pub(super) fn of(
         clients: &Clients,
-        taken: &BTreeMap<u32, Result<Taken, String>>,
+        taken: &BTreeMap<u32, Result<ImportedWindow, String>>,
         stepping: &Stepping,
     ) -> WindowsOutcome {
         let mut outcome = WindowsOutcome::default();
@@ -38,7 +38,7 @@ impl WindowsOutcome {
                 }
                 false => "no process ran operators of PyTorch",
             };
-            outcome.lacks("the job".to_owned(), why.to_owned());
+            outcome.add_blind_spot("the job".to_owned(), why.to_owned());
         }
         for (pid, client) in &clients.all {
             let process = match client.rank {
@@ -56,7 +56,7 @@ impl WindowsOutcome {
                 (WindowState::Came, Some(Err(why))) => format!("its trace cannot be read: {why}"),
                 (WindowState::Came, None) => "its trace was not read to its end".to_owned(),
                 (WindowState::Records, _) => "it ended before its window was over".to_owned(),
-                // Workers and launchers make no steps, and are not meant.
+                // Workers and launchers make no steps, so no window is expected of them.
                 (WindowState::Waits, _) if !has_stepped && clients.all.len() > 1 => continue,
                 (WindowState::Waits, _) if has_stepped => {
                     "it ended before it asked again, which it does each second".to_owned()
@@ -64,19 +64,19 @@ impl WindowsOutcome {
                 (WindowState::Waits, _) if far.is_some() => "it made no step".to_owned(),
                 (WindowState::Waits, _) => "it ran no operators".to_owned(),
             };
-            outcome.lacks(process, why);
+            outcome.add_blind_spot(process, why);
         }
         if outcome.windows == 0 && outcome.blind.is_empty() {
-            outcome.lacks("the job".to_owned(), "no process made a step".to_owned());
+            outcome.add_blind_spot("the job".to_owned(), "no process made a step".to_owned());
         }
         outcome
     }
 
-    fn lacks(&mut self, process: String, why: String) {
-        self.blind.push(Blind { process, what: WHAT.to_owned(), why });
+    fn add_blind_spot(&mut self, process: String, why: String) {
+        self.blind.push(BlindSpot { process, what: WHAT.to_owned(), why });
     }
 
-    /// A line for the closing message; none if no window came.
+    /// Returns a line for the closing message; `None` if no window arrived.
     pub fn line(&self, run: &Path) -> Option<String> {
         let windows = match self.windows {
             0 => return None,
@@ -127,7 +127,8 @@ mod tests {
         clients.all.insert(3, client(Some(1), WindowState::Came));
         clients.all.insert(4, client(Some(2), WindowState::Records));
         clients.all.insert(5, client(Some(3), WindowState::Waits));
-        let taken = BTreeMap::from([(2, Ok(Taken { rows: 9 })), (3, Err("cut".to_owned()))]);
+        let taken =
+            BTreeMap::from([(2, Ok(ImportedWindow { rows: 9 })), (3, Err("cut".to_owned()))]);
         let outcome = WindowsOutcome::of(&clients, &taken, &stepping);
         assert_eq!(
             whys(&outcome),

@@ -1,13 +1,13 @@
-//! The thread that answers for the length of a run, and imports what comes.
+//! The thread that answers requests during a run, and imports traces that arrive.
 //!
-//! It never waits for a process: an answer that finds no room is left out, since the process asks
-//! again. A process waits only for a moment for an answer, in a thread of Kineto's own.
+//! It never waits for a process: an answer for which there is no room is dropped, because the
+//! process will ask again. A process waits only briefly for an answer, in a thread of Kineto's own.
 
 use super::clients::Clients;
+use super::import_window::{ArrivedTrace, ImportedWindow, import_window};
 use super::message::{self, Message};
 use super::outcome::WindowsOutcome;
-use super::places::{Places, cannot};
-use super::take::{Arrived, Taken, take};
+use super::paths::{DaemonPaths, cannot};
 use crate::terminal::errors::{Failure, reason, remedy};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -19,9 +19,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tprof_collect::{KinetoWindow, Session, Stepping};
 
-/// How long the thread waits for a request before it searches for traces, or ends.
+/// How long the thread waits for a request before it looks for traces, or ends.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Longest datagram; Kineto's have some dozens of bytes.
+/// Longest datagram in bytes; Kineto's have some dozens.
 const MOST_BYTES: usize = 4096;
 
 /// A running daemon.
@@ -33,20 +33,20 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts one for a run.
+    /// Starts a daemon for a run.
     pub fn start(window: KinetoWindow, session: &Session) -> Result<Daemon, Failure> {
-        let places = Places::new(session.run_dir())?;
+        let paths = DaemonPaths::new(session.run_dir())?;
         let failed = |error: std::io::Error| {
             let cause = format!("its socket cannot be created: {}", reason(&error));
             cannot().cause(cause).hint(remedy(&error, "set TMPDIR to a writable directory"))
         };
-        let socket = UnixDatagram::bind(places.socket()).map_err(failed)?;
+        let socket = UnixDatagram::bind(paths.socket()).map_err(failed)?;
         socket.set_read_timeout(Some(PAUSE)).map_err(failed)?;
-        let environment = places.environment();
+        let environment = paths.environment();
         let stop = Arc::new(AtomicBool::new(false));
         let server = KinetoServer {
             window,
-            places,
+            paths,
             socket,
             stepping: session.stepping(),
             clients: Clients::default(),
@@ -58,12 +58,12 @@ impl Daemon {
         Ok(Daemon { environment, stop, thread: Some(thread) })
     }
 
-    /// Variables that the job must find.
+    /// Variables to set for the job.
     pub fn environment(&self) -> Vec<(OsString, OsString)> {
         self.environment.clone()
     }
 
-    /// Ends it, after the job: what came.
+    /// Ends the daemon after the job, and returns the results.
     pub fn finish(mut self) -> WindowsOutcome {
         self.end().unwrap_or_default()
     }
@@ -82,17 +82,17 @@ impl Drop for Daemon {
 
 struct KinetoServer {
     window: KinetoWindow,
-    places: Places,
+    paths: DaemonPaths,
     socket: UnixDatagram,
     stepping: Arc<Stepping>,
     clients: Clients,
-    imports: BTreeMap<u32, JoinHandle<Result<Taken, String>>>,
+    imports: BTreeMap<u32, JoinHandle<Result<ImportedWindow, String>>>,
 }
 
 impl KinetoServer {
     fn run(mut self, stop: &AtomicBool) -> WindowsOutcome {
         loop {
-            // Read before: what was there when the job ended is taken.
+            // Read first, so that traces which were there when the job ended are taken.
             let is_last = stop.load(Acquire);
             self.answer_next();
             self.take_arrived();
@@ -106,7 +106,7 @@ impl KinetoServer {
         WindowsOutcome::of(&self.clients, &taken.collect(), &self.stepping)
     }
 
-    /// Answers a request, if one comes.
+    /// Answers a request, if there is one.
     fn answer_next(&mut self) {
         let mut buffer = [0; MOST_BYTES];
         let Ok((length, from)) = self.socket.recv_from(&mut buffer) else { return };
@@ -117,44 +117,45 @@ impl KinetoServer {
         match message {
             Message::Context => _ = self.send(&message::answer("ctxt", &1i32.to_ne_bytes()), from),
             Message::Request { is_free, pids } => {
-                let home = &self.places.home;
-                let file = self.clients.asks(&pids, is_free, &self.stepping, home);
+                let home = &self.paths.home;
+                let file = self.clients.on_request(&pids, is_free, &self.stepping, home);
                 let window = file.as_ref().map(|file| (self.window, file.as_os_str()));
                 if !self.send(&message::configuration(window), from) && window.is_some() {
-                    self.clients.missed(pids[0]);
+                    self.clients.answer_lost(pids[0]);
                 }
             }
         }
     }
 
-    /// Sends an answer, unless that would have to wait for room at the process; whether it did.
+    /// Sends an answer, unless that would have to wait for room at the process. Returns whether it
+    /// was sent.
     fn send(&self, answer: &[u8], to: &Path) -> bool {
         let sent = self.socket.set_nonblocking(true).and_then(|()| self.socket.send_to(answer, to));
-        // Should this fail, the thread searches for requests more often than it has to.
+        // If this fails, the thread only looks for requests more often than necessary.
         let _ = self.socket.set_nonblocking(false);
         sent.is_ok()
     }
 
-    /// Begins to import what is there by now. Kineto writes under another name until a file is
-    /// whole.
+    /// Starts to import traces that have arrived. Kineto uses another name until a file is
+    /// complete.
     fn take_arrived(&mut self) {
-        for (pid, json) in self.clients.awaited(&self.places.home) {
+        for (pid, json) in self.clients.expected_files(&self.paths.home) {
             if !json.exists() {
                 continue;
             }
-            self.clients.came(pid);
-            let home: PathBuf = self.places.home.clone();
+            self.clients.trace_arrived(pid);
+            let home: PathBuf = self.paths.home.clone();
             let host = tprof_collect::host_name();
-            let arrived = Arrived { json, pid, offset_ns: since_1970_of_zero(), host };
+            let arrived = ArrivedTrace { json, pid, offset_ns: since_1970_of_zero(), host };
             let thread = std::thread::Builder::new().name("tprof-import".to_owned());
-            if let Ok(import) = thread.spawn(move || take(&arrived, &home)) {
+            if let Ok(import) = thread.spawn(move || import_window(&arrived, &home)) {
                 self.imports.insert(pid, import);
             }
         }
     }
 }
 
-/// The moment from which CLOCK_MONOTONIC counts, in nanoseconds since 1970.
+/// Returns the zero of CLOCK_MONOTONIC in nanoseconds since 1970.
 fn since_1970_of_zero() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let monotonic_ns = tprof_collect::monotonic_ns();

@@ -1,5 +1,5 @@
-//! Hands an address to a browser without showing it to other users: arguments of a process are
-//! for all to read in `/proc`, so the opener is given a file that leads there.
+//! Opens an address in a browser without showing it to other users. Arguments of a process can be
+//! read in `/proc` by everyone, so the opener gets a file that leads to the address.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Openers hand over and end; a browser itself may stay.
 const HANDED_OVER: Duration = Duration::from_millis(200);
 
-/// Whether something took the address; only this user can enter `folder`.
+/// Opens the address, and returns whether an opener took it. Only this user can enter `folder`.
 pub fn open(url: &str, folder: &Path) -> io::Result<bool> {
     let has_display = ["DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME", "BROWSER"];
     if !has_display.iter().any(|name| std::env::var_os(name).is_some_and(|v| !v.is_empty())) {
@@ -34,7 +34,7 @@ pub fn open(url: &str, folder: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-/// A page that sends a browser on to `url`.
+/// Writes a page that redirects a browser to `url`.
 fn leading_to(url: &str, folder: &Path) -> io::Result<PathBuf> {
     let path = folder.join("tprof-open.html");
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;

@@ -1,4 +1,4 @@
-//! Errors of a run in three lines, with the status that a shell would give.
+//! Explains errors of a run in three lines, with the status that a shell would give.
 
 use crate::launch::Unusable;
 use crate::terminal::errors::{Failure, NOT_EXECUTABLE, NOT_FOUND, reason, remedy};
@@ -43,7 +43,7 @@ pub fn not_run(command: &OsStr, why: Unusable) -> Failure {
                 Some(libc::E2BIG) => {
                     (format!("cannot run `{name}`"), "fewer or shorter arguments".to_owned())
                 }
-                // Whatever the file is: a limit, the disk, a writer that has it open.
+                // This can have any reason: a limit, the disk, a writer that has the file open.
                 _ => (format!("cannot run `{name}`"), format!("file {name}")),
             };
             Failure::new(what).because(&e, hint).code(NOT_EXECUTABLE)
@@ -51,7 +51,7 @@ pub fn not_run(command: &OsStr, why: Unusable) -> Failure {
     }
 }
 
-/// Why a file that exists was not found by the kernel.
+/// Explains why the kernel did not find a file that exists.
 fn missing_interpreter(command: &OsStr) -> Failure {
     let name = command.to_string_lossy();
     Failure::new(format!("cannot run `{name}`"))
@@ -74,7 +74,7 @@ pub fn cannot_start(error: &io::Error) -> Failure {
         .because(error, "ulimit -u, and the memory limit of the job")
 }
 
-/// What of a run stands in the way of another.
+/// Describes which part of an existing run is in the way of another.
 fn in_the_way(error: &CollectError) -> Option<String> {
     Some(match error {
         CollectError::RunExists(_) => "the directory contains a run".to_owned(),
@@ -92,7 +92,7 @@ fn in_the_way(error: &CollectError) -> Option<String> {
     })
 }
 
-/// The warning of a run that lies beside the directory that was asked for.
+/// Warns that a run is in another directory, next to the requested one.
 pub fn renamed(asked: &Path, directory: &Path, why: &CollectError) -> String {
     let [asked, directory] =
         [asked, directory].map(|path| quote::nearby(path).display().to_string());
@@ -136,7 +136,7 @@ pub fn not_started(output: &Path, error: &CollectError) -> Failure {
     }
 }
 
-/// Why a run has no good end.
+/// Why a run was not finished properly.
 pub fn not_finished(output: &Path, error: &CollectError) -> Failure {
     let shown = output.display();
     Failure::new(format!("the run in `{shown}` is not complete")).cause(with_sources(error)).hint(
@@ -144,7 +144,7 @@ pub fn not_finished(output: &Path, error: &CollectError) -> Failure {
     )
 }
 
-/// The system's error behind another.
+/// Returns the operating system's error behind another error.
 fn system_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::Error> {
     let sources = std::iter::successors(Some(error), |error| error.source());
     sources.filter_map(|error| error.downcast_ref::<io::Error>()).next()

@@ -1,17 +1,17 @@
-//! `--follow`: stays until the last process of the job has ended.
+//! `--follow`: waits until the last process of the job has ended.
 
 use crate::launch::signals::{self, Signals};
 use crate::terminal::errors::print_stderr;
 use std::time::{Duration, Instant};
 use tprof_collect::Session;
 
-/// Processes that outlive the command for less than this are not worth a word.
+/// Processes that outlive the command by less than this are not mentioned.
 const SILENT: Duration = Duration::from_secs(1);
 /// How late the end of the run may be noticed.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Stays until the run is over by itself, or a signal asks for its end. The command has
-/// ended: signals are tprof's own from here on.
+/// Waits until the run ends, or until a signal ends it. The command has already ended, so signals
+/// are meant for tprof from here on.
 pub fn follow(session: &Session, signals: &Signals, quiet: bool) {
     session.follow();
     let (began, mut is_noted) = (Instant::now(), quiet);
@@ -29,7 +29,7 @@ pub fn follow(session: &Session, signals: &Signals, quiet: bool) {
             Some(signal @ (libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU)) => {
                 signals::stop_by(signal);
             }
-            // Init of a pid namespace is given the orphans.
+            // The init process of a pid namespace inherits orphans.
             Some(libc::SIGCHLD) if std::process::id() == 1 => signals::reap_orphans(0),
             _ => {}
         }

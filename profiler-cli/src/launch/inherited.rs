@@ -1,23 +1,23 @@
-//! What tprof inherited and its runtime then changed: a job started by tprof
-//! must find it as it was.
+//! Restores what tprof inherited and its runtime then changed, because a job must find it as it
+//! was.
 //!
-//! Rust's runtime ignores SIGPIPE and opens `/dev/null` on each of the first
-//! three descriptors that is closed, both before `main`. A function in
-//! `.init_array` runs earlier still and notes how things were.
+//! Rust's runtime ignores SIGPIPE and opens `/dev/null` on each of the first three descriptors that
+//! is closed, both before `main`. A function in `.init_array` runs even earlier and records the
+//! original state.
 //!
-//! All of it is libc's own: nix has signals 1 to 31 by name and no number of the C
-//! library's, and cannot ask for a disposition without setting one.
+//! All calls are libc's: nix knows signals 1 to 31 by name but not the C library's own, and cannot
+//! query a disposition without setting one.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
 static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
 static CHILD_IGNORED: AtomicBool = AtomicBool::new(false);
-/// Signals that the C library keeps for itself: it handles the second from the
-/// first thread on, and hides both from `sigaction`.
+/// Signals that the C library keeps for itself: it handles the second from the first thread on, and
+/// hides both from `sigaction`.
 const OF_THE_C_LIBRARY: [i32; 2] = [32, 33];
 static OWN_IGNORED: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
-/// Bit N: descriptor N was closed.
+/// Bit N is set if descriptor N was closed.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
 
 // SAFETY: the section holds pointers to functions that the C library calls once
@@ -55,13 +55,13 @@ pub fn is_ignored(signal: i32) -> bool {
 /// Signals that ask a command to end.
 pub const ENDING: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-/// Ignores a signal.
+/// Makes this process ignore a signal.
 pub fn ignore(signal: i32) {
     // SAFETY: this disposition runs no code.
     unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
 
-/// `struct sigaction` as the kernel has it; `rest` is flags, restorer and mask.
+/// The kernel's `struct sigaction`; `rest` is flags, restorer and mask.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct KernelAction {
@@ -69,7 +69,7 @@ struct KernelAction {
     rest: [usize; 3],
 }
 
-/// The system call itself, which hides no signal.
+/// Calls the system call itself, which hides no signal.
 fn kernel_sigaction(signal: i32, new: Option<&KernelAction>) -> Option<KernelAction> {
     const MASK_BYTES: usize = 8;
     let mut old = KernelAction { handler: libc::SIG_DFL, rest: [0; 3] };
@@ -80,7 +80,7 @@ fn kernel_sigaction(signal: i32, new: Option<&KernelAction>) -> Option<KernelAct
     (result == 0).then_some(old)
 }
 
-/// Puts signals back as they were. Async-signal-safe: for a forked child.
+/// Restores the signal dispositions. Async-signal-safe, for a forked child.
 pub fn restore_dispositions() {
     for (signal, ignored) in [(libc::SIGPIPE, &PIPE_IGNORED), (libc::SIGCHLD, &CHILD_IGNORED)] {
         let to = if ignored.load(Relaxed) { libc::SIG_IGN } else { libc::SIG_DFL };
@@ -95,21 +95,21 @@ pub fn restore_dispositions() {
     }
 }
 
-/// Drops a SIGXFSZ that a file of tprof's own raised. Async-signal-safe.
+/// Drops a SIGXFSZ that one of tprof's own files caused. Async-signal-safe.
 pub fn forget_file_size_signal() {
     // SAFETY: to ignore a signal runs no code, and drops one that waits; then all is as it was.
     unsafe { libc::signal(libc::SIGXFSZ, libc::signal(libc::SIGXFSZ, libc::SIG_IGN)) };
 }
 
 /// Lets tprof wait for its child, which an inherited `SIG_IGN` would prevent.
-pub fn let_children_be_waited_for() {
+pub fn keep_children_waitable() {
     // SAFETY: the default disposition runs no code.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
-/// Closes what was closed. Async-signal-safe: for a forked child, or right before an
-/// exec, since elsewhere those descriptors belong to Rust's runtime.
-pub fn close_what_was_closed() {
+/// Closes the descriptors that were closed originally. Async-signal-safe, for a forked child or
+/// right before an exec: elsewhere those descriptors belong to Rust's runtime.
+pub fn reclose_inherited() {
     let closed = CLOSED.load(Relaxed);
     for fd in 0..3 {
         if closed & (1 << fd) != 0 {

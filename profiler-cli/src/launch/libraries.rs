@@ -1,10 +1,10 @@
-//! Puts the injected libraries where jobs can load them.
+//! Places the injected libraries where jobs can load them.
 //!
-//! tprof carries them inside: one file to install, no version skew. A library
-//! installed beside the binary serves when it is the same to the last byte;
-//! else the carried one is laid into a directory that others cannot write to
-//! and from which code may run. It stays there: processes of a job outlive
-//! tprof, and one that starts without its library prints that to the job's stderr.
+//! tprof contains them, so that there is one file to install and no version skew. A library
+//! installed next to the binary is used if it is identical to the last byte. Otherwise the embedded
+//! one is written into a directory that others cannot write to and that allows code to run. It
+//! stays there, because processes of a job may outlive tprof, and a process that starts without its
+//! library prints an error to the job's stderr.
 
 use crate::launch::{caches, reach, system};
 use crate::terminal::errors::{Failure, reason, remedy};
@@ -21,46 +21,46 @@ use tprof_wire::env::{AGENT_LIBRARY, PRELOAD_LIBRARY};
 /// Variable with the directory that holds the injected libraries.
 pub const LIBRARY_DIR: &str = "TPROF_LIB_DIR";
 
-/// A library that this tprof was built with.
+/// A library that is embedded into this tprof.
 #[derive(Debug)]
-pub struct Carried {
+pub struct EmbeddedLibrary {
     name: &'static str,
     content: &'static [u8],
 }
 
-/// The hooks.
-pub static HOOKS: Carried = Carried {
+/// The hooks library.
+pub static HOOKS: EmbeddedLibrary = EmbeddedLibrary {
     name: PRELOAD_LIBRARY,
     content: include_bytes!(concat!(env!("OUT_DIR"), "/libtprof_preload.so")),
 };
 
 /// The CUPTI agent.
-pub static AGENT: Carried = Carried {
+pub static AGENT: EmbeddedLibrary = EmbeddedLibrary {
     name: AGENT_LIBRARY,
     content: include_bytes!(concat!(env!("OUT_DIR"), "/libtprof_cupti.so")),
 };
 
 /// The start-up hook of `--modules`, which Python runs.
-pub static START_UP_HOOK: Carried =
-    Carried { name: HOOK_FILE, content: include_bytes!("../../python/sitecustomize.py") };
+pub static START_UP_HOOK: EmbeddedLibrary =
+    EmbeddedLibrary { name: HOOK_FILE, content: include_bytes!("../../python/sitecustomize.py") };
 
-/// Name of a directory for exactly these libraries.
+/// Name of the directory for exactly these libraries.
 const EDITION: &str = concat!(env!("CARGO_PKG_VERSION"), "-", env!("TPROF_CARRIED_HASH"));
 
-/// Name of the directory of libraries beside a run.
+/// Name of the directory of libraries next to a run.
 const BESIDE: &str = ".tprof";
 
-/// What came of one place that was tried.
+/// Result for a place that was tried.
 #[derive(Debug)]
 pub struct TriedPath {
-    /// The library's path there.
+    /// Path of the library there.
     pub path: PathBuf,
-    /// Why it does not serve; `None` for the place chosen.
+    /// Why it cannot be used; `None` for the chosen place.
     pub refused: Option<String>,
 }
 
-/// Finds a place for a library, with the places that failed before it.
-pub fn place(library: &Carried) -> (Option<PathBuf>, Vec<TriedPath>) {
+/// Finds a place for a library, and returns the places that failed before.
+pub fn place(library: &EmbeddedLibrary) -> (Option<PathBuf>, Vec<TriedPath>) {
     let mut tried = Vec::new();
     if library.content.is_empty() {
         let path = PathBuf::from(library.name);
@@ -86,9 +86,13 @@ pub fn place(library: &Carried) -> (Option<PathBuf>, Vec<TriedPath>) {
     (None, tried)
 }
 
-/// As [`path_of`], for a job that may run on other hosts, which have the run's directory: the
-/// library then lies beside the run where those hosts may lack its usual place.
-pub fn path_for(library: &Carried, command: &[OsString], run: &Path) -> Result<PathBuf, Failure> {
+/// Does the same as [`path_of`] for a job that may run on other hosts which share the run's
+/// directory: the library is placed next to the run if those hosts may lack its usual place.
+pub fn path_for(
+    library: &EmbeddedLibrary,
+    command: &[OsString],
+    run: &Path,
+) -> Result<PathBuf, Failure> {
     let usual = path_of(library);
     let is_found = |path: &PathBuf| !reach::may_be_missing(path, run);
     if !reach::reaches_other_hosts(command) || usual.as_ref().is_ok_and(is_found) {
@@ -101,8 +105,8 @@ pub fn path_for(library: &Carried, command: &[OsString], run: &Path) -> Result<P
     }
 }
 
-/// The path of a library, for LD_PRELOAD or the like.
-pub fn path_of(library: &Carried) -> Result<PathBuf, Failure> {
+/// Returns the path of a library, for LD_PRELOAD and the like.
+pub fn path_of(library: &EmbeddedLibrary) -> Result<PathBuf, Failure> {
     let (found, tried) = place(library);
     found.ok_or_else(|| {
         let line = |place: &TriedPath| {
@@ -122,17 +126,17 @@ pub fn path_of(library: &Carried) -> Result<PathBuf, Failure> {
     })
 }
 
-/// What keeps this process from laying out a library in any directory.
-fn limit_for(library: &Carried) -> Option<io::Error> {
+/// Returns the limit that keeps this process from writing a library into any directory.
+fn limit_for(library: &EmbeddedLibrary) -> Option<io::Error> {
     let most = getrlimit(Resource::RLIMIT_FSIZE).map_or(u64::MAX, |(limit, _)| limit);
     let is_too_large = library.content.len() as u64 > most;
     let too_large = || is_too_large.then(|| io::Error::from_raw_os_error(libc::EFBIG));
-    // To lay it out takes two descriptors at one time.
+    // Writing a library takes two descriptors at a time.
     let open = || File::open("/dev/null");
     open().and_then(|_first| open()).err().or_else(too_large)
 }
 
-/// Where an installation may have put it.
+/// Returns the places where an installation may have put it.
 fn installed() -> Vec<PathBuf> {
     let mut places = Vec::new();
     if let Some(directory) = std::env::var_os(LIBRARY_DIR).filter(|text| !text.is_empty()) {
@@ -146,8 +150,8 @@ fn installed() -> Vec<PathBuf> {
     places
 }
 
-/// Where it can be laid. Root's own first choice is one that every user can
-/// read: what root starts may change its user, and must find the library still.
+/// Returns the places where it can be written. Root prefers a place that every user can read,
+/// because a program started by root may change its user and must still find the library.
 fn laid() -> Vec<PathBuf> {
     let mut places = Vec::new();
     let user = system::user();
@@ -164,7 +168,7 @@ fn laid() -> Vec<PathBuf> {
     places.into_iter().map(|place| place.join(EDITION)).collect()
 }
 
-/// The loader splits LD_PRELOAD at blanks and colons.
+/// Refuses paths with blanks and colons, at which the loader splits LD_PRELOAD.
 fn loadable_path(path: &Path) -> Result<(), String> {
     let bytes = path.as_os_str().as_bytes();
     if bytes.iter().any(|byte| matches!(byte, b':' | b' ' | b'\t' | b'\n')) {
@@ -173,8 +177,8 @@ fn loadable_path(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the file at `path` is the carried library and may be loaded.
-fn check(library: &Carried, path: &Path) -> Result<(), String> {
+/// Whether the file at `path` is the embedded library and may be loaded.
+fn check(library: &EmbeddedLibrary, path: &Path) -> Result<(), String> {
     let meta = fs::symlink_metadata(path).map_err(|e| reason(&e))?;
     if !path.metadata().is_ok_and(|meta| meta.is_file()) {
         return Err("not a file".to_owned());
@@ -186,23 +190,23 @@ fn check(library: &Carried, path: &Path) -> Result<(), String> {
     if fs::read(path).map_err(|e| reason(&e))? != library.content {
         return Err("another version of the library".to_owned());
     }
-    if !system::may_run_from(&file) {
+    if !system::allows_exec(&file) {
         return Err("the file system does not allow execution (noexec)".to_owned());
     }
     Ok(())
 }
 
-/// Lays the library at `path`, or finds it laid there before.
-fn lay_out(library: &Carried, path: &Path) -> Result<(), String> {
+/// Writes the library to `path`, or finds it there.
+fn lay_out(library: &EmbeddedLibrary, path: &Path) -> Result<(), String> {
     let edition = path.parent().unwrap_or(Path::new("/"));
     let ours = edition.parent().unwrap_or(Path::new("/"));
-    // What `mkdir -p` would make belongs to the user's own cache; the last two
-    // directories are ours, and must not be anybody else's.
+    // Directories that `mkdir -p` would create belong to the user's own cache. The last two are
+    // tprof's, and must not be anybody else's.
     let base = ours.parent().unwrap_or(Path::new("/"));
     if !base.exists() {
         DirBuilder::new().recursive(true).mode(0o700).create(base).map_err(|e| reason(&e))?;
     }
-    // What root starts may change its user.
+    // A program started by root may change its user.
     let is_beside = ours.file_name() == Some(OsStr::new(BESIDE));
     let shared = path.starts_with("/var/cache") || is_beside && system::user() == 0;
     for directory in [ours, edition] {
@@ -234,9 +238,9 @@ fn lay_out(library: &Carried, path: &Path) -> Result<(), String> {
     })
 }
 
-/// Refuses a directory in which anybody else could put another library: each
-/// part of its path belongs to root or this user, and only they may write
-/// there, except where the sticky bit keeps entries with their owners.
+/// Refuses a directory in which anybody else could replace the library: each part of its path must
+/// belong to root or this user, and only they may write there, except where the sticky bit keeps
+/// entries with their owners.
 fn closed_to_others(directory: &Path) -> Result<(), String> {
     let user = system::user();
     let real = directory.canonicalize().map_err(|e| reason(&e))?;
@@ -258,9 +262,9 @@ fn closed_to_others(directory: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// An existing LD_PRELOAD without libraries of tprof: inside a recorded job the
-/// outer recording's would come second, and see everything again.
-pub fn without_ours(preload: &std::ffi::OsStr) -> std::ffi::OsString {
+/// Removes tprof's libraries from an existing LD_PRELOAD: inside a recorded job, the outer
+/// recording's library would come second and record everything again.
+pub fn without_tprof_libraries(preload: &std::ffi::OsStr) -> std::ffi::OsString {
     let ours = |entry: &&[u8]| {
         entry.rsplit(|byte| *byte == b'/').next() == Some(PRELOAD_LIBRARY.as_bytes())
     };
@@ -281,7 +285,7 @@ mod tests {
 
     #[test]
     fn other_preloads_are_kept() {
-        let kept = |text: &str| without_ours(OsStr::new(text));
+        let kept = |text: &str| without_tprof_libraries(OsStr::new(text));
         assert_eq!(kept("/a/libjemalloc.so /b/x.so"), "/a/libjemalloc.so /b/x.so");
         assert_eq!(kept("/q/libtprof_preload.so:/a/libjemalloc.so"), "/a/libjemalloc.so");
         assert_eq!(kept("/q/libtprof_preload.so"), "");

@@ -1,9 +1,10 @@
-//! Starting a job, waiting for it, and what its surroundings hold.
+//! Starts a job and waits for it, and inspects its environment.
 
 pub mod browser;
 pub mod caches;
 pub mod ctrl_c;
 pub mod failures;
+pub mod fallback;
 pub mod follow;
 pub mod inherited;
 pub mod libraries;
@@ -11,10 +12,9 @@ pub mod python_path;
 mod reach;
 pub mod signals;
 mod start;
-pub mod stranded;
 pub mod system;
 pub mod wait;
 
 pub use start::{
-    NotStarted, Original, Pipes, Replacement, Unusable, find, fork, refuses_libraries,
+    ChildPipes, InheritedState, NotStarted, Replacement, Unusable, find, fork, refuses_libraries,
 };

@@ -1,4 +1,5 @@
-//! PYTHONPATH of a job: with the directory of the start-up hook first, where modules are to be named.
+//! Sets the PYTHONPATH of a job, with the directory of the start-up hook first, if modules are
+//! recorded.
 
 use crate::launch::libraries::{self, START_UP_HOOK};
 use crate::terminal::errors::Failure;
@@ -7,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use tprof_collect::{Config, PYTHON_PATH, holds_hook};
 
-/// The value that a job's PYTHONPATH is to have; none where it stays as it is.
+/// Returns the new PYTHONPATH of a job; `None` if it stays unchanged.
 pub fn change(config: &Config, command: &[OsString]) -> Result<Option<OsString>, Failure> {
     let hook = match config.modules {
         true => Some(libraries::path_for(&START_UP_HOOK, command, &config.output)?),
@@ -17,13 +18,13 @@ pub fn change(config: &Config, command: &[OsString]) -> Result<Option<OsString>,
     Ok(changed(directory, std::env::var_os(PYTHON_PATH).as_deref()))
 }
 
-/// Entries of a recording around this one go.
+/// Entries of a surrounding recording are removed.
 fn changed(directory: Option<&Path>, given: Option<&OsStr>) -> Option<OsString> {
     let given = given.unwrap_or_default();
     let entries = given.as_bytes().split(|byte| *byte == b':');
-    let is_ours =
+    let is_owned_by_user =
         |entry: &&[u8]| !entry.is_empty() && holds_hook(Path::new(OsStr::from_bytes(entry)));
-    let (ours, kept): (Vec<&[u8]>, Vec<&[u8]>) = entries.partition(is_ours);
+    let (ours, kept): (Vec<&[u8]>, Vec<&[u8]>) = entries.partition(is_owned_by_user);
     if directory.is_none() && ours.is_empty() {
         return None;
     }

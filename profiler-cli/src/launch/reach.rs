@@ -1,8 +1,8 @@
-//! Whether a job may run on other hosts, which must find the library too.
+//! Finds out whether a job may run on other hosts, which must find the library, too.
 //!
-//! The loader of another host opens the library by the path that it has here. A cache
-//! on this host's own disk is then no place for it: its ranks would run and not be recorded,
-//! each with a line of the loader's on stderr.
+//! The loader on another host opens the library by its path here. A cache on this host's own disk
+//! is then not suitable: ranks there would run unrecorded, each with an error of the loader on
+//! stderr.
 
 use nix::sys::statfs::statfs;
 use std::ffi::OsString;
@@ -37,7 +37,7 @@ const LAUNCHERS: [&str; 22] = [
 /// Variables of a scheduler that hold the number of a job's hosts.
 const HOSTS: [&str; 4] =
     ["SLURM_JOB_NUM_NODES", "SLURM_NNODES", "PBS_NUM_NODES", "FLUX_JOB_NNODES"];
-/// File systems that other hosts have too, by `statfs`: NFS, SMB, CIFS, Lustre, GPFS, BeeGFS,
+/// File systems that other hosts may share, by `statfs`: NFS, SMB, CIFS, Lustre, GPFS, BeeGFS,
 /// Ceph, AFS, FUSE, 9P, OrangeFS.
 const SHARED: [u64; 11] = [
     0x6969,
@@ -61,7 +61,7 @@ pub fn reaches_other_hosts(command: &[OsString]) -> bool {
     program.is_some_and(|program| LAUNCHERS.contains(&program)) || HOSTS.iter().any(hosts)
 }
 
-/// Whether another host that has the directory `shared` may lack what lies in `place`.
+/// Whether another host that has the directory `shared` may lack files in `place`.
 pub fn may_be_missing(place: &Path, shared: &Path) -> bool {
     let device = |path: &Path| nearest(path).and_then(|path| path.metadata().ok()).map(|m| m.dev());
     let is_shared = |path: &Path| {
@@ -72,7 +72,7 @@ pub fn may_be_missing(place: &Path, shared: &Path) -> bool {
     device(place) != device(shared) && !is_shared(place)
 }
 
-/// The path, or what of it exists.
+/// Returns the nearest part of the path that exists.
 fn nearest(path: &Path) -> Option<&Path> {
     path.ancestors().find(|path| path.exists())
 }

@@ -1,13 +1,13 @@
-//! Signals that reach tprof while the job runs.
+//! Handles signals that reach tprof while the job runs.
 //!
-//! All that can be taken are blocked before the collector starts its threads,
-//! and taken one by one with `sigtimedwait`: no handler runs, and only the main
-//! thread takes any. `ctrlc` and `signal-hook` install handlers instead, which a
-//! forked child runs as well until its exec, and `ctrlc` keeps no sender.
+//! All signals that can be taken are blocked before the collector starts its threads, and taken one
+//! by one with `sigtimedwait`: no handler runs, and only the main thread takes any. `ctrlc` and
+//! `signal-hook` would install handlers, which a forked child runs as well until its exec, and
+//! `ctrlc` does not report the sender.
 //!
-//! `nix` has the sets and masks. It has no `sigtimedwait`, and its `Signal` ends
-//! at 31: it can neither forward a real-time signal nor report a job that died of
-//! one (its `waitpid` reaps the child and returns EINVAL). Those calls are libc's.
+//! `nix` provides the sets and masks. It has no `sigtimedwait`, and its `Signal` ends at 31, so it
+//! can neither forward a real-time signal nor report a job that died of one (its `waitpid` reaps
+//! the child and returns EINVAL). Those calls use libc.
 #![allow(unsafe_code)]
 
 use super::inherited::{ENDING, is_ignored};
@@ -17,7 +17,7 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-/// Raised by a fault of tprof itself, or used inside the C library.
+/// Signals raised by a fault of tprof itself, or used inside the C library.
 const NOT_TAKEN: [i32; 10] = [
     libc::SIGKILL,
     libc::SIGSTOP,
@@ -31,14 +31,14 @@ const NOT_TAKEN: [i32; 10] = [
     libc::SIGPIPE,
 ];
 
-/// A signal that was taken.
+/// A signal that was taken from the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceivedSignal {
-    /// Which.
+    /// Number of the signal.
     pub signal: i32,
-    /// Sent by the kernel (the terminal, a timer), not by a process.
+    /// Whether the kernel sent it (the terminal, a timer) and not a process.
     pub by_kernel: bool,
-    /// Who sent it, if a process did and its pid has a meaning here.
+    /// Pid of the sender, if a process sent it and its pid is valid here.
     pub sender: u32,
 }
 
@@ -49,36 +49,36 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Blocks them in this thread, and so in those that it will start.
+    /// Blocks the signals in this thread, and so in threads that it starts.
     pub fn block() -> Self {
         Self::block_these((1..=libc::SIGRTMAX()).filter(|signal| !NOT_TAKEN.contains(signal)))
     }
 
-    /// Blocks only those that end a command: an interrupt, a hang-up, a request to end. One that
-    /// is ignored, as `nohup` has it, stays ignored.
+    /// Blocks only signals that end a command: an interrupt, a hang-up, a request to end. An
+    /// ignored signal, as under `nohup`, stays ignored.
     pub fn block_ending() -> Self {
         Self::block_these(ENDING.into_iter().filter(|signal| !is_ignored(*signal)))
     }
 
-    /// Takes [`Signals::block_ending`] back.
+    /// Undoes what [`Signals::block_ending`] does.
     pub fn unblock_ending() {
-        // Fails for a wrong `how` only, which nix does not pass.
+        // It fails only for a wrong `how`, which nix does not pass.
         let _ = set_of(ENDING).thread_unblock();
     }
 
     fn block_these(signals: impl IntoIterator<Item = i32>) -> Self {
         let set = set_of(signals);
-        // As above.
+        // As above, it cannot fail.
         let original = set.thread_swap_mask(SigmaskHow::SIG_BLOCK);
         Self { set, original: original.unwrap_or(SigSet::empty()) }
     }
 
-    /// The mask as it was.
+    /// Returns the original mask.
     pub fn original(&self) -> SigSet {
         self.original
     }
 
-    /// The next signal, if one comes within `timeout`.
+    /// Returns the next signal, if one comes within `timeout`.
     pub fn next(&self, timeout: Duration) -> Option<ReceivedSignal> {
         let info = take(&self.set, timeout)?;
         let by_process = matches!(info.si_code, libc::SI_USER | libc::SI_TKILL | libc::SI_QUEUE);
@@ -93,8 +93,8 @@ impl Signals {
 }
 
 impl Signals {
-    /// Passes on what came before the job was there to get it. The job, still
-    /// held back, has them blocked, so that one which reached both stays one.
+    /// Forwards signals that came before the job could get them. The job, which is still held back,
+    /// has them blocked, so that a signal which reached both stays one signal.
     pub fn pass_on(&self, pid: i32) {
         while let Some(taken) = self.next(Duration::ZERO) {
             if taken.signal != libc::SIGCHLD {
@@ -104,7 +104,7 @@ impl Signals {
     }
 }
 
-/// A set of signals by number, real-time ones too.
+/// Creates a set of signals by number, including real-time signals.
 fn set_of(signals: impl IntoIterator<Item = i32>) -> SigSet {
     let mut set = *SigSet::empty().as_ref();
     for signal in signals {
@@ -116,7 +116,7 @@ fn set_of(signals: impl IntoIterator<Item = i32>) -> SigSet {
     unsafe { SigSet::from_sigset_t_unchecked(set) }
 }
 
-/// Takes a blocked signal of a set, if one comes within `timeout`.
+/// Takes a blocked signal from a set, if one comes within `timeout`.
 fn take(set: &SigSet, timeout: Duration) -> Option<libc::siginfo_t> {
     let mut info = MaybeUninit::zeroed();
     let timeout = libc::timespec {
@@ -129,24 +129,24 @@ fn take(set: &SigSet, timeout: Duration) -> Option<libc::siginfo_t> {
     (signal > 0).then(|| unsafe { info.assume_init() })
 }
 
-/// Sends a signal to one process; it may be gone.
+/// Sends a signal to one process, which may have ended.
 pub fn send(pid: i32, signal: i32) {
     // SAFETY: sends a signal, touches no memory.
     unsafe { libc::kill(pid, signal) };
 }
 
-/// How a child changed.
+/// State change of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Ended, with this wait status.
+    /// It ended, with this wait status.
     Ended(i32),
-    /// Stopped by this signal.
+    /// It was stopped by this signal.
     Stopped(i32),
-    /// Continued, and not stopped again since.
+    /// It was continued, and has not been stopped again.
     Continued,
 }
 
-/// What happened to the child since last asked.
+/// Returns what happened to the child since the last call.
 pub fn change_of(pid: i32) -> Option<Change> {
     let mut status = 0;
     let options = libc::WNOHANG | libc::WUNTRACED | libc::WCONTINUED;
@@ -164,7 +164,7 @@ pub fn change_of(pid: i32) -> Option<Change> {
     })
 }
 
-/// Takes the status of orphans that were handed to tprof, as init must.
+/// Reaps orphans that tprof inherited, as init must.
 pub fn reap_orphans(except: i32) {
     let peek = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
     loop {
@@ -184,7 +184,7 @@ pub fn reap_orphans(except: i32) {
     }
 }
 
-/// Gives `signal` its default effect on tprof, now.
+/// Gives `signal` its default effect on tprof, immediately.
 fn take_effect(signal: i32) {
     // SAFETY: the default disposition runs no code.
     unsafe { libc::signal(signal, libc::SIG_DFL) };
@@ -193,29 +193,29 @@ fn take_effect(signal: i32) {
     let set = set_of([signal]);
     // The pending signal takes effect before this returns.
     let _ = set.thread_unblock();
-    // Reached only after a stop.
+    // Only reached after a stop.
     let _ = set.thread_block();
 }
 
 /// Stops tprof as the job was stopped, until the shell continues both.
 ///
-/// The terminal signals the members of a group one by one. The job may have stopped,
-/// and tprof with it, before the terminal's own signal reaches tprof; one that came
-/// after the shell's SIGCONT would stop tprof once more beside a job that runs. So
-/// that signal is taken first; a job that stopped itself has none.
+/// The terminal signals the members of a group one by one. The job may have stopped, and tprof with
+/// it, before the terminal's own signal reaches tprof. A signal that came after the shell's SIGCONT
+/// would stop tprof once more, while the job runs. So that signal is taken first; a job that
+/// stopped itself caused none.
 pub fn stop_by(signal: i32) {
     const ON_ITS_WAY: Duration = Duration::from_millis(20);
     take(&set_of([signal]), ON_ITS_WAY);
     take_effect(signal);
 }
 
-/// Dies as the job died, so that the waiting process gets the same status, and leaves no
-/// core of tprof beside the job's.
+/// Dies by the same signal as the job, so that the waiting process gets the same status. Writes no
+/// core dump of tprof in addition to the job's.
 pub fn die_by(signal: i32) -> ! {
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
-    // A core handler behind a pipe does not ask for the limit, only for this.
+    // A core handler behind a pipe ignores the limit, but checks this.
     let _ = set_dumpable(false);
     take_effect(signal);
-    // Only init of a pid namespace survives its own signal.
+    // Only the init process of a pid namespace survives its own signal.
     std::process::exit(128 + signal)
 }

@@ -1,14 +1,13 @@
 //! Starts the job as if tprof were not there.
 //!
-//! Own fork and exec, since `std::process::Command` keeps Rust's SIGPIPE and
-//! cannot hold the child back. The child inherits the process group (so that
-//! the terminal treats it as the shell's own job), the signal mask,
-//! dispositions, limits and descriptors that tprof was given, and the name it
-//! was typed with. It waits until the collector has its pid.
+//! It uses its own fork and exec, because `std::process::Command` keeps Rust's SIGPIPE and cannot
+//! hold the child back. The child inherits the process group (so that the terminal treats it as the
+//! shell's own job), the signal mask, dispositions, limits and descriptors that tprof was given,
+//! and the name it was typed with. It waits until the collector has its pid.
 //!
-//! Collector threads run during the fork: between fork and exec the child makes
-//! only system calls, on memory prepared before. There it keeps to libc: nix's `execve`
-//! allocates the arrays of pointers, and its other calls promise nothing.
+//! Collector threads run during the fork, so between fork and exec the child makes only system
+//! calls, on memory prepared before. It uses libc there: nix's `execve` allocates the arrays of
+//! pointers, and its other calls promise nothing.
 #![allow(unsafe_code)]
 
 use crate::launch::inherited;
@@ -31,22 +30,22 @@ const DEFAULT_PATH: &str = "/bin:/usr/bin";
 /// Why a command cannot be run.
 #[derive(Debug)]
 pub enum Unusable {
-    /// No such command.
+    /// The command does not exist.
     NotFound,
-    /// It exists, and the kernel would refuse it.
+    /// The command exists, but the kernel would refuse it.
     NotExecutable(io::Error),
 }
 
 /// Why a command was not started.
 #[derive(Debug)]
 pub enum NotStarted {
-    /// tprof could not make a process, or talk to it.
+    /// tprof could not create a process, or communicate with it.
     Process(io::Error),
-    /// The kernel did not run the command in the process.
+    /// The kernel did not execute the command in the process.
     Exec(io::Error),
 }
 
-/// The files that `execvp` would try for a command, in its order.
+/// Returns the files that `execvp` would try for a command, in its order.
 pub fn candidates(command: &OsStr) -> Vec<PathBuf> {
     if command.is_empty() {
         return Vec::new();
@@ -55,13 +54,13 @@ pub fn candidates(command: &OsStr) -> Vec<PathBuf> {
         return vec![PathBuf::from(command)];
     }
     let path = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
-    // An empty entry is the current directory, and joins to the bare name.
+    // An empty entry means the current directory, and joins to the bare name.
     let directories = path.as_bytes().split(|byte| *byte == b':');
     directories.map(|directory| Path::new(OsStr::from_bytes(directory)).join(command)).collect()
 }
 
-/// The file that would be run. Asked before anything is created, so that a
-/// mistyped command leaves no run behind.
+/// Finds the file that would be executed. This comes before anything is created, so that a mistyped
+/// command leaves no run behind.
 pub fn find(command: &OsStr) -> Result<PathBuf, Unusable> {
     let mut refused = None;
     for path in candidates(command) {
@@ -78,9 +77,9 @@ pub fn find(command: &OsStr) -> Result<PathBuf, Unusable> {
     Err(refused.map_or(Unusable::NotFound, Unusable::NotExecutable))
 }
 
-/// Whether tprof's library must stay out of a program: where the loader would
-/// print that it cannot be loaded (32-bit, another processor), or a sanitizer
-/// that it is not first. Children judge theirs when they start them.
+/// Whether tprof's library must stay out of a program: because the loader would print that it
+/// cannot be loaded (32-bit, another processor), or a sanitizer that it is not first. Child
+/// processes check programs that they start themselves.
 pub fn refuses_libraries(program: &Path) -> bool {
     const SANITIZERS: [&str; 6] =
         ["libasan.", "libtsan.", "liblsan.", "libhwasan.", "libmsan.", "libclang_rt."];
@@ -94,8 +93,8 @@ pub fn refuses_libraries(program: &Path) -> bool {
     }
 }
 
-/// Whether a file is binary, and so no script for a shell to try, by what
-/// shells go: a zero byte, or the magic number of a program, in its first line.
+/// Whether a file is binary, and not a script for a shell to try. Shells go by a zero byte, or a
+/// program's magic number, in its first line.
 fn is_binary(path: &Path) -> bool {
     let mut head = [0; 80];
     let read = File::open(path).and_then(|mut file| file.read(&mut head)).unwrap_or(0);
@@ -104,31 +103,31 @@ fn is_binary(path: &Path) -> bool {
     head.starts_with(b"\x7fELF") || line.contains(&0)
 }
 
-/// What the child must find as tprof found it.
+/// State that the child must find as tprof found it.
 #[derive(Clone, Copy)]
-pub struct Original {
-    /// Signal mask.
+pub struct InheritedState {
+    /// Mask of blocked signals.
     pub mask: SigSet,
     /// Limit of open files, which a collector may raise for itself.
     pub open_files: Option<libc::rlimit>,
 }
 
-/// What a child and tprof talk through until the command runs. Made before a recording begins: the
-/// collector's descriptors may be the last that the limit allows.
-pub struct Pipes {
+/// Pipes between a child and tprof, used until the command runs. They are created before a
+/// recording begins, because the collector's descriptors may be the last that the limit allows.
+pub struct ChildPipes {
     gate: (File, File),
     status: (File, File),
 }
 
-impl Pipes {
-    /// Makes them.
-    pub fn new() -> io::Result<Pipes> {
-        Ok(Pipes { gate: pipe()?, status: pipe()? })
+impl ChildPipes {
+    /// Creates the pipes.
+    pub fn new() -> io::Result<ChildPipes> {
+        Ok(ChildPipes { gate: pipe()?, status: pipe()? })
     }
 }
 
-/// A forked child that waits for [`Held::go`].
-pub struct Held {
+/// A forked child that waits for [`HeldChild::go`].
+pub struct HeldChild {
     pid: i32,
     gate: File,
     status: File,
@@ -138,27 +137,27 @@ pub struct Held {
 pub fn fork(
     command: &[OsString],
     changes: &[(OsString, OsString)],
-    original: &Original,
-    pipes: Pipes,
-) -> Result<Held, NotStarted> {
+    original: &InheritedState,
+    pipes: ChildPipes,
+) -> Result<HeldChild, NotStarted> {
     let plan = Plan::new(command, changes).map_err(NotStarted::Process)?;
     let pointers_to_environment = pointers(&plan.environment, 0);
-    let Pipes { gate: (gate_end, gate), status: (status, status_end) } = pipes;
+    let ChildPipes { gate: (gate_end, gate), status: (status, status_end) } = pipes;
     // SAFETY: the child goes straight to `become_job`, which keeps to
     // async-signal-safe calls and never returns.
     let forked = unsafe { unistd::fork() };
     match forked.map_err(|errno| NotStarted::Process(errno.into()))? {
         ForkResult::Child => {
-            // The child's copies of tprof's ends: with them open it would not
-            // notice that tprof died.
+            // Closes the child's copies of tprof's ends: while they are open, it would not notice
+            // that tprof died.
             drop((gate, status));
             plan.become_job(&pointers_to_environment, original, &gate_end, &status_end)
         }
-        ForkResult::Parent { child } => Ok(Held { pid: child.as_raw(), gate, status }),
+        ForkResult::Parent { child } => Ok(HeldChild { pid: child.as_raw(), gate, status }),
     }
 }
 
-/// A command that can take this process' place, in its environment.
+/// A command that can take this process's place, in its environment.
 pub struct Replacement {
     plan: Plan,
     environment: Vec<*const libc::c_char>,
@@ -171,20 +170,20 @@ impl Replacement {
         Ok(Replacement { environment: pointers(&plan.environment, 0), plan })
     }
 
-    /// Runs it; returns the error of `execve`. `original`: what tprof has changed.
-    /// Async-signal-safe.
-    pub fn run(&mut self, original: Option<&Original>) -> i32 {
+    /// Executes the command, and returns the error of `execve`. `original` is what tprof has
+    /// changed. Async-signal-safe.
+    pub fn run(&mut self, original: Option<&InheritedState>) -> i32 {
         inherited::forget_file_size_signal();
         inherited::restore_dispositions();
-        inherited::close_what_was_closed();
+        inherited::reclose_inherited();
         original.inspect(|original| original.restore());
         self.plan.execute(&self.environment)
     }
 }
 
-impl Original {
-    /// Puts all back. Signals that came meanwhile now take their original effect, as they would
-    /// have on the job. Async-signal-safe.
+impl InheritedState {
+    /// Restores everything. Signals that came meanwhile now take their original effect, as they
+    /// would have on the job. Async-signal-safe.
     fn restore(&self) {
         if let Some(limit) = &self.open_files {
             // SAFETY: points at a live value; a plain system call on Linux.
@@ -195,19 +194,19 @@ impl Original {
     }
 }
 
-impl Held {
-    /// The child's pid.
+impl HeldChild {
+    /// Returns the child's pid.
     pub fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// Lets the child run. An error is `execve`'s own; the child is gone then.
+    /// Lets the child run. An error comes from `execve`; the child has ended then.
     pub fn go(mut self) -> Result<(), NotStarted> {
         // A child that was killed meanwhile reads nothing; its status shows that.
         let _ = self.gate.write_all(&[1]);
         let mut errno = [0; 4];
         match self.status.read_exact(&mut errno) {
-            // Closed by the exec.
+            // The exec closed the pipe.
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
             Err(e) => Err(NotStarted::Process(e)),
             Ok(()) => {
@@ -220,13 +219,13 @@ impl Held {
 
 /// Everything the child needs, allocated before the fork.
 struct Plan {
-    /// What `arguments` and `script` point to.
+    /// Strings that `arguments` and `script` point to.
     _words: Vec<CString>,
     arguments: Vec<*const libc::c_char>,
     script: Vec<*const libc::c_char>,
     tried: Vec<CString>,
     environment: Vec<CString>,
-    /// No shell should try it.
+    /// Whether the file is binary, so that no shell should try it.
     binary: bool,
 }
 
@@ -250,7 +249,7 @@ impl Plan {
     fn become_job(
         mut self,
         environment: &[*const libc::c_char],
-        original: &Original,
+        original: &InheritedState,
         gate: &File,
         status: &File,
     ) -> ! {
@@ -262,7 +261,7 @@ impl Plan {
             unsafe { libc::_exit(125) }
         }
         inherited::restore_dispositions();
-        inherited::close_what_was_closed();
+        inherited::reclose_inherited();
         original.restore();
         let errno = self.execute(environment).to_ne_bytes();
         // SAFETY: writes four live bytes to a pipe that tprof reads.
@@ -271,7 +270,7 @@ impl Plan {
         unsafe { libc::_exit(127) }
     }
 
-    /// As `execvp`; returns the error it would give.
+    /// Behaves like `execvp`, and returns the error that it would give.
     fn execute(&mut self, environment: &[*const libc::c_char]) -> i32 {
         let mut refused = None;
         let mut last = libc::ENOENT;
@@ -301,7 +300,7 @@ impl Plan {
     }
 }
 
-/// A null-terminated array of pointers to `strings`, after `room` free places.
+/// Returns a null-terminated array of pointers to `strings`, after `room` free places.
 fn pointers(strings: &[CString], room: usize) -> Vec<*const libc::c_char> {
     let mut list = vec![std::ptr::null(); room];
     list.extend(strings.iter().map(|string| string.as_ptr()));
@@ -309,13 +308,13 @@ fn pointers(strings: &[CString], room: usize) -> Vec<*const libc::c_char> {
     list
 }
 
-/// A pipe with ends that close at exec: read end, write end.
+/// Creates a pipe whose ends close at exec: read end, write end.
 fn pipe() -> io::Result<(File, File)> {
     let (read, write) = unistd::pipe2(OFlag::O_CLOEXEC)?;
     Ok((read.into(), write.into()))
 }
 
-/// tprof's environment, byte for byte and in its order, with `changes` in place.
+/// Returns tprof's environment, byte for byte and in its order, with `changes` applied.
 fn environment(changes: &[(OsString, OsString)]) -> io::Result<Vec<CString>> {
     unsafe extern "C" {
         static environ: *const *const libc::c_char;

@@ -1,4 +1,4 @@
-//! The few facts that only the C library has.
+//! Functions that only the C library provides.
 #![allow(unsafe_code)]
 
 use memmap2::MmapOptions;
@@ -14,9 +14,9 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// Keeps freed memory for the next use of it, in commands that read large files and
-/// then end. The C library would give each block's room back to the kernel and have it
-/// cleared again for the next one, which took a fifth of a report's time.
+/// Keeps freed memory for reuse, in commands that read large files and then end. Otherwise the C
+/// library returns each block to the kernel and the next one must be cleared again, which took a
+/// fifth of a report's time.
 pub fn keep_freed_memory() {
     #[cfg(target_env = "gnu")]
     for (parameter, bytes) in
@@ -27,9 +27,9 @@ pub fn keep_freed_memory() {
     }
 }
 
-/// Shares one heap among all threads where address space has a limit: the C library would take 64 MiB
-/// of it for each thread.
-pub fn spare_address_space() {
+/// Shares one heap among all threads if address space is limited: the C library would reserve 64
+/// MiB of it per thread.
+pub fn share_one_heap() {
     #[cfg(target_env = "gnu")]
     if getrlimit(Resource::RLIMIT_AS).is_ok_and(|(limit, _)| limit != libc::RLIM_INFINITY) {
         // SAFETY: as above.
@@ -37,14 +37,14 @@ pub fn spare_address_space() {
     }
 }
 
-/// Does all of a command's work, on a stack of its own where the first thread's has a low limit.
-pub fn on_enough_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+/// Does all of a command's work, on a separate stack if the first thread's stack has a low limit.
+pub fn run_on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     const ENOUGH: u64 = 8 << 20;
     const LOW: u64 = 1 << 20;
     if getrlimit(Resource::RLIMIT_STACK).is_ok_and(|(limit, _)| limit >= LOW) {
         return work();
     }
-    // Signals come to the thread that does the work, as they otherwise come to the first.
+    // Signals reach the thread that does the work, as they would otherwise reach the first thread.
     let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK);
     let work = Mutex::new(Some(work));
     let take = || work.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -63,8 +63,8 @@ pub fn on_enough_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// Lets other programs go before this one.
-pub fn be_nice(by: i32) {
+/// Lowers the priority of this process, so that other programs come first.
+pub fn lower_priority(by: i32) {
     // SAFETY: takes an integer. Where it is refused, this process is as eager as before.
     unsafe { libc::nice(by) };
 }
@@ -74,7 +74,7 @@ pub fn user() -> u32 {
     geteuid().as_raw()
 }
 
-/// The local time as `YYYYmmdd-HHMMSS`.
+/// Returns the local time as `YYYYmmdd-HHMMSS`.
 pub fn local_time() -> String {
     // SAFETY: a null pointer asks only for the value.
     let now = unsafe { libc::time(std::ptr::null_mut()) };
@@ -95,13 +95,13 @@ pub fn local_time() -> String {
     )
 }
 
-/// Whether code may run from `file`: false on a file system mounted `noexec`.
-pub fn may_run_from(file: &File) -> bool {
+/// Whether code may run from `file`: not on a file system mounted `noexec`.
+pub fn allows_exec(file: &File) -> bool {
     // SAFETY: the mapping's contents are never read or run, whatever others write there.
     unsafe { MmapOptions::new().len(4096).map_exec(file) }.is_ok()
 }
 
-/// Whether this user may execute `path`, as `execve` judges it.
+/// Whether this user may execute `path`, as `execve` checks it.
 pub fn may_execute(path: &Path) -> bool {
     may(path, AccessFlags::X_OK)
 }
@@ -110,7 +110,7 @@ fn may(path: &Path, access: AccessFlags) -> bool {
     faccessat(AT_FDCWD, path, access, AtFlags::AT_EACCESS).is_ok()
 }
 
-/// Soft and hard limit of open files.
+/// Returns the soft and hard limit of open files.
 pub fn open_files_limit() -> Option<libc::rlimit> {
     let (rlim_cur, rlim_max) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
     Some(libc::rlimit { rlim_cur, rlim_max })
@@ -121,7 +121,7 @@ pub fn may_write(path: &Path) -> bool {
     may(path, AccessFlags::W_OK)
 }
 
-/// Tries a memory file that cannot shrink, as the collector needs it.
+/// Tries to create a memory file that cannot shrink, as the collector needs it.
 pub fn sealed_memory() -> io::Result<()> {
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
     let file = File::from(memfd_create(c"tprof-doctor", flags)?);
@@ -130,14 +130,13 @@ pub fn sealed_memory() -> io::Result<()> {
     Ok(())
 }
 
-/// Sends what this process writes to stdout elsewhere from now on: stdout of
-/// `tprof run` belongs to the job.
+/// Redirects this process's stdout from now on: stdout of `tprof run` belongs to the job.
 pub fn redirect_stdout(to: impl AsFd) -> io::Result<()> {
     Ok(dup2_stdout(to)?)
 }
 
-/// Whether a process is this user's, or this user is root.
-pub fn is_ours(pid: u32) -> bool {
+/// Whether this user owns a process, or is root.
+pub fn is_owned_by_user(pid: u32) -> bool {
     use std::os::unix::fs::MetadataExt;
     let user = user();
     let owner = std::fs::metadata(format!("/proc/{pid}")).map(|meta| meta.uid());

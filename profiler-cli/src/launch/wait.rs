@@ -1,16 +1,16 @@
-//! Waits for the job, and stands where the job's own process would stand.
+//! Waits for the job, and takes its place towards the process that started tprof.
 //!
-//! The process that started tprof has only tprof's pid. What is sent there goes on to the
-//! job; what the terminal sends went to the whole process group, and so to the
-//! job, already. When the job stops, tprof stops, as the shell expects.
+//! That process knows only tprof's pid. Signals sent there are forwarded to the job. Signals of the
+//! terminal went to the whole process group, and so already to the job. When the job stops, tprof
+//! stops, as the shell expects.
 
 use crate::launch::signals::{self, Change, ReceivedSignal, Signals};
 use std::time::{Duration, Instant};
 use tprof_collect::proc;
 
-/// Two Ctrl-C within this time make tprof finish. A shorter wait than it takes
-/// to read what a job answered to the first: an interactive job (such as
-/// a Python prompt) gets many, each meant for itself.
+/// Two Ctrl-C within this time make tprof finish. The time is shorter than it takes to read what a
+/// job answered to the first one, because an interactive job (such as a Python prompt) gets many,
+/// each meant by itself.
 const DOUBLE: Duration = Duration::from_secs(2);
 
 /// How waiting ended.
@@ -18,18 +18,18 @@ const DOUBLE: Duration = Duration::from_secs(2);
 pub enum Outcome {
     /// The job ended, with this wait status.
     Ended(i32),
-    /// A second Ctrl-C: the job runs on without tprof.
+    /// A second Ctrl-C came; the job continues without tprof.
     Interrupted,
 }
 
-/// Notes Ctrl-C, and returns whether one is the second.
+/// Counts Ctrl-C, to detect the second.
 #[derive(Default)]
 pub struct Interrupts {
     last: Option<Instant>,
 }
 
 impl Interrupts {
-    /// True if this one follows another closely.
+    /// Whether this Ctrl-C closely follows another.
     pub fn second(&mut self, now: Instant) -> bool {
         let second = self.last.is_some_and(|last| now.duration_since(last) <= DOUBLE);
         self.last = Some(now);
@@ -37,12 +37,13 @@ impl Interrupts {
     }
 }
 
-/// Waits until the job ended or tprof is to finish without it.
-/// `asked_to_end` gets each signal that asks a process to end.
+/// Waits until the job has ended, or tprof is to finish without it. `asked_to_end` is called for
+/// each signal that asks a process to end.
 pub fn wait(pid: i32, signals: &Signals, asked_to_end: &dyn Fn(i32)) -> Outcome {
     let init = std::process::id() == 1;
     let mut interrupts = Interrupts::default();
-    // Tprof was stopped and has not taken the SIGCONT since; the job is still in that stop.
+    // Whether tprof was stopped and has not taken the SIGCONT since; whether the job is still in
+    // that stop.
     let (mut was_stopped, mut job_is_stopped) = (false, false);
     let mut changed = None;
     loop {
@@ -58,14 +59,14 @@ pub fn wait(pid: i32, signals: &Signals, asked_to_end: &dyn Fn(i32)) -> Outcome 
         if init {
             signals::reap_orphans(pid);
         }
-        // SIGCHLD wakes this; the timeout covers one that was taken by a tracer.
+        // SIGCHLD ends the wait; the timeout covers one that a tracer took.
         let Some(taken) = signals.next(Duration::from_secs(1)) else { continue };
         match taken.signal {
             libc::SIGCHLD => {}
             libc::SIGCONT if std::mem::take(&mut was_stopped) => {
-                // Who continued the whole group continued the job, which may have stopped
-                // once more by now: its state would not show that. If nothing changed, only tprof
-                // was continued.
+                // A sender that continued the whole group also continued the job, which may have
+                // stopped again by now: its state would not show that. If nothing changed, only
+                // tprof was continued.
                 changed = signals::change_of(pid);
                 if changed.is_none() && job_is_stopped {
                     signals::send(pid, libc::SIGCONT);
@@ -86,11 +87,11 @@ pub fn wait(pid: i32, signals: &Signals, asked_to_end: &dyn Fn(i32)) -> Outcome 
     }
 }
 
-/// Whether the job has not had this signal yet.
+/// Whether the job has not received this signal yet.
 fn is_for_job(taken: ReceivedSignal, pid: i32) -> bool {
     if taken.by_kernel {
-        // From the terminal, to the whole group. Others, such as an alarm set
-        // before an exec, reach only tprof.
+        // From the terminal, to the whole group. Others, such as an alarm set before an exec, reach
+        // only tprof.
         return !matches!(
             taken.signal,
             libc::SIGINT
@@ -107,13 +108,13 @@ fn is_for_job(taken: ReceivedSignal, pid: i32) -> bool {
     !descends_from(taken.sender, pid.unsigned_abs())
 }
 
-/// Whether tprof has a controlling terminal, and with it someone to continue it.
+/// Whether tprof has a controlling terminal, and so someone to continue it.
 fn has_terminal() -> bool {
     std::fs::File::open("/dev/tty").is_ok()
 }
 
 fn descends_from(mut pid: u32, ancestor: u32) -> bool {
-    // Deep enough for any real tree; a bound, since pids change hands.
+    // Deep enough for any real tree; bounded, because pids are reused.
     for _ in 0..64 {
         if pid == ancestor {
             return true;

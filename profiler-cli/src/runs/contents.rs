@@ -1,4 +1,4 @@
-//! Which files of a run directory tprof wrote.
+//! Finds out which files of a run directory tprof wrote.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -11,8 +11,7 @@ use tprof_trace::{
     InfoFile, RankLabel, is_info_name, is_trace_file, is_unwritten_name, open_plain,
 };
 
-/// Files that exports write into a run directory, and notes of a person (`tprof serve`), by their
-/// whole names.
+/// Names of files that exports, and notes of people (`tprof serve`), write into a run directory.
 const NAMES: [&str; 10] = [
     "tprof-notes.json",
     "report.html",
@@ -25,28 +24,28 @@ const NAMES: [&str; 10] = [
     "trace.pb.gz",
     "trace.speedscope.json",
 ];
-/// What an export of Parquet writes beside its tables.
+/// Marker that a Parquet export writes next to its tables.
 const PARQUET_MARKER: &str = "_tprof.json";
 
 /// The entries of a run directory.
 #[derive(Debug, Default)]
-pub struct Contents {
-    /// Files that tprof wrote, those of its exports included, with their sizes.
+pub struct RunContents {
+    /// Files that tprof wrote, including exports, with their sizes.
     pub files: Vec<(PathBuf, u64)>,
-    /// Directories of exports, empty once their files are gone: the inner ones first.
+    /// Directories of exports, which are empty once their files are gone; inner ones first.
     pub directories: Vec<PathBuf>,
-    /// What is not tprof's.
+    /// Files that are not tprof's.
     pub others: Vec<PathBuf>,
-    /// What a collector may be about to write, though this build cannot read it.
+    /// A file that a collector may be about to write, though this build cannot read it.
     pub unread: Option<PathBuf>,
 }
 
-impl Contents {
-    /// Of a run directory.
+impl RunContents {
+    /// Lists a run directory.
     ///
     /// Fails with the path that cannot be read.
-    pub fn of(run: &Path) -> Result<Contents, (PathBuf, io::Error)> {
-        let mut contents = Contents::default();
+    pub fn of(run: &Path) -> Result<RunContents, (PathBuf, io::Error)> {
+        let mut contents = RunContents::default();
         for (path, name, about) in entries(run)? {
             if about.is_dir() {
                 contents.add_directory(path, &name)?;
@@ -59,7 +58,8 @@ impl Contents {
         Ok(contents)
     }
 
-    /// Whether tprof wrote a file, by its name and, where that may be a user's, by its content.
+    /// Whether tprof wrote a file, judged by its name and, if a user could have chosen it, by its
+    /// content.
     fn is_own(&mut self, path: &Path, name: &str) -> Result<bool, (PathBuf, io::Error)> {
         if name.ends_with(".tprof") {
             return is_trace_file(path).map_err(|error| (path.to_owned(), error));
@@ -88,7 +88,7 @@ impl Contents {
         Ok(NAMES.contains(&name) || of_a_file)
     }
 
-    /// A directory, of an export or not: one with any other entry in it is not tprof's.
+    /// Adds a directory. With any other entry in it, it is not tprof's.
     fn add_directory(&mut self, path: PathBuf, name: &str) -> Result<(), (PathBuf, io::Error)> {
         let (mut files, mut directories) = (Vec::new(), Vec::new());
         let is_own = match name {
@@ -99,9 +99,9 @@ impl Contents {
             }
             // A run of its own: windows of PyTorch's profiler.
             HOME => {
-                let mut within = Contents::of(&path)?;
+                let mut within = RunContents::of(&path)?;
                 self.unread = self.unread.take().or(within.unread);
-                // A trace that came after its collector's death.
+                // A trace that arrived after its collector had died.
                 let late = within.others.extract_if(.., |path| {
                     path.file_name().is_some_and(|name| is_window(&name.to_string_lossy()))
                 });
@@ -117,7 +117,7 @@ impl Contents {
             COMPILE_DIRECTORY => compile_logs(&path, &mut files, &mut directories)?,
             _ => false,
         };
-        // A launcher that was killed leaves directories for logs, without any.
+        // A launcher that was killed leaves empty directories for logs.
         if is_own && (!files.is_empty() || name == COMPILE_DIRECTORY) {
             self.files.extend(files);
             self.directories.extend(directories);
@@ -128,13 +128,13 @@ impl Contents {
         Ok(())
     }
 
-    /// Bytes of tprof's files.
+    /// Total bytes of tprof's files.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|(_, bytes)| bytes).sum()
     }
 }
 
-/// An entry of a directory: path, name, and what it is, links not followed.
+/// An entry of a directory: path, name and metadata; links are not followed.
 type Entry = (PathBuf, String, std::fs::Metadata);
 
 fn entries(directory: &Path) -> Result<Vec<Entry>, (PathBuf, io::Error)> {
@@ -142,21 +142,21 @@ fn entries(directory: &Path) -> Result<Vec<Entry>, (PathBuf, io::Error)> {
     let mut entries = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(failed)? {
         let entry = entry.map_err(failed)?;
-        // One that went meanwhile is none.
+        // An entry that disappeared meanwhile is skipped.
         let Ok(about) = entry.path().symlink_metadata() else { continue };
         entries.push((entry.path(), entry.file_name().to_string_lossy().into_owned(), about));
     }
     Ok(entries)
 }
 
-/// Whether a file is one that `tprof ctl snapshot` saved, by its first lines.
+/// Whether `tprof ctl snapshot` saved a file, judged by its first lines.
 fn is_snapshot(path: &Path) -> io::Result<bool> {
     let mut first = Vec::new();
     open_plain(path)?.take(256).read_to_end(&mut first)?;
     Ok(String::from_utf8_lossy(&first).contains("\"kind\": \"snapshot\""))
 }
 
-/// Gathers the files of a directory; whether all are such files.
+/// Collects the files of a directory, and returns whether it contains only such files.
 fn files_in(
     directory: &Path,
     files: &mut Vec<(PathBuf, u64)>,
@@ -171,7 +171,8 @@ fn files_in(
     Ok(true)
 }
 
-/// Gathers logs of `torch.compile`, a directory for each host or rank; whether nothing else is there.
+/// Collects logs of `torch.compile` in a directory per host or rank, and returns whether nothing
+/// else is there.
 fn compile_logs(
     directory: &Path,
     files: &mut Vec<(PathBuf, u64)>,
@@ -188,7 +189,7 @@ fn compile_logs(
     Ok(true)
 }
 
-/// Gathers an export for TensorBoard: traces, and a directory of curves for each rank; whether
+/// Collects an export for TensorBoard: traces, and a directory of curves per rank. Returns whether
 /// nothing else is there.
 fn tensorboard(
     directory: &Path,
@@ -207,13 +208,13 @@ fn tensorboard(
     Ok(true)
 }
 
-/// Whether it is an event file of ours: those of the job's own writers end otherwise.
+/// Whether it is one of tprof's event files; those of the job's own writers have other endings.
 fn is_curves(name: &str) -> bool {
     is_of(name, ".tprof", |stem| stem.starts_with("events.out.tfevents."))
 }
 
-/// Gathers an export of Parquet, `TABLE/rank=N/FILE.parquet` or `TABLE/FILE.parquet`; whether nothing
-/// else is there.
+/// Collects a Parquet export, `TABLE/rank=N/FILE.parquet` or `TABLE/FILE.parquet`, and returns
+/// whether nothing else is there.
 fn parquet(
     directory: &Path,
     files: &mut Vec<(PathBuf, u64)>,
@@ -251,7 +252,7 @@ fn is_table(name: &str) -> bool {
     tprof_tables::is_table(name)
 }
 
-/// Whether exports call a file of a run so: `rank-3`, `rank-3.1`, `rank-3-launch-2`.
+/// Whether exports use this name for a file of a run: `rank-3`, `rank-3.1`, `rank-3-launch-2`.
 fn is_stem(name: &str) -> bool {
     let launch = name.rsplit_once("-launch-").filter(|(_, number)| number.parse::<u32>().is_ok());
     let stem = launch.map_or(name, |(stem, _)| stem);
@@ -283,13 +284,13 @@ mod tests {
         for name in users {
             std::fs::write(run.join(name), r#"{"lr": 0.1}"#).unwrap();
         }
-        let contents = Contents::of(run).unwrap();
+        let contents = RunContents::of(run).unwrap();
         assert!(contents.files.is_empty(), "{contents:?}");
         assert!(contents.directories.is_empty() && contents.unread.is_none(), "{contents:?}");
         std::fs::create_dir(run.join(HOME)).unwrap();
         for (name, is_own) in [("window_7.json", true), ("results.json", false)] {
             std::fs::write(run.join(HOME).join(name), "{}").unwrap();
-            let contents = Contents::of(run).unwrap();
+            let contents = RunContents::of(run).unwrap();
             assert_eq!(contents.directories == [run.join(HOME)], is_own, "{contents:?}");
             assert_eq!(contents.files.len(), usize::from(is_own), "{contents:?}");
         }

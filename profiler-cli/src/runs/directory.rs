@@ -1,5 +1,5 @@
-//! Directories that commands make: one, in a directory that is there, so that a slip
-//! in a path makes no tree of them.
+//! Creates directories for commands: one at a time, in an existing directory, so that a typo in a
+//! path does not create a tree.
 
 use std::io;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::terminal::errors::Failure;
 use crate::terminal::quote;
 
-/// Makes a directory that is not there yet.
+/// Creates a directory that does not exist yet.
 pub fn make(path: &Path) -> Result<(), Failure> {
     if path.is_dir() {
         return Ok(());
@@ -27,7 +27,7 @@ pub fn check_parent(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// The directory in which something would lie is not there.
+/// The directory that would contain the path does not exist.
 pub fn no_directory(path: &Path, parent: &Path) -> Failure {
     let failure = Failure::new(format!("cannot write `{}`", path.display()));
     if parent.exists() {

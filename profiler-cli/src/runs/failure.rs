@@ -1,20 +1,20 @@
-//! What a user reads when a run cannot be read.
+//! Errors for runs that cannot be read.
 
 use std::ffi::OsStr;
 use std::path::Path;
 
 use tprof_analyze::AnalyzeError;
-use tprof_analyze::document::Named;
+use tprof_analyze::document::OptionMatches;
 use tprof_facts::units::duration;
 use tprof_trace::TraceError;
 
 use crate::terminal::errors::{Failure, nearest};
 use crate::terminal::quote;
 
-/// Names that an error lists.
+/// Largest number of names that an error lists.
 const MOST_NAMES: usize = 8;
 
-/// A table that a report does not have.
+/// The report has no such table.
 pub fn no_table(table: &str, kind: &str, tables: &[&str]) -> Failure {
     Failure::new(format!("the {kind} report has no table `{table}`"))
         .cause(format!("the tables are {}", tables.join(", ")))
@@ -31,9 +31,9 @@ pub fn analyze_failure(path: &Path, error: &AnalyzeError) -> Failure {
     }
 }
 
-/// An option names something that a run has not.
-fn nothing_named(named: &Named) -> Failure {
-    let Named { option, what, text, matching, .. } = named;
+/// An option names something that the run does not have.
+fn nothing_named(named: &OptionMatches) -> Failure {
+    let OptionMatches { option, what, text, matching, .. } = named;
     let bare = text.rsplit_once(':').map_or(text.as_str(), |(bare, _)| bare);
     if *matching > 0 {
         let last = matching - 1;
@@ -64,7 +64,7 @@ fn nothing_named(named: &Named) -> Failure {
     failure.hint(format!("{option} {}", quote::word(OsStr::new(right))))
 }
 
-/// An option was given that no kind that was asked for honours.
+/// An option was given that none of the requested kinds supports.
 pub fn not_taken(option: &str, asked: &[String], takers: &[&str]) -> Failure {
     let value = match option {
         "--lines" | "--mine" => "",
@@ -76,7 +76,7 @@ pub fn not_taken(option: &str, asked: &[String], takers: &[&str]) -> Failure {
         .hint(format!("tprof report {} RUN {option}{value}", takers[0]))
 }
 
-/// `a, b and c`.
+/// Joins words to a list such as `a, b and c`.
 fn listed(words: &[&str]) -> String {
     match words {
         [head @ .., last] if !head.is_empty() => format!("{} and {last}", head.join(", ")),
@@ -84,7 +84,7 @@ fn listed(words: &[&str]) -> String {
     }
 }
 
-/// A cycle that a run does not have.
+/// The run has no such cycle.
 pub fn no_cycle(cycle: u32, there: &[String]) -> Failure {
     let failure = Failure::new(format!("the run has no cycle {cycle}"));
     match there {
@@ -97,7 +97,7 @@ pub fn no_cycle(cycle: u32, there: &[String]) -> Failure {
     }
 }
 
-/// A part of a run's time that ends before it begins.
+/// The requested part of the run's time ends before it begins.
 pub fn backwards(from_ns: u64, to_ns: u64) -> Failure {
     let (from, to) = (duration(from_ns), duration(to_ns));
     Failure::new("the slice is empty")
@@ -105,7 +105,7 @@ pub fn backwards(from_ns: u64, to_ns: u64) -> Failure {
         .hint("a --from-time before --to-time")
 }
 
-/// A rank that a run does not have.
+/// The run has no such rank.
 pub fn no_rank(path: &Path, rank: u32, there: &[u32]) -> Failure {
     let failure = Failure::new(format!("`{}` has no rank {rank}", path.display()));
     match (there.first(), there.last()) {
@@ -119,7 +119,7 @@ pub fn no_rank(path: &Path, rank: u32, there: &[u32]) -> Failure {
     }
 }
 
-/// What commands read.
+/// The inputs that commands can read.
 const READABLE: &str = "a run directory, one of its .tprof files, or, plain or compressed by gzip or \
      zstd, a trace (JSON), a memory snapshot (pickle) or a log of TORCH_TRACE";
 
@@ -180,7 +180,7 @@ pub fn trace_failure(path: &Path, error: &TraceError) -> Failure {
     }
 }
 
-/// Why a file cannot be read that has to be unpacked first.
+/// Why a file that must be unpacked first cannot be read.
 pub fn packed(path: &Path) -> Option<Failure> {
     let format = tprof_import::packed_as(path)?;
     let failure = Failure::new(format!("cannot read `{}`", path.display()));

@@ -1,4 +1,4 @@
-//! Runs as commands read them: a foreign trace is imported into a temporary one.
+//! Opens runs for commands: a foreign trace is imported into a temporary run.
 
 use super::import_failure::failure;
 use crate::runs::scratch::Scratch;
@@ -7,15 +7,15 @@ use crate::terminal::progress;
 use std::path::{Path, PathBuf};
 use tprof_import::{ImportError, Imported, Options};
 
-/// A run as a command reads it: a run directory as it is, or a temporary one made
-/// of a foreign trace, which is gone when this is dropped.
+/// A run as a command reads it: a run directory, or a temporary one imported from a foreign trace,
+/// which is removed when this is dropped.
 pub struct OpenRun {
     path: PathBuf,
     scratch: Option<Scratch>,
 }
 
 impl OpenRun {
-    /// Where the run is.
+    /// Path of the run.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -26,8 +26,8 @@ impl OpenRun {
     }
 }
 
-/// Opens a run, or imports a foreign trace into a temporary one. That costs about a
-/// thirtieth of the JSON in space in the temporary directory.
+/// Opens a run, or imports a foreign trace into a temporary one, which takes about a thirtieth of
+/// the JSON's size in the temporary directory.
 pub fn open_run_or_import(path: &Path) -> anyhow::Result<OpenRun> {
     if !tprof_import::is_foreign(path) {
         return Ok(OpenRun { path: path.to_owned(), scratch: None });
@@ -37,7 +37,7 @@ pub fn open_run_or_import(path: &Path) -> anyhow::Result<OpenRun> {
             .cause(format!("no temporary directory could be created: {}", reason(&error)))
             .hint(remedy(&error, "set TMPDIR to a writable directory"))
     })?;
-    // Pages and reports call the run by its directory's name.
+    // Pages and reports name the run after its directory.
     let run = scratch.path().join(name_of(path));
     let options = Options::new(env!("CARGO_PKG_VERSION"));
     let imported = import(&[path.to_owned()], &run, &options)?;
@@ -47,13 +47,13 @@ pub fn open_run_or_import(path: &Path) -> anyhow::Result<OpenRun> {
     Ok(OpenRun { path: run, scratch: Some(scratch) })
 }
 
-/// What a trace is called: its file's name.
+/// Returns the name of a trace, which is its file's name.
 fn name_of(path: &Path) -> PathBuf {
     let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     whole.file_name().map_or_else(|| "trace".into(), PathBuf::from)
 }
 
-/// Imports files into a run directory, with progress on a terminal.
+/// Imports files into a run directory, and shows progress on a terminal.
 pub fn import(paths: &[PathBuf], output: &Path, options: &Options) -> Result<Imported, Failure> {
     let result: Result<Imported, ImportError> =
         progress::while_shown(&options.progress, || tprof_import::import(paths, output, options));

@@ -1,5 +1,5 @@
-//! The formats of `tprof export`, in one list: help, completions and errors read
-//! it, and a new format is a line of it.
+//! The list of `tprof export`'s formats, which help, completions and errors read. A new format is
+//! one more entry.
 
 use tprof_export::{
     ExportError, Options, Written, chrome, flame, folded, perfetto, pprof, speedscope, timeline,
@@ -8,46 +8,46 @@ use tprof_export::{
 use tprof_tables::{csv, json, parquet};
 use tprof_trace::RunDir;
 
-/// One format.
+/// A format of `tprof export`.
 pub struct Format {
-    /// What `--to` takes.
+    /// Name that `--to` takes.
     pub name: &'static str,
-    /// What the format is for; a line of the help.
+    /// Description of the format, for a line of the help.
     pub about: &'static str,
-    /// The file or directory that it writes without `-o`.
+    /// File or directory that it writes without `-o`.
     pub goes: &'static str,
-    /// Options that not all formats can honour, of which this one does.
-    pub takes: &'static [Takes],
-    /// What writes it.
+    /// Options that not all formats support, but this one does.
+    pub takes: &'static [FormatOption],
+    /// The code that writes it.
     pub writer: Writer,
 }
 
-/// An option of some formats.
+/// An option that only some formats support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Takes {
-    /// `--weight`.
+pub enum FormatOption {
+    /// The option `--weight`.
     Weight,
-    /// `--against`.
+    /// The option `--against`.
     Against,
-    /// `--max-size`.
+    /// The option `--max-size`.
     MaxSize,
-    /// `--json`.
+    /// The option `--json`.
     Json,
-    /// `--steps`, `--from-time` and `--to-time`.
+    /// The options `--steps`, `--from-time` and `--to-time`.
     Times,
-    /// `--compact`.
+    /// The option `--compact`.
     Compact,
 }
 
-/// Who writes a format.
+/// The code that writes a format.
 pub enum Writer {
-    /// The library, only from the trace.
+    /// The export library, from the trace alone.
     Library(fn(&RunDir, &Options<'_>) -> Result<Written, ExportError>),
     /// This program, from analysis: the report page.
     ReportPage,
-    /// The library, from the trace and figures of analysis.
+    /// The export library, from the trace and results of analysis.
     TensorBoard,
-    /// This program, from analysis: operators' sizes.
+    /// This program, from analysis: operator sizes.
     Shapes,
     /// `tprof-serve`, from a directory of runs.
     Site,
@@ -59,56 +59,56 @@ pub const FORMATS: &[Format] = &[
         name: "perfetto",
         about: "all ranks in one file, for ui.perfetto.dev",
         goes: "trace.pftrace.gz",
-        takes: &[Takes::MaxSize, Takes::Times],
+        takes: &[FormatOption::MaxSize, FormatOption::Times],
         writer: Writer::Library(perfetto::export),
     },
     Format {
         name: "chrome",
         about: "Chrome JSON, as torch.profiler writes it",
         goes: "rank-N.trace.json.gz",
-        takes: &[Takes::MaxSize, Takes::Times],
+        takes: &[FormatOption::MaxSize, FormatOption::Times],
         writer: Writer::Library(chrome::export),
     },
     Format {
         name: "tensorboard",
         about: "curves and histograms; traces for its plugin",
         goes: "tensorboard/",
-        takes: &[Takes::MaxSize, Takes::Times],
+        takes: &[FormatOption::MaxSize, FormatOption::Times],
         writer: Writer::TensorBoard,
     },
     Format {
         name: "speedscope",
         about: "spans and samples, for speedscope.app",
         goes: "trace.speedscope.json",
-        takes: &[Takes::Times],
+        takes: &[FormatOption::Times],
         writer: Writer::Library(speedscope::export),
     },
     Format {
         name: "pprof",
         about: "samples and allocations, for go tool pprof",
         goes: "trace.pb.gz",
-        takes: &[Takes::Times],
+        takes: &[FormatOption::Times],
         writer: Writer::Library(pprof::export),
     },
     Format {
         name: "folded",
         about: "collapsed stacks, for flame graph tools",
         goes: "stacks.folded",
-        takes: &[Takes::Weight, Takes::Times],
+        takes: &[FormatOption::Weight, FormatOption::Times],
         writer: Writer::Library(folded::export),
     },
     Format {
         name: "flame",
         about: "flame graphs, an interactive HTML page",
         goes: "flame.html",
-        takes: &[Takes::Against, Takes::Json, Takes::Times],
+        takes: &[FormatOption::Against, FormatOption::Json, FormatOption::Times],
         writer: Writer::Library(flame::export),
     },
     Format {
         name: "timeline",
         about: "threads, streams, memory: interactive page",
         goes: "timeline.html",
-        takes: &[Takes::MaxSize, Takes::Times],
+        takes: &[FormatOption::MaxSize, FormatOption::Times],
         writer: Writer::Library(timeline::export),
     },
     Format {
@@ -136,21 +136,21 @@ pub const FORMATS: &[Format] = &[
         name: "parquet",
         about: "tables for DuckDB, Polars and pandas",
         goes: "parquet/",
-        takes: &[Takes::Times, Takes::Compact],
+        takes: &[FormatOption::Times, FormatOption::Compact],
         writer: Writer::Library(parquet::export),
     },
     Format {
         name: "csv",
         about: "the same tables as CSV",
         goes: "csv/",
-        takes: &[Takes::Times],
+        takes: &[FormatOption::Times],
         writer: Writer::Library(csv::export),
     },
     Format {
         name: "json",
         about: "the same tables in one JSON document",
         goes: "tables.json.gz",
-        takes: &[Takes::Times],
+        takes: &[FormatOption::Times],
         writer: Writer::Library(json::export),
     },
     Format {
@@ -163,24 +163,24 @@ pub const FORMATS: &[Format] = &[
 ];
 
 impl Format {
-    /// Whether it is one file, whatever the run; else stdout gets a tar archive.
+    /// Whether it is a single file, whatever the run; otherwise stdout gets a tar archive.
     pub fn is_one_file(&self) -> bool {
         !self.goes.ends_with('/') && !self.goes.contains("-N.")
     }
 
-    /// Whether it is made of one run.
+    /// Whether it is made from one run.
     pub fn is_of_a_run(&self) -> bool {
         !matches!(self.writer, Writer::Site)
     }
 }
 
-/// The format of this name.
+/// Finds the format of this name.
 pub fn find(name: &str) -> Option<&'static Format> {
     FORMATS.iter().find(|format| format.name == name)
 }
 
-/// Names of the formats that honour an option.
-pub fn that_take(option: Takes) -> Vec<&'static str> {
+/// Returns the names of formats that support an option.
+pub fn names_with(option: FormatOption) -> Vec<&'static str> {
     let takes = |format: &&Format| format.takes.contains(&option);
     FORMATS.iter().filter(takes).map(|format| format.name).collect()
 }
@@ -190,15 +190,15 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     FORMATS.iter().map(|format| format.name)
 }
 
-/// Names of the formats that one run is written in.
+/// Returns the names of formats for a single run.
 pub fn of_a_run() -> impl Iterator<Item = &'static str> {
     FORMATS.iter().filter(|format| format.is_of_a_run()).map(|format| format.name)
 }
 
-/// The longest name that a column of the help has room for.
+/// Longest name that fits into the help's column.
 const LONGEST: usize = 12;
 
-/// The end of `tprof export --help`.
+/// Returns the end of `tprof export --help`.
 pub fn help() -> String {
     let widest = |length: fn(&Format) -> usize| FORMATS.iter().map(length).max().unwrap_or(0);
     let in_column = |format: &Format| Some(format.name.len()).filter(|width| *width <= LONGEST);
@@ -206,7 +206,7 @@ pub fn help() -> String {
     let file_width = widest(|format| format.goes.len());
     let mut text = "Formats, with the file in the run directory if -o is absent:\n".to_owned();
     for Format { name, about, goes, .. } in FORMATS {
-        // A longer name has a line of its own: the columns stay within 80.
+        // A longer name gets a line of its own, so that lines stay within 80 columns.
         let name = match name.len() > name_width {
             true => {
                 text += &format!("  {name}\n");
@@ -217,10 +217,10 @@ pub fn help() -> String {
         text += &format!("  {name:name_width$}  {goes:file_width$}  {about}\n");
     }
     text + "\
-\n-o - writes to stdout: one file, or a tar archive of formats with several files
+\n-o - writes to stdout: one file, or a tar archive if the format has several files
 (a directory, or rank-N). The parent of an -o directory must exist.
 
-A slice contains every event that overlaps it, uncut. Times count from the start
+A slice contains every event that overlaps it, not cut at its edges. Times count from the start
 of the run: 1.5s, 300ms, 2m. Steps are the numbered steps of each rank. Lists
 may contain ranges: 0,4-7.
 

@@ -1,4 +1,4 @@
-//! What a user reads when a trace cannot be imported.
+//! Errors for traces that cannot be imported.
 
 use tprof_facts::units::bytes;
 use tprof_import::ImportError;

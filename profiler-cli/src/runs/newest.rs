@@ -1,26 +1,26 @@
-//! Runs in a directory, and the newest of them.
+//! Finds runs in a directory, and the newest of them.
 
 use std::path::{Path, PathBuf};
 
-use tprof_trace::live::collector_lives;
+use tprof_trace::live::is_collector_alive;
 use tprof_trace::run::RunInfo;
 use tprof_trace::{RankFile, RunDir, TraceFile, is_trace_file};
 
 use crate::terminal::errors::{Failure, print_stderr};
 
-/// A run that lies in a directory.
+/// A run that was found in a directory.
 pub struct FoundRun {
     /// The run, without its ranks' rows.
     pub dir: RunDir,
-    /// When it began, nanoseconds since 1970; 0 if neither `run.json` nor a file has it.
+    /// When it began, in nanoseconds since 1970; 0 if neither `run.json` nor a file states it.
     pub start_unix_ns: u64,
 }
 
 impl FoundRun {
-    /// A run at a path; `None` if there is none.
+    /// Returns the run at a path; `None` if there is none.
     pub fn at(path: &Path) -> Option<FoundRun> {
         let dir = RunDir::open(path).ok()?;
-        // Names prove nothing: a user's files may end so, too.
+        // Names prove nothing, because a user's files may have the same endings.
         let is_trace = |file: &RankFile| is_trace_file(&file.path).unwrap_or(true);
         if dir.infos().is_empty() && !dir.files().iter().any(is_trace) {
             return None;
@@ -36,16 +36,16 @@ impl FoundRun {
 
     /// Whether a collector still writes it.
     pub fn is_live(&self) -> bool {
-        let lives = |info: &RunInfo| collector_lives(info, self.dir.path());
+        let lives = |info: &RunInfo| is_collector_alive(info, self.dir.path());
         self.dir.infos().iter().any(lives)
     }
 }
 
-/// The runs that lie in a directory, the newest first; of the same time, by name.
+/// Returns the runs in a directory, newest first; those with the same time, by name.
 pub fn runs_in(directory: &Path) -> std::io::Result<Vec<FoundRun>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory)? {
-        // One that went meanwhile is none.
+        // An entry that disappeared meanwhile is skipped.
         let Ok(entry) = entry else { continue };
         let path = match directory {
             here if here == Path::new(".") => PathBuf::from(entry.file_name()),
@@ -61,8 +61,8 @@ pub fn runs_in(directory: &Path) -> std::io::Result<Vec<FoundRun>> {
     Ok(found)
 }
 
-/// The run that a command without one reads: this directory where it is one, else the newest
-/// in it. Its name goes to stderr, with what is read of it.
+/// Returns the run for a command without one: this directory if it is a run, otherwise the newest
+/// run in it. Prints its name and what is read to stderr.
 pub fn run_here(command: &str, what: &str) -> Result<PathBuf, Failure> {
     let here = Path::new(".");
     if FoundRun::at(here).is_some() {
@@ -88,8 +88,8 @@ pub fn run_here(command: &str, what: &str) -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
-/// The run that a command on a live run without one is about: that of this directory where it is
-/// one, else the newest in it that is still recorded. Its name goes to stderr.
+/// Returns the run for a command on a live run without one: this directory if it is a run,
+/// otherwise the newest run in it that is still being recorded. Prints its name to stderr.
 pub fn live_run_here(command: &str) -> Result<PathBuf, Failure> {
     let here = Path::new(".");
     if FoundRun::at(here).is_some() {

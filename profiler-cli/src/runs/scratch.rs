@@ -1,5 +1,5 @@
-//! Temporary directories of commands: only for this user, gone when the command ends, by a
-//! signal too. What a killed command left, the next tprof sweeps.
+//! Temporary directories of commands: private to this user, and removed when the command ends, even
+//! by a signal. The next tprof removes those of a killed command.
 
 use crate::launch::ctrl_c;
 use crate::launch::signals::{self, Signals};
@@ -12,21 +12,21 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tprof_collect::Owned;
 
-/// Those that there are, for the thread that takes signals.
+/// Existing temporary directories, for the thread that takes signals.
 static LIVE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// A signal ends the command: what there is is being removed.
+/// Whether a signal is ending the command, so that the directories are being removed.
 static ENDS: AtomicBool = AtomicBool::new(false);
 
 /// A temporary directory.
 pub struct Scratch {
     directory: TempDir,
-    /// Where the kernel lacks what this needs, a directory that is left behind stays.
+    /// If the kernel lacks a feature that this needs, a directory that is left behind stays.
     _owned: Option<Owned>,
 }
 
 impl Scratch {
-    /// Makes one, named after what it is for.
+    /// Creates a directory, named after its purpose.
     pub fn new(purpose: &str) -> io::Result<Scratch> {
         static WATCH: Once = Once::new();
         WATCH.call_once(watch);
@@ -39,7 +39,7 @@ impl Scratch {
         Ok(Scratch { directory, _owned: owned })
     }
 
-    /// Where it is.
+    /// Path of the directory.
     pub fn path(&self) -> &Path {
         self.directory.path()
     }
@@ -47,8 +47,8 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What the command has read last may have been removed before: it does not end as if all
-        // were well, but by the signal, in a moment.
+        // The command's last reads may have failed because of the removal, so it must not end as if
+        // all were well, but by the signal, in a moment.
         while ENDS.load(Acquire) {
             std::thread::park();
         }
@@ -60,14 +60,14 @@ fn live<T>(change: impl FnOnce(&mut Vec<PathBuf>) -> T) -> T {
     change(&mut LIVE.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Removes all that there are. The command may be writing there: what it writes after this
-/// the next tprof sweeps.
+/// Removes all temporary directories. What the command still writes afterwards is removed by the
+/// next tprof.
 pub fn remove_all() {
     live(std::mem::take).iter().for_each(|path| _ = std::fs::remove_dir_all(path));
 }
 
-/// Starts the thread that sweeps once, then removes what there is if a signal ends the
-/// command. One that has asked for [`ctrl_c::on_end`] removes it itself.
+/// Starts the thread that sweeps once, and removes the directories if a signal ends the command. A
+/// command that uses [`ctrl_c::on_end`] removes them itself.
 fn watch() {
     let signals = (!ctrl_c::is_taken()).then(Signals::block_ending);
     let watch = move || {
@@ -82,7 +82,7 @@ fn watch() {
         remove_all();
         signals::die_by(taken.signal)
     };
-    // Without it a signal would never take effect.
+    // Without this thread, a signal would never take effect.
     if std::thread::Builder::new().name("tprof-scratch".to_owned()).spawn(watch).is_err() {
         Signals::unblock_ending();
     }

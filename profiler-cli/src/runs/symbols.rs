@@ -1,6 +1,5 @@
-//! Names for code that the recorder did not resolve, resolved when a run is
-//! read: from the files that the run's modules name, as long as they are the
-//! same files.
+//! Resolves code that the recorder left without a name, when a run is read: from the files that the
+//! run's modules name, as long as they are still the same files.
 
 use std::collections::{BTreeSet, HashMap};
 use std::os::unix::fs::MetadataExt;
@@ -11,19 +10,19 @@ use tprof_collect::elf::Elf;
 use tprof_collect::symbols::{ModuleFile, Symbolizer};
 use tprof_trace::{CodePlace, Function, SymbolSource};
 
-/// Files that are named one by one when they cannot be used.
+/// Largest number of unusable files to name.
 const MOST_FILES: usize = 3;
 
 /// A symbolizer, and the files that it could not use.
 #[derive(Default)]
-pub struct Late {
+pub struct LateSymbolizer {
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     symbolizer: Option<Symbolizer>,
-    /// By path and build id: whether the file is the one that ran.
+    /// Whether the file at a path is the one with this build id that ran.
     files: HashMap<(String, String), SameFile>,
     left: BTreeSet<(String, &'static str)>,
 }
@@ -31,12 +30,12 @@ struct State {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SameFile {
     Same,
-    /// Another one, or none; a debug file may still have the build id.
+    /// Another file, or none; a debug file may still have the build id.
     Elsewhere(&'static str),
     Unknown(&'static str),
 }
 
-impl SymbolSource for Late {
+impl SymbolSource for LateSymbolizer {
     fn functions(&self, place: &CodePlace<'_>) -> Vec<Function> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let State { symbolizer, files, left } = &mut *state;
@@ -68,8 +67,8 @@ impl SymbolSource for Late {
     }
 }
 
-impl Late {
-    /// Files that could not be used, in sentences.
+impl LateSymbolizer {
+    /// Describes files that could not be used, in sentences.
     pub fn notes(&self) -> Vec<String> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut notes: Vec<String> = (state.left.iter().take(MOST_FILES))
@@ -86,17 +85,17 @@ impl Late {
     }
 }
 
-/// Whether the file at a place's path is the one that ran.
+/// Checks whether the file at a place's path is the one that ran.
 fn judge(place: &CodePlace<'_>) -> SameFile {
     let path = Path::new(place.path);
     if !path.is_absolute() {
-        // The vDSO, which no file holds, or a path that --redact left out.
+        // The vDSO, which no file contains, or a path that --redact left out.
         return match place.path.starts_with('[') {
             true => SameFile::Unknown("is not a file"),
             false => SameFile::Unknown("has no recorded path (--redact)"),
         };
     }
-    // A pipe of that name would never open.
+    // Opening a pipe with that name would block forever.
     let is_file = path.metadata().is_ok_and(|meta| meta.is_file());
     let Some(elf) = is_file.then(|| Elf::open(path).ok()).flatten() else {
         return match place.build_id.is_empty() {
@@ -110,7 +109,7 @@ fn judge(place: &CodePlace<'_>) -> SameFile {
             false => SameFile::Elsewhere("has changed since the run (another build id)"),
         };
     }
-    // Without a build id, only a file that has not changed since is the same.
+    // Without a build id, a file counts as the same if it has not changed since.
     let changed = path.metadata().map(|meta| (meta.ctime(), meta.ctime_nsec()));
     let changed = changed.map(|(s, ns)| s.saturating_mul(1_000_000_000).saturating_add(ns));
     match changed {
@@ -129,7 +128,7 @@ mod tests {
         (path.to_string_lossy().into_owned(), elf)
     }
 
-    /// An address inside a function of this program.
+    /// Returns an address inside a function of this program.
     fn own_pc() -> u64 {
         let address = judge as fn(&CodePlace<'static>) -> SameFile as usize as u64;
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -144,7 +143,7 @@ mod tests {
     #[test]
     fn code_of_the_same_file_is_named() {
         let (path, elf) = own();
-        let late = Late::default();
+        let late = LateSymbolizer::default();
         let place = CodePlace {
             path: &path,
             build_id: &elf.build_id(),
@@ -159,7 +158,7 @@ mod tests {
     #[test]
     fn code_of_another_file_is_not_named_and_that_is_reported() {
         let (path, _) = own();
-        let late = Late::default();
+        let late = LateSymbolizer::default();
         let place =
             |path, build_id| CodePlace { path, build_id, pc: own_pc(), recorded_unix_ns: 1 };
         assert_eq!(late.functions(&place(&path, "00ff")), []);

@@ -1,7 +1,7 @@
-//! `TPROF_ENABLED=0`: the switch for job files that keep `tprof run` in front of
-//! their command. The command takes tprof's place, as if it had been typed without tprof.
+//! `TPROF_ENABLED=0`: a switch for job files that always put `tprof run` before their command. The
+//! command replaces tprof, as if it had been typed without it.
 
-use super::given::{Given, Source};
+use super::given::{GivenValue, Source};
 use super::values::flag;
 use crate::launch;
 use crate::launch::failures::{not_executed, not_run};
@@ -9,18 +9,18 @@ use crate::terminal::errors::Failure;
 use std::ffi::OsString;
 use std::io;
 
-/// The variable.
+/// Name of the variable.
 pub const ENABLED: &str = "TPROF_ENABLED";
 
-/// Whether anything is to be recorded; it is unless the variable is false.
+/// Whether tprof should record; it should unless the variable is false.
 pub fn is_enabled() -> Result<bool, Failure> {
     match std::env::var_os(ENABLED) {
         None => Ok(true),
-        Some(text) => flag(&Given { name: "enabled", text, source: Source::Variable }),
+        Some(text) => flag(&GivenValue { name: "enabled", text, source: Source::Variable }),
     }
 }
 
-/// Runs a command in this process' place; returns only if that fails.
+/// Runs a command in this process's place; returns only if that fails.
 pub fn become_command(command: &[OsString]) -> Failure {
     if let Err(why) = launch::find(&command[0]) {
         return not_run(&command[0], why);

@@ -1,4 +1,4 @@
-//! A value that was given for a setting, and where.
+//! The value that was given for a setting, and its source.
 
 use crate::terminal::errors::Failure;
 use std::ffi::OsString;
@@ -6,30 +6,30 @@ use std::fmt;
 use std::path::PathBuf;
 use tprof_wire::env::PREFIX;
 
-/// Where a value was given.
+/// Source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// On the command line.
+    /// The command line.
     Flag,
-    /// In the environment.
+    /// An environment variable.
     Variable,
-    /// In this file.
+    /// This configuration file.
     File(PathBuf),
 }
 
-/// A value with its origin.
+/// A value with its source.
 #[derive(Clone, Debug)]
-pub struct Given {
+pub struct GivenValue {
     /// Name of the setting.
     pub name: &'static str,
-    /// What was given.
+    /// Text of the value.
     pub text: OsString,
-    /// Where.
+    /// Source of the value.
     pub source: Source,
 }
 
-/// How the setting is spelt where it was given: `--mem`, `TPROF_MEM`, `mem` in a file.
-impl fmt::Display for Given {
+/// Shows the setting as it is spelled in its source: `--mem`, `TPROF_MEM`, `mem` in a file.
+impl fmt::Display for GivenValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.source {
             Source::Flag => write!(f, "--{}", self.name),
@@ -39,14 +39,14 @@ impl fmt::Display for Given {
     }
 }
 
-impl Given {
-    /// The text; values other than paths must be UTF-8.
+impl GivenValue {
+    /// Returns the text; only paths may be other than UTF-8.
     pub fn text(&self) -> Result<&str, Failure> {
         self.text.to_str().ok_or_else(|| self.refuse("the value is not UTF-8 text", ""))
     }
 
-    /// The error for a value that cannot be meant. `right` is a value that
-    /// could be; empty if there is none to suggest.
+    /// Returns the error for an invalid value. `right` is a valid example; empty if there is none
+    /// to suggest.
     pub fn refuse(&self, why: impl Into<String>, right: &str) -> Failure {
         let text = self.text.to_string_lossy();
         let failure = Failure::new(format!("bad value `{text}` for {self}")).cause(why);
@@ -60,7 +60,7 @@ impl Given {
     }
 }
 
-/// The variable for a setting: `max-size` is `TPROF_MAX_SIZE`.
+/// Returns the variable for a setting: `max-size` is `TPROF_MAX_SIZE`.
 pub fn variable(name: &str) -> String {
     format!("{PREFIX}{}", name.to_uppercase().replace('-', "_"))
 }

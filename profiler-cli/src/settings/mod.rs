@@ -1,13 +1,13 @@
-//! What a run records: flags, `TPROF_*` variables and `tprof.toml`, resolved.
+//! Resolves what a run records from flags, `TPROF_*` variables and `tprof.toml`.
 
 pub mod enabled;
 mod given;
 mod options;
 mod resolve;
 mod resolved;
+mod schedule;
 mod sources;
 pub mod table;
-mod timetable;
 mod values;
 
 pub use options::RunOptions;

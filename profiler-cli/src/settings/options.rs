@@ -1,20 +1,20 @@
-//! The settings as options of a command, made from the table.
+//! Turns the table of settings into options of a command.
 
 use super::table::{SETTINGS, Setting, ValueKind};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, ValueHint};
 use std::ffi::OsString;
 
-/// Options that `run` and `env` share, as text that [`super::resolve()`] reads.
+/// Options that `run` and `env` share, as text that [`super::resolve()`] parses.
 #[derive(Debug, Default, Clone)]
 pub struct RunOptions(Vec<(&'static Setting, OsString)>);
 
 impl RunOptions {
-    /// These settings; a value of `None` was not given.
+    /// Creates the options; a value of `None` was not given.
     pub fn new<const N: usize>(given: [(&'static Setting, Option<OsString>); N]) -> Self {
         Self(given.into_iter().filter_map(|(setting, text)| Some((setting, text?))).collect())
     }
 
-    /// The settings that were given, with their texts.
+    /// Returns the settings that were given, with their text.
     pub fn given(self) -> impl Iterator<Item = (&'static Setting, OsString)> {
         self.0.into_iter()
     }
@@ -44,7 +44,7 @@ impl FromArgMatches for RunOptions {
     }
 }
 
-/// The option for a setting: text, whatever it means.
+/// Returns the option for a setting, which takes any text.
 fn option(setting: &'static Setting) -> Arg {
     let option = Arg::new(setting.name)
         .long(setting.name)

@@ -1,15 +1,15 @@
-//! What a run records, resolved: flags win over variables, variables over
-//! `tprof.toml`, that over the defaults.
+//! Resolves what a run records: flags override variables, variables override `tprof.toml`, and that
+//! overrides the defaults.
 //!
-//! Every value that was given is checked, also one that another overrides: it
-//! would come into force on the day when the override goes.
+//! Every given value is checked, even if another overrides it: it would take effect on the day when
+//! the override is removed.
 
 use super::given::{Source, variable};
 use super::options::RunOptions;
 use super::resolved::Resolved;
-use super::sources::{self, CONFIG_FILE, Layer};
+use super::schedule::ScheduleParts;
+use super::sources::{self, CONFIG_FILE, SettingsLayer};
 use super::table::{ACTIVE, FORCE, IF_EXISTS, REPEAT, SCHEDULE, SETTINGS, WAIT, WARMUP};
-use super::timetable::Parts;
 use super::values;
 use crate::terminal::errors::Failure;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use tprof_collect::{
     DEFAULT_SAMPLE_RATE, IfExists, MemMode, OnFull, OperatorDetail, PerfEvent, StackMode,
 };
 
-/// What is recorded by default: all that there is.
+/// Activities that are recorded by default: all of them.
 const ALL: [Activity; 5] =
     [Activity::Cpu, Activity::Gpu, Activity::Mem, Activity::Comm, Activity::Nvtx];
 
@@ -47,7 +47,7 @@ pub fn resolve(
     }
 }
 
-/// A setting that a paused run would have to ignore.
+/// Returns a setting that a paused run would have to ignore.
 fn idle(config: &Config) -> Option<&'static str> {
     match config {
         Config { paused: false, .. } => None,
@@ -57,7 +57,7 @@ fn idle(config: &Config) -> Option<&'static str> {
     }
 }
 
-/// Refuses modules without operators: their calls are ranges among these.
+/// Refuses modules without operators, because module calls are ranges among operators.
 fn check_modules(config: &Config) -> Result<(), Failure> {
     if !config.modules || config.operators != OperatorDetail::Off {
         return Ok(());
@@ -67,8 +67,8 @@ fn check_modules(config: &Config) -> Result<(), Failure> {
         .hint("use only one: --operators=auto, or --modules=false"))
 }
 
-/// Refuses a window of PyTorch's profiler without operators, which show when steps run, and where
-/// paths are not to be kept.
+/// Refuses a window of PyTorch's profiler without operators, which show when steps run, and with
+/// `--redact`, which keeps no paths.
 fn check_kineto(config: &Config) -> Result<(), Failure> {
     if config.kineto.is_none() {
         return Ok(());
@@ -86,7 +86,7 @@ fn check_kineto(config: &Config) -> Result<(), Failure> {
         .hint("use only one: --operators=auto, or --kineto=off"))
 }
 
-/// Refuses the log of `torch.compile` where paths and source are not to be kept: it has both.
+/// Refuses the log of `torch.compile` with `--redact`, because it contains paths and source.
 fn check_compile(config: &Config) -> Result<(), Failure> {
     if !(config.compile && config.redact) {
         return Ok(());
@@ -96,8 +96,8 @@ fn check_compile(config: &Config) -> Result<(), Failure> {
         .hint("use only one: --redact=false, or --compile=false"))
 }
 
-/// Refuses `force` beside another `if-exists` of the same source: neither is the later one.
-fn check_force(layer: &Layer) -> Result<(), Failure> {
+/// Refuses `force` together with another `if-exists` from the same source: neither comes later.
+fn check_force(layer: &SettingsLayer) -> Result<(), Failure> {
     let of = |name: &str| layer.iter().find(|(setting, _)| setting.name == name);
     let (Some((_, force)), Some((_, mode))) = (of(FORCE.name), of(IF_EXISTS.name)) else {
         return Ok(());
@@ -111,8 +111,9 @@ fn check_force(layer: &Layer) -> Result<(), Failure> {
         .hint("use only --if-exists"))
 }
 
-/// Refuses a part of the schedule beside `schedule` of the same source, which has it too.
-fn check_parts(layer: &Layer) -> Result<(), Failure> {
+/// Refuses a part of the schedule together with `schedule` from the same source, which contains it,
+/// too.
+fn check_parts(layer: &SettingsLayer) -> Result<(), Failure> {
     let of = |name: &str| layer.iter().find(|(setting, _)| setting.name == name);
     let parts = [&WAIT, &WARMUP, &ACTIVE, &REPEAT];
     let part = parts.into_iter().find_map(|part| of(part.name));
@@ -124,9 +125,9 @@ fn check_parts(layer: &Layer) -> Result<(), Failure> {
         .hint(format!("--schedule {},{}={}", schedule.text()?, setting.name, part.text()?)))
 }
 
-/// Later layers win.
+/// Applies layers in order; later layers override earlier ones.
 fn from_layers(
-    layers: [Layer; 3],
+    layers: [SettingsLayer; 3],
     command: &[OsString],
     directory: &Path,
 ) -> Result<Resolved, Failure> {
@@ -161,7 +162,7 @@ fn from_layers(
             started_in: None,
             command: command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         },
-        parts: Parts::default(),
+        parts: ScheduleParts::default(),
         export: None,
         quiet: false,
         sources: BTreeMap::new(),
@@ -184,7 +185,7 @@ fn from_layers(
 }
 
 impl Resolved {
-    /// The configuration as a `tprof.toml` that gives the same run.
+    /// Returns the configuration as a `tprof.toml` that gives the same run.
     pub fn to_toml(&self) -> String {
         let mut text = String::new();
         for setting in SETTINGS {
@@ -209,7 +210,7 @@ impl Resolved {
     }
 }
 
-/// `tprof-<command>-<time>`, with a number if that is taken.
+/// Returns `tprof-<command>-<time>`, with a number if that exists.
 fn default_output(command: &[OsString], directory: &Path) -> PathBuf {
     let name = command.first().and_then(|word| Path::new(word).file_name());
     let name = name.map_or_else(|| "session".into(), |name| name.to_string_lossy());

@@ -1,27 +1,27 @@
-//! The options of a run, resolved.
+//! The resolved options of a run.
 
 use super::given::Source;
-use super::timetable::Parts;
+use super::schedule::ScheduleParts;
 use std::collections::BTreeMap;
 use tprof_collect::Config;
 
-/// Options of a run, with what only the launcher needs.
+/// Options of a run, including those that only the launcher needs.
 #[derive(Debug, Clone)]
 pub struct Resolved {
-    /// What the collector needs.
+    /// Configuration of the collector.
     pub config: Config,
-    /// What the schedule and the capture were made of.
-    pub parts: Parts,
+    /// Parts of the schedule and the capture.
+    pub parts: ScheduleParts,
     /// Format to write after the run.
     pub export: Option<String>,
-    /// Print no summary.
+    /// Whether to print no summary.
     pub quiet: bool,
-    /// Where each setting came from; absent for a default.
+    /// Source of each setting; absent for a default.
     pub sources: BTreeMap<&'static str, Source>,
 }
 
 impl Resolved {
-    /// Whether a setting comes from the command line itself.
+    /// Whether a setting was given on the command line.
     pub fn was_typed(&self, name: &str) -> bool {
         self.sources.get(name) == Some(&Source::Flag)
     }

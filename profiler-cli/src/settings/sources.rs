@@ -1,12 +1,11 @@
-//! Where an option's value comes from: a flag, a `TPROF_*` variable, a key of
-//! `tprof.toml`.
+//! Sources of settings: flags, `TPROF_*` variables and keys of `tprof.toml`.
 //!
-//! All three spell the same list of names and give text, so that a value means
-//! the same everywhere. Whatever cannot be understood is refused here, by name:
-//! a mistyped variable that is silently ignored costs a night of a cluster.
+//! All three use the same names and give text, so that a value means the same everywhere. Anything
+//! that cannot be understood is refused here by name, because a mistyped variable that is silently
+//! ignored costs a night of a cluster.
 
 use super::enabled::ENABLED;
-use super::given::{Given, Source, variable};
+use super::given::{GivenValue, Source, variable};
 use super::options::RunOptions;
 use super::table::{OUTPUT, SETTINGS, Setting, find};
 use crate::launch::libraries::LIBRARY_DIR;
@@ -19,7 +18,7 @@ use tprof_wire::env as names;
 /// Path of the configuration file, if not `./tprof.toml`.
 pub const CONFIG_FILE: &str = "TPROF_CONFIG";
 
-/// Variables that mean something to another part of tprof.
+/// Variables that belong to other parts of tprof.
 const OTHER_VARIABLES: [&str; 13] = [
     names::SESSION,
     names::BIN,
@@ -35,26 +34,30 @@ const OTHER_VARIABLES: [&str; 13] = [
     LIBRARY_DIR,
     ENABLED,
 ];
-/// Prefixes left to the test suite and the benchmark.
+/// Prefixes reserved for the test suite and the benchmark.
 const OTHER_PREFIXES: [&str; 2] = ["TPROF_TEST_", "TPROF_BENCH_"];
 
-/// The values that one source gives.
-pub type Layer = Vec<(&'static Setting, Given)>;
+/// The values from one source.
+pub type SettingsLayer = Vec<(&'static Setting, GivenValue)>;
 
-/// What was typed.
-pub fn from_flags(options: RunOptions) -> Layer {
+/// Values from the command line.
+pub fn from_flags(options: RunOptions) -> SettingsLayer {
     options.given().map(|(setting, text)| given(setting, text, Source::Flag)).collect()
 }
 
-fn given(setting: &'static Setting, text: OsString, source: Source) -> (&'static Setting, Given) {
-    (setting, Given { name: setting.name, text, source })
+fn given(
+    setting: &'static Setting,
+    text: OsString,
+    source: Source,
+) -> (&'static Setting, GivenValue) {
+    (setting, GivenValue { name: setting.name, text, source })
 }
 
-/// The values in the environment. Inside a recorded job `TPROF_OUTPUT` is that
-/// recording's, not a wish for this one.
+/// Values from the environment. Inside a recorded job, `TPROF_OUTPUT` belongs to that recording and
+/// is not a setting of this one.
 pub fn from_variables(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
-) -> Result<Layer, Failure> {
+) -> Result<SettingsLayer, Failure> {
     let variables: BTreeMap<_, _> = variables.into_iter().collect();
     let nested = variables.contains_key(OsStr::new(names::SESSION));
     let mut layer = Vec::new();
@@ -86,9 +89,9 @@ fn unknown_variable(key: &str) -> Failure {
     )
 }
 
-/// Reads the configuration file: `named` (which must exist), or `tprof.toml`
-/// in `directory` if there is one.
-pub fn from_file(named: Option<&OsStr>, directory: &Path) -> Result<Layer, Failure> {
+/// Values from the configuration file: `named`, which must exist, or `tprof.toml` in `directory` if
+/// there is one.
+pub fn from_file(named: Option<&OsStr>, directory: &Path) -> Result<SettingsLayer, Failure> {
     let path = match named {
         Some(named) => directory.join(named),
         None => directory.join("tprof.toml"),
@@ -109,7 +112,7 @@ fn from_toml(
     text: &str,
     path: &Path,
     cannot_read: impl Fn(String) -> Failure,
-) -> Result<Layer, Failure> {
+) -> Result<SettingsLayer, Failure> {
     let table: toml::Table = text.parse().map_err(|e: toml::de::Error| {
         let line = e.span().map(|span| text[..span.start].matches('\n').count() + 1);
         let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
@@ -130,7 +133,7 @@ fn from_toml(
         let Some(text) = toml_text(value) else {
             let text = value.to_string().into();
             let kind = value.type_str();
-            return Err(Given { name: setting.name, text, source }
+            return Err(GivenValue { name: setting.name, text, source }
                 .refuse(format!("a value of type {kind} is not allowed"), ""));
         };
         layer.push(given(setting, text.into(), source));
@@ -138,7 +141,7 @@ fn from_toml(
     Ok(layer)
 }
 
-/// The text that a flag would have for this value.
+/// Returns the text that a flag would have for this value.
 fn toml_text(value: &toml::Value) -> Option<String> {
     match value {
         toml::Value::String(text) => Some(text.clone()),

@@ -1,13 +1,12 @@
-//! Every setting of a run, in one table: its name, its help, how a value
-//! is read, and how it is shown.
+//! The table of all settings of a run: name, help, how a value is parsed, and how it is shown.
 //!
-//! A setting is an option of `tprof run` (`--max-size`), a variable
-//! (`TPROF_MAX_SIZE`) and a key of `tprof.toml` (`max-size`). All three, the help,
-//! the completions and `--dry-run` come from here; a new setting is one more entry.
+//! A setting is an option of `tprof run` (`--max-size`), a variable (`TPROF_MAX_SIZE`) and a key of
+//! `tprof.toml` (`max-size`). All three, the help, the completions and `--dry-run` are derived from
+//! this table; a new setting is one more entry.
 
-use super::given::Given;
+use super::given::GivenValue;
 use super::resolved::Resolved;
-use super::timetable::{self, CAPTURE_ENDS, UNITS};
+use super::schedule::{self, CAPTURE_ENDS, UNITS};
 use super::values::{
     self, ACTIVITIES, CALL_SOURCES, GRAPH_DETAILS, IF_EXISTS_MODES, MEM_MODES, NCCL_EVENTS,
     ON_FULL, OPERATOR_DETAILS, STACK_MODES, TABLE_CACHE_MODES, name_of,
@@ -19,40 +18,40 @@ use std::path::PathBuf;
 use tprof_collect::{GPU_INTERVALS, IfExists, MemMode, RSS_INTERVALS};
 use tprof_facts::units::{exact_duration, exact_size};
 
-/// One setting.
+/// A setting of a run.
 #[derive(Debug)]
 pub struct Setting {
-    /// Its name, as the flag and the key spell it.
+    /// Name as spelled in the flag and the key.
     pub name: &'static str,
-    /// The short flag.
+    /// Letter of the short flag.
     pub short: Option<char>,
-    /// Its help; `{values}` stands for the list of its values.
+    /// Help text; `{values}` stands for the list of its values.
     pub help: &'static str,
-    /// What it takes.
+    /// Kind of its value.
     pub kind: ValueKind,
-    /// Reads a value into the configuration.
-    pub set: fn(&mut Resolved, &Given) -> Result<(), Failure>,
-    /// The value as `tprof.toml` has it; `None` where it is not set.
+    /// Parses a value into the configuration.
+    pub set: fn(&mut Resolved, &GivenValue) -> Result<(), Failure>,
+    /// Formats the value for `tprof.toml`; `None` if it is not set.
     pub show: fn(&Resolved) -> Option<toml::Value>,
 }
 
-/// What a setting takes.
+/// Kind of a setting's value.
 #[derive(Debug, Clone, Copy)]
 pub enum ValueKind {
-    /// True or false; the flag without a value is true.
+    /// True or false; the flag without a value means true.
     Switch,
-    /// Text that help calls so; the flag without a value has this one.
+    /// Text with this name in the help; the flag without a value has this value.
     Optional(&'static str, &'static str),
-    /// A directory.
+    /// Path of a directory.
     Directory,
-    /// Text that help calls so; completions offer the values, if there are any.
+    /// Text with this name in the help; completions offer the values, if there are any.
     Text(&'static str, fn() -> Vec<&'static str>),
-    /// As `Text`, of a number, which may begin with a minus by mistake.
+    /// Text of a number, which may begin with a minus sign by mistake.
     Number(&'static str),
 }
 
 impl Setting {
-    /// The values that can be listed.
+    /// Returns the values that can be listed.
     pub fn values(&self) -> Vec<&'static str> {
         match self.kind {
             ValueKind::Text(_, values) => values(),
@@ -61,7 +60,7 @@ impl Setting {
     }
 }
 
-/// All settings, in the order of the help.
+/// All settings in the order of the help.
 pub const SETTINGS: [&Setting; 35] = [
     &OUTPUT,
     &IF_EXISTS,
@@ -100,12 +99,12 @@ pub const SETTINGS: [&Setting; 35] = [
     &QUIET,
 ];
 
-/// The setting of this name.
+/// Finds the setting of this name.
 pub fn find(name: &str) -> Option<&'static Setting> {
     SETTINGS.into_iter().find(|setting| setting.name == name)
 }
 
-/// Where the run goes.
+/// Directory of the run.
 pub static OUTPUT: Setting = Setting {
     name: "output",
     short: Some('o'),
@@ -121,11 +120,11 @@ pub static OUTPUT: Setting = Setting {
     show: |resolved| Some(resolved.config.output.to_string_lossy().into_owned().into()),
 };
 
-/// What happens where the directory holds a run.
+/// What to do if the directory already holds a run.
 pub static IF_EXISTS: Setting = Setting {
     name: "if-exists",
     short: None,
-    help: "If the directory has a run: rename (the new one), join, force or fail [default: rename]",
+    help: "If DIR already holds a run: rename the new one, join, force or fail [default: rename]",
     kind: ValueKind::Text("MODE", || values::names(&IF_EXISTS_MODES)),
     set: |resolved, given| {
         resolved.config.if_exists = values::one_of(given, &IF_EXISTS_MODES)?;
@@ -134,11 +133,11 @@ pub static IF_EXISTS: Setting = Setting {
     show: |resolved| Some(name_of(resolved.config.if_exists, &IF_EXISTS_MODES).into()),
 };
 
-/// Whether an existing run is replaced.
+/// Whether to replace an existing run.
 pub static FORCE: Setting = Setting {
     name: "force",
     short: None,
-    help: "Replace an existing run: --if-exists force",
+    help: "Replace an existing run (same as --if-exists force)",
     kind: ValueKind::Switch,
     set: |resolved, given| {
         let force = values::flag(given)?;
@@ -152,11 +151,11 @@ pub static FORCE: Setting = Setting {
     show: |_| None,
 };
 
-/// What is recorded.
+/// Activities to record.
 pub static ACTIVITY: Setting = Setting {
     name: "activities",
     short: None,
-    help: "What to record, a list of cpu, gpu (or cuda), mem, comm, nvtx [default: all]",
+    help: "What to record: a list of cpu, gpu (or cuda), mem, comm, nvtx [default: all]",
     kind: ValueKind::Text("LIST", || values::names(&ACTIVITIES)),
     set: |resolved, given| {
         resolved.config.activities = values::activities(given)?;
@@ -168,11 +167,11 @@ pub static ACTIVITY: Setting = Setting {
     },
 };
 
-/// Which allocations are recorded.
+/// Which allocations to record.
 pub static MEM: Setting = Setting {
     name: "mem",
     short: None,
-    help: "Allocations to record: exact, sampled, sampled=BYTES or off [default: sampled]",
+    help: "Which allocations to record: exact, sampled, sampled=BYTES or off [default: sampled]",
     kind: ValueKind::Text("MODE", || values::names(&MEM_MODES)),
     set: |resolved, given| {
         resolved.config.mem = values::mem(given)?;
@@ -186,7 +185,7 @@ pub static MEM: Setting = Setting {
     },
 };
 
-/// How stacks are unwound.
+/// How to unwind stacks.
 pub static STACKS: Setting = Setting {
     name: "stacks",
     short: None,
@@ -199,7 +198,7 @@ pub static STACKS: Setting = Setting {
     show: |resolved| Some(name_of(resolved.config.stacks, &STACK_MODES).into()),
 };
 
-/// CPU samples a second.
+/// CPU samples per second.
 pub static SAMPLE_RATE: Setting = Setting {
     name: "sample-rate",
     short: None,
@@ -212,7 +211,7 @@ pub static SAMPLE_RATE: Setting = Setting {
     show: |resolved| Some(i64::from(resolved.config.sample_rate).into()),
 };
 
-/// Events that are counted.
+/// Events to count.
 pub static COUNTERS: Setting = Setting {
     name: "counters",
     short: None,
@@ -231,11 +230,11 @@ pub static COUNTERS: Setting = Setting {
     },
 };
 
-/// What is recorded of CUDA graphs.
+/// How to record CUDA graphs.
 pub static CUDA_GRAPHS: Setting = Setting {
     name: "cuda-graphs",
     short: None,
-    help: "CUDA graphs as a whole, or each node: graph or node [default: graph]",
+    help: "Record CUDA graphs as a whole or node by node: graph or node [default: graph]",
     kind: ValueKind::Text("MODE", || values::names(&GRAPH_DETAILS)),
     set: |resolved, given| {
         resolved.config.cuda_graphs = values::one_of(given, &GRAPH_DETAILS)?;
@@ -257,11 +256,11 @@ pub static CUDA_CALLS: Setting = Setting {
     show: |resolved| Some(name_of(resolved.config.cuda_calls, &CALL_SOURCES).into()),
 };
 
-/// What is recorded of PyTorch's operators.
+/// How to record PyTorch operators.
 pub static OPERATORS: Setting = Setting {
     name: "operators",
     short: None,
-    help: "PyTorch's operators: names, shapes, off, or auto: names while cheap [default: auto]",
+    help: "Record PyTorch operators: names, shapes, off, or auto (names, of only some steps if all would cost too much) [default: auto]",
     kind: ValueKind::Text("MODE", || values::names(&OPERATOR_DETAILS)),
     set: |resolved, given| {
         resolved.config.operators = values::one_of(given, &OPERATOR_DETAILS)?;
@@ -270,11 +269,11 @@ pub static OPERATORS: Setting = Setting {
     show: |resolved| Some(name_of(resolved.config.operators, &OPERATOR_DETAILS).into()),
 };
 
-/// Whether calls of PyTorch's modules are named by their paths.
+/// Whether to record calls of PyTorch modules by path.
 pub static MODULES: Setting = Setting {
     name: "modules",
     short: None,
-    help: "Time of PyTorch's modules by path, by a start-up hook in Python",
+    help: "Record time per nn.Module (installs a Python start-up hook)",
     kind: ValueKind::Switch,
     set: |resolved, given| {
         resolved.config.modules = values::flag(given)?;
@@ -283,11 +282,11 @@ pub static MODULES: Setting = Setting {
     show: |resolved| Some(resolved.config.modules.into()),
 };
 
-/// The window that PyTorch's own profiler is asked for.
+/// Window to request from PyTorch's own profiler.
 pub static KINETO: Setting = Setting {
     name: "kineto",
     short: None,
-    help: "A window of PyTorch's profiler: stacks, shapes, steps=N, off [default: off]",
+    help: "Also record N steps with torch.profiler: stacks, shapes, steps=N, off [default: off]",
     kind: ValueKind::Optional("LIST", "stacks,shapes"),
     set: |resolved, given| {
         resolved.config.kineto = values::kineto_window(given)?;
@@ -296,11 +295,11 @@ pub static KINETO: Setting = Setting {
     show: |resolved| Some(values::kineto_text(resolved.config.kineto).into()),
 };
 
-/// Whether PyTorch's log of `torch.compile` is kept.
+/// Whether to keep PyTorch's log of `torch.compile`.
 pub static COMPILE: Setting = Setting {
     name: "compile",
     short: None,
-    help: "Keep PyTorch's log of torch.compile, 256 MiB a process, with the lines of kernels (INDUCTOR_PROVENANCE=1): `tprof report compile`",
+    help: "Keep the torch.compile log for `tprof report compile` (up to 256 MiB per process; sets INDUCTOR_PROVENANCE=1)",
     kind: ValueKind::Switch,
     set: |resolved, given| {
         resolved.config.compile = values::flag(given)?;
@@ -309,11 +308,11 @@ pub static COMPILE: Setting = Setting {
     show: |resolved| Some(resolved.config.compile.into()),
 };
 
-/// What NCCL reports beside its operations.
+/// Which NCCL events to record in addition to its operations.
 pub static NCCL: Setting = Setting {
     name: "nccl",
     short: None,
-    help: "NCCL's events by channel: none, or a list of {values} [default: none]",
+    help: "Also record NCCL events per channel: none, or a list of {values} [default: none]",
     kind: ValueKind::Text("LIST", || values::names(&NCCL_EVENTS)),
     set: |resolved, given| {
         resolved.config.nccl = values::nccl_events(given)?;
@@ -332,7 +331,7 @@ pub static NCCL: Setting = Setting {
 pub static RSS_INTERVAL: Setting = Setting {
     name: "rss-interval",
     short: None,
-    help: "Interval of RSS and cgroup readings, 10ms to 1m [default: 100ms]",
+    help: "Time between readings of RSS and cgroup, 10ms to 1m [default: 100ms]",
     kind: ValueKind::Number("TIME"),
     set: |resolved, given| {
         resolved.config.rss_interval = values::interval(given, RSS_INTERVALS)?;
@@ -345,7 +344,7 @@ pub static RSS_INTERVAL: Setting = Setting {
 pub static GPU_INTERVAL: Setting = Setting {
     name: "gpu-interval",
     short: None,
-    help: "Interval of GPU readings (NVML), 100ms to 1m [default: 500ms]",
+    help: "Time between GPU readings (NVML), 100ms to 1m [default: 500ms]",
     kind: ValueKind::Number("TIME"),
     set: |resolved, given| {
         resolved.config.gpu_interval = values::interval(given, GPU_INTERVALS)?;
@@ -358,7 +357,7 @@ pub static GPU_INTERVAL: Setting = Setting {
 pub static MAX_SIZE: Setting = Setting {
     name: "max-size",
     short: None,
-    help: "Stop recording at this size of the files, e.g. 2GiB",
+    help: "Stop recording when the run's files reach this size, e.g. 2GiB",
     kind: ValueKind::Number("SIZE"),
     set: |resolved, given| {
         resolved.config.max_size = Some(values::size(given)?);
@@ -393,11 +392,11 @@ pub static DELAY: Setting = Setting {
     show: |resolved| Some(exact_duration(resolved.config.delay?).into()),
 };
 
-/// Whether recording begins only at `tprof ctl start`.
+/// Whether to wait for `tprof ctl start` before recording.
 pub static PAUSED: Setting = Setting {
     name: "paused",
     short: None,
-    help: "Start with recording off, until `tprof ctl start`",
+    help: "Do not record until `tprof ctl start`",
     kind: ValueKind::Switch,
     set: |resolved, given| {
         resolved.config.paused = values::flag(given)?;
@@ -406,87 +405,87 @@ pub static PAUSED: Setting = Setting {
     show: |resolved| Some(resolved.config.paused.into()),
 };
 
-/// Which steps of the job are recorded.
+/// Which steps of the job to record.
 pub static SCHEDULE: Setting = Setting {
     name: "schedule",
     short: None,
-    help: "Record some steps, as torch.profiler: wait=3,warmup=1,active=3,repeat=1,skip-first=0",
+    help: "Record only some steps, like torch.profiler's schedule: wait=3,warmup=1,active=3,repeat=1,skip-first=0",
     kind: ValueKind::Text("PARTS", Vec::new),
     set: |resolved, given| resolved.parts.read(given),
     show: |resolved| Some(resolved.parts.text()?.into()),
 };
 
-/// Steps at the beginning of a cycle.
+/// Steps to skip at the beginning of a cycle.
 pub static WAIT: Setting = Setting {
     name: "wait",
     short: None,
-    help: "Steps of a cycle that are not recorded: --schedule wait=N",
+    help: "Steps to skip at the start of a cycle (same as --schedule wait=N)",
     kind: ValueKind::Number("N"),
     set: |resolved, given| resolved.parts.read_part(given),
     show: |_| None,
 };
 
-/// Steps before those that are recorded.
+/// Steps to skip before those that are recorded.
 pub static WARMUP: Setting = Setting {
     name: "warmup",
     short: None,
-    help: "Steps after these, not recorded either: --schedule warmup=N",
+    help: "Steps to skip after --wait, as warm-up (same as --schedule warmup=N)",
     kind: ValueKind::Number("N"),
     set: |resolved, given| resolved.parts.read_part(given),
     show: |_| None,
 };
 
-/// Steps that are recorded.
+/// Steps to record per cycle.
 pub static ACTIVE: Setting = Setting {
     name: "active",
     short: None,
-    help: "Steps after these, recorded: --schedule active=N",
+    help: "Steps to record after --warmup (same as --schedule active=N)",
     kind: ValueKind::Number("N"),
     set: |resolved, given| resolved.parts.read_part(given),
     show: |_| None,
 };
 
-/// Cycles.
+/// Number of cycles.
 pub static REPEAT: Setting = Setting {
     name: "repeat",
     short: None,
-    help: "Cycles, 0 for as many as there are: --schedule repeat=N",
+    help: "Number of cycles, 0 for no limit (same as --schedule repeat=N)",
     kind: ValueKind::Number("N"),
     set: |resolved, given| resolved.parts.read_part(given),
     show: |_| None,
 };
 
-/// What the parts of a schedule count.
+/// Unit that the parts of a schedule count.
 pub static UNIT: Setting = Setting {
     name: "unit",
     short: None,
     help: "What a schedule counts: {values} [default: step]",
     kind: ValueKind::Text("UNIT", || values::names(&UNITS)),
     set: |resolved, given| {
-        resolved.parts.unit = Some(timetable::unit(given)?);
+        resolved.parts.unit = Some(schedule::unit(given)?);
         Ok(())
     },
     show: |resolved| Some(name_of(resolved.parts.unit?, &UNITS).into()),
 };
 
-/// The range of the program that is recorded.
+/// Range of the program to record.
 pub static CAPTURE_RANGE: Setting = Setting {
     name: "capture-range",
     short: None,
-    help: "Record a range only: cudaProfilerApi, nvtx:NAME, range:NAME or step:A-B",
+    help: "Record only inside a range: cudaProfilerApi, nvtx:NAME, range:NAME or step:A-B",
     kind: ValueKind::Text("RANGE", || vec!["cudaProfilerApi", "nvtx:", "range:", "step:"]),
     set: |resolved, given| {
-        resolved.parts.range = Some(timetable::range(given)?);
+        resolved.parts.range = Some(schedule::range(given)?);
         Ok(())
     },
-    show: |resolved| Some(timetable::range_text(resolved.parts.range.as_ref()?).into()),
+    show: |resolved| Some(schedule::range_text(resolved.parts.range.as_ref()?).into()),
 };
 
-/// What happens at the end of that range.
+/// What to do at the end of that range.
 pub static CAPTURE_END: Setting = Setting {
     name: "capture-end",
     short: None,
-    help: "At the end of that range: {values} [default: stop]",
+    help: "What to do when that range ends: {values} [default: stop]",
     kind: ValueKind::Text("ACTION", || values::names(&CAPTURE_ENDS)),
     set: |resolved, given| {
         resolved.parts.end = Some(values::one_of(given, &CAPTURE_ENDS)?);
@@ -512,7 +511,7 @@ pub static FOLLOW: Setting = Setting {
 pub static ON_FULL_BUFFER: Setting = Setting {
     name: "on-full",
     short: None,
-    help: "If a buffer is full: wait (up to 2 s) or drop the event [default: wait]",
+    help: "When a buffer is full, wait (up to 2 s) or drop the event [default: wait]",
     kind: ValueKind::Text("MODE", || values::names(&ON_FULL)),
     set: |resolved, given| {
         resolved.config.on_full = values::one_of(given, &ON_FULL)?;
@@ -521,11 +520,11 @@ pub static ON_FULL_BUFFER: Setting = Setting {
     show: |resolved| Some(name_of(resolved.config.on_full, &ON_FULL).into()),
 };
 
-/// Whether what was found of libraries is kept between runs.
+/// Whether to cache data about libraries between runs.
 pub static TABLE_CACHE: Setting = Setting {
     name: "table-cache",
     short: None,
-    help: "Keep unwind tables, symbols and source lines of libraries between runs, as {values} [default: on]",
+    help: "Cache unwind tables, symbols and source lines of libraries between runs: {values} [default: on]",
     kind: ValueKind::Text("MODE", || values::names(&TABLE_CACHE_MODES)),
     set: |resolved, given| {
         let is_on = values::one_of(given, &TABLE_CACHE_MODES)?;
@@ -538,11 +537,11 @@ pub static TABLE_CACHE: Setting = Setting {
     },
 };
 
-/// Format that is written after the run.
+/// Format to export after the run.
 pub static EXPORT: Setting = Setting {
     name: "export",
     short: None,
-    help: "Export after the run, as {values}",
+    help: "After the run, export it as {values}",
     kind: ValueKind::Text("FORMAT", || formats::of_a_run().collect()),
     set: |resolved, given| {
         let formats: Vec<_> = formats::of_a_run().map(|name| (name, name)).collect();
@@ -552,12 +551,12 @@ pub static EXPORT: Setting = Setting {
     show: |resolved| Some(resolved.export.clone()?.into()),
 };
 
-/// Whether arguments, directories and environment are left out.
+/// Whether to leave out arguments, directories and environment.
 pub static REDACT: Setting = Setting {
     name: "redact",
     short: None,
-    help: "Keep arguments, directories, environment and texts out of the run; names stay: of \
-           programs, scripts, libraries, functions, threads, spans and hosts",
+    help: "Leave arguments, directories, environment and texts out of the run; names of \
+           programs, scripts, libraries, functions, threads, spans and hosts stay",
     kind: ValueKind::Switch,
     set: |resolved, given| {
         resolved.config.redact = values::flag(given)?;
@@ -566,11 +565,11 @@ pub static REDACT: Setting = Setting {
     show: |resolved| Some(resolved.config.redact.into()),
 };
 
-/// Whether no summary is printed.
+/// Whether to print no summary.
 pub static QUIET: Setting = Setting {
     name: "quiet",
     short: Some('q'),
-    help: "Print no summary",
+    help: "Do not print a summary",
     kind: ValueKind::Switch,
     set: |resolved, given| {
         resolved.quiet = values::flag(given)?;

@@ -1,6 +1,6 @@
-//! What the text of a setting means, and what is refused.
+//! Parses the values of settings, and refuses invalid ones.
 
-use super::given::Given;
+use super::given::GivenValue;
 use crate::terminal::errors::{Failure, nearest};
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -26,16 +26,16 @@ pub const MEM_MODES: [(&str, MemMode); 3] = [
     ("sampled", MemMode::Sampled { interval: DEFAULT_SAMPLE_INTERVAL }),
     ("off", MemMode::Off),
 ];
-/// What NCCL reports beside operations.
+/// NCCL events that can be recorded in addition to operations.
 pub const NCCL_EVENTS: [(&str, NcclEvent); 2] =
     [("proxy", NcclEvent::Proxy), ("kernels", NcclEvent::Kernels)];
-/// What is recorded of CUDA graphs.
+/// Ways to record CUDA graphs.
 pub const GRAPH_DETAILS: [(&str, GraphDetail); 2] =
     [("graph", GraphDetail::Graph), ("node", GraphDetail::Node)];
 /// Who records CUDA calls that start work.
 pub const CALL_SOURCES: [(&str, CallSource); 3] =
     [("auto", CallSource::Auto), ("cupti", CallSource::Cupti), ("hooks", CallSource::Hooks)];
-/// What is recorded of PyTorch's operators.
+/// Ways to record PyTorch operators.
 pub const OPERATOR_DETAILS: [(&str, OperatorDetail); 4] = [
     ("auto", OperatorDetail::Auto),
     ("names", OperatorDetail::Names),
@@ -50,7 +50,7 @@ pub const STACK_MODES: [(&str, StackMode); 5] = [
     ("python", StackMode::Python),
     ("off", StackMode::Off),
 ];
-/// What to do where the directory holds a run.
+/// What to do if the directory already holds a run.
 pub const IF_EXISTS_MODES: [(&str, IfExists); 4] = [
     ("rename", IfExists::Rename),
     ("join", IfExists::Join),
@@ -60,7 +60,7 @@ pub const IF_EXISTS_MODES: [(&str, IfExists); 4] = [
 /// What to do when a buffer is full.
 pub const ON_FULL: [(&str, OnFull); 2] = [("wait", OnFull::Wait), ("drop", OnFull::Drop)];
 
-/// Whether tables of large libraries are kept between runs.
+/// Whether data about libraries is cached between runs.
 pub const TABLE_CACHE_MODES: [(&str, bool); 2] = [("on", true), ("off", false)];
 const FLAGS: [(&str, bool); 8] = [
     ("true", true),
@@ -73,7 +73,7 @@ const FLAGS: [(&str, bool); 8] = [
     ("off", false),
 ];
 
-/// The name of a value: the first, if it has several.
+/// Returns the name of a value: the first, if it has several.
 pub fn name_of<T: PartialEq>(value: T, names: &[(&'static str, T)]) -> &'static str {
     names.iter().find(|(_, one)| *one == value).map_or("", |(name, _)| name)
 }
@@ -91,8 +91,8 @@ fn listed(names: &[&str]) -> String {
     }
 }
 
-/// The value of the given name, in any case.
-pub fn one_of<T: Copy>(given: &Given, names: &[(&'static str, T)]) -> Result<T, Failure> {
+/// Returns the value with the given name, in any case.
+pub fn one_of<T: Copy>(given: &GivenValue, names: &[(&'static str, T)]) -> Result<T, Failure> {
     let text = given.text()?;
     let found = names.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
     found.map(|(_, value)| *value).ok_or_else(|| {
@@ -102,8 +102,8 @@ pub fn one_of<T: Copy>(given: &Given, names: &[(&'static str, T)]) -> Result<T, 
     })
 }
 
-/// True or false.
-pub fn flag(given: &Given) -> Result<bool, Failure> {
+/// Parses true or false.
+pub fn flag(given: &GivenValue) -> Result<bool, Failure> {
     let text = given.text()?.to_ascii_lowercase();
     FLAGS.iter().find(|(name, _)| *name == text).map(|(_, value)| *value).ok_or_else(|| {
         let right = nearest(&text, ["true", "false"]).unwrap_or("true");
@@ -111,8 +111,8 @@ pub fn flag(given: &Given) -> Result<bool, Failure> {
     })
 }
 
-/// Names of activities, separated by commas.
-pub fn activities(given: &Given) -> Result<Vec<Activity>, Failure> {
+/// Parses names of activities, separated by commas.
+pub fn activities(given: &GivenValue) -> Result<Vec<Activity>, Failure> {
     let mut found = Vec::new();
     for word in given.text()?.split(',').map(str::trim) {
         let names = ACTIVITIES.map(|(name, _)| name);
@@ -135,8 +135,8 @@ pub fn activities(given: &Given) -> Result<Vec<Activity>, Failure> {
     Ok(found)
 }
 
-/// How allocations are recorded.
-pub fn mem(given: &Given) -> Result<MemMode, Failure> {
+/// Parses how to record allocations.
+pub fn mem(given: &GivenValue) -> Result<MemMode, Failure> {
     let text = given.text()?.to_ascii_lowercase();
     if let Some(interval) = text.strip_prefix("sampled=") {
         return match parse_size(interval) {
@@ -151,8 +151,8 @@ pub fn mem(given: &Given) -> Result<MemMode, Failure> {
         .map_err(|failure| failure.cause("the values are exact, sampled, sampled=BYTES or off"))
 }
 
-/// Names of NCCL's events, separated by commas.
-pub fn nccl_events(given: &Given) -> Result<Vec<NcclEvent>, Failure> {
+/// Parses names of NCCL events, separated by commas.
+pub fn nccl_events(given: &GivenValue) -> Result<Vec<NcclEvent>, Failure> {
     let text = given.text()?.to_ascii_lowercase();
     if text == "none" {
         return Ok(Vec::new());
@@ -170,11 +170,12 @@ pub fn nccl_events(given: &Given) -> Result<Vec<NcclEvent>, Failure> {
     Ok(found)
 }
 
-/// Steps that a window of PyTorch's profiler may have: its trace is in memory until its end.
+/// Largest number of steps in a window of PyTorch's profiler, whose trace is in memory until its
+/// end.
 const MOST_STEPS: u32 = 1000;
 
-/// What a window of PyTorch's profiler is to have, separated by commas; none if it is off.
-pub fn kineto_window(given: &Given) -> Result<Option<KinetoWindow>, Failure> {
+/// Parses the options of a PyTorch profiler window, separated by commas; `None` if it is off.
+pub fn kineto_window(given: &GivenValue) -> Result<Option<KinetoWindow>, Failure> {
     let text = given.text()?.to_ascii_lowercase();
     if FLAGS.iter().any(|(name, is_on)| *name == text && !is_on) {
         return Ok(None);
@@ -209,7 +210,7 @@ pub fn kineto_window(given: &Given) -> Result<Option<KinetoWindow>, Failure> {
     Ok(Some(if has_part { window } else { whole }))
 }
 
-/// The same as text.
+/// Formats these options as text.
 pub fn kineto_text(window: Option<KinetoWindow>) -> String {
     let Some(KinetoWindow { steps, stacks, shapes }) = window else { return "off".to_owned() };
     let mut words = vec![format!("steps={steps}")];
@@ -221,8 +222,8 @@ pub fn kineto_text(window: Option<KinetoWindow>) -> String {
     words.join(",")
 }
 
-/// Events to count.
-pub fn counters(given: &Given) -> Result<Vec<PerfEvent>, Failure> {
+/// Parses the events to count.
+pub fn counters(given: &GivenValue) -> Result<Vec<PerfEvent>, Failure> {
     let text = given.text()?.to_ascii_lowercase();
     let mut found = match text.as_str() {
         "auto" => return Ok(PerfEvent::STANDARD.to_vec()),
@@ -235,7 +236,7 @@ pub fn counters(given: &Given) -> Result<Vec<PerfEvent>, Failure> {
     Ok(found)
 }
 
-fn counter(word: &str, given: &Given) -> Result<PerfEvent, Failure> {
+fn counter(word: &str, given: &GivenValue) -> Result<PerfEvent, Failure> {
     let found = PerfEvent::ALL.iter().find(|(name, _)| *name == word);
     found.map(|(_, event)| *event).ok_or_else(|| {
         let names = PerfEvent::ALL.map(|(name, _)| name);
@@ -252,8 +253,8 @@ fn counter(word: &str, given: &Given) -> Result<PerfEvent, Failure> {
     })
 }
 
-/// Samples a second, up to what the kernel grants.
-pub fn rate(given: &Given) -> Result<u32, Failure> {
+/// Parses samples per second, up to what the kernel allows.
+pub fn rate(given: &GivenValue) -> Result<u32, Failure> {
     let most = highest_sample_rate();
     let rate = given.text()?.parse::<u64>().ok().filter(|rate| *rate > 0);
     match rate {
@@ -269,8 +270,8 @@ pub fn rate(given: &Given) -> Result<u32, Failure> {
     }
 }
 
-/// A time between readings, within what can be kept.
-pub fn interval(given: &Given, bounds: RangeInclusive<Duration>) -> Result<Duration, Failure> {
+/// Parses a time between readings, within the given bounds.
+pub fn interval(given: &GivenValue, bounds: RangeInclusive<Duration>) -> Result<Duration, Failure> {
     let every = parse_duration(given.text()?);
     every.filter(|every| bounds.contains(every)).ok_or_else(|| {
         let (least, most) = (exact_duration(*bounds.start()), exact_duration(*bounds.end()));
@@ -279,15 +280,15 @@ pub fn interval(given: &Given, bounds: RangeInclusive<Duration>) -> Result<Durat
     })
 }
 
-/// A size above 0, in bytes.
-pub fn size(given: &Given) -> Result<u64, Failure> {
+/// Parses a size above 0, in bytes.
+pub fn size(given: &GivenValue) -> Result<u64, Failure> {
     parse_size(given.text()?).filter(|size| *size > 0).ok_or_else(|| {
         given.refuse("the size is a number above 0 with a unit, such as 512K, 64MiB or 2G", "2G")
     })
 }
 
-/// A time, with `zero` one that may be 0.
-pub fn duration(given: &Given, zero: bool) -> Result<Duration, Failure> {
+/// Parses a time, which may be 0 if `zero` is set.
+pub fn duration(given: &GivenValue, zero: bool) -> Result<Duration, Failure> {
     parse_duration(given.text()?).filter(|time| zero || !time.is_zero()).ok_or_else(|| {
         let above = if zero { "" } else { " above 0" };
         let why = format!("the time is a number{above} with a unit, such as 500ms, 2s or 5m");

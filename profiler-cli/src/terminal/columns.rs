@@ -1,16 +1,16 @@
-//! Text measured in the columns of a terminal, where a wide character takes two.
+//! Measures text in terminal columns, where a wide character takes two.
 
 use std::io::IsTerminal;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Columns of a page outside of a terminal.
+/// Width of a page outside a terminal, in columns.
 pub const USUAL: usize = 80;
-/// Columns below which a terminal wraps lines.
+/// Width in columns below which a terminal wraps lines.
 const LEAST: usize = 60;
-/// Columns beyond which a line is hard to follow.
+/// Width in columns beyond which a line is hard to follow.
 const MOST: usize = 200;
 
-/// Columns for a page on stdout: those of the terminal, from 60 to 200.
+/// Width of a page on stdout: that of the terminal, from 60 to 200 columns.
 pub fn of_stdout() -> usize {
     let stdout = std::io::stdout();
     match terminal_size::terminal_size_of(&stdout).filter(|_| stdout.is_terminal()) {
@@ -19,27 +19,27 @@ pub fn of_stdout() -> usize {
     }
 }
 
-/// Columns that a text takes.
+/// Number of columns that a text takes.
 pub fn width(text: &str) -> usize {
     text.width()
 }
 
-/// Text with spaces behind it, up to `columns`.
+/// Pads text with spaces on its right, up to `columns`.
 pub fn left(text: &str, columns: usize) -> String {
     format!("{text}{:1$}", "", columns.saturating_sub(width(text)))
 }
 
-/// Text with spaces before it, up to `columns`.
+/// Pads text with spaces on its left, up to `columns`.
 pub fn right(text: &str, columns: usize) -> String {
     format!("{:1$}{text}", "", columns.saturating_sub(width(text)))
 }
 
-/// Text of at most `columns`, its middle left out where it is longer.
+/// Shortens text to at most `columns` by leaving out its middle.
 pub fn shorten(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
     }
-    // The beginning is more useful than the end, but the end is never left out.
+    // The beginning is more useful than the end, but some of the end always stays.
     let room = columns.saturating_sub(1);
     let head = room * 3 / 5;
     let start: String = fitting(text.chars(), head).collect();
@@ -47,7 +47,7 @@ pub fn shorten(text: &str, columns: usize) -> String {
     format!("{start}\u{2026}{}", end.iter().rev().collect::<String>())
 }
 
-/// Text of at most `columns`, its end left out where it is longer.
+/// Cuts text to at most `columns`.
 pub fn cut(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -56,7 +56,7 @@ pub fn cut(text: &str, columns: usize) -> String {
     format!("{start}\u{2026}")
 }
 
-/// The first characters that fit.
+/// Returns the first characters that fit.
 fn fitting(chars: impl Iterator<Item = char>, columns: usize) -> impl Iterator<Item = char> {
     chars.scan(0, move |used, c| {
         *used += c.width().unwrap_or(0);
@@ -64,7 +64,7 @@ fn fitting(chars: impl Iterator<Item = char>, columns: usize) -> impl Iterator<I
     })
 }
 
-/// A character of a line: it drives no terminal.
+/// Replaces a character that would control the terminal.
 pub fn printable(c: char) -> char {
     match c {
         '\n' | '\t' => ' ',

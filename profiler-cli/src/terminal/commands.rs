@@ -1,18 +1,18 @@
-//! Command lines in a narrow column: what distinguishes one from the others stays.
+//! Shortens command lines for a narrow column, keeping what distinguishes them.
 //!
-//! The directories of a program and of an interpreter's script go first, then the end of the
-//! line. Where commands that differ would then look alike, as the processes of a Ray cluster
-//! do, what they have in common gives way to what differs.
+//! The directories of a program and of an interpreter's script are left out first, then the end of
+//! the line. If commands that differ would then look alike, as the processes of a Ray cluster do,
+//! their common part gives way to what differs.
 
 use super::columns::{cut, width};
 use std::collections::HashMap;
 
 /// Programs that take a script as their first word.
 const INTERPRETERS: [&str; 8] = ["python", "pypy", "sh", "bash", "dash", "perl", "ruby", "node"];
-/// Columns of the beginning, where the rest of a label is what differs.
+/// Columns for the beginning, if what differs comes later.
 const LEAST_BEGINNING: usize = 10;
 
-/// One label for each command, of at most `room` columns.
+/// Returns one label per command, of at most `room` columns.
 pub fn labels(commands: &[&str], room: usize) -> Vec<String> {
     let plain: Vec<String> = commands.iter().map(|command| without_directories(command)).collect();
     let mut labels: Vec<String> = plain.iter().map(|command| cut(command, room)).collect();
@@ -34,7 +34,7 @@ pub fn labels(commands: &[&str], room: usize) -> Vec<String> {
     labels
 }
 
-/// The beginning of a command, and what follows the first `common` bytes of it.
+/// Joins the beginning of a command and what follows its first `common` bytes.
 fn around(text: &str, common: usize, room: usize) -> String {
     let end = text[common..].trim_start();
     let wanted = width(end).min(room * 3 / 5);
@@ -44,7 +44,7 @@ fn around(text: &str, common: usize, room: usize) -> String {
     cut(&format!("{beginning}{between}{end}"), room)
 }
 
-/// Bytes of the words that all begin with.
+/// Length in bytes of the words that all texts begin with.
 fn common_words(texts: &[&str]) -> usize {
     let Some((first, others)) = texts.split_first() else { return 0 };
     let same = |other: &&str| first.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
@@ -55,7 +55,7 @@ fn common_words(texts: &[&str]) -> usize {
     }
 }
 
-/// A command without the directories of its program and script.
+/// Removes the directories of a command's program and script.
 fn without_directories(command: &str) -> String {
     let mut words = command.split(' ');
     let program = base_name(words.next().unwrap_or_default());
@@ -66,7 +66,7 @@ fn without_directories(command: &str) -> String {
     for word in words {
         text.push(' ');
         text += if before_script && !word.starts_with('-') { base_name(word) } else { word };
-        // `-m MODULE` and `-c CODE` stand for a script.
+        // `-m MODULE` and `-c CODE` stand in place of a script.
         before_script &= word.starts_with('-') && !matches!(word, "-m" | "-c");
     }
     text

@@ -1,7 +1,7 @@
-//! Cuts texts down so that different ones stay different.
+//! Shortens texts so that different ones stay different.
 //!
-//! Names of one column often begin and end alike: stacks of one library's callers,
-//! instances of one template. Cut in their middle they would read the same.
+//! Names in one column often begin and end alike: stacks of one library's callers, instances of one
+//! template. If only their middle were left out, they would read the same.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use super::columns::{cut, shorten, width};
 /// Columns below which two parts of a text are no better than one.
 const LEAST: usize = 12;
 
-/// Each text in at most `columns`: cut in its middle as [`shorten`] does, but texts that would
-/// be the same so are cut where they differ.
+/// Shortens each text to at most `columns`, leaving out its middle as [`shorten`] does. Texts that
+/// would then be equal are cut where they differ.
 pub fn shorten_all(texts: &[&str], columns: usize) -> Vec<String> {
     let mut short: Vec<String> = texts.iter().map(|text| shorten(text, columns)).collect();
     if columns >= LEAST {
@@ -23,7 +23,7 @@ pub fn shorten_all(texts: &[&str], columns: usize) -> Vec<String> {
     short
 }
 
-/// Of these texts, groups that are different and read the same.
+/// Groups texts that differ but read the same.
 fn alike(of: &[usize], texts: &[&str], short: &[String]) -> Vec<Vec<usize>> {
     let mut groups: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for &at in of {
@@ -33,15 +33,15 @@ fn alike(of: &[usize], texts: &[&str], short: &[String]) -> Vec<Vec<usize>> {
     groups.into_values().filter(differ).collect()
 }
 
-/// Shows the beginning of texts, from their character `from` on, and, behind what is left out,
-/// the first place where they differ. What differs only further on is separated again: with
-/// fewer texts, which begin alike for longer, each from where it differs from the others.
+/// Shows the beginning of texts, from their character `from` on, and after the omitted part the
+/// first place where they differ. Texts that differ only later are separated again, in smaller
+/// groups that have a longer common beginning.
 fn separate(group: &[usize], texts: &[&str], columns: usize, from: usize, short: &mut [String]) {
     let first: Vec<char> = texts[group[0]].chars().collect();
     let common = |at: &usize| texts[*at].chars().zip(&first).take_while(|(a, b)| a == *b).count();
     let differing = group.iter().filter(|&&at| texts[at] != texts[group[0]]);
     let Some(common) = differing.map(common).min() else { return };
-    // Where a word begins, if that is near.
+    // At the beginning of a word, if one is near.
     let near = common.saturating_sub(columns / 4);
     let begins = (near..common).rev().find(|&at| !is_of_word(first[at])).map(|at| at + 1);
     let begins = begins.unwrap_or(common.saturating_sub(columns / 8));

@@ -22,14 +22,14 @@ pub const NOT_FOUND: u8 = 127;
 pub struct Failure {
     /// What went wrong.
     pub what: String,
-    /// Why.
+    /// Why it went wrong.
     pub cause: Option<String>,
     /// What to try.
     pub hint: Option<String>,
-    /// Exit status.
+    /// Exit status of the program.
     pub code: u8,
-    /// A limit of the process or of the machine stood in the way, and would not stand in the way of
-    /// the job alone.
+    /// Whether a limit of the process or of the machine was in the way that would not be in the way
+    /// of the job alone.
     pub is_limit: bool,
 }
 
@@ -53,13 +53,14 @@ impl Failure {
         self
     }
 
-    /// Adds the system's reason as the cause, and what helps against it, or else `usual`, as the hint.
+    /// Adds the system's reason as the cause, and as the hint what helps against it, or otherwise
+    /// `usual`.
     #[must_use]
     pub fn because(self, error: &std::io::Error, usual: impl Into<String>) -> Self {
         self.cause(reason(error)).hint(remedy(error, usual)).limited_by(error)
     }
 
-    /// Notes whether this error of the system comes of a limit.
+    /// Notes whether the system's error comes from a limit.
     #[must_use]
     pub fn limited_by(mut self, error: &std::io::Error) -> Self {
         const LIMITS: [i32; 5] =
@@ -91,7 +92,7 @@ pub fn show(error: &anyhow::Error) -> u8 {
     ];
     for (label, line) in lines {
         if let Some(line) = line {
-            // One line each, whatever a file name or a message holds.
+            // One line each, whatever characters a file name or a message contains.
             let line: String = line.chars().map(printable).collect();
             text += &format!("{}: {line}\n", crate::terminal::paint::error_label(label));
         }
@@ -105,14 +106,14 @@ pub fn print_stderr(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// The system's message, without its error number.
+/// Returns the system's message without its error number.
 pub fn reason(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_lowercase()
 }
 
-/// What helps where the machine or a limit refuses, whatever was tried; else `usual`, which goes by
-/// what was tried.
+/// Returns what helps if the machine or a limit refuses; otherwise `usual`, which depends on what
+/// was tried.
 pub fn remedy(error: &std::io::Error, usual: impl Into<String>) -> String {
     let known = match error.raw_os_error() {
         Some(libc::EMFILE) => "a higher limit of open files: ulimit -n",
@@ -132,7 +133,7 @@ pub fn remedy(error: &std::io::Error, usual: impl Into<String>) -> String {
     known.to_owned()
 }
 
-/// Whether an error only means that the reader of stdout has gone away.
+/// Whether an error only means that the reader of stdout has gone.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let broken = |e: &std::io::Error| e.kind() == std::io::ErrorKind::BrokenPipe;
     error.chain().any(|e| e.downcast_ref::<std::io::Error>().is_some_and(broken))
@@ -146,8 +147,8 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// The name nearest to what was typed, if any is near: begun or ended alike, or a slip
-/// in every third letter away.
+/// Returns the name most similar to what was typed, if any is similar: it begins or ends alike, or
+/// every third letter at most is a typo.
 pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     const BEGINNING: usize = 3;
     let typed = typed.to_lowercase();

@@ -1,18 +1,19 @@
-//! Pages as GitHub's Markdown, for a comment on a pull request.
+//! Formats pages as GitHub Markdown, for a comment on a pull request.
 //!
-//! Names come from the traced program and may hold anything: they appear as they are, and make no
-//! markup, no link and no mention of a person.
+//! Names come from the traced program and may contain anything. They appear unchanged, and cannot
+//! create markup, links or mentions of people.
 
 use super::columns::{cut, printable, shorten};
 
-/// Characters of a page. GitHub takes 65,536 in a comment, which may hold more than one page.
+/// Largest number of characters of a page. GitHub allows 65,536 in a comment, which may contain
+/// more than one page.
 pub const MOST_CHARACTERS: usize = 60_000;
-/// Characters of a cell; a longer text loses its middle.
+/// Largest number of characters of a cell; a longer text loses its middle.
 const MOST_IN_CELL: usize = 160;
-/// Characters of a paragraph or an item; a longer text loses its end.
+/// Largest number of characters of a paragraph or an item; a longer text loses its end.
 const MOST_IN_PARAGRAPH: usize = 4_000;
 
-/// What a page is made of, in order.
+/// Content of a page, in order.
 #[derive(Default)]
 pub struct Markdown {
     blocks: Vec<Block>,
@@ -26,26 +27,26 @@ struct Block {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Begins what follows it.
+    /// A heading of the next block.
     Heading,
-    /// A paragraph.
+    /// A paragraph of text.
     Text,
-    /// Items, one a line.
+    /// Items, one per line.
     List,
     /// Rows below two lines of headings.
     Table,
-    /// Lines as they are.
+    /// Lines in a fixed layout.
     Fixed,
 }
 
 impl Markdown {
-    /// A heading, 1 being the largest.
+    /// Adds a heading; level 1 is the largest.
     pub fn heading(&mut self, level: usize, text: &str) {
         let text = format!("{} {}", "#".repeat(level), prose(&cut(text, MOST_IN_CELL)));
         self.blocks.push(Block { kind: Kind::Heading, lines: vec![text] });
     }
 
-    /// A paragraph.
+    /// Adds a paragraph of text.
     pub fn paragraph(&mut self, text: &str) {
         if !text.trim().is_empty() {
             let text = at_start(prose(&cut(text.trim(), MOST_IN_PARAGRAPH)));
@@ -53,13 +54,13 @@ impl Markdown {
         }
     }
 
-    /// A paragraph that what follows it is about.
+    /// Adds a paragraph that introduces what follows.
     pub fn strong(&mut self, text: &str) {
         let text = format!("**{}**", prose(&cut(text.trim(), MOST_IN_PARAGRAPH)));
         self.blocks.push(Block { kind: Kind::Text, lines: vec![text] });
     }
 
-    /// An item of a list, behind its label if it has one.
+    /// Adds an item of a list, after its label if it has one.
     pub fn item(&mut self, label: &str, text: &str) {
         let text = prose(&cut(text.trim(), MOST_IN_PARAGRAPH));
         let line = match label {
@@ -69,14 +70,14 @@ impl Markdown {
         self.add(Kind::List, line);
     }
 
-    /// A line in columns of its own.
+    /// Adds a line with a column layout of its own.
     pub fn fixed(&mut self, line: &str) {
         let line: String = line.chars().map(printable).collect();
         self.add(Kind::Fixed, line.trim_end().to_owned());
     }
 
-    /// Rows below headings; each column is to the left or to the right, and one of names is in the
-    /// letters of code.
+    /// Adds rows below headings. Each column is aligned to the left or the right; columns of names
+    /// are formatted as code.
     pub fn table(&mut self, columns: &[ColumnForm], rows: &[Vec<String>]) {
         let row = |cells: Vec<String>| format!("| {} |", cells.join(" | "));
         let mut rows = rows.iter();
@@ -99,7 +100,8 @@ impl Markdown {
         }
     }
 
-    /// The text: at most [`MOST_CHARACTERS`], with a last line that states what was left out.
+    /// Returns the text: at most [`MOST_CHARACTERS`], with a last line that states what was left
+    /// out.
     pub fn into_text(self) -> String {
         let last = "_The rest is left out: it does not fit a comment. `--top N` and fewer kinds shorten \
                     a report; `--json` has all of it._";
@@ -116,7 +118,7 @@ impl Markdown {
                 used += length;
                 continue;
             }
-            // The lines that fit; headings without a row are none.
+            // Keep the lines that fit; headings without a row are left out.
             let taken = |lines: usize| block.text(&fence, lines).chars().count() + 1;
             let fits = (0..block.lines.len()).rev().find(|lines| used + taken(*lines) <= room);
             let least = if block.kind == Kind::Table { 3 } else { 1 };
@@ -141,7 +143,7 @@ impl Block {
     }
 }
 
-/// Longer than any run of backticks in the block.
+/// Returns a fence longer than any run of backticks in the block.
 fn fence(block: &Block) -> String {
     let longest = block.lines.iter().map(|line| longest_run(line)).max().unwrap_or(0);
     "`".repeat(longest.max(2) + 1)
@@ -154,23 +156,23 @@ fn longest_run(text: &str) -> usize {
 /// How the cells of a column are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnForm {
-    /// To the right.
+    /// Aligned to the right.
     Numbers,
-    /// To the left.
+    /// Aligned to the left.
     Words,
-    /// To the left, as code.
+    /// Aligned to the left, as code.
     Names,
 }
 
 fn cell(text: &str, form: ColumnForm) -> String {
     let text = shorten(text.trim(), MOST_IN_CELL);
-    // In code a bar cannot follow a backslash: it would end the cell.
+    // In code, a bar cannot follow a backslash, because it would end the cell.
     let is_name = form == ColumnForm::Names && !matches!(text.as_str(), "" | "-" | "?");
     let made = if is_name && !text.contains("\\|") { code(&text) } else { prose(&text) };
     made.replace('|', "\\|")
 }
 
-/// A name in the letters of code.
+/// Formats a name as code.
 fn code(name: &str) -> String {
     let name: String = name.chars().map(printable).collect();
     let ticks = "`".repeat(longest_run(&name) + 1);
@@ -178,11 +180,11 @@ fn code(name: &str) -> String {
     format!("{ticks}{pad}{name}{pad}{ticks}")
 }
 
-/// Text in which nothing is markup but pairs of backticks.
+/// Escapes all markup in a text except pairs of backticks.
 fn prose(text: &str) -> String {
     let text: String = text.chars().map(printable).collect();
     let parts: Vec<&str> = text.split('`').collect();
-    // In pairs, and none beside another.
+    // Pairs only, and none next to another.
     let is_inside = |at: usize| at > 0 && at + 1 < parts.len();
     let beside = parts.iter().enumerate().any(|(at, part)| is_inside(at) && part.trim().is_empty());
     if parts.len().is_multiple_of(2) || beside {
@@ -195,7 +197,7 @@ fn prose(text: &str) -> String {
     parts.iter().enumerate().map(part).collect()
 }
 
-/// Text in which nothing is markup.
+/// Escapes all markup in a text.
 fn escaped(text: &str) -> String {
     let mut made = String::with_capacity(text.len());
     for c in text.chars() {
@@ -207,17 +209,17 @@ fn escaped(text: &str) -> String {
             '<' => made += "&lt;",
             '>' => made += "&gt;",
             '&' => made += "&amp;",
-            // A character of no width within: it neither mentions nor links.
+            // A zero-width character prevents the mention and the link.
             '@' => made += "@&#8203;",
             '#' => made += "#&#8203;",
             c => made.push(c),
         }
     }
-    // Addresses become links by themselves.
+    // Addresses would become links by themselves.
     made.replace("://", ":&#8203;//").replace("www.", "www&#8203;.")
 }
 
-/// A line that does not begin as a list, a quote or a rule.
+/// Keeps a line from beginning like a list, a quote or a rule.
 fn at_start(text: String) -> String {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     match text.chars().next() {
@@ -281,7 +283,8 @@ mod tests {
         assert_eq!(at_start("1.5 s".into()), "1.5 s");
     }
 
-    /// Headings, code and text of a page as a reader of Markdown sees them; anything else fails.
+    /// Returns headings, code and text of a page as a Markdown reader shows them; fails on anything
+    /// else.
     fn read(text: &str) -> Vec<String> {
         use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
         let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH;
@@ -320,7 +323,7 @@ mod tests {
             };
             let shown = plain(&name.chars().map(printable).collect::<String>());
             prop_assume!(!shown.is_empty());
-            // Pairs of backticks are code in prose, and not shown.
+            // Pairs of backticks are code in prose, and are not shown.
             let without_ticks = |text: &str| plain(&text.replace('`', ""));
             let mut page = Markdown::default();
             page.heading(2, &name);

@@ -1,4 +1,4 @@
-//! Text that people read and type: pages, errors, colours, quoting.
+//! Text for people: pages, errors, colours, quoting.
 
 pub mod columns;
 pub mod commands;

@@ -1,34 +1,34 @@
-//! Pages for people: text, as wide as the terminal, or Markdown.
+//! Lays out pages for people: text as wide as the terminal, or Markdown.
 //!
-//! Names come from the traced program and may hold anything; control characters
-//! are replaced here, so that no name can drive the reader's terminal.
+//! Names come from the traced program and may contain anything. Control characters are replaced
+//! here, so that no name can control the reader's terminal.
 
 use super::columns::{left, printable, right, shorten, width};
 use super::distinct::shorten_all;
 use super::markdown::{ColumnForm, Markdown};
 use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 
-/// Columns of a field's label and the space behind it.
+/// Width of a field's label and the space after it, in columns.
 const LABEL: usize = 14;
 
-/// Columns beyond which running text is hard to read.
+/// Width in columns beyond which running text is hard to read.
 const PROSE: usize = 100;
-/// A space at which no line breaks.
+/// A space at which lines do not break.
 const NO_BREAK: char = '\u{a0}';
 
-/// Columns of lines that Markdown shows as they are.
+/// Width in columns of preformatted lines in Markdown.
 const OF_MARKDOWN: usize = 110;
 
-/// What a page is for.
+/// Output form of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Text of so many columns.
+    /// Text with this many columns.
     Text(usize),
-    /// GitHub's Markdown.
+    /// Markdown for GitHub.
     Markdown,
 }
 
-/// A page in the making.
+/// A page that is being built.
 pub struct Page {
     text: String,
     width: usize,
@@ -36,7 +36,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// An empty page.
+    /// Creates an empty page.
     pub fn new(form: Form) -> Page {
         let (width, markdown) = match form {
             Form::Text(width) => (width, None),
@@ -45,17 +45,17 @@ impl Page {
         Page { text: String::new(), width, markdown }
     }
 
-    /// Its columns.
+    /// Width in columns.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// The text.
+    /// Returns the finished text.
     pub fn into_text(self) -> String {
         self.markdown.map_or(self.text, Markdown::into_text)
     }
 
-    /// The page's first line.
+    /// Adds the page's first line.
     pub fn title(&mut self, text: &str) {
         match &mut self.markdown {
             Some(markdown) => markdown.heading(2, text),
@@ -63,7 +63,7 @@ impl Page {
         }
     }
 
-    /// The heading of one of several parts.
+    /// Adds the heading of one of several parts.
     pub fn part(&mut self, text: &str) {
         match &mut self.markdown {
             Some(markdown) => markdown.heading(3, text),
@@ -71,7 +71,7 @@ impl Page {
         }
     }
 
-    /// One line of prose, cut at the page's edge.
+    /// Adds one line of prose, cut at the page's edge.
     pub fn line(&mut self, text: &str) {
         match &mut self.markdown {
             Some(markdown) => markdown.paragraph(text),
@@ -79,7 +79,7 @@ impl Page {
         }
     }
 
-    /// One line in columns of its own, cut at the page's edge.
+    /// Adds one line with a column layout of its own, cut at the page's edge.
     pub fn fixed(&mut self, text: &str) {
         match &mut self.markdown {
             Some(markdown) => markdown.fixed(&shorten(text, OF_MARKDOWN)),
@@ -93,14 +93,14 @@ impl Page {
         self.text.push('\n');
     }
 
-    /// An empty line.
+    /// Adds an empty line.
     pub fn gap(&mut self) {
         if !self.text.is_empty() && !self.text.ends_with("\n\n") {
             self.text.push('\n');
         }
     }
 
-    /// A heading, after an empty line.
+    /// Adds a heading after an empty line.
     pub fn heading(&mut self, text: &str) {
         match &mut self.markdown {
             Some(markdown) => markdown.heading(4, text),
@@ -111,7 +111,7 @@ impl Page {
         }
     }
 
-    /// A heading that is wrapped.
+    /// Adds a heading that is wrapped.
     pub fn caption(&mut self, text: &str) {
         match &mut self.markdown {
             Some(markdown) => markdown.heading(4, text),
@@ -122,7 +122,7 @@ impl Page {
         }
     }
 
-    /// The first line of a card: what follows is about it.
+    /// Adds the first line of a card, which what follows describes.
     pub fn lead(&mut self, text: &str) {
         match &mut self.markdown {
             Some(markdown) => markdown.strong(text),
@@ -133,7 +133,7 @@ impl Page {
         }
     }
 
-    /// A label and its text, wrapped beside it.
+    /// Adds a label and its text, wrapped next to it.
     pub fn field(&mut self, label: &str, text: &str) {
         if let Some(markdown) = &mut self.markdown {
             return markdown.item(label, text);
@@ -144,7 +144,7 @@ impl Page {
         }
     }
 
-    /// A paragraph, indented and wrapped.
+    /// Adds a paragraph, indented and wrapped.
     pub fn paragraph(&mut self, indent: usize, text: &str) {
         if let Some(markdown) = &mut self.markdown {
             return markdown.paragraph(text);
@@ -154,12 +154,12 @@ impl Page {
         }
     }
 
-    /// Rows in columns, laid out by [`Table`].
+    /// Adds rows in columns, laid out by [`Table`].
     pub fn table(&mut self, table: &Table) {
         self.rows_from(table, 0);
     }
 
-    /// Rows in columns without headings.
+    /// Adds rows in columns without headings.
     pub fn rows(&mut self, table: &Table) {
         self.rows_from(table, 1);
     }
@@ -173,12 +173,12 @@ impl Page {
         }
     }
 
-    /// Columns of running text.
+    /// Width of running text in columns.
     fn prose(&self) -> usize {
         self.width.min(PROSE)
     }
 
-    /// A list item, wrapped behind its dash.
+    /// Adds a list item, wrapped after its dash.
     pub fn item(&mut self, text: &str) {
         if let Some(markdown) = &mut self.markdown {
             return markdown.item("", text);
@@ -189,7 +189,7 @@ impl Page {
     }
 }
 
-/// Words of a text; a number and its unit are one.
+/// Splits a text into words; a number and its unit are one word.
 fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for word in text.split([' ', '\n', '\t']).filter(|word| !word.is_empty()) {
@@ -207,7 +207,7 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// Breaks text between words; one that is longer than a line is cut in its middle.
+/// Breaks text between words; a word longer than a line is cut in its middle.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let words: Vec<String> = words(text).iter().map(|word| shorten(word, width)).collect();
     let text = words.join(" ");
@@ -219,30 +219,30 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
     lines.iter().map(|line| line.replace(NO_BREAK, " ")).collect()
 }
 
-/// Columns that a last column of names should get, if it has use for them.
+/// Width that a last column of names should get, if it can use it.
 const NAME: usize = 32;
-/// Columns with which a name is still useful; with fewer, and where that is not
-/// enough for all, each has a line of its own.
+/// Smallest useful width of a name. If there is less room, and that is not enough for all, each
+/// name gets a line of its own.
 const LEAST_NAME: usize = 20;
-/// Columns before a name on a line of its own.
+/// Indentation of a name on a line of its own.
 const INDENT: usize = 6;
-/// Columns that are left to a column of words, where the page is not narrow: names have lines of
-/// their own there.
+/// Smallest width of a column of words, unless the page is narrow: there, names get lines of their
+/// own.
 const WORDS: usize = 12;
 const WORDS_OF_NARROW: usize = 20;
-/// Columns below which a page is narrow.
+/// Width in columns below which a page is narrow.
 const NARROW: usize = 80;
 
-/// Rows in columns; the last one is cut at the edge if it is left-aligned.
+/// Rows in columns. The last column is cut at the edge if it is left-aligned.
 pub struct Table {
     left: Vec<bool>,
-    /// Columns of names from the traced program.
+    /// Columns that contain names from the traced program.
     names: Vec<usize>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// A table with these headings, right-aligned but for the last column.
+    /// Creates a table with these headings; all columns but the last are right-aligned.
     pub fn new(headings: &[&str]) -> Table {
         let last = headings.len().saturating_sub(1);
         let aligned: Vec<(&str, bool)> =
@@ -250,7 +250,7 @@ impl Table {
         Table::aligned(&aligned)
     }
 
-    /// A table with these headings, each with whether it is left-aligned.
+    /// Creates a table with these headings, each with whether it is left-aligned.
     pub fn aligned(headings: &[(&str, bool)]) -> Table {
         Table {
             left: headings.iter().map(|(_, left)| *left).collect(),
@@ -259,7 +259,7 @@ impl Table {
         }
     }
 
-    /// States that a column, by its place, is of names.
+    /// Marks a column, by its index, as one of names.
     pub fn names(mut self, column: usize) -> Table {
         self.names.push(column);
         self
@@ -274,12 +274,12 @@ impl Table {
         self.left.iter().enumerate().map(form).collect()
     }
 
-    /// Adds a row.
+    /// Adds a row of cells.
     pub fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
     }
 
-    /// Replaces the cells of the last column by what is made for the columns that it has.
+    /// Replaces the cells of the last column by the result of `make` for its width.
     pub fn fill_last(&mut self, page: usize, make: impl FnOnce(usize) -> Vec<String>) {
         let (_, room) = self.widths(page);
         for (row, cell) in self.rows.iter_mut().skip(1).zip(make(room.max(LEAST_NAME))) {
@@ -289,7 +289,7 @@ impl Table {
         }
     }
 
-    /// Widths of columns, and columns that are left to the last one.
+    /// Returns the widths of columns, and the width left for the last one.
     fn widths(&self, page: usize) -> (Vec<usize>, usize) {
         let wide = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
@@ -300,7 +300,8 @@ impl Table {
         (widths, page.saturating_sub(taken + 2))
     }
 
-    /// Widths of columns, those of words narrowed as far as a last column of names needs room.
+    /// Returns the widths of columns, with columns of words narrowed as far as a last column of
+    /// names needs room.
     fn fitted(&self, mut widths: Vec<usize>, page: usize) -> Vec<usize> {
         let (Some(true), Some(wanted)) = (self.left.last(), widths.last().copied()) else {
             return widths;
@@ -321,22 +322,22 @@ impl Table {
         }
     }
 
-    /// The cells of a last column of names, cut to so many columns where that takes care that
-    /// different ones stay different; nothing where the last column has no names.
+    /// Shortens the cells of a last column of names so that different names stay different; `None`
+    /// if the last column has no names.
     fn last_names(&self, columns: usize) -> Vec<String> {
         let Some(last) = self.left.len().checked_sub(1).filter(|at| self.names.contains(at)) else {
             return Vec::new();
         };
         let cells = self.rows.iter().map(|row| row.get(last).map_or("", |cell| cell.trim()));
         let mut names = shorten_all(&cells.collect::<Vec<_>>(), columns);
-        // The heading is cut where it stands.
+        // The heading is cut in place.
         if let (Some(first), Some(heading)) = (names.first_mut(), self.rows[0].get(last)) {
             first.clone_from(heading);
         }
         names
     }
 
-    /// The lines of a page of `page` columns, indented by two.
+    /// Returns the lines for a page of `page` columns, indented by two.
     pub fn lines(&self, page: usize) -> Vec<String> {
         let columns = self.left.len();
         let (widths, room) = self.widths(page);
@@ -349,7 +350,7 @@ impl Table {
                 let cell = last.get(at).filter(|_| column + 1 == columns).unwrap_or(cell);
                 let room = widths.get(column).copied().unwrap_or(0);
                 let is_left = self.left.get(column).copied().unwrap_or(false);
-                // More numbers than fit go on below.
+                // Numbers that do not fit continue on the next line.
                 if column > 0 && column + 1 < columns && width(&line) + 2 + room > page {
                     lines.push(std::mem::replace(&mut line, " ".repeat(INDENT - 2)));
                 }

@@ -1,4 +1,4 @@
-//! Colour: only on a terminal, and never with NO_COLOR.
+//! Colours, only on a terminal, and never with NO_COLOR.
 
 use anstream::stream::RawStream;
 use anstream::{AutoStream, ColorChoice};
@@ -16,17 +16,17 @@ fn painted(text: &str, style: Style, stream: &impl RawStream) -> String {
     }
 }
 
-/// A label of an error line, for stderr.
+/// Paints a label of an error line, for stderr.
 pub fn error_label(label: &str) -> String {
     painted(label, if label == "error" { RED } else { BOLD }, &std::io::stderr())
 }
 
-/// A label of the summary, for stderr.
+/// Paints a label of the summary, for stderr.
 pub fn label(label: &str) -> String {
     painted(label, BOLD, &std::io::stderr())
 }
 
-/// Severities of findings, as pages of text write them.
+/// Severities of findings, as text pages write them.
 const SEVERITIES: [(&str, Style); 5] = [
     ("CRITICAL", RED),
     ("HIGH", AnsiColor::Red.on_default()),
@@ -35,8 +35,8 @@ const SEVERITIES: [(&str, Style); 5] = [
     ("NOT COMPLETE", YELLOW),
 ];
 
-/// A page for stdout, with the severities of findings in colour. Only whole words in
-/// capitals at the place of a severity: behind the beginning of a line or two spaces.
+/// Paints the severities of findings in a page for stdout. Only whole capitalized words in the
+/// place of a severity count: at the beginning of a line, or after two spaces.
 pub fn severities(page: &str) -> String {
     if AutoStream::choice(&std::io::stdout()) == ColorChoice::Never {
         return page.to_owned();
@@ -45,7 +45,7 @@ pub fn severities(page: &str) -> String {
     lines.join("\n")
 }
 
-/// A line with the first severity in it painted.
+/// Paints the first severity in a line.
 fn with_severity(line: &str) -> String {
     for (word, style) in SEVERITIES {
         let Some(at) = line.find(word) else { continue };
@@ -58,7 +58,7 @@ fn with_severity(line: &str) -> String {
     line.to_owned()
 }
 
-/// A verdict of `doctor`, for stdout.
+/// Paints a verdict of `doctor`, for stdout.
 pub fn verdict(word: &str) -> String {
     let style = match word.trim() {
         "ok" => GREEN,

@@ -1,4 +1,4 @@
-//! How far an import is, on a terminal.
+//! Shows the progress of an import on a terminal.
 
 use std::io::IsTerminal;
 use std::sync::mpsc;
@@ -9,18 +9,18 @@ use tprof_import::Progress;
 
 use crate::terminal::errors::print_stderr;
 
-/// Shorter imports show nothing.
+/// Imports shorter than this show nothing.
 const FIRST: Duration = Duration::from_millis(700);
 const EVERY: Duration = Duration::from_millis(100);
 
-/// Does the work; meanwhile shows how far it is, if stderr is a terminal.
+/// Does the work, and meanwhile shows its progress, if stderr is a terminal.
 pub fn while_shown<T>(progress: &Progress, work: impl FnOnce() -> T) -> T {
     if !std::io::stderr().is_terminal() {
         return work();
     }
     let (done, wait) = mpsc::channel::<()>();
     std::thread::scope(|scope| {
-        // Refused where no thread may be started: nothing is shown then.
+        // If no thread may be started, no progress is shown.
         let _ = std::thread::Builder::new().spawn_scoped(scope, move || show(progress, &wait));
         let result = work();
         drop(done);

@@ -1,4 +1,4 @@
-//! What exports hold of a run.
+//! Reads what exports contain of a run.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,7 +10,7 @@ use tprof_trace::RunDir;
 
 use super::reported::{Steps, Work};
 
-/// What the flame page has of devices.
+/// Device figures of the flame page.
 pub struct Flame {
     pub work: Work,
     pub busy_ns: f64,
@@ -34,7 +34,7 @@ pub fn flame(run: &RunDir) -> Flame {
     Flame { work, busy_ns: profile["measures"][0]["total"].as_f64().unwrap() }
 }
 
-/// What the flame page calls the run's files.
+/// Returns the flame page's labels for the run's files.
 pub fn labels(run: &RunDir) -> Vec<String> {
     let json = flame_json(run);
     let frames = json["frames"].as_array().unwrap().iter();

@@ -47,7 +47,7 @@ const BOOT: u64 = 7_000_000_000;
 /// Wall clock of the first collector, ns since 1970.
 const UNIX: u64 = 1_790_000_000_000_000_000;
 
-/// A run.
+/// Plan of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     has_wall_time: bool,
@@ -166,7 +166,7 @@ impl Plan {
             files.push(name);
         }
         if self.is_described || !self.has_wall_time {
-            // Only one of the first rank's host; of an import, one of all.
+            // Only one of the first rank's host; in an import, one of all.
             let first = &self.ranks[0];
             files.truncate(if self.has_wall_time { 1 } else { files.len() });
             let info = RunInfo {

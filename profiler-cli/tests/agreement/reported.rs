@@ -1,10 +1,10 @@
-//! What reports hold of a run.
+//! Reads what reports contain of a run.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use tprof_analyze::document::{Cell, Options, Value};
-use tprof_analyze::{Document, DocumentKind, KINDS, Kind, Wanted, read_together};
+use tprof_analyze::{Document, DocumentKind, KINDS, Kind, ReportRequest, read_together};
 
 /// Class and name of device work, and how often it ran.
 pub type Work = BTreeMap<(String, String), u64>;
@@ -12,7 +12,7 @@ pub type Work = BTreeMap<(String, String), u64>;
 /// several with one number in a file, from the first one's start to the last one's end.
 pub type Steps = BTreeMap<(String, u64), (u64, u64)>;
 
-/// What reports hold.
+/// Figures that reports contain.
 pub struct Reported {
     pub work: Work,
     /// Time in which a device was busy, over devices, ns.
@@ -33,7 +33,7 @@ impl Reported {
 pub fn of(run: &Path) -> Reported {
     let kind = |name: &str| KINDS.iter().find(|kind| kind.name == name).unwrap();
     let kinds: [&DocumentKind; 3] = [kind("kernels"), kind("breakdown"), kind("steps")];
-    let wanted = Wanted { reports: &[Kind::Summary], kinds: &kinds };
+    let wanted = ReportRequest { reports: &[Kind::Summary], kinds: &kinds };
     let made = read_together(run, &wanted, &Options::default(), None).unwrap();
     let [kernels, breakdown, steps] = &made.documents[..] else { panic!("three were wanted") };
     let mut work = Work::new();

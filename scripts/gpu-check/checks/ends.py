@@ -34,7 +34,7 @@ def judge_end(folder, how, steps, findings):
                  found=found, ended=part["count"])
     check = f"end by {how}: the kernel in flight is recorded or counted"
     if truth["compiler"] != "nvcc":
-        findings.not_checked(check, "this program launches by the driver: such launches are not counted (docs/design.md)")
+        findings.not_checked(check, "this program launches by the driver: such launches are not counted (docs/limits.md)")
     else:
         findings.add(check, found + lost >= part["count"] + part["in_flight"], found=found, lost=lost)
     return None

@@ -8,7 +8,7 @@ from raw import SLACK_NS, Clock
 TIME_TOLERANCE = 0.02
 # A kernel's record also covers its launch on the device and its end: microseconds.
 AROUND_NS = 20_000
-# What tprof calls losses that have nothing to do with a device: stacks, samples and heap events.
+# Losses in tprof's words that have nothing to do with a device: stacks, samples and heap events.
 OF_HOST = {
     "stacks", "whole stacks", "names of functions", "names of Python functions", "symbols",
     "Python frames", "Python frames of CPU samples", "Python frames in stacks of allocations",

@@ -46,7 +46,7 @@ def main():
     with open(sys.argv[1], "w", encoding="utf-8") as file:
         json.dump(found, file, indent=1)
         file.flush()
-    # What is freed as the process ends is no part of the question.
+    # Memory that is freed while the process ends does not matter here.
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-//! Clients of stores, with what gives access from the environment, as each store's own tools have it.
+//! Clients of object stores. Credentials come from the environment, as for each store's own tools.
 
 mod azure;
 mod environment;
@@ -15,26 +15,26 @@ use object_store::{BackoffConfig, ObjectStore, RetryConfig};
 pub use environment::Unusable;
 use environment::variable;
 
-/// Attempts after the first, of a request that a store did not answer.
+/// Number of retries of a request that a store did not answer.
 const RETRIES: usize = 4;
-/// Time after which a request is not tried again.
+/// Time after which a request is not retried.
 const RETRY_TIME: Duration = Duration::from_secs(30);
 
-/// A store of objects.
+/// Kind of object store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The file system, from its root on.
+    /// The file system, from the root on.
     Directory(PathBuf),
-    /// S3 and what speaks its protocol.
+    /// S3 and stores with its protocol.
     S3,
     /// Google Cloud Storage.
     Google,
-    /// Azure's blobs.
+    /// Azure Blob Storage.
     Azure,
 }
 
 impl Kind {
-    /// What an address with a scheme is in.
+    /// Returns the kind of store for an address's scheme.
     pub fn of_scheme(scheme: &str) -> Option<Kind> {
         match scheme {
             "s3" | "s3a" => Some(Kind::S3),
@@ -44,7 +44,7 @@ impl Kind {
         }
     }
 
-    /// Its scheme for the query engine; none of a directory.
+    /// Returns the scheme for the query engine; `None` for a directory.
     pub fn scheme(&self) -> Option<&'static str> {
         match self {
             Kind::Directory(_) => None,
@@ -54,7 +54,7 @@ impl Kind {
         }
     }
 
-    /// Variables of the environment that give access.
+    /// Lists the environment variables that give access.
     pub fn access(&self) -> &'static str {
         match self {
             Kind::Directory(_) => "",
@@ -71,7 +71,7 @@ impl Kind {
         }
     }
 
-    /// Variables that have to do with how it is reached.
+    /// Lists the environment variables that configure how it is reached.
     pub fn reach(&self) -> &'static str {
         match self {
             Kind::Directory(_) => "",
@@ -85,7 +85,7 @@ impl Kind {
         }
     }
 
-    /// Variables by which it may be reached without TLS.
+    /// Lists the environment variables that permit access without TLS.
     pub fn without_tls(&self) -> &'static str {
         match self {
             Kind::Directory(_) => "",
@@ -95,7 +95,7 @@ impl Kind {
         }
     }
 
-    /// A client of a bucket. It belongs to the runtime in which it is first used.
+    /// Creates a client of a bucket. It belongs to the runtime in which it is first used.
     pub fn client(&self, bucket: &str) -> object_store::Result<Arc<dyn ObjectStore>> {
         let retry = RetryConfig {
             backoff: BackoffConfig::default(),

@@ -1,7 +1,8 @@
-//! What makes a run a part of an archive: one small file, written when everything else is there.
+//! Commit files, which make a run part of an archive: one small file per run, written when
+//! everything else is there.
 //!
-//! Stores write it only where there is none of its name, and whole or not at all. Readers begin with
-//! these files, so that a run that was archived by half does not exist for them.
+//! Stores write it only if no file of its name exists, and completely or not at all. Readers begin
+//! with these files, so a run that was archived only partly does not exist for them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,66 +13,66 @@ use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 use serde::{Deserialize, Serialize};
 
 use super::failure;
+use super::location::Location;
 use super::names::{self, COMMITS, commit};
-use super::place::Place;
 use crate::terminal::errors::Failure;
 
-/// Version of the file.
+/// Version of the commit file.
 pub const ARCHIVE_VERSION: u32 = 1;
-/// Files that are read at once.
+/// Number of files to read at once.
 const AT_ONCE: usize = 16;
 
 /// A run of an archive.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Commit {
-    /// [`ARCHIVE_VERSION`].
+    /// Version of the file: [`ARCHIVE_VERSION`].
     pub archive_version: u32,
     /// Version of the tables: `tprof_tables::VERSION`.
     pub tables_version: u32,
     /// Version of tprof that archived it.
     pub tprof: String,
-    /// Its name in the archive: column `run` of every table.
+    /// Name in the archive: column `run` of every table.
     pub run: String,
-    /// When it was archived, nanoseconds since 1970.
+    /// When it was archived, in nanoseconds since 1970.
     pub archived_unix_ns: u64,
-    /// When it began, nanoseconds since 1970; none if that is not known.
+    /// When it began, in nanoseconds since 1970; `None` if unknown.
     pub start_unix_ns: Option<u64>,
     /// Hosts that it ran on.
     pub hosts: Vec<String>,
-    /// Trace files that it had.
+    /// Number of its trace files.
     pub files: usize,
-    /// Whether it had ended.
+    /// Whether the run had ended.
     pub ended: bool,
-    /// Tables that were archived, and their rows. A table that is not here is not known of the run; one
+    /// Archived tables and their numbers of rows. A missing table is unknown for the run; a table
     /// with no rows is known to have none.
     pub tables: BTreeMap<String, u64>,
-    /// Parts of tables.
+    /// Objects with parts of tables.
     pub objects: Vec<Object>,
-    /// What could not be read of it, in sentences.
+    /// Parts of the run that could not be read, in sentences.
     pub notes: Vec<String>,
 }
 
-/// A part of a table.
+/// An object with a part of a table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Object {
-    /// Table.
+    /// Name of the table.
     pub table: String,
     /// Path in the archive.
     pub path: String,
-    /// Size.
+    /// Size in bytes.
     pub bytes: u64,
 }
 
 impl Commit {
-    /// Size of all its objects.
+    /// Total size of its objects in bytes.
     pub fn bytes(&self) -> u64 {
         self.objects.iter().map(|object| object.bytes).sum()
     }
 
-    /// Makes the run a part of the archive; false if it is one already.
+    /// Makes the run part of the archive; false if it already is.
     pub async fn write(
         &self,
-        place: &Place,
+        place: &Location,
         store: &Arc<dyn ObjectStore>,
     ) -> Result<bool, Failure> {
         let text = serde_json::to_string_pretty(self).unwrap_or_default() + "\n";
@@ -86,16 +87,16 @@ impl Commit {
         }
     }
 
-    /// One that is there under an ID.
+    /// Reads the commit file with this ID, if there is one.
     pub async fn read(
         id: &str,
-        place: &Place,
+        place: &Location,
         store: &Arc<dyn ObjectStore>,
     ) -> Result<Option<Commit>, Failure> {
         let failed = |error: object_store::Error| failure::of(&error, place.store_named(), "read");
         let got = match store.get(&place.path(&commit(id))).await {
             Ok(got) => got,
-            // A missing bucket is no missing object.
+            // A missing bucket is not a missing object.
             Err(error) if failure::is_missing_object(&error) => return Ok(None),
             Err(error) => return Err(failed(error)),
         };
@@ -109,20 +110,20 @@ impl Commit {
     }
 }
 
-/// All runs of an archive, by name, and what of it could not be read.
+/// All runs of an archive, by name, and what could not be read.
 #[derive(Clone, Debug, Default)]
 pub struct Commits {
-    /// The runs.
+    /// The archived runs.
     pub runs: Vec<Commit>,
     /// What could not be read, in sentences.
     pub problems: Vec<String>,
 }
 
 impl Commits {
-    /// Those with these IDs; one that is not there is a failure.
+    /// Reads the runs with these IDs; fails if one does not exist.
     pub async fn of(
         ids: &[String],
-        place: &Place,
+        place: &Location,
         store: &Arc<dyn ObjectStore>,
     ) -> Result<Commits, Failure> {
         let read = ids.iter().map(|id| async move {
@@ -141,8 +142,8 @@ impl Commits {
         Ok(Commits { runs, problems: Vec::new() })
     }
 
-    /// Reads them.
-    pub async fn read(place: &Place, store: &Arc<dyn ObjectStore>) -> Result<Commits, Failure> {
+    /// Reads all runs.
+    pub async fn read(place: &Location, store: &Arc<dyn ObjectStore>) -> Result<Commits, Failure> {
         let failed = |error: object_store::Error| failure::of(&error, place.store_named(), "read");
         let files = files(place, store).await?;
         let read = futures::stream::iter(files.into_iter().map(|path| async move {
@@ -164,8 +165,8 @@ impl Commits {
     }
 }
 
-/// IDs of all runs, as the names of their files have them; no file is read.
-pub async fn ids(place: &Place, store: &Arc<dyn ObjectStore>) -> Result<Vec<String>, Failure> {
+/// Returns the IDs of all runs from the names of their files, without reading any.
+pub async fn ids(place: &Location, store: &Arc<dyn ObjectStore>) -> Result<Vec<String>, Failure> {
     let files = files(place, store).await?;
     let names = files.iter().filter_map(|path| path.filename()?.strip_suffix(".json"));
     let mut ids: Vec<String> = names.map(str::to_owned).collect();
@@ -173,8 +174,8 @@ pub async fn ids(place: &Place, store: &Arc<dyn ObjectStore>) -> Result<Vec<Stri
     Ok(ids)
 }
 
-/// The files that make runs a part of the archive.
-async fn files(place: &Place, store: &Arc<dyn ObjectStore>) -> Result<Vec<Path>, Failure> {
+/// Lists the commit files of an archive.
+async fn files(place: &Location, store: &Arc<dyn ObjectStore>) -> Result<Vec<Path>, Failure> {
     let listed: object_store::Result<Vec<_>> =
         store.list(Some(&place.path(COMMITS))).try_collect().await;
     let listed = listed.map_err(|error| failure::of(&error, place.store_named(), "read"))?;

@@ -1,23 +1,24 @@
-//! What a store's error is for the user of an archive.
+//! Explains a store's errors to the user of an archive.
 
 use super::client::{Kind, Unusable};
 use crate::terminal::errors::{Failure, reason};
 
-/// Exit status where an archive could not be written or read.
+/// Exit status if an archive could not be written or read.
 pub const FAILED: u8 = crate::status::QUERY;
 
-/// Of addresses at which clients look for credentials when the environment has none.
+/// Addresses at which clients look for credentials if the environment has none.
 const MACHINE_ROLES: [&str; 4] =
     ["/latest/api/token", "/latest/meta-data", "/computeMetadata/", "/metadata/identity/"];
 
-/// Of errors of clients that the environment makes without credentials.
+/// Errors of clients that were created without credentials.
 const NO_CREDENTIALS: [&str; 3] =
     ["Missing AccessKeyId", "Missing SecretAccessKey", "Account must be specified"];
 
-/// Of the error of a client that may not use an address with `http://`.
+/// Error of a client that may not use an `http://` address.
 const NO_TLS: &str = "URL scheme is not allowed";
 
-/// Whether only the object is not there; a store has the same kind of error for a bucket.
+/// Whether only the object is missing. A store reports a missing bucket with the same kind of
+/// error.
 pub fn is_missing_object(error: &object_store::Error) -> bool {
     matches!(error, object_store::Error::NotFound { .. }) && !is_missing_bucket(&whole(error))
 }
@@ -28,19 +29,19 @@ fn is_missing_bucket(text: &str) -> bool {
         .any(|of| text.contains(of))
 }
 
-/// What failures name of a store.
+/// Describes a store in error messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Store<'p> {
     /// Its address, without secrets.
     pub shown: &'p str,
-    /// Bucket or container; empty of a directory.
+    /// Bucket or container; empty for a directory.
     pub bucket: &'p str,
-    /// What it is.
+    /// Kind of store.
     pub kind: &'p Kind,
 }
 
-/// Settings of the environment by which there is no client. Causes of libraries are not repeated: they may
-/// quote a value.
+/// Explains settings of the environment that are unusable for a client. Causes reported by
+/// libraries are not repeated, because they may quote a value.
 pub fn of_settings(error: &object_store::Error, store: Store<'_>) -> Failure {
     if NO_CREDENTIALS.iter().any(|part| whole(error).contains(part)) {
         return of(error, store, "open");
@@ -56,9 +57,9 @@ pub fn of_settings(error: &object_store::Error, store: Store<'_>) -> Failure {
         .code(FAILED)
 }
 
-/// A file of credentials that is not as a client reads it.
+/// Explains a file of credentials that the client cannot parse.
 fn of_json(error: &serde_json::Error) -> String {
-    // The name of the kind is no secret, and `external_account` is a frequent one.
+    // The name of the kind is not secret, and `external_account` is frequent.
     if error.to_string().starts_with("unknown variant") {
         return "their `type` is neither service_account nor authorized_user".to_owned();
     }
@@ -66,7 +67,7 @@ fn of_json(error: &serde_json::Error) -> String {
     format!("line {line}, column {column} of them are not as the store's tools write them")
 }
 
-/// A failed request; `verb` is what was to be done with the archive.
+/// Explains a failed request; `verb` says what was to be done with the archive.
 pub fn of(error: &object_store::Error, store: Store<'_>, verb: &str) -> Failure {
     let text = whole(error);
     let Store { shown, bucket, kind } = store;
@@ -110,32 +111,32 @@ pub fn of(error: &object_store::Error, store: Store<'_>, verb: &str) -> Failure 
     failure.code(FAILED)
 }
 
-/// Whether the store knows who asks, and does not permit it, or does not know who asks. Where it lists,
-/// the client has no kind of error for that.
+/// Whether the store knows who asks and does not permit it, or does not know who asks. For
+/// listings, the client has no error kind for that.
 fn is_refused(error: &object_store::Error, text: &str) -> bool {
     use object_store::Error::{PermissionDenied, Unauthenticated};
     matches!(error, PermissionDenied { .. } | Unauthenticated { .. })
         || ["status code: 401", "status code: 403"].iter().any(|part| text.contains(part))
 }
 
-/// The error and all that caused it, the first cause last.
+/// Iterates over the error and its causes, the first cause last.
 fn causes(error: &object_store::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
     let first: &(dyn std::error::Error + 'static) = error;
     std::iter::successors(Some(first), |error| error.source())
 }
 
-/// Its own words and those of all its causes.
+/// Joins the messages of the error and of all its causes.
 fn whole(error: &object_store::Error) -> String {
     causes(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// The words of the last cause.
+/// Returns the message of the last cause.
 fn innermost(error: &object_store::Error) -> String {
     let text = causes(error).last().map(ToString::to_string).unwrap_or_default();
     text.split(" (os error").next().unwrap_or(&text).to_lowercase()
 }
 
-/// Code and message of a server's answer in XML, which may stand in any text.
+/// Finds the code and message of a server's XML answer, which may be within other text.
 pub fn answer(text: &str) -> Option<String> {
     let within = |tag: &str| {
         let (_, rest) = text.split_once(&format!("<{tag}>"))?;
@@ -143,7 +144,7 @@ pub fn answer(text: &str) -> Option<String> {
     };
     let code = within("Code")?;
     Some(match within("Message") {
-        // What Azure adds has the number and the time of a request.
+        // Azure appends the id and the time of the request.
         Some(message) => {
             let message = message.split(['\n', '\r']).next().unwrap_or(message);
             let message = message.split("RequestId:").next().unwrap_or(message).trim();

@@ -1,13 +1,13 @@
 //! Archives of runs: tables in a directory or an object store.
 //!
-//! An archive only grows, by whole runs, and nothing in it is ever changed or deleted. [`names`] has
-//! its layout, [`commit`] what makes a run a part of it.
+//! An archive only grows, by whole runs, and nothing in it is ever changed or deleted. [`names`]
+//! defines its layout, [`commit`] how a run becomes part of it.
 
 pub mod client;
 pub mod commit;
 pub mod failure;
+pub mod location;
 pub mod names;
-pub mod place;
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use tokio::runtime::Runtime;
 use crate::terminal::errors::{Failure, reason};
 use commit::Commits;
 use failure::FAILED;
-use place::Place;
+use location::Location;
 
-/// Threads: most of the time is the store's.
+/// Number of threads: most of the time is spent waiting for the store.
 const THREADS: usize = 2;
 
-/// Threads that can wait for a store.
+/// Creates a runtime whose threads can wait for a store.
 pub fn runtime() -> Result<Runtime, Failure> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder
@@ -36,18 +36,18 @@ pub fn runtime() -> Result<Runtime, Failure> {
 /// An archive, open for queries.
 #[derive(Debug)]
 pub struct Archive {
-    /// Where it is.
-    pub place: Place,
-    /// A client that was not used yet.
+    /// Location of the archive.
+    pub place: Location,
+    /// A client that has not been used yet.
     pub store: Arc<dyn ObjectStore>,
-    /// Its runs.
+    /// Runs of the archive.
     pub commits: Commits,
 }
 
 impl Archive {
-    /// Reads which runs an archive has; with `only`, just the files of these.
+    /// Reads which runs an archive contains; with `only`, reads just the files of these runs.
     pub fn open(word: &OsStr, only: &[String]) -> Result<Archive, Failure> {
-        let place = Place::parse(word)?;
+        let place = Location::parse(word)?;
         let read = async {
             let store = place.store()?;
             match only {
@@ -56,7 +56,8 @@ impl Archive {
             }
         };
         let commits = runtime()?.block_on(read)?;
-        // Connections belong to the threads that opened them: the engine gets a client of its own.
+        // Connections belong to the threads that opened them, so the engine gets a client of its
+        // own.
         Ok(Archive { store: place.store()?, commits, place })
     }
 }

@@ -8,40 +8,40 @@
 //! The name of a part ends with a hash of its bytes: what is written to a name is always the same, so
 //! that neither a repetition nor two archivers at once change what a reader has found.
 
-/// Directory of the files that make runs parts of the archive. Engines pass over names like it.
+/// Directory of the commit files. Query engines skip such names.
 pub const COMMITS: &str = "_runs";
-/// Longest name of a run in an ID, bytes.
+/// Longest name of a run within an ID, in bytes.
 const LONGEST: usize = 100;
 
-/// A name with letters that mean nothing to any store, shell or engine.
+/// Replaces characters of a name that have a meaning for some store, shell or engine.
 pub fn plain(name: &str) -> String {
     let plain = |letter: char| match letter {
         'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '_' | '-' => letter,
         _ => '-',
     };
     let name: String = name.chars().map(plain).take(LONGEST).collect();
-    // Engines pass over what begins so.
+    // Query engines skip names that begin with these.
     let name = name.trim_start_matches(['.', '_']);
     if name.is_empty() { "run".to_owned() } else { name.to_owned() }
 }
 
-/// Whether a text can be the ID of a run: it is a name of one file and leads nowhere else.
+/// Whether a text can be the ID of a run: it must be a file name that leads nowhere else.
 pub fn is_id(text: &str) -> bool {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
     !text.is_empty() && !text.starts_with('.') && text.chars().all(is_plain)
 }
 
-/// Path of what makes a run a part of the archive.
+/// Returns the path of a run's commit file.
 pub fn commit(id: &str) -> String {
     format!("{COMMITS}/{id}.json")
 }
 
-/// Path of a part of a table.
+/// Returns the path of a part of a table.
 pub fn part(table: &str, id: &str, stem: &str, hash: &str) -> String {
     format!("{table}/run={id}/{}-{hash}.parquet", plain(stem))
 }
 
-/// Table and run of a part, if the path is one.
+/// Returns table and run, if the path is a part of a table.
 pub fn table_and_run(path: &str) -> Option<(&str, &str)> {
     let mut parts = path.split('/');
     let (table, run, file) = (parts.next()?, parts.next()?, parts.next()?);

@@ -1,4 +1,4 @@
-//! `tprof archive --list` and `--check`: what is in an archive, and what is not as it should be.
+//! `tprof archive --list` and `--check`: lists the content of an archive, and finds errors in it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use tprof_tables::RANK_TABLES;
 
 use crate::archive::commit::{Commit, Commits};
 use crate::archive::failure::{self, FAILED};
+use crate::archive::location::Location;
 use crate::archive::names::table_and_run;
-use crate::archive::place::Place;
 use crate::terminal::errors::Failure;
 
-/// The runs, as rows.
+/// Returns the runs as rows.
 pub fn list(commits: &Commits) -> Result<RecordBatch, Failure> {
     let runs = &commits.runs;
     let texts = |of: &dyn Fn(&Commit) -> String| -> ArrayRef {
@@ -42,30 +42,30 @@ pub fn list(commits: &Commits) -> Result<RecordBatch, Failure> {
     ])
 }
 
-/// Something that is not as it should be.
+/// An error in the archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// `missing`, `size` or `orphan`.
     pub what: &'static str,
-    /// The object.
+    /// Path of the object.
     pub path: String,
-    /// Size that it has, if it is there.
+    /// Its actual size, if it exists.
     pub bytes: Option<u64>,
-    /// Size that it was archived with, if it was.
+    /// Its size when it was archived, if it was.
     pub expected: Option<u64>,
 }
 
 impl Finding {
-    /// Whether a reader of the archive meets it.
+    /// Whether readers of the archive are affected.
     pub fn is_damage(&self) -> bool {
         self.what != "orphan"
     }
 }
 
-/// Compares what the archive should have with what is there. What nobody archived is no part of it,
-/// whatever it is.
+/// Compares what the archive should contain with what exists. Objects that no archiver wrote are
+/// ignored.
 pub async fn check(
-    place: &Place,
+    place: &Location,
     store: &Arc<dyn ObjectStore>,
     commits: &Commits,
 ) -> Result<Vec<Finding>, Failure> {
@@ -102,7 +102,7 @@ pub async fn check(
     Ok(findings)
 }
 
-/// Findings, as rows.
+/// Returns the findings as rows.
 pub fn findings(findings: &[Finding]) -> Result<RecordBatch, Failure> {
     let number = |value: Option<u64>| value.and_then(|value| i64::try_from(value).ok());
     let texts = |of: fn(&Finding) -> &str| -> ArrayRef {

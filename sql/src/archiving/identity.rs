@@ -1,4 +1,4 @@
-//! Which run it is, whatever its directory is called and wherever it lies.
+//! Identifies a run, whatever the name and place of its directory.
 
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
@@ -11,11 +11,11 @@ use tprof_trace::open_plain;
 use crate::archive::names::plain;
 use crate::runs::newest::FoundRun;
 
-/// Bytes at the end of a trace file that count: its index, with sizes and times of its rows.
+/// Bytes at the end of a trace file that are hashed: its index, with sizes and times of its rows.
 const TAIL: u64 = 4096;
-/// Bytes of a file that are read at once.
+/// Bytes of a file to read at once.
 const BUFFER: usize = 1 << 16;
-/// Digits of a hash in names.
+/// Number of hash digits in names.
 const DIGITS: usize = 12;
 
 /// A run's name in archives.
@@ -23,12 +23,12 @@ const DIGITS: usize = 12;
 pub struct Identity {
     /// Name of its directory, a dash, and [`Identity::hash`].
     pub id: String,
-    /// By when and where it ran, and the names, sizes and ends of its files.
+    /// Hash of when and where it ran, and of the names, sizes and ends of its files.
     pub hash: String,
 }
 
 impl Identity {
-    /// The identity of a run.
+    /// Returns the identity of a run.
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ impl Identity {
     }
 }
 
-/// Adds a field, so that no two sequences of fields are the same bytes.
+/// Hashes a field so that no two sequences of fields yield the same bytes.
 fn add(hash: &mut Sha256, bytes: &[u8]) {
     hash.update((bytes.len() as u64).to_le_bytes());
     hash.update(bytes);
@@ -74,7 +74,7 @@ fn digits(hash: Sha256) -> String {
     hash[..DIGITS].to_owned()
 }
 
-/// The hash of a file's bytes.
+/// Returns the hash of a file's bytes.
 ///
 /// # Errors
 ///

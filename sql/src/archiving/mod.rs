@@ -2,7 +2,7 @@
 
 mod check;
 mod identity;
-mod listed;
+mod list_json;
 mod write;
 
 use std::ffi::OsStr;
@@ -13,20 +13,20 @@ use tprof_facts::units;
 
 use crate::archive::commit::{self, Commit, Commits};
 use crate::archive::failure::FAILED;
-use crate::archive::place::Place;
+use crate::archive::location::Location;
 use crate::archive::runtime;
 use crate::args::{ArchiveArgs, Format};
-use crate::failed::Failed;
 use crate::interrupt::Interrupts;
 use crate::output::Destination;
-use crate::script::leave_nothing;
+use crate::query_failure::QueryFailure;
+use crate::script::shut_down;
 use crate::session::spill_directory;
 use crate::terminal::errors::{print_stderr, show};
 use check::Finding;
 use write::{Archiver, Done};
 
-/// Does what a command line asks.
-pub fn run(args: &ArchiveArgs) -> Result<ExitCode, Failed> {
+/// Executes the command line.
+pub fn run(args: &ArchiveArgs) -> Result<ExitCode, QueryFailure> {
     let temporary = spill_directory()?;
     let interrupts = Interrupts::watch(temporary.path().to_owned())?;
     let runtime = runtime()?;
@@ -35,15 +35,15 @@ pub fn run(args: &ArchiveArgs) -> Result<ExitCode, Failed> {
         let mut interrupts = interrupts.subscribe();
         let work = tokio::spawn(async move { act(&args, &path).await });
         tokio::select! {
-            done = work => done.unwrap_or_else(|error| Err(crate::script::died(&error.to_string()))),
-            status = interrupts.status() => Err(Failed::Ended(status)),
+            done = work => done.unwrap_or_else(|error| Err(crate::script::engine_died(&error.to_string()))),
+            status = interrupts.status() => Err(QueryFailure::Ended(status)),
         }
     });
-    leave_nothing(runtime, temporary);
+    shut_down(runtime, temporary);
     ended
 }
 
-async fn act(args: &ArchiveArgs, temporary: &Path) -> Result<ExitCode, Failed> {
+async fn act(args: &ArchiveArgs, temporary: &Path) -> Result<ExitCode, QueryFailure> {
     match (args.list.as_deref(), args.check.as_deref()) {
         (Some(word), _) if args.ids => return print_ids(word).await,
         (Some(word), _) if args.json => return print_json(word).await,
@@ -52,7 +52,7 @@ async fn act(args: &ArchiveArgs, temporary: &Path) -> Result<ExitCode, Failed> {
         (None, None) => {}
     }
     let raw = write::raw_tables(&args.raw)?;
-    let place = Place::parse(args.to.as_deref().unwrap_or_default())?;
+    let place = Location::parse(args.to.as_deref().unwrap_or_default())?;
     place.create()?;
     let store = place.store()?;
     let temporary = temporary.to_owned();
@@ -61,7 +61,7 @@ async fn act(args: &ArchiveArgs, temporary: &Path) -> Result<ExitCode, Failed> {
     for run in &args.runs {
         match archiver.archive(run).await {
             Ok(done) => println(&line(run, &done))?,
-            // The others are no worse for it.
+            // The failure of one run does not affect the others.
             Err(failure) => code = show(&failure.into()),
         }
     }
@@ -83,27 +83,27 @@ fn line(run: &Path, done: &Done) -> String {
     }
 }
 
-/// A line to stdout.
-fn println(line: &str) -> Result<(), Failed> {
+/// Prints a line to stdout.
+fn println(line: &str) -> Result<(), QueryFailure> {
     use std::io::Write;
     Ok(writeln!(std::io::stdout(), "{line}")?)
 }
 
-async fn print_ids(word: &OsStr) -> Result<ExitCode, Failed> {
-    let place = Place::parse(word)?;
+async fn print_ids(word: &OsStr) -> Result<ExitCode, QueryFailure> {
+    let place = Location::parse(word)?;
     commit::ids(&place, &place.store()?).await?.iter().try_for_each(|id| println(id))?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn print_json(word: &OsStr) -> Result<ExitCode, Failed> {
-    let place = Place::parse(word)?;
+async fn print_json(word: &OsStr) -> Result<ExitCode, QueryFailure> {
+    let place = Location::parse(word)?;
     let commits = Commits::read(&place, &place.store()?).await?;
-    println(&listed::document(&place, &commits).to_string())?;
+    println(&list_json::document(&place, &commits).to_string())?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn look(word: &OsStr, is_check: bool) -> Result<ExitCode, Failed> {
-    let place = Place::parse(word)?;
+async fn look(word: &OsStr, is_check: bool) -> Result<ExitCode, QueryFailure> {
+    let place = Location::parse(word)?;
     let store = place.store()?;
     let commits = Commits::read(&place, &store).await?;
     for problem in &commits.problems {

@@ -1,5 +1,5 @@
-//! One run into an archive: its tables into a temporary directory, these into the store, and then,
-//! when all are there, the file that makes the run a part of the archive.
+//! Archives a run: writes its tables into a temporary directory, sends these files to the store,
+//! and finally writes the commit file that makes the run part of the archive.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -18,32 +18,32 @@ use tprof_trace::RunDir;
 use super::identity::{Identity, of_file};
 use crate::archive::commit::{ARCHIVE_VERSION, Commit, Object};
 use crate::archive::failure::{self, FAILED};
+use crate::archive::location::Location;
 use crate::archive::names::{COMMITS, part};
-use crate::archive::place::Place;
 use crate::runs::newest::FoundRun;
 use crate::status::MISUSE;
 use crate::tables::dataset::ABOUT_FILE;
 use crate::terminal::errors::{Failure, nearest, reason};
 
-/// Ranks of a file of a table of ranks.
+/// Ranks in one file of a table of ranks.
 const RANKS_OF_FILE: usize = 128;
-/// Objects that are sent at once.
+/// Number of objects to send at once.
 const AT_ONCE: usize = 8;
-/// Size from which on an object is sent in parts, and of a part, bytes.
+/// Size in bytes from which an object is sent in parts, and size of a part.
 const PART: usize = 8 << 20;
-/// Parts of one object that are sent at once.
+/// Number of parts of an object to send at once.
 const PARTS_AT_ONCE: usize = 4;
 
-/// What became of a run.
+/// Result of archiving a run.
 #[derive(Debug)]
 pub enum Done {
-    /// It is a part of the archive now.
+    /// It was archived now.
     Archived(Commit),
-    /// It was one before.
+    /// It was already archived.
     Before(Commit),
 }
 
-/// Tables of events that are wanted, by `--raw`.
+/// Returns the event tables that `--raw` requests.
 pub fn raw_tables(words: &[String]) -> Result<Vec<&'static str>, Failure> {
     match words {
         [none] if none == "none" => return Ok(Vec::new()),
@@ -66,17 +66,17 @@ pub fn raw_tables(words: &[String]) -> Result<Vec<&'static str>, Failure> {
     Ok(wanted)
 }
 
-/// What all runs of a command line share.
+/// State that all runs of a command line share.
 pub struct Archiver {
-    /// Where to.
-    pub place: Place,
-    /// Its client.
+    /// Location of the archive.
+    pub place: Location,
+    /// Client of the archive.
     pub store: Arc<dyn ObjectStore>,
-    /// Tables of events.
+    /// Event tables to archive.
     pub raw: Vec<&'static str>,
-    /// Whether runs in progress are wanted.
+    /// Whether to archive runs in progress.
     pub unfinished: bool,
-    /// For files until they are in the archive.
+    /// Directory for files until they are in the archive.
     pub temporary: PathBuf,
 }
 
@@ -114,11 +114,11 @@ impl Archiver {
             notes: made.notes,
         };
         let is_new = commit.write(&self.place, &self.store).await?;
-        // What was sent is there, or will be written anew.
+        // Files that were sent are in the archive; others will be written again.
         let _ = fs::remove_dir_all(&set);
         match is_new {
             true => Ok(Done::Archived(commit)),
-            // Another archiver was first; it sent the same bytes to the same names.
+            // Another archiver was faster; it sent the same bytes to the same names.
             false => Ok(Done::Before(commit)),
         }
     }
@@ -144,7 +144,7 @@ impl Archiver {
         Ok(run)
     }
 
-    /// The run, if it is in the archive: a further table cannot be added to it.
+    /// Returns the commit if the run is in the archive; no further table can be added to it then.
     async fn there(&self, identity: &Identity) -> Result<Option<Commit>, Failure> {
         let read = async |id: &str| Commit::read(id, &self.place, &self.store).await;
         let there = match read(&identity.id).await? {
@@ -170,7 +170,8 @@ impl Archiver {
         .code(FAILED))
     }
 
-    /// The ID of the same run where its directory had another name: it must not count twice.
+    /// Returns the ID of the same run under another directory name, because it must not count
+    /// twice.
     async fn under_other_name(&self, hash: &str) -> Result<Option<String>, Failure> {
         let failed =
             |error: object_store::Error| failure::of(&error, self.place.store_named(), "read");
@@ -212,7 +213,8 @@ impl Archiver {
         })
     }
 
-    /// The parts of all tables, by their names in the archive, with the files that they are now.
+    /// Returns the parts of all tables: their names in the archive, and the files that hold them
+    /// now.
     fn objects(&self, id: &str, set: &Path) -> Result<Vec<(Object, PathBuf)>, Failure> {
         let failed = |error: std::io::Error| self.unread(set, &error);
         let mut objects = Vec::new();
@@ -225,7 +227,8 @@ impl Archiver {
                 let from = file.map_err(failed)?.path();
                 let table = table.file_name().to_string_lossy().into_owned();
                 let stem = from.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-                // Of a table of the run this is the run's name, which the directory has already.
+                // For a table about runs this is the run's name, which the directory already
+                // contains.
                 let stem = if stem == id { "all".to_owned() } else { stem };
                 let hash = of_file(&from).map_err(failed)?;
                 let bytes = fs::metadata(&from).map_err(failed)?.len();
@@ -261,7 +264,7 @@ impl Archiver {
         self.keep(&object.path)
     }
 
-    /// Makes the system write what it holds of a file: the file that names it must not come first.
+    /// Flushes a file to the disk, because the file that names it must not be written first.
     fn keep(&self, inside: &str) -> Result<(), Failure> {
         let Some(directory) = self.place.as_directory() else { return Ok(()) };
         let path = directory.join(inside);
@@ -289,7 +292,7 @@ struct Made {
     notes: Vec<String>,
 }
 
-/// An error's own words, and those of its causes.
+/// Joins an error's message and those of its causes.
 fn whole(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |error| error.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))

@@ -4,7 +4,7 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::plan_err;
 use datafusion::error::Result;
 
-/// Arguments that are all read as integers.
+/// Coerces all arguments to integers.
 pub fn integers(call: &str, types: &[DataType], count: usize) -> Result<Vec<DataType>> {
     if types.len() != count {
         return plan_err!("{call} takes {count} arguments, not {}", types.len());

@@ -1,5 +1,6 @@
-//! `interval_union(start, duration)`: for how long at least one of several intervals lasts. Durations of
-//! what runs at the same time must never be summed; this is what reports do in place of it.
+//! `interval_union(start, duration)`: for how long at least one of several intervals lasts.
+//! Durations of things that run at the same time must never be summed; reports compute this
+//! instead.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use datafusion::logical_expr::{
 
 use super::integers::integers;
 
-/// The function.
+/// Returns the aggregate function.
 pub fn function() -> AggregateUDF {
     AggregateUDF::new_from_impl(IntervalUnion {
         signature: Signature::user_defined(Volatility::Immutable),
@@ -62,17 +63,17 @@ impl AggregateUDFImpl for IntervalUnion {
     }
 }
 
-/// Intervals so far, as far as they are not known to touch.
+/// Intervals so far, merged as far as they are known to touch.
 #[derive(Debug, Default)]
 struct Union {
     intervals: Vec<(i64, i64)>,
-    /// Of the intervals, how many are in order and apart.
+    /// Number of intervals that are in order and disjoint.
     settled: usize,
-    /// Whether there was any interval at all: of none, nothing is known.
+    /// Whether there was any interval at all; without one the result is null.
     any: bool,
 }
 
-/// Intervals that wait, at least, until all are brought in order.
+/// Smallest number of pending intervals before they are sorted.
 const PENDING: usize = 4096;
 
 impl Union {
@@ -83,7 +84,8 @@ impl Union {
         }
         let last = self.intervals.len();
         if last == self.settled {
-            // Rows of a table are by time: most of them extend the last interval or follow it.
+            // Rows of a table are ordered by time, so most of them extend the last interval or
+            // follow it.
             match self.intervals.last_mut() {
                 Some((from, to)) if (*from..=*to).contains(&start) => {
                     *to = end.max(*to);
@@ -144,7 +146,7 @@ impl Accumulator for Union {
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
         self.settle();
-        // An interval without length is how a part states that it had one.
+        // A partition states by an interval without length that it had one.
         let empty = (self.any && self.intervals.is_empty()).then_some((0, 0));
         let all = || self.intervals.iter().copied().chain(empty);
         let list = |values: Vec<i64>| {
@@ -207,7 +209,7 @@ mod tests {
 
     #[test]
     fn parts_join_to_the_same_as_the_whole() {
-        // A fixed sequence without order, long enough to be brought in order on the way.
+        // A fixed unordered sequence, long enough to be sorted on the way.
         let all: Vec<(i64, i64)> = (0..20_000u64)
             .map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as i64)
             .map(|start| (start, start + 700))

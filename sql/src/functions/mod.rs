@@ -1,4 +1,4 @@
-//! What SQL has here beyond the engine's own functions: the arithmetic of intervals, and the reports.
+//! SQL functions in addition to the engine's own: arithmetic of intervals, and reports.
 
 mod integers;
 mod interval_union;
@@ -7,7 +7,7 @@ pub mod report;
 
 use datafusion::prelude::SessionContext;
 
-/// Functions that only tprof has: as called, and what they give.
+/// Functions that only tprof has: how to call them, and what they return.
 pub const OWN: [(&str, &str); 5] = [
     ("interval_union(start, duration)", "aggregate: for how long at least one interval lasts"),
     ("overlap(start_a, end_a, start_b, end_b)", "how long two intervals last together"),
@@ -19,7 +19,7 @@ pub const OWN: [(&str, &str); 5] = [
     ("stragglers(['RUN'])", "report('stragglers', 'late_arrivals'): how late each rank came"),
 ];
 
-/// Adds the arithmetic.
+/// Registers the interval functions.
 pub fn register(context: &SessionContext) {
     context.register_udaf(interval_union::function());
     context.register_udf(overlap::function());

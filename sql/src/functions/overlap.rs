@@ -11,7 +11,7 @@ use datafusion::logical_expr::{
 
 use super::integers::integers;
 
-/// The function.
+/// Returns the scalar function.
 pub fn function() -> ScalarUDF {
     ScalarUDF::new_from_impl(Overlap { signature: Signature::user_defined(Volatility::Immutable) })
 }

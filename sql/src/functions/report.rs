@@ -1,8 +1,8 @@
-//! `report('KIND'[, 'TABLE'[, 'RUN']])`: what `tprof report KIND` computes, as a table.
+//! `report('KIND'[, 'TABLE'[, 'RUN']])`: returns what `tprof report KIND` computes, as a table.
 //!
-//! The analysis runs in this process when the query is planned, since only a finished report has its
-//! columns. Its rows of several runs follow one another behind a column `run`. A figure that is not
-//! known is null; an estimate has its error in a column `error_…` beside it.
+//! The analysis runs in this process when the query is planned, because only a finished report has
+//! its columns. Rows of several runs follow one another, with a column `run`. An unknown figure is
+//! null; an estimate has its error in a separate column `error_…`.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -19,21 +19,21 @@ use datafusion::logical_expr::Expr;
 use datafusion::prelude::SessionContext;
 use tprof_analyze::document::{Cell, Column, Options, Table, Unit, Value};
 use tprof_analyze::{Document, KINDS};
-use tprof_trace::live::collector_lives;
+use tprof_trace::live::is_collector_alive;
 
 use crate::problems::Problems;
 use crate::terminal::errors::nearest;
 
-/// A run of which reports can be made.
+/// A run to make reports of.
 #[derive(Clone, Debug)]
 pub struct ReportRun {
-    /// As column `run` has it.
+    /// Name in the column `run`.
     pub name: String,
     /// Its directory or file.
     pub path: PathBuf,
 }
 
-/// Adds the function and its short forms.
+/// Registers the function and its short forms.
 pub fn register(context: &SessionContext, runs: Vec<ReportRun>, problems: Problems) {
     let shared = Arc::new(Reports { runs, problems, made: Mutex::default() });
     let of = |short| Arc::new(Function { reports: Arc::clone(&shared), short });
@@ -42,7 +42,7 @@ pub fn register(context: &SessionContext, runs: Vec<ReportRun>, problems: Proble
     context.register_udtf("stragglers", of(Some(("stragglers", "late_arrivals"))));
 }
 
-/// Reports, each made once.
+/// Cached reports: each is made once.
 #[derive(Debug)]
 struct Reports {
     runs: Vec<ReportRun>,
@@ -50,11 +50,11 @@ struct Reports {
     made: Mutex<HashMap<(PathBuf, &'static str), Arc<Document>>>,
 }
 
-/// One of the names under which reports are called.
+/// A name under which reports can be called.
 #[derive(Debug)]
 struct Function {
     reports: Arc<Reports>,
-    /// Of a short form: kind and table.
+    /// Kind and table of a short form.
     short: Option<(&'static str, &'static str)>,
 }
 
@@ -77,7 +77,7 @@ impl TableFunctionImpl for Function {
     }
 }
 
-/// The kinds, and what each shows: what `report()` gives without one.
+/// Returns the kinds and what each shows, which is the result of `report()` without a kind.
 fn kinds() -> Result<Arc<dyn TableProvider>> {
     let column = |texts: Vec<&str>| Arc::new(StringArray::from(texts)) as ArrayRef;
     let (names, abouts) = KINDS.iter().map(|kind| (kind.name, kind.about)).unzip();
@@ -87,7 +87,7 @@ fn kinds() -> Result<Arc<dyn TableProvider>> {
     Ok(Arc::new(MemTable::try_new(schema, vec![vec![batch]])?))
 }
 
-/// A literal.
+/// Returns the text of a literal.
 fn text(expr: &Expr) -> Result<String> {
     match expr {
         Expr::Literal(
@@ -176,7 +176,7 @@ impl Reports {
             return Ok(Arc::clone(document));
         }
         let options =
-            Options { data: true, is_running: Some(collector_lives), ..Options::default() };
+            Options { data: true, is_running: Some(is_collector_alive), ..Options::default() };
         let document = kind
             .make(&run.path, &options, None)
             .map_err(|error| DataFusionError::Execution(error.to_string()))?;
@@ -189,15 +189,15 @@ impl Reports {
     }
 }
 
-/// A column of all runs' tables.
+/// A column over all runs' tables.
 struct Wide<'a> {
     name: String,
     kind: DataType,
-    /// For each row: its cell's value, or the error of an estimate.
+    /// Value of each row's cell, or the error of an estimate.
     values: Vec<Option<&'a Value>>,
 }
 
-/// Tables of the same key, one a run, joined.
+/// Joins tables with the same key, one per run.
 fn batch(tables: &[(&str, &Table)]) -> Result<RecordBatch> {
     let mut order: Vec<&Column> = Vec::new();
     for column in tables.iter().flat_map(|(_, table)| &table.columns) {
@@ -226,7 +226,7 @@ fn batch(tables: &[(&str, &Table)]) -> Result<RecordBatch> {
             })
             .collect();
         let mut columns = vec![Wide {
-            // The report's own column of runs, where it has one.
+            // The report's own column of runs, if it has one.
             name: if column.key == "run" { "of_run".into() } else { column.key.to_owned() },
             kind: kind(column.unit, &values),
             values,
@@ -243,7 +243,7 @@ fn batch(tables: &[(&str, &Table)]) -> Result<RecordBatch> {
     Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?)
 }
 
-/// Type of a column: that of its unit, or a wider one that has all of its values.
+/// Returns the type of a column: that of its unit, or a wider type that can hold all of its values.
 fn kind(unit: Unit, values: &[Option<&Value>]) -> DataType {
     let there = || values.iter().flatten();
     let of_unit = match unit {

@@ -1,4 +1,4 @@
-//! The file of `-o`: it has its name only once it is whole.
+//! The file of `-o`, which gets its name only when it is complete.
 
 use std::io::{IsTerminal, stdout};
 use std::os::unix::fs::PermissionsExt;
@@ -8,18 +8,18 @@ use tempfile::TempPath;
 
 use super::{Output, Sink};
 use crate::args::Format;
-use crate::failed::Failed;
+use crate::query_failure::QueryFailure;
 use crate::status::{MISUSE, QUERY};
 use crate::terminal::errors::{Failure, reason};
 
-/// Where the results of a command line go.
+/// Destination of a command line's results.
 pub struct Destination {
-    /// The file under its temporary name, and the name that it gets.
+    /// The file under its temporary name, and its final name.
     file: Option<(TempPath, PathBuf)>,
 }
 
 impl Destination {
-    /// Begins the file, or stdout where none is named.
+    /// Creates the file, or uses stdout if none is named.
     pub fn open(format: Format, path: Option<&Path>) -> Result<(Destination, Output), Failure> {
         let Some(path) = path else {
             let is_terminal = stdout().is_terminal();
@@ -45,7 +45,7 @@ impl Destination {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let file = tempfile::Builder::new()
             .prefix(&format!(".{name}."))
-            // As any other new file, less what the umask takes.
+            // The usual permissions of a new file, minus the umask.
             .permissions(std::fs::Permissions::from_mode(0o666))
             .tempfile_in(parent.unwrap_or(Path::new(".")))
             .map_err(failed)?;
@@ -54,19 +54,19 @@ impl Destination {
         Ok((Destination { file: Some((temporary, path.to_owned())) }, output))
     }
 
-    /// Gives the file its name.
-    pub fn keep(self) -> Result<(), Failed> {
+    /// Renames the file to its final name.
+    pub fn keep(self) -> Result<(), QueryFailure> {
         let Some((temporary, path)) = self.file else { return Ok(()) };
         Ok(temporary.persist(path).map_err(|error| error.error)?)
     }
 }
 
-/// Columns of the terminal that stdout is.
+/// Width in columns of the terminal on stdout.
 pub fn terminal_width() -> Option<usize> {
     let stdout = stdout();
     let size = terminal_size::terminal_size_of(&stdout).filter(|_| stdout.is_terminal());
     size.map(|(width, _)| usize::from(width.0).max(LEAST))
 }
 
-/// Columns below which a terminal wraps lines.
+/// Width in columns below which a terminal wraps lines.
 const LEAST: usize = 40;

@@ -1,4 +1,4 @@
-//! Results, written as they come in the form that was asked for.
+//! Writes results as they come, in the requested format.
 
 mod file;
 mod sink;
@@ -22,32 +22,32 @@ use std::io::Write;
 use std::sync::Arc;
 
 use crate::args::Format;
-use crate::failed::Failed;
+use crate::query_failure::QueryFailure;
 use crate::status::QUERY;
 use crate::terminal::errors::{Failure, print_stderr};
 use table::TableText;
 
-/// Rows of a row group of Parquet: as many as are in memory at once.
+/// Rows of a Parquet row group, all of which are in memory at once.
 const GROUP_ROWS: usize = 1 << 17;
 
-/// Where results go, one after another.
+/// Destination of results, one after another.
 pub struct Output {
     format: Format,
     sink: Sink,
-    /// Columns of the terminal, where there is one.
+    /// Width of the terminal in columns, if there is one.
     width: Option<usize>,
-    /// Whether the sink is a file, in which places can be found again.
+    /// Whether the sink is a file, in which one can seek.
     is_file: bool,
     writer: Option<Writer>,
-    /// Results begun so far.
+    /// Number of results begun so far.
     results: usize,
-    /// Rows of the last one.
+    /// Number of rows of the last result.
     rows: usize,
-    /// What is to be known about it.
+    /// Note about the last result.
     note: Option<String>,
 }
 
-/// A result in the making.
+/// A result that is being written.
 enum Writer {
     Table(TableText),
     Csv(Box<csv::Writer<Sink>>),
@@ -58,27 +58,27 @@ enum Writer {
 }
 
 impl Output {
-    /// Results of a form into a sink.
+    /// Creates an output of a format into a sink.
     pub fn new(format: Format, sink: Sink, width: Option<usize>, is_file: bool) -> Output {
         Output { format, sink, width, is_file, writer: None, results: 0, rows: 0, note: None }
     }
 
-    /// Rows of the last result.
+    /// Number of rows of the last result.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Results begun so far.
+    /// Number of results begun so far.
     pub fn results(&self) -> usize {
         self.results
     }
 
-    /// Whether any statement had one: a view has none.
+    /// Whether any statement had a result: a view has none.
     pub fn has_result(&self) -> bool {
         self.results > 0
     }
 
-    /// Prints, once, what is to be known about the last result.
+    /// Prints the note about the last result, once.
     pub fn print_note(&mut self) {
         if let Some(note) = self.note.take() {
             print_stderr(&note);
@@ -86,26 +86,26 @@ impl Output {
     }
 
     /// Begins a result.
-    pub fn begin(&mut self, schema: &SchemaRef) -> Result<(), Failed> {
+    pub fn begin(&mut self, schema: &SchemaRef) -> Result<(), QueryFailure> {
         self.begin_any(schema).map_err(|failed| self.known(failed))
     }
 
     /// Writes rows; false if no more are wanted.
-    pub fn write(&mut self, batch: &RecordBatch) -> Result<bool, Failed> {
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<bool, QueryFailure> {
         self.write_any(batch).map_err(|failed| self.known(failed))
     }
 
-    /// Ends a result.
-    pub fn end(&mut self) -> Result<(), Failed> {
+    /// Ends the current result.
+    pub fn end(&mut self) -> Result<(), QueryFailure> {
         self.end_any().map_err(|failed| self.known(failed))
     }
 
-    /// A failure, or that nobody reads, whatever a writer made of that.
-    fn known(&self, failed: Failed) -> Failed {
-        if self.sink.is_unread() { Failed::NobodyReads } else { failed }
+    /// Returns the failure, or that nobody reads, whatever a writer made of that.
+    fn known(&self, failed: QueryFailure) -> QueryFailure {
+        if self.sink.is_unread() { QueryFailure::NobodyReads } else { failed }
     }
 
-    fn begin_any(&mut self, schema: &SchemaRef) -> Result<(), Failed> {
+    fn begin_any(&mut self, schema: &SchemaRef) -> Result<(), QueryFailure> {
         let is_one = matches!(self.format, Format::Parquet | Format::Arrow);
         if is_one && self.results > 0 {
             return Err(Failure::new(format!("a file of {} has one result", self.format.name()))
@@ -146,7 +146,7 @@ impl Output {
         Ok(())
     }
 
-    fn write_any(&mut self, batch: &RecordBatch) -> Result<bool, Failed> {
+    fn write_any(&mut self, batch: &RecordBatch) -> Result<bool, QueryFailure> {
         self.rows += batch.num_rows();
         let Some(writer) = &mut self.writer else { return Ok(false) };
         match writer {
@@ -166,7 +166,7 @@ impl Output {
         Ok(true)
     }
 
-    fn end_any(&mut self) -> Result<(), Failed> {
+    fn end_any(&mut self) -> Result<(), QueryFailure> {
         match self.writer.take() {
             None => {}
             Some(Writer::Table(table)) => {
@@ -188,8 +188,8 @@ impl Output {
     }
 }
 
-/// Fails where two columns have one name: readers of an object of JSON keep one of them.
-fn named_once(schema: &Schema) -> Result<(), Failed> {
+/// Fails if two columns have the same name: readers of a JSON object keep only one of them.
+fn named_once(schema: &Schema) -> Result<(), QueryFailure> {
     let mut names = HashSet::new();
     match schema.fields().iter().find(|field| !names.insert(field.name())) {
         Some(field) => Err(Failure::new(format!("two columns are named `{}`", field.name()))
@@ -201,8 +201,8 @@ fn named_once(schema: &Schema) -> Result<(), Failed> {
     }
 }
 
-/// A writer of CSV that has its line of headings even if no row comes.
-fn csv(schema: &SchemaRef, sink: Sink) -> Result<csv::Writer<Sink>, Failed> {
+/// Creates a CSV writer that writes its header even if no row comes.
+fn csv(schema: &SchemaRef, sink: Sink) -> Result<csv::Writer<Sink>, QueryFailure> {
     let mut writer = csv::WriterBuilder::new().with_header(true).build(sink);
     writer.write(&RecordBatch::new_empty(Arc::clone(schema))).map_err(arrow_failed)?;
     Ok(writer)
@@ -216,8 +216,8 @@ fn properties() -> WriterProperties {
         .build()
 }
 
-/// The schema with texts as every reader knows them: neither by a dictionary, which Arrow's files
-/// can have but one of a column, nor as views.
+/// Converts a schema so that every reader understands its texts: neither with dictionaries, of
+/// which Arrow files can have only one per column, nor as views.
 fn plain_schema(schema: &Schema) -> SchemaRef {
     let field = |field: &Arc<Field>| {
         let kind = match field.data_type() {
@@ -236,17 +236,17 @@ fn plain_type(kind: &DataType) -> DataType {
     }
 }
 
-fn plain(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Failed> {
+fn plain(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, QueryFailure> {
     let columns = batch.columns().iter().zip(schema.fields());
     let columns = columns.map(|(column, field)| cast(column, field.data_type()));
     let columns = columns.collect::<Result<Vec<_>, _>>().map_err(arrow_failed)?;
     RecordBatch::try_new(Arc::clone(schema), columns).map_err(arrow_failed)
 }
 
-fn arrow_failed(error: ArrowError) -> Failed {
+fn arrow_failed(error: ArrowError) -> QueryFailure {
     match error {
         ArrowError::IoError(_, error) => error.into(),
-        // A column of CSV cannot have columns in it, and the like.
+        // CSV has no nested columns and the like.
         other => Failure::new("the result cannot be written so")
             .cause(other.to_string())
             .hint("--format parquet has every type")
@@ -255,7 +255,7 @@ fn arrow_failed(error: ArrowError) -> Failed {
     }
 }
 
-fn write_failed(error: parquet::errors::ParquetError) -> Failed {
+fn write_failed(error: parquet::errors::ParquetError) -> QueryFailure {
     match error {
         parquet::errors::ParquetError::External(inner) => {
             match inner.downcast::<std::io::Error>() {

@@ -1,19 +1,19 @@
-//! What several writers, one after another, write into.
+//! A sink that several writers use one after another.
 
 use std::io::{self, BufWriter, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A stream of bytes; all copies are the same stream.
+/// A stream of bytes; all clones are the same stream.
 #[derive(Clone)]
 pub struct Sink {
     to: Arc<Mutex<Box<dyn Write + Send>>>,
-    /// Whether nobody reads it any more. Writers on it keep no more of an error than its text.
+    /// Whether its reader has gone. Writers on it keep only the text of an error.
     is_unread: Arc<AtomicBool>,
 }
 
 impl Sink {
-    /// Into a file or pipe, in large pieces.
+    /// Creates a sink into a file or pipe, written in large pieces.
     pub fn new(to: impl Write + Send + 'static) -> Sink {
         Sink::of(Box::new(BufWriter::with_capacity(1 << 16, to)))
     }
@@ -36,7 +36,7 @@ impl Sink {
         })
     }
 
-    /// Into memory.
+    /// Creates a sink into memory.
     pub fn memory() -> (Sink, Arc<Mutex<Vec<u8>>>) {
         let bytes = Arc::new(Mutex::new(Vec::new()));
         (Sink::of(Box::new(Bytes(Arc::clone(&bytes)))), bytes)

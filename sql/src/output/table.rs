@@ -1,5 +1,5 @@
-//! A result as columns for people: numbers to the right, texts to the left, nothing where a value is
-//! null. It is gathered up to a bound, since only all rows show how wide a column is.
+//! Formats a result as aligned columns: numbers to the right, texts to the left, nulls empty. Rows
+//! are gathered up to a limit, because only all rows show how wide a column is.
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::Schema;
@@ -8,29 +8,29 @@ use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 
 use crate::terminal::columns::{cut, left, printable, right, shorten, width};
 
-/// Rows that are shown.
+/// Number of rows to show.
 const ROWS: usize = 10_000;
-/// Bytes of cells that are kept: a text can be megabytes long.
+/// Bytes of cells to keep: a text can be megabytes long.
 const BYTES: usize = 64 << 20;
-/// Columns that are left to a text where all do not fit.
+/// Columns left for a text if not everything fits.
 const WORDS: usize = 16;
-/// Columns beyond which no text goes where there is no terminal to fit.
+/// Longest text in columns if there is no terminal to fit.
 const WIDEST: usize = 1000;
 
 /// Rows so far.
 pub struct TableText {
     headings: Vec<String>,
-    /// Whether a column is right-aligned.
+    /// Whether each column is right-aligned.
     is_number: Vec<bool>,
     rows: Vec<Vec<String>>,
     bytes: usize,
     is_cut: bool,
-    /// What `EXPLAIN` gives.
+    /// Whether it is the output of `EXPLAIN`.
     is_plan: bool,
 }
 
 impl TableText {
-    /// A table without rows yet.
+    /// Creates a table without rows.
     pub fn new(schema: &Schema) -> TableText {
         let fields = schema.fields();
         let names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
@@ -69,7 +69,7 @@ impl TableText {
         Ok(true)
     }
 
-    /// What is to be known about it: that it is not all.
+    /// Returns a note if not everything is shown.
     pub fn note(&self) -> Option<String> {
         let rows = self.rows.len();
         self.is_cut.then(|| {
@@ -77,7 +77,7 @@ impl TableText {
         })
     }
 
-    /// The lines, at most so wide; columns that do not fit are named below.
+    /// Returns the lines, at most this wide; columns that do not fit are listed below.
     pub fn text(&self, page: Option<usize>) -> String {
         if self.is_plan {
             return self.plan();
@@ -97,14 +97,14 @@ impl TableText {
         text
     }
 
-    /// A plan is a text of several lines, which show by their depth what uses what.
+    /// Formats a plan, a text of several lines whose indentation shows which operator uses which.
     fn plan(&self) -> String {
         let part = |row: &Vec<String>| row.join("\n").trim_end().to_owned();
         let parts: Vec<String> = self.rows.iter().map(part).collect();
         parts.join("\n\n") + "\n"
     }
 
-    /// Widths of the columns that fit.
+    /// Returns the widths of the columns that fit.
     fn fitted(&self, page: Option<usize>) -> Vec<usize> {
         let cells = |column: usize| self.rows.iter().filter_map(move |row| row.get(column));
         let wide = |column: usize| {
@@ -127,7 +127,7 @@ impl TableText {
                 None => break,
             }
         }
-        // What a column less leaves free goes to the texts again.
+        // The room freed by a column goes to the texts.
         self.widen(&mut widths, page);
         widths
     }
@@ -157,10 +157,10 @@ impl TableText {
     }
 }
 
-/// Columns before each column.
+/// Number of spaces before each column.
 const GAP: usize = 2;
 
-/// Text that drives no terminal.
+/// Replaces characters that would control the terminal.
 fn clean(text: &str) -> String {
     text.chars().map(printable).collect()
 }

@@ -1,4 +1,4 @@
-//! Commands of the prompt, as those of `psql`.
+//! Commands of the prompt, similar to those of `psql`.
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
@@ -8,31 +8,31 @@ use clap::ValueEnum;
 
 use crate::args::Format;
 use crate::execute;
-use crate::failed::Failed;
+use crate::query_failure::QueryFailure;
 use crate::session::Session;
 use crate::status::QUERY;
 use crate::terminal::errors::{Failure, nearest};
 
-/// A command.
+/// A command of the prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// `\d`
+    /// `\d`: list tables
     Tables,
-    /// `\d TABLE`
+    /// `\d TABLE`: list its columns
     Columns(String),
-    /// `\f`, with a part of names
+    /// `\f`, with part of a name
     Functions(String),
-    /// `\timing`
+    /// `\timing`: toggle timing
     Timing,
-    /// `\format FORMAT`
+    /// `\format FORMAT`: set the format
     Format(Format),
-    /// `\q`
+    /// `\q`: leave the prompt
     Quit,
-    /// `\?`
+    /// `\?`: show help
     Help,
 }
 
-/// The commands, as typed, and what they do.
+/// The commands as typed, and what they do.
 pub const COMMANDS: [(&str, &str); 7] = [
     ("\\d", "list the tables"),
     ("\\d TABLE", "list a table's columns, and what they mean"),
@@ -43,7 +43,7 @@ pub const COMMANDS: [(&str, &str); 7] = [
     ("\\q", "leave; so does Ctrl-D"),
 ];
 
-/// The command of a line, behind its backslash.
+/// Parses the command after a backslash.
 pub fn parse(line: &str) -> Result<Command, Failure> {
     let line = line.trim().trim_end_matches(';');
     let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
@@ -70,8 +70,8 @@ pub fn parse(line: &str) -> Result<Command, Failure> {
     }
 }
 
-/// The rows that a command shows.
-pub fn answer(command: &Command, session: &Session) -> Result<RecordBatch, Failed> {
+/// Returns the rows that a command shows.
+pub fn answer(command: &Command, session: &Session) -> Result<RecordBatch, QueryFailure> {
     let rows = match command {
         Command::Columns(table) => execute::columns(session, table),
         Command::Functions(part) => execute::functions(session).and_then(|all| {
@@ -83,10 +83,10 @@ pub fn answer(command: &Command, session: &Session) -> Result<RecordBatch, Faile
         Command::Help => Ok(help()?),
         _ => execute::tables(session),
     };
-    rows.map_err(|error| Failed::of(&error, "", session))
+    rows.map_err(|error| QueryFailure::of(&error, "", session))
 }
 
-fn help() -> Result<RecordBatch, Failed> {
+fn help() -> Result<RecordBatch, QueryFailure> {
     let column = |texts: Vec<&str>| Arc::new(StringArray::from(texts)) as ArrayRef;
     let (commands, abouts) = COMMANDS.iter().copied().unzip();
     let field = |name| Field::new(name, DataType::Utf8, false);

@@ -1,4 +1,5 @@
-//! What the prompt knows while something is typed: names that fit, and whether a statement has ended.
+//! Helps while something is typed at the prompt: completes names, and detects whether a statement
+//! has ended.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use super::commands::COMMANDS;
 use crate::session::Session;
 use crate::statements::{self, Dialect};
 
-/// Words of SQL that are worth completing.
+/// SQL keywords that are worth completing.
 const KEYWORDS: [&str; 46] = [
     "ALL",
     "AND",
@@ -70,12 +71,12 @@ pub struct Helper {
 }
 
 impl Helper {
-    /// A helper that knows a session's names, and these of functions.
+    /// Creates a helper with a session's names and the names of functions.
     pub fn new(session: Arc<Session>, functions: Vec<String>, dialect: Dialect) -> Helper {
         Helper { session, functions, dialect }
     }
 
-    /// Names that begin with a word, given the text around it.
+    /// Returns names that begin with a word, given the text around it.
     fn names(&self, word: &str, text: &str) -> Vec<String> {
         let tables = self.session.tables.names();
         let is_named = |table: &&String| words(text).any(|one| one.eq_ignore_ascii_case(table));

@@ -1,14 +1,15 @@
-//! Where the prompt keeps what was typed: in the user's directory of state, for the user only.
+//! The history of the prompt, in the user's state directory and readable by the user only.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Statements that are kept.
+/// Number of statements to keep.
 pub const MOST: usize = 1000;
 
-/// `$XDG_STATE_HOME/tprof/sql_history`, or below `~/.local/state`; none without a home.
+/// Returns `$XDG_STATE_HOME/tprof/sql_history`, or the file below `~/.local/state`; `None` without
+/// a home.
 pub fn file() -> Option<PathBuf> {
     let absolute = |path: &PathBuf| path.is_absolute();
     let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(absolute);
@@ -17,7 +18,7 @@ pub fn file() -> Option<PathBuf> {
     Some(state.join("tprof/sql_history"))
 }
 
-/// Makes the file and its directory, if they are not there, readable by nobody else.
+/// Creates the file and its directory if they are missing, readable by nobody else.
 pub fn make(file: &Path) -> io::Result<()> {
     if let Some(directory) = file.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;

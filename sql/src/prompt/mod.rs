@@ -17,10 +17,10 @@ use tokio::runtime::Runtime;
 
 use crate::args::{Format, SqlArgs};
 use crate::engine::Engine;
-use crate::failed::Failed;
 use crate::interrupt::{CTRL_C, Interrupts, Next};
 use crate::output::{Destination, Output, Sink, terminal_width};
-use crate::script::died;
+use crate::query_failure::QueryFailure;
+use crate::script::engine_died;
 use crate::session::Session;
 use crate::statements::{self, Source};
 use crate::status::QUERY;
@@ -28,10 +28,10 @@ use crate::terminal::errors::{Failure, print_stderr};
 use commands::Command;
 use helper::Helper;
 
-/// What stands before a statement.
+/// Text before a statement.
 const PROMPT: &str = "tprof> ";
 
-/// What can be changed at the prompt.
+/// Settings that can be changed at the prompt.
 struct Settings {
     format: Format,
     is_timed: bool,
@@ -43,12 +43,12 @@ pub fn run(
     engine: &Arc<Engine>,
     interrupts: &Interrupts,
     args: &SqlArgs,
-) -> Result<ExitCode, Failed> {
+) -> Result<ExitCode, QueryFailure> {
     let failed = |error: ReadlineError| {
         Failure::new("cannot read from the terminal").cause(error.to_string()).code(QUERY)
     };
     if let Some(file) = &args.output {
-        // A prompt that writes into a file shows nothing.
+        // A prompt that writes into a file would show nothing.
         return Err(Failure::new(format!("--output {} needs a query", file.display()))
             .cause("results of the prompt go to the terminal")
             .hint("tprof sql RUN \"SELECT …\" -o FILE")
@@ -69,7 +69,7 @@ pub fn run(
     )));
     let file = history::file();
     if let Some(file) = &file {
-        // A first time has none.
+        // There is no history the first time.
         let _ = editor.load_history(file);
     }
     let tables = engine.session.tables.names().len();
@@ -87,7 +87,7 @@ pub fn run(
         }
         let _ = editor.add_history_entry(text.trim_end());
         if let Some(file) = &file {
-            // Without a history the prompt is of use, too.
+            // The prompt is useful without a history, too.
             let _ = history::make(file)
                 .and_then(|()| editor.append_history(file).map_err(std::io::Error::other));
         }
@@ -103,7 +103,7 @@ pub fn run(
             None => query(&text, (runtime, interrupts), engine, &settings),
         };
         match ended {
-            Err(Failed::Ended(status)) => return Ok(ExitCode::from(status)),
+            Err(QueryFailure::Ended(status)) => return Ok(ExitCode::from(status)),
             Err(failed) => {
                 failed.show();
             }
@@ -113,7 +113,7 @@ pub fn run(
     }
 }
 
-/// Has a server list its functions.
+/// Returns the query that lists the functions of a server.
 fn functions(part: &str) -> String {
     match part.replace('\'', "") {
         part if part.is_empty() => "SHOW FUNCTIONS".to_owned(),
@@ -121,7 +121,7 @@ fn functions(part: &str) -> String {
     }
 }
 
-fn obey(command: Command, session: &Session, settings: &mut Settings) -> Result<(), Failed> {
+fn obey(command: Command, session: &Session, settings: &mut Settings) -> Result<(), QueryFailure> {
     match command {
         Command::Timing => {
             settings.is_timed = !settings.is_timed;
@@ -145,16 +145,16 @@ fn obey(command: Command, session: &Session, settings: &mut Settings) -> Result<
     }
 }
 
-/// Executes the statements of an input; Ctrl-C ends them.
+/// Executes the statements of an input, until Ctrl-C.
 fn query(
     text: &str,
     on: (&Runtime, &Interrupts),
     engine: &Arc<Engine>,
     settings: &Settings,
-) -> Result<(), Failed> {
+) -> Result<(), QueryFailure> {
     let (runtime, interrupts) = on;
     let statements = statements::parse(text, engine.dialect())?;
-    // Of all statements: Ctrl-C between two of them ends the others, too.
+    // For all statements: Ctrl-C between two of them also ends the others.
     let mut signals = interrupts.subscribe();
     for statement in statements {
         let begun = Instant::now();
@@ -169,14 +169,14 @@ fn query(
     Ok(())
 }
 
-/// Executes a statement; whether others may follow: Ctrl-C has not ended it.
+/// Executes a statement, and returns whether others may follow, unless Ctrl-C ended it.
 fn one(
     statement: Source,
     (runtime, signals): (&Runtime, &mut Next),
     engine: &Arc<Engine>,
     format: Format,
-) -> Result<bool, Failed> {
-    // Rows for people are complete before they are shown; others are shown as they come.
+) -> Result<bool, QueryFailure> {
+    // Tables for people are complete before they are shown; other formats are shown as they come.
     let (mut output, bytes) = match format {
         Format::Table => {
             let (sink, bytes) = Sink::memory();
@@ -205,9 +205,9 @@ fn one(
             print_stderr("interrupted\n");
             return Ok(false);
         }
-        Err(status) => return Err(Failed::Ended(status)),
+        Err(status) => return Err(QueryFailure::Ended(status)),
     };
-    let (done, mut output) = ended.map_err(|error| died(&error.to_string()))?;
+    let (done, mut output) = ended.map_err(|error| engine_died(&error.to_string()))?;
     done?;
     if let Some(bytes) = bytes {
         pager::show(&bytes.lock().unwrap_or_else(PoisonError::into_inner));

@@ -1,44 +1,44 @@
-//! Where a server is and what it is to know of who asks: Spark's own connection string,
-//! `sc://HOST:PORT/;KEY=VALUE;…`.
+//! Parses Spark's connection string, `sc://HOST:PORT/;KEY=VALUE;…`: where a server is, and who
+//! asks.
 
 use percent_encoding::percent_decode_str;
 
 use crate::status::MISUSE;
 use crate::terminal::errors::Failure;
 
-/// Port of a server that names none.
+/// Default port of a server.
 const PORT: u16 = 15002;
-/// Spark's own variable for what gives access.
+/// Spark's own variable for the access token.
 pub const TOKEN: &str = "SPARK_CONNECT_AUTHENTICATE_TOKEN";
-/// Hosts to which nothing leaves this machine.
+/// Host names for which nothing leaves this machine.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
-/// A server. What gives access is neither in [`Address::shown`] nor in a message.
+/// Address of a server. Credentials appear neither in [`Address::shown`] nor in a message.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
-    /// As its certificate has it; IPv6 in brackets.
+    /// Host name as in its certificate; IPv6 in brackets.
     pub host: String,
-    /// Port.
+    /// Port of the server.
     pub port: u16,
-    /// Whether by TLS.
+    /// Whether to use TLS.
     pub is_tls: bool,
-    /// What gives access.
+    /// Access token, if any.
     pub token: Option<String>,
-    /// Who asks.
+    /// Name of the user.
     pub user: String,
-    /// Program that asks.
+    /// Name of the program that asks.
     pub agent: String,
-    /// Further headers of each request.
+    /// Additional headers of each request.
     pub headers: Vec<(String, String)>,
 }
 
 impl Address {
-    /// Reads a connection string; `environment` gives variables.
+    /// Parses a connection string; `environment` returns variables.
     pub fn parse(
         text: &str,
         environment: impl Fn(&str) -> Option<String>,
     ) -> Result<Address, Failure> {
-        // The text is not repeated: there may be a token in it.
+        // The text is not repeated, because it may contain a token.
         let wrong = |why: String| {
             Failure::new("--remote names no Spark Connect server")
                 .cause(why)
@@ -105,7 +105,7 @@ impl Address {
         }
         address.token = address.token.or_else(|| environment(TOKEN)).filter(|of| !of.is_empty());
         let is_here = LOOPBACK.contains(&address.host.as_str());
-        // Headers give access as well: `authorization`, `x-api-key`.
+        // Headers can give access as well: `authorization`, `x-api-key`.
         let is_secret = address.token.is_some() || !address.headers.is_empty();
         if is_secret && use_ssl == Some(false) && !is_here {
             return Err(wrong("a token or a header would be sent without TLS".into()));
@@ -115,22 +115,22 @@ impl Address {
         Ok(address)
     }
 
-    /// The address without secrets.
+    /// Returns the address without secrets.
     pub fn shown(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
 }
 
-/// Parameters of a connection string.
+/// Known parameters of a connection string.
 const PARAMETERS: [&str; 5] = ["use_ssl", "token", "user_id", "user_agent", "session_id"];
 
-/// Headers that the protocol has itself.
+/// Whether the protocol itself uses this header.
 fn is_reserved(name: &str) -> bool {
-    let is_own = ["connection", "content-type", "host", "te", "user-agent"].contains(&name);
-    is_own || name.starts_with("grpc-")
+    let is_user_view = ["connection", "content-type", "host", "te", "user-agent"].contains(&name);
+    is_user_view || name.starts_with("grpc-")
 }
 
-/// Whether a name is another one but for signs between its words.
+/// Whether a name equals a known one except for separators between its words.
 fn is_slip(name: &str, known: &str) -> bool {
     let letters = |text: &str| text.replace(['_', '-'], "");
     letters(name) == letters(known)

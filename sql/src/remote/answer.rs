@@ -1,8 +1,9 @@
-//! The rows of an execution, as they come, over connections that may break.
+//! Receives the rows of an execution over connections that may break.
 //!
-//! A server keeps what it sent last, and gives it again from the part on that came last. It ends an
-//! answer after some minutes, too, to be asked for the rest. An answer is whole when its last part
-//! is there, and not before: what breaks for good is a failure, and never fewer rows.
+//! A server keeps what it sent last, and resends everything after the last part that arrived. It
+//! also ends an answer after some minutes, and expects a request for the rest. An answer is
+//! complete when its last part has arrived, and not before: a connection that cannot be resumed is
+//! a failure, and never yields fewer rows.
 
 use std::time::Duration;
 
@@ -14,25 +15,25 @@ use uuid::Uuid;
 use super::client::Client;
 use super::messages::{ArrowBatch, ExecutePlanResponse, Plan};
 
-/// Attempts to go on after a connection broke, without a part between them.
+/// Attempts to resume after a connection broke, without a part in between.
 const ATTEMPTS: u32 = 5;
-/// Time before the first of them; each next one waits twice as long.
+/// Time before the first attempt; each further attempt waits twice as long.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Why there are no more rows, although there should be.
+/// Why the rows ended too early.
 #[derive(Debug)]
-pub enum Broken {
-    /// The server's answer, or that there was none.
+pub enum StreamFailure {
+    /// The server answered with this status, or not at all.
     Status(Status),
-    /// The server has forgotten the session: it was started again.
+    /// The server was restarted and has forgotten the session.
     Restarted,
-    /// What came cannot be read.
+    /// The data that arrived cannot be read.
     Unreadable(String),
 }
 
-impl From<Status> for Broken {
-    fn from(status: Status) -> Broken {
-        Broken::Status(status)
+impl From<Status> for StreamFailure {
+    fn from(status: Status) -> StreamFailure {
+        StreamFailure::Status(status)
     }
 }
 
@@ -42,17 +43,17 @@ pub struct Answer<'c> {
     operation: String,
     plan: Plan,
     parts: Option<Streaming<ExecutePlanResponse>>,
-    /// The last part that came.
+    /// Id of the last part that arrived.
     last: Option<String>,
     rows: i64,
-    /// How often its connection broke since the last part.
+    /// Number of times that its connection broke since the last part.
     breaks: u32,
     is_complete: bool,
 }
 
 impl<'c> Answer<'c> {
-    /// Begins to execute.
-    pub async fn of(client: &'c Client, plan: Plan) -> Result<Answer<'c>, Broken> {
+    /// Starts to execute a plan.
+    pub async fn of(client: &'c Client, plan: Plan) -> Result<Answer<'c>, StreamFailure> {
         let operation = Uuid::new_v4().to_string();
         let begun = client.execute(&operation, plan.clone()).await;
         let mut answer = Answer {
@@ -73,8 +74,8 @@ impl<'c> Answer<'c> {
         Ok(answer)
     }
 
-    /// The next rows; none at the end.
-    pub async fn next(&mut self) -> Result<Option<Vec<RecordBatch>>, Broken> {
+    /// Returns the next rows; `None` at the end.
+    pub async fn next(&mut self) -> Result<Option<Vec<RecordBatch>>, StreamFailure> {
         while let Some(part) = self.part().await? {
             if let Some(batch) = part.arrow_batch {
                 return self.read(&batch).map(Some);
@@ -83,23 +84,26 @@ impl<'c> Answer<'c> {
         Ok(None)
     }
 
-    /// Ends it, on the server, too.
+    /// Ends it, also on the server.
     pub async fn release(self) {
         self.client.release(&self.operation).await;
     }
 
-    fn read(&mut self, batch: &ArrowBatch) -> Result<Vec<RecordBatch>, Broken> {
+    fn read(&mut self, batch: &ArrowBatch) -> Result<Vec<RecordBatch>, StreamFailure> {
         if batch.start_offset.is_some_and(|before| before != self.rows) {
-            return Err(Broken::Unreadable("rows are missing between two parts".into()));
+            return Err(StreamFailure::Unreadable("rows are missing between two parts".into()));
         }
-        let unreadable =
-            |error: datafusion::arrow::error::ArrowError| Broken::Unreadable(error.to_string());
+        let unreadable = |error: datafusion::arrow::error::ArrowError| {
+            StreamFailure::Unreadable(error.to_string())
+        };
         let reader = StreamReader::try_new(&batch.data[..], None).map_err(unreadable)?;
         let schema = reader.schema();
         let mut batches = reader.collect::<Result<Vec<_>, _>>().map_err(unreadable)?;
         let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
         if i64::try_from(rows) != Ok(batch.row_count) {
-            return Err(Broken::Unreadable("a part has not as many rows as it states".into()));
+            return Err(StreamFailure::Unreadable(
+                "a part has not as many rows as it states".into(),
+            ));
         }
         self.rows += batch.row_count;
         if batches.is_empty() {
@@ -108,8 +112,8 @@ impl<'c> Answer<'c> {
         Ok(batches)
     }
 
-    /// The next part; none at the end.
-    async fn part(&mut self) -> Result<Option<ExecutePlanResponse>, Broken> {
+    /// Returns the next part; `None` at the end.
+    async fn part(&mut self) -> Result<Option<ExecutePlanResponse>, StreamFailure> {
         while !self.is_complete {
             let came = match &mut self.parts {
                 Some(parts) => parts.message().await,
@@ -118,7 +122,7 @@ impl<'c> Answer<'c> {
             match came {
                 Ok(Some(part)) => {
                     if !self.client.observe(&part.server_session_id) {
-                        return Err(Broken::Restarted);
+                        return Err(StreamFailure::Restarted);
                     }
                     if !part.response_id.is_empty() {
                         self.last = Some(part.response_id.clone());
@@ -127,53 +131,57 @@ impl<'c> Answer<'c> {
                     self.breaks = 0;
                     return Ok(Some(part));
                 }
-                // It ended in order, but not with its last part: there is more.
+                // The stream ended properly, but without its last part, so there is more.
                 Ok(None) if self.breaks < ATTEMPTS => {
                     self.breaks += 1;
                     match self.again().await {
                         Err(status) if status.code() == Code::Unimplemented => {
-                            return Err(Broken::Unreadable("it ended before its last part".into()));
+                            return Err(StreamFailure::Unreadable(
+                                "it ended before its last part".into(),
+                            ));
                         }
                         Err(status) => return Err(status.into()),
                         Ok(parts) => self.parts = Some(parts),
                     }
                 }
                 Ok(None) => {
-                    return Err(Broken::Unreadable(
+                    return Err(StreamFailure::Unreadable(
                         "it ends again and again without a part".into(),
                     ));
                 }
-                // One that breaks again and again without a part is not mended for ever.
+                // A connection that breaks again and again without a part is not resumed forever.
                 Err(status) if is_of_connection(&status) && self.breaks < ATTEMPTS => {
                     self.breaks += 1;
                     self.parts = Some(self.mended(status).await?);
                 }
-                Err(status) if is_forgotten(&status) => return Err(Broken::Restarted),
+                Err(status) if is_forgotten(&status) => return Err(StreamFailure::Restarted),
                 Err(status) => return Err(status.into()),
             }
         }
         Ok(None)
     }
 
-    /// The rest of the answer, by another connection than the one that broke.
-    async fn mended(&self, broke: Status) -> Result<Streaming<ExecutePlanResponse>, Broken> {
+    /// Requests the rest of the answer over another connection than the one that broke.
+    async fn mended(&self, broke: Status) -> Result<Streaming<ExecutePlanResponse>, StreamFailure> {
         for attempt in 0..ATTEMPTS {
             tokio::time::sleep(PAUSE * 2_u32.pow(attempt)).await;
             match self.again().await {
                 Ok(parts) => return Ok(parts),
-                // It has not come to the server at all.
+                // The request never reached the server.
                 Err(status) if is_forgotten(&status) && self.last.is_none() => {
                     let begun = self.client.execute(&self.operation, self.plan.clone()).await;
                     match begun {
                         Ok(parts) => return Ok(parts),
-                        Err(status) if is_forgotten(&status) => return Err(Broken::Restarted),
+                        Err(status) if is_forgotten(&status) => {
+                            return Err(StreamFailure::Restarted);
+                        }
                         Err(status) if is_of_connection(&status) => {}
                         Err(status) => return Err(status.into()),
                     }
                 }
-                Err(status) if is_forgotten(&status) => return Err(Broken::Restarted),
+                Err(status) if is_forgotten(&status) => return Err(StreamFailure::Restarted),
                 Err(status) if is_of_connection(&status) => {}
-                // Why it broke is of more use than why it could not be mended.
+                // Why it broke is more useful than why it could not be resumed.
                 Err(_) => break,
             }
         }
@@ -185,7 +193,7 @@ impl<'c> Answer<'c> {
     }
 }
 
-/// Whether another connection may have what this one has not.
+/// Whether another connection might succeed.
 pub fn is_of_connection(status: &Status) -> bool {
     let is_transport = || std::error::Error::source(status).is_some();
     match status.code() {
@@ -195,7 +203,7 @@ pub fn is_of_connection(status: &Status) -> bool {
     }
 }
 
-/// Whether the server does not know the session or the execution any more.
+/// Whether the server no longer knows the session or the execution.
 fn is_forgotten(status: &Status) -> bool {
     let text = status.message();
     ["INVALID_HANDLE.", "SESSION_NOT_FOUND", "OPERATION_NOT_FOUND", "SESSION_CHANGED"]

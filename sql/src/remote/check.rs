@@ -1,6 +1,6 @@
-//! What a statement may be that goes to a server: the same as here, and no more. Servers of Spark write,
-//! read any file and start programs of their own where a statement asks for it, some by what begins with
-//! SELECT; nothing is sent that was not understood.
+//! Checks statements for a server: it allows the same as the local engine, and no more. Spark
+//! servers write, read any file and start programs if a statement asks for it, some even in a
+//! SELECT, so nothing is sent that was not understood.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -11,12 +11,12 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::allowed::{Refused, check as check_kind, first_words};
-use crate::failed::{Failed, excerpt};
+use crate::query_failure::{QueryFailure, excerpt};
 use crate::statements::Source;
 use crate::status::QUERY;
 use crate::terminal::errors::Failure;
 
-/// Functions that give rows and read nothing.
+/// Functions that produce rows and read nothing.
 const OF_ROWS: [&str; 12] = [
     "explode",
     "explode_outer",
@@ -31,7 +31,7 @@ const OF_ROWS: [&str; 12] = [
     "stack",
     "unnest",
 ];
-/// Functions that call whatever the server has, or read files and other servers.
+/// Functions that call arbitrary code of the server, or read files and other servers.
 const DANGEROUS: [&str; 15] = [
     "from_avro",
     "from_protobuf",
@@ -49,9 +49,9 @@ const DANGEROUS: [&str; 15] = [
     "try_reflect",
     "try_secret",
 ];
-/// So does what begins so.
+/// Prefix of further functions that are as dangerous.
 const ASKS_A_MODEL: &str = "ai_";
-/// Functions that only tprof has, and what has the same.
+/// Functions that only tprof has, and their equivalents.
 const OWN: [(&str, &str); 5] = [
     ("breakdown", "the view `breakdown`, or rank_summary"),
     ("interval_union", "the view `device_time` counts what runs at once; breakdown has its sums"),
@@ -62,19 +62,19 @@ const OWN: [(&str, &str); 5] = [
 
 /// A relation that a statement names.
 #[derive(Clone, Debug)]
-pub struct Named {
-    /// Its name, in small letters.
+pub struct NamedRelation {
+    /// Name in lower case.
     pub name: String,
-    /// It has several parts, as what the server has itself.
+    /// Whether it has several parts, like names of the server's own relations.
     pub has_parts: bool,
-    /// It may be a query of the statement's own: one of a WITH around it.
+    /// Whether it may be a query defined by a surrounding WITH.
     pub is_defined: bool,
-    /// Line and column.
+    /// Line and column in the statement.
     pub place: (u64, u64),
 }
 
-/// Refuses what does more than read the tables, whatever they are.
-pub fn check(source: &Source) -> Result<(), Failed> {
+/// Refuses statements that do more than read tables, whichever these are.
+pub fn check(source: &Source) -> Result<(), QueryFailure> {
     check_kind(&source.parsed)?;
     let mut statements = Vec::new();
     statement_of(&source.parsed, &mut statements);
@@ -90,8 +90,8 @@ pub fn check(source: &Source) -> Result<(), Failed> {
     Ok(())
 }
 
-/// All relations that a statement names.
-pub fn relations(parsed: &Parsed) -> Vec<Named> {
+/// Returns all relations that a statement names.
+pub fn relations(parsed: &Parsed) -> Vec<NamedRelation> {
     let mut gathered = Relations::default();
     let mut statements = Vec::new();
     statement_of(parsed, &mut statements);
@@ -114,7 +114,7 @@ struct Checker<'t> {
 }
 
 impl Checker<'_> {
-    fn function(&self, name: &ObjectName) -> ControlFlow<Box<Failed>> {
+    fn function(&self, name: &ObjectName) -> ControlFlow<Box<QueryFailure>> {
         let Some(ident) = name.0.last().and_then(|part| part.as_ident()) else {
             return ControlFlow::Continue(());
         };
@@ -133,7 +133,7 @@ impl Checker<'_> {
         ControlFlow::Break(Box::new(self.failed(failure, ident)))
     }
 
-    fn rows_of(&self, name: &ObjectName) -> ControlFlow<Box<Failed>> {
+    fn rows_of(&self, name: &ObjectName) -> ControlFlow<Box<QueryFailure>> {
         self.function(name)?;
         let ident = name.0.last().and_then(|part| part.as_ident());
         match ident.filter(|ident| !OF_ROWS.contains(&ident.value.to_lowercase().as_str())) {
@@ -147,37 +147,37 @@ impl Checker<'_> {
         }
     }
 
-    fn failed(&self, failure: Failure, at: &Ident) -> Failed {
-        Failed::Query {
+    fn failed(&self, failure: Failure, at: &Ident) -> QueryFailure {
+        QueryFailure::Query {
             failure: failure.code(QUERY),
             excerpt: excerpt(self.text, at.span.start.line, at.span.start.column),
         }
     }
 }
 
-fn refused(what: &str, hint: &'static str) -> ControlFlow<Box<Failed>> {
+fn refused(what: &str, hint: &'static str) -> ControlFlow<Box<QueryFailure>> {
     ControlFlow::Break(Box::new(Refused { what: what.to_owned(), hint }.into()))
 }
 
 impl Visitor for Checker<'_> {
-    type Break = Box<Failed>;
+    type Break = Box<QueryFailure>;
 
-    /// The statement itself, and those that stand within queries: `WITH … INSERT`.
-    fn pre_visit_statement(&mut self, statement: &Statement) -> ControlFlow<Box<Failed>> {
+    /// Visits the statement itself, and statements within queries: `WITH … INSERT`.
+    fn pre_visit_statement(&mut self, statement: &Statement) -> ControlFlow<Box<QueryFailure>> {
         match check_kind(&Parsed::Statement(Box::new(statement.clone()))) {
             Err(refused) => ControlFlow::Break(Box::new(refused.into())),
             Ok(()) => ControlFlow::Continue(()),
         }
     }
 
-    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<Box<Failed>> {
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<Box<QueryFailure>> {
         match &select.into {
             Some(_) => refused("SELECT INTO", "-o FILE --format parquet writes a result"),
             None => ControlFlow::Continue(()),
         }
     }
 
-    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<Box<Failed>> {
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<Box<QueryFailure>> {
         match factor {
             TableFactor::Table { name, args: Some(_), .. } | TableFactor::Function { name, .. } => {
                 self.rows_of(name)
@@ -188,7 +188,7 @@ impl Visitor for Checker<'_> {
         }
     }
 
-    fn pre_visit_expr(&mut self, expression: &Expr) -> ControlFlow<Box<Failed>> {
+    fn pre_visit_expr(&mut self, expression: &Expr) -> ControlFlow<Box<QueryFailure>> {
         match expression {
             Expr::Function(function) => self.function(&function.name),
             _ => ControlFlow::Continue(()),
@@ -198,8 +198,8 @@ impl Visitor for Checker<'_> {
 
 #[derive(Default)]
 struct Relations {
-    all: Vec<Named>,
-    /// Names that each query around has by its WITH.
+    all: Vec<NamedRelation>,
+    /// Names that each surrounding query defines by WITH.
     own: Vec<BTreeSet<String>>,
 }
 
@@ -208,7 +208,7 @@ impl Relations {
         let name = parts.join(".").to_lowercase();
         let has_parts = parts.len() > 1;
         let is_defined = !has_parts && self.own.iter().any(|own| own.contains(&name));
-        self.all.push(Named { name, has_parts, is_defined, place });
+        self.all.push(NamedRelation { name, has_parts, is_defined, place });
     }
 
     fn of_body(&mut self, body: &SetExpr) {

@@ -1,9 +1,9 @@
 //! A connection to a Spark Connect server, and its requests.
 //!
-//! Built on tonic with the few messages that a query needs. The crates there are do not fit: those of
-//! Apache Spark (`apache-spark-connect` 4.2) and on it `spark-connect` 0.3 need `protoc` on the machine
-//! that compiles, have another version of Arrow than DataFusion, and whole data frames;
-//! `spark-connect-rs` is no longer kept.
+//! It uses tonic and the few messages that a query needs. Existing crates do not fit: those of
+//! Apache Spark (`apache-spark-connect` 4.2), and `spark-connect` 0.3 based on it, need `protoc` to
+//! compile, use another version of Arrow than DataFusion, and bring whole data frames;
+//! `spark-connect-rs` is no longer maintained.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -28,44 +28,44 @@ use super::messages::{
 use crate::status::MISUSE;
 use crate::terminal::errors::Failure;
 
-/// Time to reach the server.
+/// Timeout for reaching the server.
 const CONNECT: Duration = Duration::from_secs(10);
-/// After so long without a byte the server is asked whether it is still there, and has as long to
-/// answer.
+/// After this time without a byte, the server is asked whether it is still there, and has as long
+/// to answer.
 const SILENCE: Duration = Duration::from_secs(30);
-/// Time for the list of a table's files.
+/// Timeout for the list of a table's files.
 const LISTING: Duration = Duration::from_secs(120);
-/// Time for what is sent while the program ends.
+/// Timeout for requests while the program ends.
 const LAST: Duration = Duration::from_secs(2);
-/// Longest message, bytes: that of Spark's own clients.
+/// Longest message in bytes, as in Spark's own clients.
 const LONGEST: usize = 128 << 20;
 
 /// A session on the server.
 struct ServerSession {
-    /// Its name here.
+    /// Name of the session here.
     name: String,
-    /// The server's own name of it. With another one the views are gone.
+    /// The server's own name of the session. If it changes, the views are gone.
     observed: Option<String>,
-    /// What became of it, if that is known.
-    fate: Fate,
+    /// Its health, if known.
+    health: SessionHealth,
 }
 
-/// What a request met.
+/// State of the session, as the last request found it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Fate {
-    /// The server, with the session.
+pub enum SessionHealth {
+    /// The server and the session are there.
     #[default]
-    There,
-    /// No server.
+    Alive,
+    /// No server answers.
     Unreachable,
-    /// A server that was started again.
-    Gone,
+    /// The server was restarted, and the session is lost.
+    Lost,
 }
 
 impl ServerSession {
     fn new() -> ServerSession {
         let name = Uuid::new_v4().to_string();
-        ServerSession { name, observed: None, fate: Fate::There }
+        ServerSession { name, observed: None, health: SessionHealth::Alive }
     }
 }
 
@@ -76,12 +76,12 @@ pub struct Client {
     session: Mutex<ServerSession>,
     user: UserContext,
     agent: String,
-    /// Where it is.
+    /// Address of the server.
     pub address: Address,
 }
 
 impl Client {
-    /// Connects. It belongs to the runtime in which it is made.
+    /// Connects to a server. The connection belongs to the runtime in which it is created.
     pub async fn connect(address: Address) -> Result<Client, Failure> {
         let scheme = if address.is_tls { "https" } else { "http" };
         let failed = |error| connection::failed(&address, &error);
@@ -111,7 +111,7 @@ impl Client {
         })
     }
 
-    /// Begins to execute; gives the execution's name and its answer.
+    /// Starts to execute, and returns the execution's name and answer.
     pub async fn execute(&self, operation: &str, plan: Plan) -> Parts {
         let reattach = ReattachOptions { reattachable: true };
         let request = ExecutePlanRequest {
@@ -126,7 +126,8 @@ impl Client {
         self.stream("ExecutePlan", request).await
     }
 
-    /// How many files the rows of a plan are from; none if the server does not know.
+    /// Returns the number of files that a plan's rows come from; `None` if the server does not
+    /// know.
     pub async fn files(&self, plan: Plan) -> Option<usize> {
         let request = AnalyzePlanRequest {
             session_id: self.session_name(),
@@ -139,7 +140,7 @@ impl Client {
         Some(answer.ok()?.input_files?.files.len())
     }
 
-    /// Asks for the rest of an answer.
+    /// Requests the rest of an answer.
     pub async fn reattach(&self, operation: &str, last: Option<&str>) -> Parts {
         let request = ReattachExecuteRequest {
             session_id: self.session_name(),
@@ -152,7 +153,7 @@ impl Client {
         self.stream("ReattachExecute", request).await
     }
 
-    /// Ends an execution, whatever of it is still to be done. That is a courtesy: it may fail.
+    /// Ends an execution, whatever of it is left. This is a courtesy, which may fail.
     pub async fn release(&self, operation: &str) {
         let request = ReleaseExecuteRequest {
             session_id: self.session_name(),
@@ -164,7 +165,7 @@ impl Client {
         self.courtesy("ReleaseExecute", request).await;
     }
 
-    /// Ends everything that the session executes.
+    /// Stops everything that the session executes.
     pub async fn interrupt(&self) {
         let request = InterruptRequest {
             session_id: self.session_name(),
@@ -175,7 +176,7 @@ impl Client {
         self.courtesy("Interrupt", request).await;
     }
 
-    /// Ends the session.
+    /// Ends the session on the server.
     pub async fn leave(&self) {
         let request = ReleaseSessionRequest {
             session_id: self.session_name(),
@@ -185,7 +186,7 @@ impl Client {
         self.courtesy("ReleaseSession", request).await;
     }
 
-    /// All of an error; none if the server does not have it.
+    /// Returns all of an error; `None` if the server does not have it.
     pub async fn details(&self, error: String) -> Option<FetchErrorDetailsResponse> {
         let request = FetchErrorDetailsRequest {
             session_id: self.session_name(),
@@ -196,7 +197,7 @@ impl Client {
         tokio::time::timeout(LAST, self.unary("FetchErrorDetails", request)).await.ok()?.ok()
     }
 
-    /// Keeps the server's own name of the session; false if it is another one by now.
+    /// Records the server's own name of the session; false if it has changed.
     pub fn observe(&self, name: &str) -> bool {
         let mut session = self.session();
         match &session.observed {
@@ -208,17 +209,17 @@ impl Client {
         }
     }
 
-    /// Notes what a request met.
-    pub fn met(&self, fate: Fate) {
-        self.session().fate = fate;
+    /// Records how a request found the session.
+    pub fn record_health(&self, health: SessionHealth) {
+        self.session().health = health;
     }
 
-    /// What the last request met that failed; the next one begins without it.
-    pub fn fate(&self) -> Fate {
-        std::mem::take(&mut self.session().fate)
+    /// Returns what the last failed request found, and resets it for the next one.
+    pub fn health(&self) -> SessionHealth {
+        std::mem::take(&mut self.session().health)
     }
 
-    /// Begins another session, without views.
+    /// Begins a new session, without views.
     pub fn begin_session(&self) {
         *self.session() = ServerSession::new();
     }
@@ -235,7 +236,7 @@ impl Client {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends what matters to the server only.
+    /// Sends a request that only matters to the server.
     async fn courtesy(&self, method: &str, message: impl Message + 'static) {
         let _ = tokio::time::timeout(LAST, self.unary::<_, Empty>(method, message)).await;
     }
@@ -261,7 +262,7 @@ impl Client {
         let mut grpc = Grpc::new(self.channel.clone())
             .max_decoding_message_size(LONGEST)
             .max_encoding_message_size(LONGEST);
-        // A channel that has to connect anew waits for as long as nobody answers.
+        // A channel that has to reconnect waits as long as nobody answers.
         match tokio::time::timeout(CONNECT, grpc.ready()).await {
             Ok(Ok(())) => Ok(grpc),
             Ok(Err(error)) => Err(Status::unavailable(connection::innermost(&error))),
@@ -276,7 +277,7 @@ impl Client {
     }
 }
 
-/// What an execution gives, part by part.
+/// Result of an execution, part by part.
 pub type Parts = Result<Streaming<ExecutePlanResponse>, Status>;
 
 fn path(method: &str) -> Result<PathAndQuery, Status> {
@@ -287,7 +288,7 @@ fn path(method: &str) -> Result<PathAndQuery, Status> {
 fn headers(address: &Address) -> Result<MetadataMap, Failure> {
     let mut headers = MetadataMap::new();
     let wrong = |name: &str| {
-        // Its value may be a secret.
+        // Its value may be secret.
         Failure::new(format!("`{name}` of --remote cannot be sent"))
             .cause("it is no header of HTTP")
             .hint("letters, digits and - in names; %XX for what is special in values")

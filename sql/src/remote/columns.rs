@@ -1,13 +1,13 @@
-//! Columns of a table for a server: it infers no types.
+//! Declares the columns of a table to a server, which infers no types.
 
 use datafusion::arrow::datatypes::{DataType, FieldRef, Schema};
 
-use crate::failed::Failed;
+use crate::query_failure::QueryFailure;
 use crate::status::QUERY;
 use crate::terminal::errors::Failure;
 
-/// Names and types of columns, as SQL of Spark has them.
-pub fn of(schema: &Schema) -> Result<Vec<(String, &'static str)>, Failed> {
+/// Returns names and types of columns in Spark SQL.
+pub fn of(schema: &Schema) -> Result<Vec<(String, &'static str)>, QueryFailure> {
     let column = |field: &FieldRef| {
         let kind = match field.data_type() {
             DataType::Int32 => "INT",
@@ -29,13 +29,13 @@ pub fn of(schema: &Schema) -> Result<Vec<(String, &'static str)>, Failed> {
     schema.fields().iter().map(column).collect()
 }
 
-/// `` `run` STRING, `rank` INT, … ``
+/// Returns `` `run` STRING, `rank` INT, … `` for columns.
 pub fn declared(columns: &[(String, &str)]) -> String {
     let columns = columns.iter().map(|(name, kind)| format!("`{name}` {kind}"));
     columns.collect::<Vec<_>>().join(", ")
 }
 
-/// A query with the columns and no rows.
+/// Returns a query with these columns and no rows.
 pub fn nothing(columns: &[(String, &str)]) -> String {
     let columns = columns.iter().map(|(name, kind)| format!("CAST(NULL AS {kind}) AS `{name}`"));
     format!("SELECT {} WHERE 1 = 0", columns.collect::<Vec<_>>().join(", "))

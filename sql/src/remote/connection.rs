@@ -1,4 +1,4 @@
-//! Why there is no connection, for the user of a query.
+//! Explains failed connections to the user of a query.
 
 use std::error::Error;
 
@@ -6,7 +6,7 @@ use super::address::Address;
 use crate::status::QUERY;
 use crate::terminal::errors::Failure;
 
-/// The words of the last cause.
+/// Returns the message of the last cause.
 pub fn innermost(error: &dyn Error) -> String {
     let mut last = error;
     while let Some(cause) = last.source() {
@@ -16,7 +16,7 @@ pub fn innermost(error: &dyn Error) -> String {
     text.split(" (os error").next().unwrap_or(&text).to_lowercase()
 }
 
-/// No connection.
+/// Explains why no connection was possible.
 pub fn failed(address: &Address, error: &tonic::transport::Error) -> Failure {
     let mut text = String::new();
     let mut cause: Option<&dyn Error> = Some(error);
@@ -42,7 +42,7 @@ pub fn failed(address: &Address, error: &tonic::transport::Error) -> Failure {
     unreachable(address, why)
 }
 
-/// Something is there, and does not answer.
+/// Explains that something is there but does not answer.
 pub fn silent(address: &Address) -> Failure {
     unreachable(address, "it does not answer".into())
 }

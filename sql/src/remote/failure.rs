@@ -1,4 +1,4 @@
-//! What an error of a server is for the user of a query: the line of it that matters.
+//! Explains a server's error to the user of a query, by the line of it that matters.
 
 use std::error::Error;
 
@@ -6,32 +6,37 @@ use prost::Message;
 use tonic::{Code, Status};
 
 use super::address::{Address, TOKEN};
-use super::answer::{Broken, is_of_connection};
-use super::client::{Client, Fate};
+use super::answer::{StreamFailure, is_of_connection};
+use super::client::{Client, SessionHealth};
 use super::connection::innermost;
 use super::messages::{ErrorInfo, RpcStatus, ServerError};
-use crate::failed::{Failed, excerpt, no_column_of, no_table};
+use crate::query_failure::{QueryFailure, excerpt, no_column_of, no_table};
 use crate::session::Session;
 use crate::status::QUERY;
 use crate::terminal::columns::printable;
 use crate::terminal::errors::Failure;
 
-/// Letters of a message that are shown.
+/// Number of characters of a message to show.
 const LONGEST: usize = 300;
 
-/// A failed execution of a statement.
-pub async fn of(broken: Broken, client: &Client, text: &str, session: &Session) -> Failed {
+/// Explains a failed execution of a statement.
+pub async fn of(
+    broken: StreamFailure,
+    client: &Client,
+    text: &str,
+    session: &Session,
+) -> QueryFailure {
     match broken {
-        Broken::Status(status) if is_of_statement(&status) => {
+        StreamFailure::Status(status) if is_of_statement(&status) => {
             of_statement(&whole(&status, client).await, text, session)
         }
         other => of_request(other, client).into(),
     }
 }
 
-/// Whether it is the server's word on what it was asked, and not on who asks, and how.
+/// Whether the error is about the request itself, and not about the user or the connection.
 fn is_of_statement(status: &Status) -> bool {
-    // What answers as a server of HTTP does, and not of this protocol.
+    // The answer comes from an HTTP server with another protocol.
     let is_other_server = status.message().contains("mapped from HTTP")
         || status.code() == Code::Unimplemented
             && (status.message().is_empty() || status.message().contains("Method"));
@@ -44,19 +49,19 @@ fn is_of_statement(status: &Status) -> bool {
     }
 }
 
-/// A request that failed, whatever it was.
-fn of_request(broken: Broken, client: &Client) -> Failure {
+/// Explains any failed request.
+fn of_request(broken: StreamFailure, client: &Client) -> Failure {
     let shown = client.address.shown();
     let status = match broken {
-        Broken::Status(status) => status,
-        Broken::Restarted => {
-            client.met(Fate::Gone);
+        StreamFailure::Status(status) => status,
+        StreamFailure::Restarted => {
+            client.record_health(SessionHealth::Lost);
             return Failure::new(format!("the server {shown} was started again"))
                 .cause("it has neither the query nor its tables any more; no result is kept")
                 .hint("the same command again")
                 .code(QUERY);
         }
-        Broken::Unreadable(why) => {
+        StreamFailure::Unreadable(why) => {
             return Failure::new(format!("the answer of {shown} cannot be read"))
                 .cause(why)
                 .hint("the same command again; servers of Spark 3.4 and later are known to work")
@@ -65,7 +70,7 @@ fn of_request(broken: Broken, client: &Client) -> Failure {
     };
     match status.code() {
         _ if is_of_connection(&status) => {
-            client.met(Fate::Unreachable);
+            client.record_health(SessionHealth::Unreachable);
             lost(&client.address, &status)
         }
         Code::Unauthenticated | Code::PermissionDenied => {
@@ -81,10 +86,10 @@ fn of_request(broken: Broken, client: &Client) -> Failure {
     }
 }
 
-/// A table or view that the server could not be given.
-pub async fn of_table(broken: Broken, client: &Client, name: &str) -> Failed {
+/// Explains a table or view that could not be created on the server.
+pub async fn of_table(broken: StreamFailure, client: &Client, name: &str) -> QueryFailure {
     let status = match broken {
-        Broken::Status(status) if is_of_statement(&status) => status,
+        StreamFailure::Status(status) if is_of_statement(&status) => status,
         other => return of_request(other, client).into(),
     };
     let message = whole(&status, client).await;
@@ -107,7 +112,7 @@ fn lost(address: &Address, status: &Status) -> Failure {
         .code(QUERY)
 }
 
-/// All of an error's message. What comes with a status is cut by the server.
+/// Returns the complete message of an error, because the server cuts the message in a status.
 async fn whole(status: &Status, client: &Client) -> String {
     let info = RpcStatus::decode(status.details()).ok().and_then(|status| {
         let is_info = |url: &str| url.ends_with("google.rpc.ErrorInfo");
@@ -123,12 +128,13 @@ async fn whole(status: &Status, client: &Client) -> String {
     message.unwrap_or_else(|| status.message().to_owned())
 }
 
-/// The message of the deepest cause that has one of Spark's names, else of the error itself.
+/// Returns the message of the deepest cause that has one of Spark's names, otherwise of the error
+/// itself.
 fn root(errors: &[ServerError], first: i32) -> Option<String> {
     let at = |index: i32| errors.get(usize::try_from(index).ok()?);
     let mut found: Option<&ServerError> = at(first);
     let mut next = found;
-    // A cause that is its own cause would be followed for ever.
+    // A cause that is its own cause would be followed forever.
     for _ in 0..errors.len() {
         let Some(error) = next else { break };
         if class(&error.message).is_some() {
@@ -139,7 +145,7 @@ fn root(errors: &[ServerError], first: i32) -> Option<String> {
     found.map(|error| error.message.clone()).filter(|message| !message.is_empty())
 }
 
-/// `TABLE_OR_VIEW_NOT_FOUND` of `[TABLE_OR_VIEW_NOT_FOUND] The table …`.
+/// Returns `TABLE_OR_VIEW_NOT_FOUND` for `[TABLE_OR_VIEW_NOT_FOUND] The table …`.
 fn class(message: &str) -> Option<&str> {
     let (_, rest) = message.split_once('[')?;
     let (class, _) = rest.split_once(']')?;
@@ -147,7 +153,7 @@ fn class(message: &str) -> Option<&str> {
     (class.len() > 3 && class.chars().all(is_name)).then_some(class)
 }
 
-fn of_statement(message: &str, text: &str, session: &Session) -> Failed {
+fn of_statement(message: &str, text: &str, session: &Session) -> QueryFailure {
     let class = class(message).unwrap_or_default();
     let words = after_class(message);
     let name = quoted(words);
@@ -161,7 +167,7 @@ fn of_statement(message: &str, text: &str, session: &Session) -> Failed {
         (class, Some(name)) if class.starts_with("UNRESOLVED_ROUTINE") => {
             no_function(last_part(name))
         }
-        // As Sail names them.
+        // Messages of Sail.
         ("", _) if words.contains("cannot resolve attribute") => {
             no_column_of(of_sail(words).unwrap_or("?"), text, session)
         }
@@ -183,7 +189,7 @@ fn of_statement(message: &str, text: &str, session: &Session) -> Failed {
             .cause(one_line(words))
             .hint("SHOW TABLES; DESCRIBE TABLE; the server's own SQL counts"),
     };
-    Failed::Query {
+    QueryFailure::Query {
         failure: failure.code(QUERY),
         excerpt: place(message).and_then(|(line, column)| excerpt(text, line, column)),
     }
@@ -195,7 +201,7 @@ fn no_function(name: &str) -> Failure {
         .hint("SHOW FUNCTIONS lists them")
 }
 
-/// `b` of `ObjectName([Identifier("a"), Identifier("b")])`.
+/// Returns `b` for `ObjectName([Identifier("a"), Identifier("b")])`.
 fn of_sail(text: &str) -> Option<&str> {
     let (names, _) = text.split_once("\")])")?;
     names.rsplit_once("Identifier(\"").map(|(_, name)| name)
@@ -208,7 +214,7 @@ fn after_class(message: &str) -> &str {
     }
 }
 
-/// The first name in backticks, which may have several parts: `` `a`.`b` ``.
+/// Returns the first name in backticks, which may have several parts: `` `a`.`b` ``.
 fn quoted(text: &str) -> Option<&str> {
     let start = text.find('`')?;
     let rest = &text[start..];
@@ -220,7 +226,7 @@ fn last_part(name: &str) -> &str {
     name.rsplit("`.`").next().unwrap_or(name).trim_matches('`')
 }
 
-/// The first line, without what Spark adds to every message.
+/// Returns the first line, without what Spark adds to every message.
 fn one_line(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
     let line = line.split(" SQLSTATE: ").next().unwrap_or(line);
@@ -228,7 +234,7 @@ fn one_line(text: &str) -> String {
     line.chars().take(LONGEST).map(printable).collect()
 }
 
-/// `line 1 pos 14`: lines from 1, columns from 0.
+/// Parses `line 1 pos 14`: lines count from 1, columns from 0.
 fn place(message: &str) -> Option<(u64, u64)> {
     let (_, rest) = message.rsplit_once("line ").filter(|(_, rest)| rest.contains("pos "))?;
     let (line, rest) = rest.split_once([',', ' '])?;

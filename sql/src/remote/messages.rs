@@ -1,214 +1,214 @@
-//! The messages of Spark Connect that a query needs, and of gRPC's errors.
+//! Messages of Spark Connect that a query needs, and of gRPC's errors.
 //!
-//! Names and numbers are those of `spark/connect/*.proto` of Apache Spark 4.2 (Apache-2.0), where no number
-//! has changed since 3.4. Fields that are neither sent nor read are left out: a reader of protobuf
-//! passes over what it does not know.
+//! Names and numbers come from `spark/connect/*.proto` of Apache Spark 4.2 (Apache-2.0), in which
+//! no number has changed since 3.4. Fields that are neither sent nor read are left out, because
+//! protobuf readers skip unknown fields.
 
 use std::collections::HashMap;
 
 use prost::{Message, Oneof};
 
-/// Who asks.
+/// The user who asks.
 #[derive(Clone, PartialEq, Message)]
 pub struct UserContext {
-    /// Name, by which a server keeps sessions apart.
+    /// User name, by which a server keeps sessions apart.
     #[prost(string, tag = "1")]
     pub user_id: String,
-    /// Name for people.
+    /// User name for people.
     #[prost(string, tag = "2")]
     pub user_name: String,
 }
 
-/// What a server is asked to execute.
+/// A plan for the server to execute.
 #[derive(Clone, PartialEq, Message)]
 pub struct Plan {
-    /// It.
+    /// The relation or command.
     #[prost(oneof = "Op", tags = "1, 2")]
     pub op: Option<Op>,
 }
 
-/// Rows, or an act.
+/// Rows or a command.
 #[derive(Clone, PartialEq, Oneof)]
 pub enum Op {
-    /// Rows.
+    /// A query for rows.
     #[prost(message, tag = "1")]
     Root(Relation),
-    /// An act.
+    /// A command without rows.
     #[prost(message, tag = "2")]
     Action(Action),
 }
 
-/// Rows.
+/// A relation, which has rows.
 #[derive(Clone, PartialEq, Message)]
 pub struct Relation {
-    /// Its number.
+    /// Fields of all relations.
     #[prost(message, optional, tag = "1")]
     pub common: Option<RelationCommon>,
-    /// Where they are from.
+    /// Source of the rows.
     #[prost(oneof = "Rows", tags = "2, 6, 10")]
     pub rows: Option<Rows>,
 }
 
-/// What all relations have.
+/// Fields that all relations have.
 #[derive(Clone, PartialEq, Message)]
 pub struct RelationCommon {
-    /// Unique in a session.
+    /// Number that is unique in a session.
     #[prost(int64, optional, tag = "2")]
     pub plan_id: Option<i64>,
 }
 
-/// Where rows are from.
+/// Source of rows.
 #[derive(Clone, PartialEq, Oneof)]
 pub enum Rows {
-    /// Files.
+    /// Rows of files.
     #[prost(message, tag = "2")]
     Read(Read),
-    /// Two relations.
+    /// Rows of two relations.
     #[prost(message, boxed, tag = "6")]
     SetOperation(Box<SetOperation>),
-    /// A query.
+    /// Rows of a query.
     #[prost(message, tag = "10")]
     Sql(Sql),
 }
 
-/// Files.
+/// Files to read.
 #[derive(Clone, PartialEq, Message)]
 pub struct Read {
-    /// Which.
+    /// The data source.
     #[prost(message, optional, tag = "2")]
     pub data_source: Option<DataSource>,
 }
 
-/// Files of a kind, at places, with columns.
+/// Files of a format, with their paths and columns.
 #[derive(Clone, PartialEq, Message)]
 pub struct DataSource {
-    /// `parquet`.
+    /// Format, which is `parquet`.
     #[prost(string, optional, tag = "1")]
     pub format: Option<String>,
-    /// Columns, as SQL declares them.
+    /// Columns as SQL declares them.
     #[prost(string, optional, tag = "2")]
     pub schema: Option<String>,
-    /// Options of the kind.
+    /// Options of the format.
     #[prost(map = "string, string", tag = "3")]
     pub options: HashMap<String, String>,
-    /// Addresses.
+    /// Addresses of the files.
     #[prost(string, repeated, tag = "4")]
     pub paths: Vec<String>,
 }
 
-/// Two relations made one.
+/// Two relations combined into one.
 #[derive(Clone, PartialEq, Message)]
 pub struct SetOperation {
-    /// The first.
+    /// The first relation.
     #[prost(message, optional, boxed, tag = "1")]
     pub left_input: Option<Box<Relation>>,
-    /// The second.
+    /// The second relation.
     #[prost(message, optional, boxed, tag = "2")]
     pub right_input: Option<Box<Relation>>,
-    /// [`UNION`].
+    /// Kind of combination, which is [`UNION`].
     #[prost(int32, tag = "3")]
     pub kind: i32,
-    /// Whether equal rows stay.
+    /// Whether duplicate rows stay.
     #[prost(bool, optional, tag = "4")]
     pub is_all: Option<bool>,
 }
 
-/// The rows of both.
+/// The rows of both relations.
 pub const UNION: i32 = 2;
 
-/// A query.
+/// A SQL query.
 #[derive(Clone, PartialEq, Message)]
 pub struct Sql {
-    /// Its text.
+    /// Text of the query.
     #[prost(string, tag = "1")]
     pub query: String,
 }
 
-/// An act.
+/// A command without rows.
 #[derive(Clone, PartialEq, Message)]
 pub struct Action {
-    /// It.
+    /// Kind of command.
     #[prost(oneof = "Act", tags = "3, 5")]
     pub act: Option<Act>,
 }
 
-/// An act.
+/// Kinds of commands.
 #[derive(Clone, PartialEq, Oneof)]
 pub enum Act {
-    /// Names a relation.
+    /// Gives a relation a name.
     #[prost(message, tag = "3")]
     CreateView(CreateView),
-    /// A statement that has no rows.
+    /// Executes a statement without rows.
     #[prost(message, tag = "5")]
     Sql(SqlCommand),
 }
 
-/// Names a relation, in the session.
+/// Gives a relation a name within the session.
 #[derive(Clone, PartialEq, Message)]
 pub struct CreateView {
-    /// The relation.
+    /// The relation to name.
     #[prost(message, optional, tag = "1")]
     pub input: Option<Relation>,
-    /// Its name.
+    /// Name of the view.
     #[prost(string, tag = "2")]
     pub name: String,
-    /// Whether for other sessions, too.
+    /// Whether other sessions can use it, too.
     #[prost(bool, tag = "3")]
     pub is_global: bool,
-    /// Whether one of that name goes.
+    /// Whether to replace a view of this name.
     #[prost(bool, tag = "4")]
     pub replace: bool,
 }
 
-/// A statement.
+/// A SQL statement.
 #[derive(Clone, PartialEq, Message)]
 pub struct SqlCommand {
-    /// Its text, for servers before 4.0.
+    /// Text of the statement, for servers before 4.0.
     #[prost(string, tag = "1")]
     pub sql: String,
-    /// Itself, for those since.
+    /// The statement, for servers since 4.0.
     #[prost(message, optional, tag = "6")]
     pub input: Option<Relation>,
 }
 
-/// Asks for an execution.
+/// Requests an execution.
 #[derive(Clone, PartialEq, Message)]
 pub struct ExecutePlanRequest {
-    /// Session.
+    /// Id of the session.
     #[prost(string, tag = "1")]
     pub session_id: String,
-    /// Who.
+    /// The user who asks.
     #[prost(message, optional, tag = "2")]
     pub user_context: Option<UserContext>,
-    /// What.
+    /// Plan to execute.
     #[prost(message, optional, tag = "3")]
     pub plan: Option<Plan>,
-    /// Program.
+    /// Name of the program.
     #[prost(string, optional, tag = "4")]
     pub client_type: Option<String>,
-    /// How.
+    /// Options of the execution.
     #[prost(message, repeated, tag = "5")]
     pub request_options: Vec<RequestOption>,
-    /// Its name, a UUID.
+    /// Name of the execution, a UUID.
     #[prost(string, optional, tag = "6")]
     pub operation_id: Option<String>,
-    /// The server's own name of the session, as far as it is known.
+    /// The server's own name of the session, if it is known.
     #[prost(string, optional, tag = "8")]
     pub observed_session_id: Option<String>,
 }
 
-/// How to execute.
+/// An option of the execution.
 #[derive(Clone, PartialEq, Message)]
 pub struct RequestOption {
-    /// Whether the answer can be asked for again.
+    /// Whether the answer can be requested again.
     #[prost(message, optional, tag = "1")]
     pub reattach: Option<ReattachOptions>,
 }
 
-/// Whether the answer can be asked for again.
+/// Whether the answer can be requested again.
 #[derive(Clone, PartialEq, Message)]
 pub struct ReattachOptions {
-    /// It can.
+    /// Whether the execution is reattachable.
     #[prost(bool, tag = "1")]
     pub reattachable: bool,
 }
@@ -219,92 +219,92 @@ pub struct ExecutePlanResponse {
     /// The server's own name of the session.
     #[prost(string, tag = "15")]
     pub server_session_id: String,
-    /// Its own.
+    /// Id of this part.
     #[prost(string, tag = "13")]
     pub response_id: String,
-    /// Rows: an Arrow stream of its own.
+    /// Rows as an Arrow stream.
     #[prost(message, optional, tag = "2")]
     pub arrow_batch: Option<ArrowBatch>,
-    /// Only there in the last part.
+    /// Present only in the last part.
     #[prost(message, optional, tag = "14")]
     pub complete: Option<Empty>,
 }
 
-/// Rows.
+/// A batch of rows.
 #[derive(Clone, PartialEq, Message)]
 pub struct ArrowBatch {
-    /// How many.
+    /// Number of rows.
     #[prost(int64, tag = "1")]
     pub row_count: i64,
-    /// An Arrow stream.
+    /// Arrow stream of the rows.
     #[prost(bytes = "bytes", tag = "2")]
     pub data: bytes::Bytes,
-    /// How many rows came before.
+    /// Number of rows before this batch.
     #[prost(int64, optional, tag = "3")]
     pub start_offset: Option<i64>,
 }
 
-/// Nothing more.
+/// An empty message.
 #[derive(Clone, PartialEq, Message)]
 pub struct Empty {}
 
-/// Asks which files rows are from.
+/// Asks which files the rows of a plan come from.
 #[derive(Clone, PartialEq, Message)]
 pub struct AnalyzePlanRequest {
-    /// Session.
+    /// Id of the session.
     #[prost(string, tag = "1")]
     pub session_id: String,
-    /// Who.
+    /// The user who asks.
     #[prost(message, optional, tag = "2")]
     pub user_context: Option<UserContext>,
-    /// Program.
+    /// Name of the program.
     #[prost(string, optional, tag = "3")]
     pub client_type: Option<String>,
-    /// Of which rows.
+    /// The plan in question.
     #[prost(message, optional, tag = "9")]
     pub input_files: Option<InputFiles>,
 }
 
-/// Of which rows files are asked for.
+/// Asks for the input files of a plan.
 #[derive(Clone, PartialEq, Message)]
 pub struct InputFiles {
-    /// The rows.
+    /// Plan of the rows.
     #[prost(message, optional, tag = "1")]
     pub plan: Option<Plan>,
 }
 
-/// Which files rows are from.
+/// Answers which files the rows come from.
 #[derive(Clone, PartialEq, Message)]
 pub struct AnalyzePlanResponse {
-    /// They.
+    /// Paths of the input files.
     #[prost(message, optional, tag = "7")]
     pub input_files: Option<FileList>,
 }
 
-/// Files.
+/// A list of files.
 #[derive(Clone, PartialEq, Message)]
 pub struct FileList {
-    /// Their addresses.
+    /// Addresses of the files.
     #[prost(string, repeated, tag = "1")]
     pub files: Vec<String>,
 }
 
-/// Asks again for an answer, from a part on.
+/// Requests the rest of an answer.
 #[derive(Clone, PartialEq, Message)]
 pub struct ReattachExecuteRequest {
-    /// Session.
+    /// Id of the session.
     #[prost(string, tag = "1")]
     pub session_id: String,
-    /// Who.
+    /// The user who asks.
     #[prost(message, optional, tag = "2")]
     pub user_context: Option<UserContext>,
-    /// Of which execution.
+    /// Name of the execution.
     #[prost(string, tag = "3")]
     pub operation_id: String,
-    /// Program.
+    /// Name of the program.
     #[prost(string, optional, tag = "4")]
     pub client_type: Option<String>,
-    /// The last part that came.
+    /// Id of the last part that arrived.
     #[prost(string, optional, tag = "5")]
     pub last_response_id: Option<String>,
     /// The server's own name of the session.
@@ -312,39 +312,39 @@ pub struct ReattachExecuteRequest {
     pub observed_session_id: Option<String>,
 }
 
-/// No part of an answer is asked for any more; what is still executed ends.
+/// Releases an execution: no part of its answer is needed any more, and the rest is not executed.
 #[derive(Clone, PartialEq, Message)]
 pub struct ReleaseExecuteRequest {
-    /// Session.
+    /// Id of the session.
     #[prost(string, tag = "1")]
     pub session_id: String,
-    /// Who.
+    /// The user who asks.
     #[prost(message, optional, tag = "2")]
     pub user_context: Option<UserContext>,
-    /// Of which execution.
+    /// Name of the execution.
     #[prost(string, tag = "3")]
     pub operation_id: String,
-    /// Program.
+    /// Name of the program.
     #[prost(string, optional, tag = "4")]
     pub client_type: Option<String>,
-    /// All of it.
+    /// Releases all parts.
     #[prost(message, optional, tag = "5")]
     pub all: Option<Empty>,
 }
 
-/// Ends executions.
+/// Interrupts executions of a session.
 #[derive(Clone, PartialEq, Message)]
 pub struct InterruptRequest {
-    /// Session.
+    /// Id of the session.
     #[prost(string, tag = "1")]
     pub session_id: String,
-    /// Who.
+    /// The user who asks.
     #[prost(message, optional, tag = "2")]
     pub user_context: Option<UserContext>,
-    /// Program.
+    /// Name of the program.
     #[prost(string, optional, tag = "3")]
     pub client_type: Option<String>,
-    /// [`ALL`].
+    /// Which executions to interrupt: [`ALL`].
     #[prost(int32, tag = "4")]
     pub kind: i32,
 }
@@ -352,33 +352,33 @@ pub struct InterruptRequest {
 /// All executions of the session.
 pub const ALL: i32 = 1;
 
-/// Ends a session.
+/// Ends a session on the server.
 #[derive(Clone, PartialEq, Message)]
 pub struct ReleaseSessionRequest {
-    /// Session.
+    /// Id of the session.
     #[prost(string, tag = "1")]
     pub session_id: String,
-    /// Who.
+    /// The user who asks.
     #[prost(message, optional, tag = "2")]
     pub user_context: Option<UserContext>,
-    /// Program.
+    /// Name of the program.
     #[prost(string, optional, tag = "3")]
     pub client_type: Option<String>,
 }
 
-/// Asks for all of an error.
+/// Requests all details of an error.
 #[derive(Clone, PartialEq, Message)]
 pub struct FetchErrorDetailsRequest {
-    /// Session.
+    /// Id of the session.
     #[prost(string, tag = "1")]
     pub session_id: String,
-    /// Who.
+    /// The user who asks.
     #[prost(message, optional, tag = "2")]
     pub user_context: Option<UserContext>,
-    /// Which, as [`ErrorInfo`] names it.
+    /// Id of the error, from [`ErrorInfo`].
     #[prost(string, tag = "3")]
     pub error_id: String,
-    /// Program.
+    /// Name of the program.
     #[prost(string, optional, tag = "4")]
     pub client_type: Option<String>,
 }
@@ -386,51 +386,51 @@ pub struct FetchErrorDetailsRequest {
 /// An error and its causes.
 #[derive(Clone, PartialEq, Message)]
 pub struct FetchErrorDetailsResponse {
-    /// Where it begins.
+    /// Index of the first error.
     #[prost(int32, optional, tag = "1")]
     pub root: Option<i32>,
-    /// All.
+    /// All errors of the chain.
     #[prost(message, repeated, tag = "2")]
     pub errors: Vec<ServerError>,
 }
 
-/// An error of a server.
+/// An error of the server.
 #[derive(Clone, PartialEq, Message)]
 pub struct ServerError {
-    /// In words.
+    /// Message of the error.
     #[prost(string, tag = "2")]
     pub message: String,
-    /// Its cause, by place in the list.
+    /// Index of its cause in the list.
     #[prost(int32, optional, tag = "4")]
     pub cause: Option<i32>,
 }
 
-/// What is behind `grpc-status-details-bin`.
+/// Content of `grpc-status-details-bin`.
 #[derive(Clone, PartialEq, Message)]
 pub struct RpcStatus {
-    /// More about the error.
+    /// Details of the error.
     #[prost(message, repeated, tag = "3")]
     pub details: Vec<Detail>,
 }
 
-/// A message of a kind.
+/// A message of any type.
 #[derive(Clone, PartialEq, Message)]
 pub struct Detail {
-    /// Its kind.
+    /// Type of the message.
     #[prost(string, tag = "1")]
     pub type_url: String,
-    /// Itself.
+    /// The encoded message.
     #[prost(bytes = "bytes", tag = "2")]
     pub value: bytes::Bytes,
 }
 
-/// `google.rpc.ErrorInfo`.
+/// The message `google.rpc.ErrorInfo`.
 #[derive(Clone, PartialEq, Message)]
 pub struct ErrorInfo {
     /// Kind of error.
     #[prost(string, tag = "1")]
     pub reason: String,
-    /// More.
+    /// Further fields of the error.
     #[prost(map = "string, string", tag = "3")]
     pub metadata: HashMap<String, String>,
 }

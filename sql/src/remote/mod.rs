@@ -1,8 +1,9 @@
-//! `--remote`: the same command, executed by a Spark Connect server.
+//! `--remote`: executes the command on a Spark Connect server.
 //!
-//! The server reads the files itself: it is given which they are and which columns they have, and
-//! infers nothing. A table or view gets its name there when a statement first names it. Everything
-//! else is as without a server: what may be asked, what is listed, the forms of results.
+//! The server reads the files itself: it is told which they are and which columns they have, and
+//! infers nothing. A table or view is registered there when a statement first names it. Everything
+//! else is the same as without a server: which statements are allowed, what is listed, the formats
+//! of results.
 
 pub mod address;
 mod answer;
@@ -23,24 +24,24 @@ use datafusion::sql::sqlparser::ast::Statement;
 use tokio::sync::OnceCell;
 
 use crate::args::SqlArgs;
+use crate::command_line::Sources;
 use crate::execute::{described, listing};
-use crate::failed::{Failed, excerpt, no_table};
 use crate::output::Output;
+use crate::query_failure::{QueryFailure, excerpt, no_table};
 use crate::session::Session;
 use crate::statements::Source;
 use crate::status::{MISUSE, QUERY};
 use crate::terminal::errors::{Failure, print_stderr};
-use crate::words::Sources;
 use address::Address;
 use answer::Answer;
-use client::{Client, Fate};
+use client::{Client, SessionHealth};
 use messages::{Op, Plan};
 use names::Names;
 use relations::Registry;
 
 pub use check::check;
 
-/// A server, and what it knows by now.
+/// A server, and what it has registered so far.
 pub struct Remote {
     address: Address,
     client: OnceCell<Client>,
@@ -48,7 +49,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// The server that the options name, if they do. It is not asked yet.
+    /// Returns the server that the options name, if any. It is not contacted yet.
     pub fn of(args: &SqlArgs) -> Result<Option<Remote>, Failure> {
         let Some(text) = &args.remote else {
             return match args.remote_data.is_empty() {
@@ -76,7 +77,7 @@ impl Remote {
         }))
     }
 
-    /// Fails where there is something that no server can read.
+    /// Fails if there is a source that no server can read.
     pub fn check_sources(sources: &Sources) -> Result<(), Failure> {
         let Some(run) = sources.runs.first() else { return Ok(()) };
         let path = run.path.display();
@@ -93,14 +94,14 @@ impl Remote {
         self.client.get_or_try_init(|| Client::connect(self.address.clone())).await
     }
 
-    /// Ends what is executed.
+    /// Stops what is being executed.
     pub async fn interrupt(&self) {
         if let Some(client) = self.client.get() {
             client.interrupt().await;
         }
     }
 
-    /// Ends the session.
+    /// Ends the session on the server.
     pub async fn leave(&self) {
         if let Some(client) = self.client.get() {
             client.leave().await;
@@ -113,7 +114,7 @@ impl Remote {
         session: &Session,
         source: &Source,
         output: &mut Output,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), QueryFailure> {
         check(source)?;
         if let Some(listing) = self.listing(session, source) {
             let batch = listing?;
@@ -128,16 +129,16 @@ impl Remote {
         let Err(failed) = self.attempt(session, source, output, needed.clone()).await else {
             return Ok(());
         };
-        let is_gone = match client.fate() {
-            Fate::Gone => true,
-            Fate::Unreachable => false,
-            Fate::There => !self.registry.is_there(client).await,
+        let is_gone = match client.health() {
+            SessionHealth::Lost => true,
+            SessionHealth::Unreachable => false,
+            SessionHealth::Alive => !self.registry.is_there(client).await,
         };
         if !is_gone {
             return Err(failed);
         }
         self.registry.begin_session(client, session).await?;
-        // Rows that are out do not come twice.
+        // Rows that were written must not be written twice.
         if output.results() > before {
             return Err(failed);
         }
@@ -148,14 +149,14 @@ impl Remote {
         self.attempt(session, source, output, needed).await
     }
 
-    /// Executes a statement in the server's session as it is.
+    /// Executes a statement in the server's session in its current state.
     async fn attempt(
         &self,
         session: &Session,
         source: &Source,
         output: &mut Output,
         needed: BTreeSet<String>,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), QueryFailure> {
         let client = self.client().await?;
         if let Some(name) = described(&source.parsed) {
             return self.describe(client, session, &name, output).await;
@@ -165,45 +166,47 @@ impl Remote {
             return self.create_view(client, session, source, needed).await;
         }
         if query(client, session, source, output).await? {
-            // What went away meanwhile is no error to some servers, and has no rows.
+            // For some servers, a file that disappeared is not an error and has no rows.
             self.registry.check_files(client, session, &tables).await?;
             output.end()?;
         }
         Ok(())
     }
 
-    /// What tprof itself answers.
+    /// Returns what tprof itself answers.
     fn listing(
         &self,
         session: &Session,
         source: &Source,
-    ) -> Option<Result<datafusion::arrow::array::RecordBatch, Failed>> {
+    ) -> Option<Result<datafusion::arrow::array::RecordBatch, QueryFailure>> {
         let Parsed::Statement(statement) = &source.parsed else { return None };
         match &**statement {
-            // Functions are the server's.
+            // The server lists its own functions.
             Statement::ShowFunctions { .. } => return None,
-            _ if described(&source.parsed).is_some_and(|name| self.registry.is_own(&name)) => {
+            _ if described(&source.parsed)
+                .is_some_and(|name| self.registry.is_user_view(&name)) =>
+            {
                 return None;
             }
             _ => {}
         }
         let listing = listing(session, &source.parsed)?;
-        Some(listing.map_err(|error| Failed::of(&error, &source.text, session)))
+        Some(listing.map_err(|error| QueryFailure::of(&error, &source.text, session)))
     }
 
-    /// Tables and views that a statement names; a name that nothing has is an error.
-    fn needed(&self, session: &Session, source: &Source) -> Result<BTreeSet<String>, Failed> {
+    /// Returns the tables and views that a statement names; an unknown name is an error.
+    fn needed(&self, session: &Session, source: &Source) -> Result<BTreeSet<String>, QueryFailure> {
         let there = session.tables.names();
         let mut needed = BTreeSet::new();
         for named in check::relations(&source.parsed) {
-            if self.registry.is_own(&named.name) && !named.has_parts {
+            if self.registry.is_user_view(&named.name) && !named.has_parts {
                 continue;
             }
             if there.contains(&named.name) && !named.has_parts {
                 needed.insert(named.name);
             } else if !named.is_defined {
                 let (line, column) = named.place;
-                return Err(Failed::Query {
+                return Err(QueryFailure::Query {
                     failure: no_table(&named.name, session).code(QUERY),
                     excerpt: excerpt(&source.text, line, column),
                 });
@@ -213,8 +216,8 @@ impl Remote {
     }
 }
 
-/// Refuses a name in double quotes: a server takes it for a text, and has that in each row.
-fn check_quoted(session: &Session, source: &Source) -> Result<(), Failed> {
+/// Refuses a name in double quotes: a server takes it for a text, which it returns in each row.
+fn check_quoted(session: &Session, source: &Source) -> Result<(), QueryFailure> {
     let quoted = source.sent.iter().flat_map(|sent| &sent.quoted);
     let mut columns = BTreeSet::new();
     for (text, (line, column)) in quoted {
@@ -231,19 +234,22 @@ fn check_quoted(session: &Session, source: &Source) -> Result<(), Failed> {
                     .cause("double quotes are not for names there")
                     .hint(format!("`{text}` in backticks is the column, '{text}' the text"))
                     .code(QUERY);
-            return Err(Failed::Query { failure, excerpt: excerpt(&source.text, *line, *column) });
+            return Err(QueryFailure::Query {
+                failure,
+                excerpt: excerpt(&source.text, *line, *column),
+            });
         }
     }
     Ok(())
 }
 
-/// Has a query executed and writes its rows as they come; whether there was a result.
+/// Executes a query and writes its rows as they come. Returns whether there was a result.
 async fn query(
     client: &Client,
     session: &Session,
     source: &Source,
     output: &mut Output,
-) -> Result<bool, Failed> {
+) -> Result<bool, QueryFailure> {
     let text = source.sent.as_ref().map(|sent| sent.text.clone()).unwrap_or_default();
     let plan = Plan { op: Some(Op::Root(relations::sql(text))) };
     let mut rows = match Answer::of(client, plan).await {
@@ -267,7 +273,7 @@ async fn query(
     };
     rows.release().await;
     ended?;
-    // Every answer of rows has their columns.
+    // Every answer with rows has their columns.
     Ok(has_begun)
 }
 
@@ -276,7 +282,7 @@ fn written(
     batches: &[datafusion::arrow::array::RecordBatch],
     output: &mut Output,
     has_begun: &mut bool,
-) -> Result<bool, Failed> {
+) -> Result<bool, QueryFailure> {
     for batch in batches {
         if !*has_begun {
             output.begin(&batch.schema())?;

@@ -1,5 +1,5 @@
-//! What the server calls the files that are named here: the same, unless `--remote-data FROM=TO` gives
-//! another beginning.
+//! Translates the paths of files to names on the server: the same, unless `--remote-data FROM=TO`
+//! gives another prefix.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::status::MISUSE;
 use crate::terminal::errors::Failure;
 
-/// What a server takes for a pattern in a path.
+/// Characters that a server takes for a pattern in a path.
 const PATTERNS: [char; 6] = ['*', '?', '[', ']', '{', '}'];
 
-/// The beginnings of paths and addresses that are others on the server.
+/// Prefixes of paths and addresses that differ on the server.
 #[derive(Debug, Default)]
 pub struct Names(Vec<Beginning>);
 
@@ -23,12 +23,12 @@ struct Beginning {
 }
 
 impl Names {
-    /// Reads the options.
+    /// Parses the options.
     pub fn parse(options: &[OsString]) -> Result<Names, Failure> {
         options.iter().map(|option| beginning(option)).collect::<Result<_, _>>().map(Names)
     }
 
-    /// A path from the root on, or the address of an object, as the server has it.
+    /// Returns the server's name for an absolute path or the address of an object.
     pub fn on_server(&self, address: &str) -> Result<String, Failure> {
         let longest = self.0.iter().filter(|one| one.rest(address).is_some());
         let name = match longest.max_by_key(|one| one.from.len()) {
@@ -36,7 +36,7 @@ impl Names {
                 one.is_used.store(true, Ordering::Relaxed);
                 one.joined(one.rest(address).unwrap_or_default())
             }
-            // Without it a path would be one of the file system that the server has by default.
+            // Without it, a path would refer to the server's default file system.
             None if address.starts_with('/') => format!("file://{address}"),
             None => address.to_owned(),
         };
@@ -49,7 +49,7 @@ impl Names {
         }
     }
 
-    /// Fails where an option has not changed any name.
+    /// Fails if an option has not changed any name.
     pub fn check_used(&self) -> Result<(), Failure> {
         match self.0.iter().find(|one| !one.is_used.load(Ordering::Relaxed)) {
             Some(one) => Err(Failure::new(format!("--remote-data {}=… changes nothing", one.from))
@@ -80,7 +80,7 @@ fn beginning(option: &OsStr) -> Result<Beginning, Failure> {
 }
 
 impl Beginning {
-    /// What follows it in an address that begins so.
+    /// Returns the rest of an address that begins with the prefix.
     fn rest<'a>(&self, address: &'a str) -> Option<&'a str> {
         let rest = address.strip_prefix(&self.from)?;
         let is_whole = self.from.ends_with('/') || rest.is_empty() || rest.starts_with('/');

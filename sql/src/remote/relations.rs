@@ -1,7 +1,8 @@
-//! Tables and views under their names on the server.
+//! Registers tables and views on the server.
 //!
-//! A table is exactly the files that the engine here would read, with the columns it would have: the
-//! server lists no directory and looks into no file for types. A table without files is one without rows.
+//! A table consists of exactly the files that the local engine would read, with the columns that it
+//! would have: the server lists no directory and infers no types from files. A table without files
+//! has no rows.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -12,7 +13,7 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use tprof_tables::VIEWS;
 
-use super::answer::{Answer, Broken, is_of_connection};
+use super::answer::{Answer, StreamFailure, is_of_connection};
 use super::client::Client;
 use super::messages::{
     Act, Action, CreateView, DataSource, Op, Plan, Read, Relation, RelationCommon, Rows,
@@ -20,51 +21,56 @@ use super::messages::{
 };
 use super::names::Names;
 use super::{check, columns, failure};
-use crate::failed::Failed;
+use crate::query_failure::QueryFailure;
 use crate::session::Session;
 use crate::statements::{self, Dialect};
 use crate::status::QUERY;
 use crate::tables::Files;
 use crate::terminal::errors::Failure;
 
-/// Tables that are given to the server at once: most of the time is its own.
+/// Number of tables to register at once, because most of the time is spent on the server.
 const AT_ONCE: usize = 4;
 
-/// What has its name on the server.
+/// Tables and views that are registered on the server.
 #[derive(Debug)]
 pub struct Registry {
-    /// What the server calls the files.
+    /// Names of the files on the server.
     names: Names,
-    /// Tables and views of tprof.
+    /// Registered tables and views of tprof.
     registered: Mutex<BTreeSet<String>>,
-    /// Views that statements made, in their order.
-    own: Mutex<Vec<Own>>,
+    /// Views that statements created, in order.
+    own: Mutex<Vec<UserView>>,
 }
 
-/// A view that a statement made.
+/// A view that a statement created.
 #[derive(Clone, Debug)]
-pub struct Own {
-    /// Its name.
+pub struct UserView {
+    /// Name of the view.
     pub name: String,
-    /// Its query, as a server gets it.
+    /// Its query, as sent to a server.
     pub query: String,
-    /// Tables and views of tprof in it.
+    /// Tables and views of tprof that it uses.
     pub needed: BTreeSet<String>,
 }
 
 impl Registry {
-    /// Nothing yet.
+    /// Creates an empty registry.
     pub fn new(names: Names) -> Registry {
         Registry { names, registered: Mutex::default(), own: Mutex::default() }
     }
 
-    /// Whether a statement made a view of this name.
-    pub fn is_own(&self, name: &str) -> bool {
+    /// Whether a statement created a view of this name.
+    pub fn is_user_view(&self, name: &str) -> bool {
         locked(&self.own).iter().any(|own| own.name == name)
     }
 
-    /// Makes a view of a statement's query.
-    pub async fn make(&self, client: &Client, view: Own, replace: bool) -> Result<(), Broken> {
+    /// Creates a view of a statement's query.
+    pub async fn make(
+        &self,
+        client: &Client,
+        view: UserView,
+        replace: bool,
+    ) -> Result<(), StreamFailure> {
         let replace = replace || locked(&self.registered).contains(&view.name);
         done(client, named(&view.name, sql(&view.query), replace)).await?;
         let mut own = locked(&self.own);
@@ -73,7 +79,8 @@ impl Registry {
         Ok(())
     }
 
-    /// Whether the server still has what it was given; that it does not answer is another question.
+    /// Whether the server still has what was registered. That it does not answer is another
+    /// question.
     pub async fn is_there(&self, client: &Client) -> bool {
         let registered = locked(&self.registered).first().cloned();
         let Some(name) = registered.or_else(|| Some(locked(&self.own).first()?.name.clone()))
@@ -83,14 +90,19 @@ impl Registry {
         let query = format!("SELECT * FROM `{name}` LIMIT 0");
         match done(client, plan(&query)).await {
             Ok(()) => true,
-            Err(Broken::Status(status)) => is_of_connection(&status),
+            Err(StreamFailure::Status(status)) => is_of_connection(&status),
             Err(_) => false,
         }
     }
 
-    /// Gives another session the views that statements made, in their order; all else has its name when a
-    /// statement needs it. Fails at the first that cannot be made; that and those behind it are no more.
-    pub async fn begin_session(&self, client: &Client, session: &Session) -> Result<(), Failed> {
+    /// Registers the views that statements created in a new session, in order; everything else is
+    /// registered when a statement needs it. Fails at the first view that cannot be created, and
+    /// drops it and the views after it.
+    pub async fn begin_session(
+        &self,
+        client: &Client,
+        session: &Session,
+    ) -> Result<(), QueryFailure> {
         client.begin_session();
         locked(&self.registered).clear();
         let own = std::mem::take(&mut *locked(&self.own));
@@ -104,24 +116,25 @@ impl Registry {
         Ok(())
     }
 
-    /// Gives names to tables and views, and to those that these are made of, unless they have them;
-    /// the tables among all of them.
+    /// Registers tables and views, and those that they use, unless that was done. Returns the
+    /// tables among all of them.
     pub async fn register(
         &self,
         client: &Client,
         session: &Session,
         mut needed: BTreeSet<String>,
-    ) -> Result<Vec<String>, Failed> {
-        // One that is made of another comes after it.
+    ) -> Result<Vec<String>, QueryFailure> {
+        // A view that uses another one comes after it.
         for view in VIEWS.iter().rev() {
-            if needed.contains(view.name) && !self.is_own(view.name) {
+            if needed.contains(view.name) && !self.is_user_view(view.name) {
                 needed.extend(made_of(view.query()));
             }
         }
         let tables = needed.iter().filter(|name| session.tables.is_table(name)).cloned().collect();
-        let is_new = |name: &String| !locked(&self.registered).contains(name) && !self.is_own(name);
+        let is_new =
+            |name: &String| !locked(&self.registered).contains(name) && !self.is_user_view(name);
         needed.retain(is_new);
-        let mut given: Vec<BoxFuture<'_, Result<(), Failed>>> = Vec::new();
+        let mut given: Vec<BoxFuture<'_, Result<(), QueryFailure>>> = Vec::new();
         for name in needed.iter().filter(|name| session.tables.is_table(name)) {
             let files = session.tables.files(name).map_err(|why| no_files(name, why))?;
             let relation = self.table(&files)?;
@@ -147,13 +160,13 @@ impl Registry {
         Ok(tables)
     }
 
-    /// Fails where the server has not all files of these tables.
+    /// Fails if the server lacks files of these tables.
     pub async fn check_files(
         &self,
         client: &Client,
         session: &Session,
         tables: &[String],
-    ) -> Result<(), Failed> {
+    ) -> Result<(), QueryFailure> {
         for name in tables {
             let files = session.tables.files(name).map_err(|why| no_files(name, why))?;
             found(client, session, name, files.groups.iter().map(Vec::len).sum()).await?;
@@ -161,7 +174,12 @@ impl Registry {
         Ok(())
     }
 
-    async fn give(&self, client: &Client, name: &str, relation: Relation) -> Result<(), Failed> {
+    async fn give(
+        &self,
+        client: &Client,
+        name: &str,
+        relation: Relation,
+    ) -> Result<(), QueryFailure> {
         match done(client, named(name, relation, true)).await {
             Ok(()) => {
                 locked(&self.registered).insert(name.to_owned());
@@ -171,8 +189,8 @@ impl Registry {
         }
     }
 
-    /// The rows of all files.
-    fn table(&self, files: &Files) -> Result<Relation, Failed> {
+    /// Returns the rows of all files.
+    fn table(&self, files: &Files) -> Result<Relation, QueryFailure> {
         let columns = columns::of(&files.schema)?;
         let mut parts = Vec::new();
         for group in files.groups.iter().filter(|group| !group.is_empty()) {
@@ -197,15 +215,20 @@ impl Registry {
     }
 }
 
-/// Fails where the server does not find all files of a table: some servers give no rows of a file that
-/// is not there, and no error.
-async fn found(client: &Client, session: &Session, name: &str, count: usize) -> Result<(), Failed> {
+/// Fails if the server does not find all files of a table, because some servers return no rows and
+/// no error for a missing file.
+async fn found(
+    client: &Client,
+    session: &Session,
+    name: &str,
+    count: usize,
+) -> Result<(), QueryFailure> {
     if count == 0 {
         return Ok(());
     }
     let (there, here, what) = match client.files(plan(&format!("SELECT * FROM {name}"))).await {
         Some(files) => (files as u64, count as u64, "files"),
-        // A server that does not know counts rows; files state how many they have.
+        // If the server does not know, count the rows: files state how many they have.
         None => (rows(client, session, name).await?, session.tables.rows(name), "rows"),
     };
     if there == here {
@@ -218,7 +241,7 @@ async fn found(client: &Client, session: &Session, name: &str, count: usize) -> 
         .into())
 }
 
-async fn rows(client: &Client, session: &Session, name: &str) -> Result<u64, Failed> {
+async fn rows(client: &Client, session: &Session, name: &str) -> Result<u64, QueryFailure> {
     let query = format!("SELECT count(*) AS n FROM {name}");
     let counted = async {
         let mut answer = Answer::of(client, plan(&query)).await?;
@@ -226,7 +249,8 @@ async fn rows(client: &Client, session: &Session, name: &str) -> Result<u64, Fai
         while let Some(batches) = answer.next().await? {
             for batch in batches.iter().filter(|batch| batch.num_rows() > 0) {
                 let counts = as_int64_array(batch.column(0));
-                let counts = counts.map_err(|error| Broken::Unreadable(error.to_string()))?;
+                let counts =
+                    counts.map_err(|error| StreamFailure::Unreadable(error.to_string()))?;
                 count = counts.value(0).try_into().unwrap_or(0);
             }
         }
@@ -243,22 +267,22 @@ fn plan(query: &str) -> Plan {
     Plan { op: Some(Op::Root(sql(query))) }
 }
 
-/// Has a command executed, to its end.
-async fn done(client: &Client, plan: Plan) -> Result<(), Broken> {
+/// Executes a command to its end.
+async fn done(client: &Client, plan: Plan) -> Result<(), StreamFailure> {
     let mut answer = Answer::of(client, plan).await?;
     while answer.next().await?.is_some() {}
     answer.release().await;
     Ok(())
 }
 
-/// Gives a relation a name, in the session.
+/// Returns the command that gives a relation a name in the session.
 fn named(name: &str, relation: Relation, replace: bool) -> Plan {
     let view =
         CreateView { input: Some(relation), name: name.to_owned(), is_global: false, replace };
     Plan { op: Some(Op::Action(Action { act: Some(Act::CreateView(view)) })) }
 }
 
-/// The rows of a query.
+/// Returns the rows of a query.
 pub fn sql(query: impl Into<String>) -> Relation {
     relation(Rows::Sql(Sql { query: query.into() }))
 }
@@ -269,7 +293,7 @@ fn relation(rows: Rows) -> Relation {
     Relation { common: Some(RelationCommon { plan_id }), rows: Some(rows) }
 }
 
-/// Tables and views of a view's query.
+/// Returns the tables and views that a view's query uses.
 fn made_of(query: &str) -> BTreeSet<String> {
     let parsed = statements::parse(query, Dialect::Server).unwrap_or_default();
     let named = parsed.iter().flat_map(|source| check::relations(&source.parsed));

@@ -1,32 +1,32 @@
-//! Views that statements make: they are the server's, in the command's own session.
+//! Views that statements create: they belong to the server, in the command's own session.
 
 use std::collections::BTreeSet;
 
 use datafusion::sql::parser::Statement as Parsed;
 use datafusion::sql::sqlparser::ast::{CreateView, Statement};
 
-use super::answer::{Answer, Broken};
+use super::answer::{Answer, StreamFailure};
 use super::client::Client;
 use super::messages::{Op, Plan};
-use super::relations::Own;
+use super::relations::UserView;
 use super::{Remote, failure, relations};
 use crate::execute::columns_of;
-use crate::failed::Failed;
 use crate::output::Output;
+use crate::query_failure::QueryFailure;
 use crate::session::Session;
 use crate::statements::Source;
 use crate::status::QUERY;
 use crate::terminal::errors::Failure;
 
 impl Remote {
-    /// Columns of a view that a statement made.
+    /// Lists the columns of a view that a statement created.
     pub(super) async fn describe(
         &self,
         client: &Client,
         session: &Session,
         name: &str,
         output: &mut Output,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), QueryFailure> {
         let text = format!("SELECT * FROM `{name}` LIMIT 0");
         let rows = async {
             let plan = Plan { op: Some(Op::Root(relations::sql(&text))) };
@@ -36,30 +36,31 @@ impl Remote {
                 schema = schema.or_else(|| batches.first().map(|batch| batch.schema()));
             }
             rows.release().await;
-            schema.ok_or_else(|| Broken::Unreadable("it has no columns".into()))
+            schema.ok_or_else(|| StreamFailure::Unreadable("it has no columns".into()))
         };
         let schema = match rows.await {
             Ok(schema) => schema,
             Err(broken) => return Err(failure::of(broken, client, &text, session).await),
         };
-        let batch = columns_of(&schema).map_err(|error| Failed::of(&error, &text, session))?;
+        let batch =
+            columns_of(&schema).map_err(|error| QueryFailure::of(&error, &text, session))?;
         output.begin(&batch.schema())?;
         output.write(&batch)?;
         output.end()
     }
 
-    /// Makes a view of a statement.
+    /// Creates a view of a statement.
     pub(super) async fn create_view(
         &self,
         client: &Client,
         session: &Session,
         source: &Source,
         needed: BTreeSet<String>,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), QueryFailure> {
         let Some(view) = view(&source.parsed) else { return Ok(()) };
         let name = view.name.to_string().replace('`', "").to_lowercase();
         let wrong = |what: String, why: &str, hint: &str| {
-            Err(Failed::from(Failure::new(what).cause(why).hint(hint).code(QUERY)))
+            Err(QueryFailure::from(Failure::new(what).cause(why).hint(hint).code(QUERY)))
         };
         if session.tables.is_table(&name) {
             let what = format!("{name} is a table of the run: a view needs another name");
@@ -78,14 +79,14 @@ impl Remote {
                 "… AS SELECT …",
             );
         };
-        match self.registry.make(client, Own { name, query, needed }, view.or_replace).await {
+        match self.registry.make(client, UserView { name, query, needed }, view.or_replace).await {
             Ok(()) => Ok(()),
             Err(broken) => Err(failure::of(broken, client, &source.text, session).await),
         }
     }
 }
 
-/// The view that a statement makes, if it does.
+/// Returns the view that a statement creates, if it does.
 pub(super) fn view(parsed: &Parsed) -> Option<&CreateView> {
     match parsed {
         Parsed::Statement(statement) => match &**statement {

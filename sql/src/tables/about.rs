@@ -1,34 +1,34 @@
-//! What tables and their columns mean, for `\d`, `DESCRIBE`, completion and errors.
+//! Descriptions of tables and columns, for `\d`, `DESCRIBE`, completion and errors.
 
 use datafusion::arrow::datatypes::{DataType, Schema};
 
-/// A table.
+/// Description of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableAbout {
-    /// Name.
+    /// Name of the table.
     pub name: String,
-    /// What a row is; empty if not known.
+    /// What a row is; empty if unknown.
     pub about: String,
     /// Columns, in the table's order.
     pub columns: Vec<ColumnAbout>,
 }
 
-/// A column.
+/// Description of a column.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ColumnAbout {
-    /// Name.
+    /// Name of the column.
     pub name: String,
-    /// What it is; empty if not known.
+    /// Meaning of its values; empty if unknown.
     pub about: String,
 }
 
 impl TableAbout {
-    /// A table of which only the name is known.
+    /// Describes a table of which only the name is known.
     pub fn unknown(name: &str) -> TableAbout {
         TableAbout { name: name.to_owned(), ..TableAbout::default() }
     }
 
-    /// Gives it the columns of a schema, in its order.
+    /// Adds the columns of a schema, in its order.
     pub fn complete(&mut self, schema: &Schema) {
         let known = std::mem::take(&mut self.columns);
         let column = |name: &String| {
@@ -40,7 +40,7 @@ impl TableAbout {
     }
 }
 
-/// What the columns mean that every table begins with.
+/// Returns the meaning of the columns that every table begins with.
 fn of_every_table(name: &str) -> &'static str {
     match name {
         "run" => "run that the row is of",
@@ -51,7 +51,7 @@ fn of_every_table(name: &str) -> &'static str {
     }
 }
 
-/// A type, as tprof's documentation calls it.
+/// Returns the name of a type in tprof's documentation.
 pub fn type_name(kind: &DataType) -> String {
     match kind {
         DataType::Int8 | DataType::Int16 | DataType::Int32 => "int32".to_owned(),

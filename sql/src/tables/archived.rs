@@ -1,8 +1,8 @@
-//! Tables of archives (`tprof archive`): the objects that runs of an archive name, and no others.
+//! Tables of archives (`tprof archive`): exactly the objects that runs of an archive name.
 //!
-//! The file of each run states which objects it has and how large they are, so that no store is asked
-//! before a query names a table, and never for its columns, which are the catalogue's. A condition on
-//! `run` chooses objects before any is opened.
+//! The commit file of each run states its objects and their sizes, so no store is asked before a
+//! query names a table, and never for its columns, which are the catalogue's. A condition on `run`
+//! selects objects before any is opened.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,10 +30,10 @@ use crate::archive::Archive;
 use crate::archive::commit::Commit;
 use crate::problems::Problems;
 
-/// Texts that the engine need not copy.
+/// Type of texts that the engine need not copy.
 const TEXT: DataType = DataType::Utf8View;
 
-/// Archives, of which each table has the rows of all.
+/// Several archives, of which each table has the rows of all.
 #[derive(Debug)]
 pub struct Archives {
     archives: Arc<Vec<Archive>>,
@@ -41,7 +41,7 @@ pub struct Archives {
 }
 
 impl Archives {
-    /// Archives that are open. What of them could not be read becomes a problem.
+    /// Combines open archives. What could not be read becomes a problem.
     pub fn new(archives: Vec<Archive>, problems: Problems) -> Archives {
         for archive in &archives {
             let shown = archive.place.shown();
@@ -61,12 +61,12 @@ impl Archives {
         Archives { archives: Arc::new(archives), problems }
     }
 
-    /// Whether there is none.
+    /// Whether there is no archive.
     pub fn is_empty(&self) -> bool {
         self.archives.is_empty()
     }
 
-    /// A table of all; none where there is no archive.
+    /// Returns a table over all archives; `None` if there is no archive.
     pub fn table(&self, about: &TableAbout) -> Option<Arc<ArchivedTable>> {
         (!self.archives.is_empty())
             .then(|| Arc::new(ArchivedTable::new(about, &self.archives, self.problems.clone())))
@@ -78,7 +78,7 @@ impl Archives {
 struct Part {
     archive: usize,
     run: usize,
-    /// None where the run was archived without this table.
+    /// The object; `None` if the run was archived without this table.
     object: Option<ObjectMeta>,
 }
 
@@ -104,7 +104,7 @@ impl ArchivedTable {
                 parts.extend(objects.map(|object| {
                     let object = ObjectMeta {
                         location: archive.place.path(&object.path),
-                        // An object never changes: its size is all that counts.
+                        // An object never changes, so only its size counts.
                         last_modified: Default::default(),
                         size: object.bytes,
                         e_tag: None,
@@ -118,7 +118,7 @@ impl ArchivedTable {
         ArchivedTable { name: about.name, schema, archives: Arc::clone(archives), parts, problems }
     }
 
-    /// Addresses of the objects of each archive.
+    /// Returns the addresses of the objects of each archive.
     pub fn addresses(&self) -> Vec<Vec<String>> {
         self.note(&self.parts.iter().collect::<Vec<_>>());
         let of_archive = |at: usize, archive: &Archive| {
@@ -129,7 +129,7 @@ impl ArchivedTable {
         self.archives.iter().enumerate().map(|(at, archive)| of_archive(at, archive)).collect()
     }
 
-    /// Rows, as the files of the runs state them.
+    /// Number of rows, as the commit files state it.
     pub fn rows(&self) -> u64 {
         let runs = self.archives.iter().flat_map(|archive| &archive.commits.runs);
         runs.filter_map(|run| run.tables.get(self.name)).sum()
@@ -139,7 +139,7 @@ impl ArchivedTable {
         &self.archives[part.archive].commits.runs[part.run].run
     }
 
-    /// The run of each part, in the type of the table.
+    /// Returns the run of each part, in the type of the table.
     fn by_part(&self) -> Result<RecordBatch> {
         let field = self.schema.table_schema().field_with_name("run")?.clone();
         let runs: StringArray = self.parts.iter().map(|part| Some(self.run(part))).collect();
@@ -147,7 +147,7 @@ impl ArchivedTable {
         Ok(RecordBatch::try_new(Arc::new(Schema::new(vec![field])), vec![runs])?)
     }
 
-    /// Notes runs that were archived without this table.
+    /// Records runs that were archived without this table.
     fn note(&self, parts: &[&Part]) {
         let runs: BTreeSet<&str> = parts.iter().map(|part| self.run(part)).collect();
         let lacking = parts.iter().filter(|part| part.object.is_none());

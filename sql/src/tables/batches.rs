@@ -1,4 +1,4 @@
-//! Columns as tprof reads them, made columns of the engine.
+//! Converts columns that tprof read to columns of the engine.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use datafusion::error::Result;
 use tprof_tables::read::Batch;
 use tprof_tables::{Data, RunTable, TableAbout, Type, Values};
 
-/// Columns of a table, all of which may be null, with texts of this type.
+/// Returns the columns of a table, all nullable, with texts of this type.
 pub fn schema(about: &TableAbout, text: &DataType) -> SchemaRef {
     let field = |column: &tprof_tables::ColumnAbout| {
         let kind = match column.kind {
@@ -28,12 +28,12 @@ pub fn schema(about: &TableAbout, text: &DataType) -> SchemaRef {
     Arc::new(Schema::new(about.columns.iter().map(field).collect::<Vec<_>>()))
 }
 
-/// The type of texts of trace files: each has few distinct ones, and rows only refer to them.
+/// Returns the type of texts of trace files: dictionaries, because there are few distinct ones.
 pub fn text() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
 
-/// Small batches, joined: a rank may have ten rows, and each batch costs the engine the same.
+/// Joins small batches: a rank may have only ten rows, and each batch costs the engine the same.
 pub struct Batches {
     schema: SchemaRef,
     rows: usize,
@@ -45,24 +45,24 @@ pub struct Batches {
 type Send<'a> = &'a mut dyn FnMut(Result<RecordBatch>) -> bool;
 
 impl Batches {
-    /// Batches of about so many rows.
+    /// Creates batches of about this many rows.
     pub fn new(schema: SchemaRef, rows: usize) -> Batches {
         Batches { schema, rows, pending: Vec::new(), pending_rows: 0 }
     }
 
-    /// The columns.
+    /// Returns the columns.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// Adds rows, and sends what is a batch; false if no more are wanted.
+    /// Adds rows, and sends complete batches; false if no more are wanted.
     pub fn add(&mut self, batch: Batch, send: Send<'_>) -> bool {
         let batch = match self.record_batch(batch) {
             Ok(batch) => batch,
             Err(error) => return send(Err(error)),
         };
         if batch.num_rows() >= self.rows {
-            // A large one is divided: what sorts and joins keep of it can then be given back in parts.
+            // A large batch is divided, so that sorts and joins can free it in parts.
             let rows = self.rows;
             let part = |from: usize| batch.slice(from, rows.min(batch.num_rows() - from));
             let mut starts = (0..batch.num_rows()).step_by(rows);
@@ -73,7 +73,7 @@ impl Batches {
         self.pending_rows < self.rows || self.finish(send)
     }
 
-    /// Sends what is left.
+    /// Sends the remaining rows.
     pub fn finish(&mut self, send: Send<'_>) -> bool {
         let pending = std::mem::take(&mut self.pending);
         self.pending_rows = 0;
@@ -86,7 +86,7 @@ impl Batches {
 
     fn record_batch(&self, batch: Batch) -> Result<RecordBatch> {
         let columns = batch.columns.into_iter().map(array).collect::<Result<Vec<_>>>()?;
-        // A query may want no column at all, only how many rows there are.
+        // A query may need no column at all but only the number of rows.
         let rows = RecordBatchOptions::new().with_row_count(Some(batch.rows));
         Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &rows)?)
     }
@@ -110,7 +110,7 @@ fn array(data: Data) -> Result<ArrayRef> {
     })
 }
 
-/// The wanted columns of a table of a run.
+/// Returns the wanted columns of a table about runs.
 pub fn of_run(table: &RunTable, wanted: &[usize], schema: &SchemaRef) -> Result<RecordBatch> {
     let column = |(at, field): (&usize, &Arc<Field>)| {
         let mut data = Data::new(match field.data_type() {

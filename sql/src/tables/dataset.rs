@@ -1,8 +1,8 @@
-//! Tables of data sets that `tprof export --to parquet` wrote: `DIR/TABLE/**.parquet`, with
-//! `DIR/_tprof.json` beside them, which has what each column means.
+//! Tables of data sets that `tprof export --to parquet` wrote: `DIR/TABLE/**.parquet`, and
+//! `DIR/_tprof.json` with the meaning of the columns.
 //!
-//! The files' own schema counts. A `run` and a `rank` that only the names of directories have
-//! (`rank=3`) become columns too; both choose files before any is opened.
+//! The files' own schema counts. A `run` or `rank` that only directory names state (`rank=3`) also
+//! becomes a column. Both select files before any is opened.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -34,7 +34,7 @@ use crate::problems::Problems;
 
 /// Name of the file that describes a data set.
 pub const ABOUT_FILE: &str = "_tprof.json";
-/// Hive's name for no value.
+/// Hive's directory name for a null.
 const NONE: &str = "__HIVE_DEFAULT_PARTITION__";
 
 /// One file of a table.
@@ -44,21 +44,22 @@ struct DataFile {
     object: ObjectMeta,
     run: Option<String>,
     rank: Option<i32>,
-    /// Whether its directory has a rank, or that there is none; a file of several ranks has not.
+    /// Whether its directory states a rank or that there is none; a file of several ranks states
+    /// neither.
     is_of_one: bool,
 }
 
-/// A table of one or several data sets.
+/// A table over one or several data sets.
 #[derive(Debug)]
 pub struct DataTable {
     schema: TableSchema,
-    /// `run`, `rank` and no other, as far as all files have the same in all rows.
+    /// `run` and `rank`, as far as each is constant within every file.
     by_file: RecordBatch,
     files: Vec<DataFile>,
     problems: Problems,
 }
 
-/// Data sets, of which each table has the rows of all.
+/// Several data sets, of which each table has the rows of all.
 #[derive(Debug)]
 pub struct DataSets {
     sets: Vec<(String, PathBuf)>,
@@ -67,7 +68,7 @@ pub struct DataSets {
 }
 
 impl DataSets {
-    /// Data sets with the names of their runs. Only their descriptions are read.
+    /// Combines data sets, given with the names of their runs. Only their descriptions are read.
     pub fn new(sets: Vec<(String, PathBuf)>, problems: Problems) -> DataSets {
         let mut abouts: BTreeMap<String, TableAbout> = BTreeMap::new();
         for table in sets.iter().flat_map(|(_, directory)| abouts_of(directory)) {
@@ -76,7 +77,7 @@ impl DataSets {
         DataSets { sets, abouts, problems }
     }
 
-    /// Names of their tables.
+    /// Returns the names of their tables.
     pub fn names(&self) -> BTreeSet<String> {
         let directories = self.sets.iter().flat_map(|(_, set)| listed(set));
         let tables = directories.filter(|path| path.is_dir());
@@ -84,12 +85,12 @@ impl DataSets {
         tables.filter_map(name).filter(|name| !name.starts_with(['.', '_'])).collect()
     }
 
-    /// What a table is.
+    /// Returns the description of a table.
     pub fn about(&self, name: &str) -> Option<&TableAbout> {
         self.abouts.get(name)
     }
 
-    /// A table; none if there is no file of it that can be read.
+    /// Returns a table; `None` if no file of it can be read.
     pub fn table(&self, name: &str) -> Option<Arc<DataTable>> {
         let mut files = Vec::new();
         for (run, directory) in &self.sets {
@@ -100,7 +101,7 @@ impl DataSets {
     }
 }
 
-/// What a data set's own description has.
+/// Reads the tables that a data set describes.
 fn abouts_of(directory: &Path) -> Vec<TableAbout> {
     let text = read_plain(&directory.join(ABOUT_FILE)).unwrap_or_default();
     let Ok(value) = serde_json::from_slice::<Value>(&text) else { return Vec::new() };
@@ -170,7 +171,7 @@ fn object(path: &Path) -> std::result::Result<ObjectMeta, String> {
 }
 
 impl DataTable {
-    /// A table of these files, with the columns of the first that can be read of each run.
+    /// Creates a table of these files, with the columns of the first readable file of each run.
     fn of(files: Vec<DataFile>, problems: Problems) -> Option<DataTable> {
         let mut merged: Option<Schema> = None;
         let mut seen: BTreeSet<Option<String>> = BTreeSet::new();
@@ -194,7 +195,7 @@ impl DataTable {
         Some(DataTable { schema, by_file, files, problems })
     }
 
-    /// Paths of the files that can be read, or why they are not all of the table.
+    /// Returns the paths of the readable files, or why they are not the whole table.
     pub fn paths(&self) -> std::result::Result<Vec<String>, &'static str> {
         let is_in_names = |column: &FieldRef| match column.name().as_str() {
             "rank" => self.files.iter().any(|file| file.is_of_one),
@@ -216,7 +217,7 @@ impl DataTable {
         Ok(paths)
     }
 
-    /// Rows, as the files that can be read state them.
+    /// Number of rows, as the readable files state it.
     pub fn rows(&self) -> u64 {
         let rows = |file: &DataFile| {
             let opened = open_plain(&file.path).ok()?;
@@ -235,10 +236,10 @@ impl DataTable {
     }
 }
 
-/// How a Parquet file ends, behind the size of what describes it.
+/// End of a Parquet file, after the size of its metadata.
 const MAGIC: &[u8; 4] = b"PAR1";
 
-/// Why a file cannot be read, as far as its end shows. A file that was cut off has none.
+/// Returns why a file cannot be read, judged by its end, which a truncated file lacks.
 fn damage(file: &DataFile) -> Option<String> {
     let end = || -> std::io::Result<[u8; 8]> {
         let mut end = [0; 8];
@@ -256,7 +257,7 @@ fn damage(file: &DataFile) -> Option<String> {
     }
 }
 
-/// Columns of a file; texts so that the engine need not copy them.
+/// Returns the columns of a file, with texts that the engine need not copy.
 fn schema_of(path: &Path) -> std::result::Result<Schema, String> {
     let file = open_plain(path).map_err(|error| error.to_string())?;
     let options = ArrowReaderOptions::new();
@@ -268,7 +269,7 @@ fn schema_of(path: &Path) -> std::result::Result<Schema, String> {
     Ok(Schema::new(metadata.schema().fields().iter().map(view).collect::<Vec<_>>()))
 }
 
-/// All columns of both; the first that has one gives its type.
+/// Merges the columns of both; the first that has a column determines its type.
 fn join(known: Option<Schema>, more: &Schema) -> Schema {
     let Some(known) = known else { return more.clone() };
     let mut fields: Vec<FieldRef> = known.fields().iter().cloned().collect();
@@ -276,8 +277,8 @@ fn join(known: Option<Schema>, more: &Schema) -> Schema {
     Schema::new(fields)
 }
 
-/// `run` and `rank` of each file, in the types of the table. Where files may have several ranks
-/// (compacted ones), no directory states one, and none is chosen by it.
+/// Returns `run` and `rank` of each file, in the types of the table. If files may have several
+/// ranks (compacted ones), no directory states one, so ranks select no files.
 fn by_file(schema: &TableSchema, files: &[DataFile]) -> Result<RecordBatch> {
     let table = schema.table_schema();
     let mut fields = Vec::new();

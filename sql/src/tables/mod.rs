@@ -1,12 +1,12 @@
-//! The tables of the runs that a session is over, each made when a query first names it.
+//! The tables of a session's runs, each created when a query first names it.
 
 pub mod about;
 pub mod archived;
 mod batches;
+mod builtin_views;
 pub mod dataset;
 mod prune;
 mod scan;
-mod shipped;
 mod trace;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,8 +23,8 @@ use datafusion::logical_expr::LogicalPlanBuilder;
 
 use about::{ColumnAbout, TableAbout};
 use archived::Archives;
+use builtin_views::Planner;
 use dataset::DataSets;
-use shipped::Planner;
 use tprof_tables::read::OpenRun;
 use tprof_tables::{VIEWS, catalogue};
 use trace::TraceTable;
@@ -34,13 +34,13 @@ use crate::problems::Problems;
 /// The files of a table.
 #[derive(Clone, Debug)]
 pub struct Files {
-    /// Columns of all.
+    /// Columns of all files.
     pub schema: SchemaRef,
-    /// Paths from the root on, or addresses of objects: those of one archive, or of data sets, together.
+    /// Absolute paths or addresses of objects, grouped by archive or by data set.
     pub groups: Vec<Vec<String>>,
 }
 
-/// All tables, and the views made of them.
+/// All tables and the views over them.
 #[derive(Debug)]
 pub struct Tables {
     runs: Arc<Vec<OpenRun>>,
@@ -53,7 +53,7 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Tables of runs, of data sets and of archives.
+    /// Creates the tables of runs, data sets and archives.
     pub fn new(
         runs: Vec<OpenRun>,
         sets: DataSets,
@@ -72,12 +72,12 @@ impl Tables {
         }
     }
 
-    /// Says where the state of the session is, by which the views that come with tprof are planned.
+    /// Sets how to get the session's state, with which built-in views are planned.
     pub fn plan_by(&self, state: impl Fn() -> Option<SessionState> + Send + Sync + 'static) {
         self.planner.set(state);
     }
 
-    /// Names of tables, then those of views.
+    /// Returns the names of tables, then those of views.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = self.of_runs().into_iter().collect();
         let shipped = VIEWS.iter().filter(|_| !names.is_empty());
@@ -95,12 +95,13 @@ impl Tables {
         names
     }
 
-    /// Whether it is a table, and no view.
+    /// Whether the name is a table and not a view.
     pub fn is_table(&self, name: &str) -> bool {
         self.of_runs().contains(name)
     }
 
-    /// The files of a table, or why they are not all of it. What of them cannot be read becomes a problem.
+    /// Returns the files of a table, or why they are not the whole table. What cannot be read
+    /// becomes a problem.
     pub fn files(&self, name: &str) -> std::result::Result<Files, &'static str> {
         let schema = self.schema(name).ok_or("no file of it can be read")?;
         let mut groups = Vec::new();
@@ -113,7 +114,7 @@ impl Tables {
         Ok(Files { schema, groups })
     }
 
-    /// Rows of a table, as its files and those of archives state them.
+    /// Number of rows of a table, as its files and archives state it.
     pub fn rows(&self, name: &str) -> u64 {
         let archived = self.archived(name).map_or(0, |table| table.rows());
         archived + self.sets.table(name).map_or(0, |table| table.rows())
@@ -124,7 +125,7 @@ impl Tables {
         self.archives.table(&about)
     }
 
-    /// What a table is, by the catalogue, else by a data set's own description.
+    /// Returns the description of a table from the catalogue, otherwise from a data set.
     fn known(&self, name: &str) -> Option<TableAbout> {
         let of_catalogue = catalogue().into_iter().find(|table| table.name == name);
         let column = |column: &tprof_tables::ColumnAbout| ColumnAbout {
@@ -139,7 +140,7 @@ impl Tables {
         of_catalogue.or_else(|| self.sets.about(name).cloned())
     }
 
-    /// What a table or view is; none if there is none of that name.
+    /// Returns the description of a table or view; `None` if there is none of that name.
     pub fn about(&self, name: &str) -> Option<TableAbout> {
         let schema = self.schema(name)?;
         let is_own = locked(&self.views).contains_key(name);
@@ -150,30 +151,30 @@ impl Tables {
         Some(about)
     }
 
-    /// The columns of a table or view.
+    /// Returns the columns of a table or view.
     pub fn schema(&self, name: &str) -> Option<SchemaRef> {
-        // Nothing is read, and so nothing waited for.
+        // Nothing is read, so this does not wait.
         let found = futures::executor::block_on(self.table(name));
         Some(found.ok().flatten()?.schema())
     }
 
-    /// What the rows of a table are, without its columns.
+    /// Returns what the rows of a table are, without its columns.
     pub fn row_about(&self, name: &str) -> String {
         if locked(&self.views).contains_key(name) {
             return "view".to_owned();
         }
-        match shipped::of_name(name) {
+        match builtin_views::of_name(name) {
             Some(view) => format!("view: {}", first_sentence(&view.about())),
             None => self.known(name).map(|of| of.about).unwrap_or_default(),
         }
     }
 
-    /// A view that comes with tprof, where there are tables for it.
+    /// Returns a built-in view, if its tables exist.
     async fn shipped(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         if let Some(made) = locked(&self.made).get(name) {
             return Ok(Some(Arc::clone(made)));
         }
-        let Some(view) = shipped::of_name(name) else { return Ok(None) };
+        let Some(view) = builtin_views::of_name(name) else { return Ok(None) };
         if self.of_runs().is_empty() {
             return Ok(None);
         }
@@ -210,7 +211,7 @@ fn first_sentence(text: &str) -> &str {
     text.split_inclusive(". ").next().unwrap_or(text).trim_end()
 }
 
-/// The rows of all parts, with columns of the same name under each other.
+/// Returns the rows of all parts, matching columns by name.
 fn joined(
     name: &str,
     parts: Vec<Arc<dyn TableProvider>>,
@@ -249,7 +250,7 @@ impl SchemaProvider for Tables {
         }
     }
 
-    /// Not of views that come with tprof: one's own may have their names.
+    /// Built-in views do not count, because users may create views with their names.
     fn table_exist(&self, name: &str) -> bool {
         self.of_runs().contains(name) || locked(&self.views).contains_key(name)
     }

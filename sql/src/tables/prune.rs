@@ -1,4 +1,4 @@
-//! What a query's conditions leave of the files, before any is opened.
+//! Selects files by a query's conditions before any is opened.
 
 use datafusion::arrow::array::{Array, AsArray, RecordBatch};
 use datafusion::catalog::Session;
@@ -6,8 +6,8 @@ use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::{Between, BinaryExpr, Expr, Operator};
 
-/// Which files can have rows, given one row a file with its columns that are the same in all of
-/// its rows. Conditions on other columns are left to the query.
+/// Returns which files can have matching rows, given one row per file with the columns that are
+/// constant within it. Conditions on other columns are left to the query.
 pub fn files(filters: &[Expr], session: &dyn Session, files: &RecordBatch) -> Result<Vec<bool>> {
     let mut kept = vec![true; files.num_rows()];
     let schema = DFSchema::try_from(files.schema())?;
@@ -22,14 +22,14 @@ pub fn files(filters: &[Expr], session: &dyn Session, files: &RecordBatch) -> Re
     Ok(kept)
 }
 
-/// Whether a condition can be judged by the columns of files.
+/// Whether a condition can be evaluated with the constant columns of files.
 pub fn is_about(filter: &Expr, files: &RecordBatch) -> bool {
     let columns = filter.column_refs();
     let is_known = |name: &str| files.schema_ref().index_of(name).is_ok();
     !filter.is_volatile() && !columns.is_empty() && columns.iter().all(|one| is_known(&one.name))
 }
 
-/// From which time on, and to which, both included, rows can fulfil all conditions.
+/// Returns the first and last time at which rows can fulfil all conditions.
 pub fn times(filters: &[Expr], column: &str) -> (Option<i64>, Option<i64>) {
     let (mut from, mut to) = (None, None);
     for filter in filters {
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(of(&[lit(5i64).lt_eq(start()), start().lt(lit(3i64))]), (Some(5), Some(2)));
         assert_eq!(of(&[start().between(lit(1i64), lit(2i64))]), (Some(1), Some(2)));
         assert_eq!(of(&[start().eq(lit(7i64))]), (Some(7), Some(7)));
-        // What states nothing for certain.
+        // Conditions that imply nothing for certain.
         assert_eq!(of(&[start().gt(lit(5i64)).or(col("rank").eq(lit(1i64)))]), (None, None));
         assert_eq!(of(&[start().not_between(lit(1i64), lit(2i64))]), (None, None));
         assert_eq!(of(&[start().gt(col("other"))]), (None, None));

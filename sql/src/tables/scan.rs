@@ -1,4 +1,4 @@
-//! Parquet files in a store, as a part of a plan.
+//! Scans Parquet files in a store, as part of a plan.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use datafusion::error::Result;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::physical_plan::ExecutionPlan;
 
-/// Reads columns of files, divided over the threads of a session; what describes a file is read once.
+/// Reads columns of files, divided among the threads of a session. Metadata of files is read once.
 pub fn files(
     session: &dyn Session,
     (store, files): (ObjectStoreUrl, Vec<PartitionedFile>),

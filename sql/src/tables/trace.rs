@@ -1,8 +1,9 @@
-//! Tables of runs, read from their `.tprof` files as a query needs them: nothing is exported before.
+//! Tables of runs, read from their `.tprof` files when a query needs them, without a prior export.
 //!
-//! A table of ranks is read in as many parts as there are threads, each with ranks of its own.
-//! Conditions on `run` and `rank` choose files, those on the time column choose blocks of a file; all
-//! are checked again by the engine. A table of runs is made by the analysis, as a whole.
+//! A table of ranks is read in as many parts as there are threads, each with its own ranks.
+//! Conditions on `run` and `rank` select files, conditions on the time column select blocks of a
+//! file; the engine checks all of them again. A table about runs is computed as a whole by the
+//! analysis.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use super::batches::{Batches, of_run, schema, text};
 use super::prune;
 use crate::problems::Problems;
 
-/// Batches that wait for the engine, of each part.
+/// Number of batches per part that wait for the engine.
 const WAITING: usize = 2;
 
 /// A table of all runs of a session.
@@ -38,16 +39,16 @@ pub struct TraceTable {
     problems: Problems,
 }
 
-/// One file: which run of the session, and which file of it.
+/// Index of the run in the session, and of the file in the run.
 type FileAt = (usize, usize);
 
 impl TraceTable {
-    /// A table by what the catalogue has of it.
+    /// Creates a table from its description in the catalogue.
     pub fn new(about: TableAbout, runs: Arc<Vec<OpenRun>>, problems: Problems) -> TraceTable {
         TraceTable { schema: schema(&about, &text()), about, runs, problems }
     }
 
-    /// All files, or of a table of runs all runs.
+    /// Returns all files, or all runs for a table about runs.
     fn places(&self) -> Vec<FileAt> {
         let of_run = |(run, open): (usize, &OpenRun)| {
             let files = match self.about.scope {
@@ -59,7 +60,7 @@ impl TraceTable {
         self.runs.iter().enumerate().flat_map(of_run).collect()
     }
 
-    /// What is the same in all rows of a file.
+    /// Returns the columns that are constant within a file.
     fn by_place(&self, places: &[FileAt]) -> Result<RecordBatch> {
         let runs: StringArray =
             places.iter().map(|(run, _)| Some(self.runs[*run].name())).collect();
@@ -119,7 +120,7 @@ impl TableProvider for TraceTable {
             scope: self.about.scope,
             schema: Arc::clone(&projected),
             runs: Arc::clone(&self.runs),
-            // Rows that begin at the last moment are wanted.
+            // Rows that begin at the last moment are included.
             request: Request {
                 columns: columns.clone(),
                 from_ns,
@@ -137,7 +138,8 @@ impl TableProvider for TraceTable {
     }
 }
 
-/// Files for each thread: ranks that lie side by side are often alike, so each gets every Nth.
+/// Divides files among threads: neighbouring ranks are often alike, so each thread gets every Nth
+/// file.
 fn divided(places: Vec<FileAt>, threads: usize) -> Vec<Vec<FileAt>> {
     let count = threads.min(places.len()).max(1);
     let mut parts = vec![Vec::new(); count];
@@ -183,7 +185,7 @@ impl PartitionStream for ReadPart {
             Batches::new(Arc::clone(&self.schema), context.session_config().batch_size());
         builder.spawn_blocking(move || {
             let mut left = limit.unwrap_or(usize::MAX);
-            // False once nobody wants more: the query has ended, or has enough rows.
+            // False once nobody wants more, because the query has ended or has enough rows.
             let mut send = |batch: Result<RecordBatch>| {
                 let rows = batch.as_ref().map_or(0, RecordBatch::num_rows);
                 left = left.saturating_sub(rows);

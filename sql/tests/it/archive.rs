@@ -20,7 +20,7 @@ pub fn archive(run: &Path, to: &str, more: &[&str]) -> Ended {
     ended(words)
 }
 
-/// Every file below a directory, with its size and when it was written.
+/// Returns every file below a directory, with its size and modification time.
 fn files(directory: &Path) -> BTreeMap<PathBuf, (u64, SystemTime)> {
     let mut all = BTreeMap::new();
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
@@ -34,7 +34,7 @@ fn files(directory: &Path) -> BTreeMap<PathBuf, (u64, SystemTime)> {
     all
 }
 
-/// A place for an archive.
+/// Creates a directory for an archive.
 fn place() -> (TempDir, PathBuf, String) {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("archive");
@@ -46,7 +46,7 @@ fn ids(archive: &Path) -> Vec<String> {
     rows(archive, "SELECT run FROM runs ORDER BY run")
 }
 
-/// Sums of kernels: they differ where any rank is missing.
+/// Sums over kernels, which differ if any rank is missing.
 pub const SUMS: &str = "SELECT count(*), sum(total_ns), sum(\"count\") FROM rank_kernels";
 
 fn sums(of: &Path) -> Vec<String> {
@@ -83,7 +83,7 @@ fn a_second_time_changes_nothing() {
     assert_eq!((again.code, &*again.err), (0, ""));
     assert!(again.out.contains(": is in the archive as r8-"), "{}", again.out);
     assert_eq!(files(&path), before);
-    // Nor does the same run in a directory of another name.
+    // The same run in a directory of another name is not archived either.
     let copy = copy();
     let renamed = archive(copy.path(), &to, &[]);
     assert!(renamed.out.contains(": is in the archive as r8-"), "{}", renamed.out);
@@ -118,7 +118,7 @@ fn tables_of_events_are_there_by_choice_and_what_lacks_is_noted() {
     let spans = ended([to.as_str(), "SELECT count(*) FROM spans", "--format=csv"]);
     assert_eq!((spans.code, spans.out.lines().nth(1)), (0, Some("0")));
     assert!(spans.err.contains("spans of 2 of 2 runs"), "{}", spans.err);
-    // Of the run that has them nothing lacks.
+    // Nothing is missing for the run that has them.
     let of_one = "SELECT count(*) FROM kernels WHERE run LIKE 'r8-%'";
     assert_eq!(number(&path, of_one), there);
     // A run does not change.
@@ -184,12 +184,12 @@ pub fn begun(mut command: Command) -> Child {
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// Whether it succeeds.
+/// Whether the command succeeds.
 pub fn succeeds(mut command: Command) -> bool {
     command.output().unwrap().status.success()
 }
 
-/// Kills a process once `count` is as high as `at`, or waits for its end; whether it was killed.
+/// Kills a process once `count` reaches `at`, or waits for its end. Returns whether it was killed.
 pub fn kill_at(mut child: Child, at: usize, count: impl Fn() -> usize) -> bool {
     loop {
         if child.try_wait().unwrap().is_some() {
@@ -208,7 +208,8 @@ pub fn kill_at(mut child: Child, at: usize, count: impl Fn() -> usize) -> bool {
 fn a_kill_leaves_all_of_a_run_or_nothing() {
     let run = runs().run();
     let all = sums(&run);
-    // A kill leaves what was not sent yet, too: here, and not among the system's temporary files.
+    // A kill also leaves files that were not sent yet, but here and not among the system's
+    // temporary files.
     let temporary = TempDir::new().unwrap();
     let words = |to: &str| {
         let mut command = program(["archive", run.to_str().unwrap(), "--to", to, "--raw", "all"]);
@@ -225,14 +226,14 @@ fn a_kill_leaves_all_of_a_run_or_nothing() {
         let is_there = contents(&path).keys().any(|path| path.starts_with("_runs"));
         before_commit += usize::from(killed && !is_there);
         if path.join("_runs").is_dir() {
-            // What an archive of no run is, no table is.
+            // If an archive has no run, it has no table.
             let runs = number(&path, "SELECT count(*) FROM runs");
             assert_eq!(runs, i64::from(is_there), "killed at {at}");
             if is_there {
                 assert_eq!(sums(&path), all, "killed at {at}");
             }
         }
-        // Again: what a kill left is written anew under the same names.
+        // What a kill left is written again under the same names.
         assert!(succeeds(words(&to)), "killed at {at}");
         assert_eq!(sums(&path), all, "killed at {at}");
         let checked = ended(["archive", "--check", &to]);
@@ -242,8 +243,8 @@ fn a_kill_leaves_all_of_a_run_or_nothing() {
     assert!(before_commit > whole.len() / 8, "{before_commit} of {}", whole.len());
 }
 
-/// Objects of an archive with their sizes; of the file of a run only that it is there, since it has
-/// the time. What a client of the file system had half written is no object.
+/// Returns the objects of an archive with their sizes, but no size for a run's commit file, which
+/// contains the time. Partial files of a file-system client are not objects.
 fn contents(archive: &Path) -> BTreeMap<PathBuf, u64> {
     let inside = |path: PathBuf| path.strip_prefix(archive).unwrap().to_owned();
     let all = files(archive).into_iter().map(|(path, (bytes, _))| (inside(path), bytes));
@@ -271,7 +272,7 @@ fn a_wrong_command_line_is_refused() {
     let (_directory, _, to) = place();
     let refused = ended(["archive", "/dev/null", run, "--to", &to]);
     assert!(refused.code != 0 && refused.err.contains("`/dev/null` is no run"), "{}", refused.err);
-    // The others are archived.
+    // The other runs are archived.
     assert!(refused.out.contains("archived as"), "{}", refused.out);
 }
 
@@ -295,7 +296,7 @@ fn a_list_for_programs_has_what_each_run_was_archived_with() {
         assert_eq!(run["tables"]["ranks"], if is_r8 { 8 } else { 3 });
         assert!(run["ended"] == true && run["bytes"].as_u64().unwrap() > 1000, "{run}");
     }
-    // What cannot be read is named, and the others are there.
+    // A file that cannot be read is named, and the other runs are there.
     fs::write(path.join("_runs/half-00.json"), "{").unwrap();
     let listed = ended(["archive", "--list", &to, "--json"]);
     let list: Value = serde_json::from_str(&listed.out).unwrap();
@@ -324,7 +325,7 @@ fn of_an_archive_only_the_runs_that_are_named_are_read() {
     }
     let of_both = counted(&["--run", &all[0], "--run", &all[1], "--run", &all[0]]);
     assert_eq!(of_both.out.lines().nth(1), Some("11"));
-    // The others need not even be readable.
+    // The other files need not even be readable.
     fs::write(path.join("_runs").join(format!("{}.json", all[0])), "{").unwrap();
     assert_eq!(
         (counted(&["--run", &all[1]]).out.lines().nth(1), &*counted(&["--run", &all[1]]).err),

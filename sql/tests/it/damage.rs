@@ -20,7 +20,7 @@ fn a_damaged_rank_is_named_and_the_others_are_read() {
     let all = ended(words);
     assert_eq!((all.code, all.out), (0, format!("n\n{}\n", RANKS - 1)), "{}", all.err);
     assert!(all.err.starts_with("not read: ") && all.err.contains("rank-3.tprof"), "{}", all.err);
-    // A query that is not about this rank does not even open it.
+    // A query that does not concern this rank does not even open its file.
     let other = format!("{RANKS_OF_ALL} WHERE rank = 2");
     let one = ended([run.path().as_os_str(), other.as_ref(), "--format=csv".as_ref()]);
     assert_eq!((one.out.as_str(), one.err.as_str()), ("n\n1\n", ""));

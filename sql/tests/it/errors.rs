@@ -1,4 +1,4 @@
-//! What a user reads where a query or a command line is wrong.
+//! Error messages for wrong queries and command lines.
 
 use crate::runs::{ended, runs};
 

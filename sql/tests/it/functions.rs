@@ -1,4 +1,4 @@
-//! What SQL computes of intervals is what reports print.
+//! SQL computes the same results from intervals that reports print.
 
 use tprof_analyze::KINDS;
 use tprof_analyze::document::{Options, Value};

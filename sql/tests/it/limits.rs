@@ -1,4 +1,4 @@
-//! Memory, and Ctrl-C.
+//! Memory limits and Ctrl-C.
 
 use std::io::Read;
 use std::path::Path;
@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 
 use crate::runs::{of, program};
 
-/// The program with a directory of temporary files of its own.
+/// Returns the program with its own directory for temporary files.
 fn with_temporary(words: &[&str], temporary: &Path) -> Command {
     let mut command = program(words);
     command.env("TMPDIR", temporary);
@@ -70,7 +70,7 @@ fn ctrl_c_ends_a_query_and_leaves_nothing() {
     let temporary = tempfile::tempdir().unwrap();
     let result = tempfile::tempdir().unwrap();
     let file = result.path().join("result.csv");
-    // The first rows come at once, and the last never would.
+    // The first rows come at once, but the last would never come.
     let endless = "SELECT a.value + b.value FROM generate_series(1, 1000) a, \
                    generate_series(1, 100000000000) b";
     for (signal, status) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
@@ -82,7 +82,7 @@ fn ctrl_c_ends_a_query_and_leaves_nothing() {
         let mut stdout = child.stdout.take().unwrap();
         stdout.read_exact(&mut first).unwrap();
         kill(Pid::from_raw(child.id() as i32), signal).unwrap();
-        // The pipe is full by now, and is read on as a shell's would be.
+        // The pipe is full by now, and is read on as by a shell.
         std::io::copy(&mut stdout, &mut std::io::sink()).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(status));
         assert!(is_empty(temporary.path()));

@@ -1,4 +1,4 @@
-//! `tprof-sql` as its users start it, over runs as tprof writes them.
+//! Runs `tprof-sql` as its users do, over runs written by tprof.
 
 #[path = "../../../tests/src/many_ranks.rs"]
 mod many_ranks;

@@ -1,4 +1,4 @@
-//! Forms of results, and where they go.
+//! Formats and destinations of results.
 
 use std::fs::File;
 use std::process::Stdio;

@@ -1,4 +1,4 @@
-//! The prompt, on a terminal of its own.
+//! The prompt on its own terminal.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::runs::{program, runs};
 
-/// A prompt that prints nothing for so long hangs: the test fails in place of hanging with it.
+/// A prompt that prints nothing for this long hangs, and the test fails.
 const LONGEST_MS: u16 = 60_000;
 
 pub struct Terminal {
@@ -29,13 +29,13 @@ impl Terminal {
         Terminal::of(&[runs().run().to_str().unwrap()], pager)
     }
 
-    /// A prompt with words of a command line.
+    /// Starts a prompt with these arguments.
     pub fn of(words: &[&str], pager: &str) -> Terminal {
         let size = nix::pty::Winsize { ws_row: 20, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
         let pty = openpty(&size, None).unwrap();
         let state = TempDir::new().unwrap();
         let slave = || Stdio::from(File::from(pty.slave.try_clone().unwrap()));
-        // The terminal of its session: only so is Ctrl-C a signal.
+        // It is the terminal of its session, because only then Ctrl-C is a signal.
         let mut command = Command::new("setsid");
         command.args(["--ctty", "--wait"]).arg(program([runs().run()]).get_program());
         command.args(words).env_remove("SPARK_CONNECT_AUTHENTICATE_TOKEN");
@@ -52,7 +52,7 @@ impl Terminal {
         self.end.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Reads up to a text; gives what was before it.
+    /// Reads up to a text, and returns what came before it.
     pub fn until(&mut self, wanted: &str) -> String {
         let mut bytes = [0; 4096];
         loop {
@@ -115,7 +115,7 @@ fn names_are_completed() {
     terminal.type_in("SELECT max(k.size) FROM communic\t AS k, kernels LIMIT 1;\r");
     terminal.until("1 row");
     terminal.until("tprof> ");
-    // A column, once its table is there: back to the place behind SELECT.
+    // A column, once its table is there: move back to the place after SELECT.
     let back = "\x02".repeat(" FROM kernels LIMIT 1;".len());
     terminal.type_in(&format!("SELECT regis FROM kernels LIMIT 1;{back}\t\r"));
     terminal.until("1 row");
@@ -140,7 +140,7 @@ fn ctrl_c_ends_the_query_and_not_the_prompt() {
     terminal.type_in("SELECT 'still' || ' here' AS a;\r");
     terminal.until("still here\r\n");
     terminal.until("tprof> ");
-    // At the prompt it forgets what was typed.
+    // At the prompt, Ctrl-C discards what was typed.
     terminal.type_in("SELECT nothing");
     terminal.until("nothing");
     terminal.type_in("\x03");
@@ -165,13 +165,13 @@ fn long_results_go_through_the_pager() {
 #[test]
 fn a_signal_from_elsewhere_ends_the_prompt() {
     let mut terminal = Terminal::open("cat");
-    // The program's own number: that of `setsid` is its parent's.
+    // The program's own pid: that of `setsid` is its parent's.
     terminal.type_in("SELECT 1 AS a;\r");
     terminal.until("1 row");
     terminal.until("tprof> ");
     let children = format!("/proc/{0}/task/{0}/children", terminal.child.id());
     let of_setsid = std::fs::read_to_string(children).unwrap();
-    // `setsid` only starts another process where it leads a group itself.
+    // `setsid` only starts another process if it leads a group itself.
     let program = of_setsid.trim().parse().unwrap_or(terminal.child.id() as i32);
     kill(Pid::from_raw(program), Signal::SIGTERM).unwrap();
     let _ = terminal.end.read_to_end(&mut Vec::new());

@@ -23,7 +23,7 @@ fn a_run_and_its_data_set_give_the_same_rows() {
 #[test]
 fn conditions_that_choose_files_and_blocks_leave_out_no_row() {
     let count = |of: &str| number(&runs().run(), &format!("SELECT count(*) FROM spans WHERE {of}"));
-    // A sum hides the column from what chooses files and blocks.
+    // A sum hides the column from the selection of files and blocks.
     for (chosen, checked) in [
         ("rank = 3", "rank + 0 = 3"),
         ("rank > 2 AND rank <= 5", "rank + 0 > 2 AND rank + 0 <= 5"),

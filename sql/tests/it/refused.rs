@@ -1,4 +1,4 @@
-//! Nothing is written but what `-o` names, and no other file is read.
+//! A query writes nothing except the file of `-o`, and reads no other file.
 
 use crate::runs::{ended, runs};
 

@@ -1,7 +1,7 @@
-//! `--remote` against a server that speaks Spark Connect: Sail, on loopback.
+//! Tests `--remote` with a server that speaks Spark Connect: Sail, on loopback.
 //!
-//! TPROF_TEST_SAIL names its program, as `scripts/test-readers.sh` fetches one. Without it these tests only
-//! print that they are skipped.
+//! TPROF_TEST_SAIL names its program, which `scripts/test-readers.sh` fetches. Without it, these
+//! tests only print that they are skipped.
 
 mod broken;
 
@@ -21,7 +21,7 @@ use crate::runs::{Ended, ended, of, program, runs};
 use crate::servers::{Server, fetched, free_port, skip};
 use crate::views::traces;
 
-/// A server of Spark Connect.
+/// A Spark Connect server.
 struct Sail(Server);
 
 impl Sail {
@@ -49,7 +49,7 @@ impl Sail {
         of(self.program(words).output().unwrap())
     }
 
-    /// What a query gives as CSV, with its line of headings.
+    /// Returns the result of a query as CSV, with its header.
     fn csv(&self, of: &Path, query: &str) -> String {
         let ended = self.ended(&[of.to_str().unwrap(), query, "--format=csv"]);
         assert_eq!((ended.code, &*ended.err), (0, ""), "{query}");
@@ -57,12 +57,12 @@ impl Sail {
     }
 }
 
-/// The server of all tests that do not kill it.
+/// Returns the server shared by all tests that do not kill it.
 fn server() -> Option<&'static Sail> {
     static SERVER: OnceLock<Option<Sail>> = OnceLock::new();
     let server = SERVER.get_or_init(|| {
         let server = Sail::start()?;
-        // Nothing drops what is static.
+        // Statics are not dropped.
         extern "C" fn end() {
             if let Some(Some(server)) = SERVER.get() {
                 let _ = kill(Pid::from_raw(server.0.child.id() as i32), Signal::SIGKILL);
@@ -87,13 +87,13 @@ fn at_port(port: u16, words: &[&str]) -> Command {
     command
 }
 
-/// A data set of a run; compacted, or a directory for each rank.
+/// Exports a data set of a run: compacted, or with a directory per rank.
 fn set(run: &Path, to: &Path, files_of_ranks: Option<usize>) {
     let options = Options { output: Some(to.to_owned()), files_of_ranks, ..Options::default() };
     tprof_tables::parquet::export(&RunDir::open(run).unwrap(), &options).unwrap();
 }
 
-/// Lines of CSV but the first, in an order that has nothing to do with an engine's.
+/// Returns the lines of CSV without the header, sorted, because engines differ in their order.
 fn sorted(csv: &str) -> Vec<&str> {
     let mut lines: Vec<&str> = csv.lines().skip(1).collect();
     lines.sort_unstable();
@@ -106,7 +106,7 @@ fn embedded(of: &Path, query: &str) -> String {
     ended.out
 }
 
-/// Names and types of the columns of a result.
+/// Returns the names and types of the columns of a result.
 fn types(file: &Path) -> Vec<(String, String)> {
     use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
     let file = std::fs::File::open(file).unwrap();
@@ -130,7 +130,7 @@ fn every_table_and_view_is_as_without_a_server() {
             names.iter().map(|name| format!("SELECT * FROM {name}")).collect();
         let (there, here) =
             (server.csv(&all, &queries.join("; ")), embedded(&all, &queries.join("; ")));
-        // Between results there is an empty line.
+        // An empty line separates results.
         let (there, here): (Vec<_>, Vec<_>) =
             (there.split("\n\n").collect(), here.split("\n\n").collect());
         assert_eq!((there.len(), here.len()), (names.len(), names.len()));
@@ -165,7 +165,7 @@ fn a_directory_for_each_rank_is_one_table() {
     let query = "SELECT rank, count(*) AS kernels, sum(duration_ns) AS ns, min(name) AS first \
                  FROM kernels GROUP BY rank ORDER BY rank";
     assert_eq!(server.csv(&set, query), embedded(&set, query));
-    // Ranks are numbers, and what is unknown is null.
+    // Ranks are numbers, and unknown values are null.
     let query = "SELECT max(rank) AS last, count(*) AS n, count(step) AS known FROM kernels";
     assert_eq!(server.csv(&set, query), embedded(&set, query));
 }
@@ -201,7 +201,7 @@ fn an_archive_is_the_runs_that_are_whole_in_it() {
     many_ranks(&runs().run(), &other, 3).unwrap();
     assert_eq!(archive(&runs().run(), to, &["--raw", "kernels"]).code, 0);
     assert_eq!(archive(&other, to, &[]).code, 0);
-    // A third one was archived by half.
+    // A third run was archived only partly.
     let half = path.join("ranks/run=half-1");
     std::fs::create_dir(&half).unwrap();
     let whole = path.join("ranks").read_dir().unwrap().flatten().map(|entry| entry.path());
@@ -240,7 +240,7 @@ fn data_that_the_server_has_under_another_name_is_found_there() {
     let (here, there) = (directory.path().join("here"), directory.path().join("there"));
     set(&runs().run(), &here, Some(128));
     std::fs::create_dir(&there).unwrap();
-    // A table that is not there shows where the server reads.
+    // A missing table shows where the server reads.
     for entry in here.read_dir().unwrap().flatten() {
         let _ = Command::new("cp").arg("-r").arg(entry.path()).arg(&there).status().unwrap();
     }
@@ -276,7 +276,7 @@ fn views_of_ones_own_and_what_is_listed_are_there() {
     let with =
         "WITH kernels AS (SELECT * FROM kernels WHERE rank = 1) SELECT count(*) AS n FROM kernels";
     assert_eq!(server.csv(&set, with), embedded(&set, with));
-    // A session is one command's.
+    // A session belongs to one command.
     let gone = server.ended(&[set.to_str().unwrap(), "SELECT * FROM slow"]);
     assert!(gone.code == 1 && gone.err.contains("there is no table `slow`"), "{}", gone.err);
 }
@@ -321,7 +321,7 @@ fn what_writes_and_what_no_server_reads_is_refused_before_anything_is_sent() {
     let new = directory.path().join("new");
     let set = runs().set();
     let set = set.to_str().unwrap();
-    // Nobody is there: what is sent fails in another way.
+    // No server is there, so the request fails in another way.
     let nobody = |words: &[&str]| of(at_port(free_port(), words).output().unwrap());
     for (query, why) in [
         (format!("COPY (SELECT 1) TO '{}'", new.display()), "COPY is refused"),
@@ -365,7 +365,7 @@ fn no_other_file_is_read_whatever_a_server_takes_for_a_comment_or_a_text() {
     std::fs::write(&secret, "kept by itself").unwrap();
     let path = format!("text.`{}`", secret.display());
     let set = runs().set();
-    // Without the check the server does read it.
+    // Without the check, the server would read it.
     for text in [
         format!("SELECT * FROM {path}"),
         format!("SELECT * -- \rFROM {path}"),

@@ -1,4 +1,4 @@
-//! Runs to query, made once, and the program that queries them.
+//! Runs to query, created once, and the program that queries them.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -13,27 +13,27 @@ use tprof_trace::RunDir;
 use crate::many_ranks::many_ranks;
 use crate::synthetic::Synthetic;
 
-/// Ranks of the run.
+/// Number of ranks of the run.
 pub const RANKS: u32 = 8;
 
-/// A run, and the data set made of it.
+/// A run, and the data set made from it.
 pub struct Runs {
     directory: TempDir,
 }
 
 impl Runs {
-    /// The run's directory.
+    /// Returns the directory of the run.
     pub fn run(&self) -> PathBuf {
         self.directory.path().join("r8")
     }
 
-    /// Its data set.
+    /// Returns its data set.
     pub fn set(&self) -> PathBuf {
         self.directory.path().join("set")
     }
 }
 
-/// The runs of all tests here; none writes into them.
+/// Returns the runs shared by all tests here; none writes into them.
 pub fn runs() -> &'static Runs {
     static RUNS: OnceLock<Runs> = OnceLock::new();
     RUNS.get_or_init(|| {
@@ -53,7 +53,7 @@ pub fn runs() -> &'static Runs {
     })
 }
 
-/// A copy of the run, to be damaged.
+/// Copies the run, so that it can be damaged.
 pub fn copy() -> TempDir {
     let directory = TempDir::new().unwrap();
     for entry in std::fs::read_dir(runs().run()).unwrap() {
@@ -63,29 +63,29 @@ pub fn copy() -> TempDir {
     directory
 }
 
-/// The program, with words.
+/// Returns the program with these arguments.
 pub fn program<W: AsRef<std::ffi::OsStr>>(words: impl IntoIterator<Item = W>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tprof-sql"));
     command.args(words).stdin(Stdio::null()).current_dir(runs().directory.path());
     command
 }
 
-/// What it printed, and how it ended.
+/// Output and exit status of a program.
 pub struct Ended {
-    /// Of stdout.
+    /// Text on stdout.
     pub out: String,
-    /// Of stderr.
+    /// Text on stderr.
     pub err: String,
-    /// Exit status.
+    /// Exit status of the program.
     pub code: i32,
 }
 
-/// Starts it and waits for its end.
+/// Starts the program and waits for its end.
 pub fn ended<W: AsRef<std::ffi::OsStr>>(words: impl IntoIterator<Item = W>) -> Ended {
     of(program(words).output().unwrap())
 }
 
-/// An output as text.
+/// Converts an output to text.
 pub fn of(output: Output) -> Ended {
     Ended {
         out: String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -94,14 +94,14 @@ pub fn of(output: Output) -> Ended {
     }
 }
 
-/// The rows of a query on a run, as CSV without headings.
+/// Returns the rows of a query on a run, as CSV without a header.
 pub fn rows(run: &Path, query: &str) -> Vec<String> {
     let ended = ended([run.as_os_str(), query.as_ref(), "--format=csv".as_ref()]);
     assert_eq!((ended.code, ended.err.as_str()), (0, ""), "{query}");
     ended.out.lines().skip(1).map(str::to_owned).collect()
 }
 
-/// The only value of a query.
+/// Returns the only value of a query.
 pub fn number(run: &Path, query: &str) -> i64 {
     rows(run, query)[0].parse().unwrap()
 }

@@ -1,4 +1,5 @@
-//! `tprof serve ARCHIVE`: the pages' API over an archive has the figures of the runs themselves.
+//! Tests `tprof serve ARCHIVE`: the API over an archive has the same figures as the runs
+//! themselves.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use crate::served::{Served, command, tprof, wait_until};
 /// A directory with two runs, and an archive of both.
 struct Both {
     directory: TempDir,
-    /// `tprof`.
+    /// Path of `tprof`.
     tprof: PathBuf,
 }
 
@@ -53,12 +54,12 @@ impl Both {
         Served::start(command(&self.tprof, &[&["serve"], words].concat()))
     }
 
-    /// What `tprof` prints to stderr where it does not serve.
+    /// Returns what `tprof` prints to stderr if it does not serve.
     fn refused(&self, words: &[&str]) -> String {
         refused(&mut command(&self.tprof, &[&["serve", "--no-browser"], words].concat()))
     }
 
-    /// The only object of a table of a run.
+    /// Returns the only object of a table of a run.
     fn object(&self, table: &str, name: &str) -> PathBuf {
         let mut found = files(&self.path().join(table));
         found.retain(|path| path.to_string_lossy().contains(&format!("run={name}-")));
@@ -67,7 +68,7 @@ impl Both {
     }
 }
 
-/// The three lines of a command that fails as tprof itself does.
+/// Returns the three lines of a command that fails as tprof itself does.
 pub fn refused(command: &mut std::process::Command) -> String {
     let output = command.output().unwrap();
     let text = String::from_utf8(output.stderr).unwrap();
@@ -88,7 +89,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// A run of a list by the beginning of its name.
+/// Returns the run of a list whose name begins with `name`.
 #[track_caller]
 fn of<'a>(rows: &'a [Value], name: &str) -> &'a Value {
     let mut found = rows.iter().filter(|row| row["name"].as_str().unwrap().starts_with(name));
@@ -99,11 +100,11 @@ fn id(row: &Value) -> u64 {
     row["id"].as_u64().unwrap()
 }
 
-/// Fails unless two values are the same, numbers up to rounding.
+/// Fails unless two values are the same, with numbers up to rounding.
 #[track_caller]
 fn assert_same(what: &str, a: &Value, b: &Value) {
     let is_same = match (a.as_f64(), b.as_f64()) {
-        // Tables have whole nanoseconds.
+        // Tables contain whole nanoseconds.
         (Some(a), Some(b)) => (a - b).abs() <= 0.5 + 1e-9 * a.abs(),
         _ => a == b || a.is_null() && b == "",
     };
@@ -135,7 +136,7 @@ fn the_list_of_an_archive_has_the_figures_of_the_runs() {
             assert_same(&format!("{key} of {name}"), &a[key], &b[key]);
         }
         assert_eq!(a["peak_device_bytes"], 1 << 30);
-        // What an archive has not is unknown, with a reason.
+        // What an archive lacks is unknown, with a reason.
         for key in ["peak_bytes", "peak_rss_bytes", "processes", "failed", "complete"] {
             assert!(a[key].is_null() && a[format!("{key}_why")].is_string(), "{key}: {a}");
         }
@@ -172,7 +173,7 @@ fn its_documents_have_the_rows_of_the_reports() {
         let (of_archive, of_run) = (rows(&archived, a), rows(&there, b));
         assert_eq!(of_archive.len(), of_run.len(), "{kind}: {table}");
         assert!(!of_run.is_empty(), "{kind}: {table}");
-        // Rows are told apart by what is no time.
+        // Rows are identified by everything that is not a time.
         let key = |row: &Value| {
             let named =
                 ["rank", "device", "stream", "step", "name", "operation", "bytes", "finding"];
@@ -191,7 +192,7 @@ fn its_documents_have_the_rows_of_the_reports() {
         }
     }
     assert!(compared > 1000, "{compared}");
-    // Of one rank only.
+    // The report of one rank only.
     let one = archived.json(&format!("/api/v1/runs/{a}/report/breakdown?rank=2"));
     let rows = one["tables"]["breakdown"].as_array().unwrap();
     assert_eq!((rows.len(), &rows[0]["rank"]), (1, &json!("rank 2")));
@@ -238,14 +239,14 @@ fn two_runs_are_compared_and_their_history_is_one() {
     assert!(step["interval"].is_null() && step["interval_missing"].is_string(), "{step}");
     let ranks = diff["tables"]["differences"].as_array().unwrap();
     assert!(ranks.contains(&json!({ "key": "ranks", "a": "8", "b": "16" })), "{ranks:?}");
-    // Ranks are copies of one: a kernel takes as long of a step and a rank in both.
+    // Ranks are copies of one, so a kernel takes equally long per step and rank in both.
     let kernels = diff["tables"]["kernels"].as_array().unwrap();
     assert!(kernels.len() > 2);
     for kernel in kernels {
         assert_eq!(kernel["change_ns"], 0.0, "{kernel}");
         assert!(kernel["a_ns"].as_f64().unwrap() > 0.0, "{kernel}");
     }
-    // Imports have no command, so a run has a history with those of its name.
+    // Imported runs have no command, so the history contains runs of the same name.
     let again = both.runs().join("again");
     fs::create_dir(&again).unwrap();
     many_ranks(&runs().run(), &again.join("first"), 4).unwrap();
@@ -305,7 +306,7 @@ fn what_an_archive_cannot_answer_states_why_and_what_to_do() {
         assert!(answer.error().1.contains("an archive only grows"));
     }
     assert_eq!(files(&both.path().join("_runs")).len(), 2);
-    // The list of what there is has none of them.
+    // The list of routes has none of them.
     let routes = served.json("/api/v1")["routes"].to_string();
     assert!(routes.contains("/heat") && !routes.contains("/page/") && !routes.contains("DELETE"));
     let described = served.json("/api/v1/openapi.json")["paths"].to_string();
@@ -336,7 +337,7 @@ fn a_lost_object_takes_the_figures_of_its_run_only() {
     fs::write(&damaged, vec![0x5a; bytes.len()]).unwrap();
     let commits = both.path().join("_runs");
     fs::write(commits.join("half-000000000000.json"), "{\"archive_ver").unwrap();
-    // A file under another name than its run's: nothing finds it again.
+    // A file under another name than its run's, where nothing finds it again.
     let first = files(&commits).into_iter().find(|path| path.to_string_lossy().contains("/first-"));
     let text = fs::read_to_string(first.unwrap()).unwrap();
     let at = text.find("\"first-").unwrap() + 1;
@@ -352,14 +353,14 @@ fn a_lost_object_takes_the_figures_of_its_run_only() {
     assert_eq!((&whole["summary"], &whole["ranks"]), (&json!("ready"), &json!(RANKS)));
     assert_eq!(lost["state"], "damaged");
     assert!(lost["why"].as_str().unwrap().contains("cannot read an object"), "{lost}");
-    // The object's figures are unknown, for that reason; those of others are there.
+    // The object's figures are unknown for that reason; figures of others are there.
     for key in ["step_ns", "steps"] {
         assert!(lost[key].is_null() && lost[format!("{key}_why")] == lost["why"], "{key}: {lost}");
     }
     for key in ["gpu_busy", "ranks", "findings", "worst", "wall_ns"] {
         assert!(!lost[key].is_null(), "{key}: {lost}");
     }
-    // A document that needs the object has the reason; the others of the run are there.
+    // A document that needs the object states the reason; other documents of the run are there.
     let (first, second) = (id(whole), id(lost));
     for (id, kind, status) in [
         (second, "steps", 502),
@@ -420,7 +421,7 @@ fn nothing_is_left_when_the_server_is_killed() {
     let Some(both) = Both::new() else { return };
     let mut served = both.serve();
     served.whole_list(2);
-    // A question that takes long: a table that is a pipe nobody writes into.
+    // A query that takes long: a table that is a pipe without a writer.
     let object = both.object("rank_idle", "first");
     fs::remove_file(&object).unwrap();
     nix::unistd::mkfifo(&object, nix::sys::stat::Mode::S_IRWXU).unwrap();

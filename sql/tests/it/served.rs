@@ -1,7 +1,7 @@
-//! `tprof serve` with this `tprof-sql`, and requests to it.
+//! Starts `tprof serve` with this `tprof-sql`, and sends requests to it.
 //!
-//! `tprof` itself is of another workspace: TPROF_TEST_BIN names it, else it is the newest build in the
-//! target directory. Without one these tests only print that they are skipped.
+//! `tprof` itself belongs to another workspace: TPROF_TEST_BIN names it, otherwise it is the newest
+//! build in the target directory. Without one, these tests only print that they are skipped.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// How long a test waits for a fact before it fails.
+/// How long a test waits for a condition before it fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// `tprof`, if there is one.
+/// Returns `tprof`, if there is one.
 pub fn tprof() -> Option<PathBuf> {
     let own = Path::new(env!("CARGO_BIN_EXE_tprof-sql"));
     let target = own.ancestors().nth(3)?;
@@ -32,7 +32,7 @@ pub fn tprof() -> Option<PathBuf> {
     found
 }
 
-/// `tprof` with words, which finds this `tprof-sql`.
+/// Runs `tprof` with these arguments so that it finds this `tprof-sql`.
 pub fn command(tprof: &Path, words: &[&str]) -> Command {
     let own = Path::new(env!("CARGO_BIN_EXE_tprof-sql")).parent().unwrap();
     let path = std::env::var("PATH").unwrap_or_default();
@@ -46,7 +46,7 @@ pub fn command(tprof: &Path, words: &[&str]) -> Command {
     command
 }
 
-/// A process, until it is dropped.
+/// A process, which is killed when this is dropped.
 pub struct Process(pub Child);
 
 impl Drop for Process {
@@ -56,13 +56,13 @@ impl Drop for Process {
 }
 
 impl Process {
-    /// Kills it, as nothing can be kept from ending.
+    /// Kills it in a way that it cannot prevent.
     pub fn kill(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 
-    /// Command lines of all that it started, and of what those started.
+    /// Returns the command lines of all processes that it started, directly or indirectly.
     pub fn descendants(&self) -> Vec<(u32, String)> {
         let mut found = Vec::new();
         let mut parents = vec![self.0.id()];
@@ -79,14 +79,14 @@ impl Process {
     }
 }
 
-/// A server, until it is dropped.
+/// A server, which is ended when this is dropped.
 pub struct Served {
     process: Process,
     address: String,
     token: String,
 }
 
-/// What it answered.
+/// Answer of the server.
 pub struct Answer {
     pub status: u16,
     pub head: String,
@@ -124,7 +124,7 @@ impl Served {
         Served { process: Process(child), address: address.to_owned(), token: token.to_owned() }
     }
 
-    /// Begins to ask, and reads nothing.
+    /// Sends a request and reads nothing.
     pub fn begin(&self, path: &str) -> TcpStream {
         self.asked("GET", path, "")
     }
@@ -155,7 +155,7 @@ impl Served {
         self.send("GET", path, "")
     }
 
-    /// What must be there.
+    /// Returns a document that must exist.
     #[track_caller]
     pub fn json(&self, path: &str) -> Value {
         let answer = self.get(path);
@@ -163,7 +163,7 @@ impl Served {
         answer.json()
     }
 
-    /// The list, once it is as a test waits for.
+    /// Returns the list once it fulfils a condition.
     #[track_caller]
     pub fn list(&self, is_right: impl Fn(&Value) -> bool) -> Value {
         let begun = std::time::Instant::now();
@@ -177,7 +177,7 @@ impl Served {
         }
     }
 
-    /// The list with the figures of all its runs.
+    /// Returns the list with the figures of all its runs.
     #[track_caller]
     pub fn whole_list(&self, runs: usize) -> Vec<Value> {
         let is_whole =
@@ -186,18 +186,18 @@ impl Served {
         list["runs"].as_array().unwrap().clone()
     }
 
-    /// Command lines of all that it started, and of what those started.
+    /// Returns the command lines of all processes that it started, directly or indirectly.
     pub fn descendants(&self) -> Vec<(u32, String)> {
         self.process.descendants()
     }
 
-    /// Kills it.
+    /// Kills the server.
     pub fn kill(&mut self) {
         self.process.kill();
     }
 }
 
-/// All processes with their parents.
+/// Returns all processes with their parents.
 fn processes() -> Vec<(u32, u32)> {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let one = |name: &str| {
@@ -208,7 +208,7 @@ fn processes() -> Vec<(u32, u32)> {
     entries.filter_map(|entry| one(entry.file_name().to_str()?)).collect()
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 #[track_caller]
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = std::time::Instant::now();

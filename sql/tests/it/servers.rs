@@ -1,4 +1,4 @@
-//! Servers of other programs, on loopback, as `scripts/test-readers.sh` fetches them.
+//! Servers of other programs on loopback, as `scripts/test-readers.sh` fetches them.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// A server, until it is dropped.
+/// A server, which is ended when this is dropped.
 pub struct Server {
     pub child: Child,
     pub port: u16,
@@ -20,12 +20,12 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// Starts what a port is made a command of, and waits until it listens.
+    /// Starts the command made for a port, and waits until it listens.
     pub fn start(command: impl FnOnce(&str) -> Command) -> Server {
         Server::start_at(free_port(), command)
     }
 
-    /// The same at a port.
+    /// Does the same at a given port.
     pub fn start_at(port: u16, command: impl FnOnce(&str) -> Command) -> Server {
         let mut command = command(&port.to_string());
         let mut child = command
@@ -42,7 +42,7 @@ impl Server {
     }
 }
 
-/// A request to a server on loopback; its answer, with the head.
+/// Sends a request to a server on loopback, and returns its answer with the header.
 pub fn request(port: u16, method: &str, path: &str, head: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let request = format!(
@@ -56,7 +56,7 @@ pub fn request(port: u16, method: &str, path: &str, head: &str, body: &str) -> S
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// A program that a variable names, else one in the cache of what is fetched for tests.
+/// Returns the program that a variable names, otherwise one in the cache of downloads for tests.
 pub fn fetched(variable: &str, inside: &str) -> Option<PathBuf> {
     let cache = || {
         let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
@@ -68,14 +68,14 @@ pub fn fetched(variable: &str, inside: &str) -> Option<PathBuf> {
     named.or_else(|| Some(readers?.join(inside))).filter(|program| program.is_file())
 }
 
-/// Notes that a test is skipped for want of a program; fails where that is forbidden.
+/// Notes that a test is skipped because a program is missing; fails if that is forbidden.
 pub fn skip(what: &str) {
     let is_forbidden = std::env::var_os("TPROF_TEST_SKIP").is_some_and(|of| of == "forbid");
     assert!(!is_forbidden, "there is no {what}, and TPROF_TEST_SKIP=forbid wants it");
     eprintln!("skipped: there is no {what}; scripts/test-readers.sh fetches it");
 }
 
-/// A port on which nothing listens.
+/// Returns a port on which nothing listens.
 pub fn free_port() -> u16 {
     TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
 }

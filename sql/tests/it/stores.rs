@@ -1,5 +1,5 @@
-//! `tprof archive` into stores of objects: the same facts of each, with servers on loopback that
-//! `scripts/test-readers.sh` fetches. Without a server its tests only print that they are skipped.
+//! Tests `tprof archive` into object stores: the same facts for each, with servers on loopback that
+//! `scripts/test-readers.sh` fetches. Without a server, its tests only print that they are skipped.
 
 mod azurite;
 mod fake_gcs;
@@ -23,38 +23,39 @@ use crate::archive::{SUMS, begun, kill_at, succeeds};
 use crate::runs::{Ended, number, of, program, rows, runs};
 use crate::servers::{Server, free_port};
 
-/// Of all stores.
+/// Bucket used in all stores.
 const BUCKET: &str = "jobs";
-/// Beginnings of variables that stores' clients read.
+/// Prefixes of variables that stores' clients read.
 const VARIABLES: [&str; 6] = ["AWS_", "AZURE_", "AZURITE_", "GCE_", "GOOGLE_", "STORAGE_"];
 
-/// A variable of the environment; none takes it away.
+/// An environment variable; `None` removes it.
 type Variable = (&'static str, Option<String>);
 
-/// A store: what is its own.
+/// Properties of a store.
 struct Store {
-    /// Of its addresses.
+    /// Scheme of its addresses.
     scheme: &'static str,
-    /// What no message may have.
+    /// Secret that no message may contain.
     secret: &'static str,
-    /// Starts a server, with a bucket in it; none where it is not there.
+    /// Starts a server with a bucket in it; `None` if the server is missing.
     start: fn() -> Option<Server>,
     /// Settings of a client of the server at a port.
     settings: fn(u16) -> Vec<Variable>,
-    /// What takes the credentials away, and gives a machine's role a place without a server.
+    /// Settings that remove the credentials, and point a machine's role to a place without a
+    /// server.
     without_credentials: fn() -> Vec<Variable>,
     /// Settings with a secret, and a server without TLS elsewhere.
     without_tls: fn() -> Vec<Variable>,
-    /// What a message without credentials names.
+    /// Variables that a message about missing credentials names.
     access: &'static str,
-    /// Paths of the objects below a prefix.
+    /// Returns the paths of the objects below a prefix.
     objects: fn(u16, &str) -> Vec<String>,
     /// Deletes an object.
     delete: fn(u16, &str),
 }
 
 impl Store {
-    /// An address in its bucket.
+    /// Returns an address in its bucket.
     fn at(&self, prefix: &str) -> String {
         format!("{}://{BUCKET}/{prefix}", self.scheme)
     }
@@ -63,14 +64,14 @@ impl Store {
         self.with(program(words), port)
     }
 
-    /// The same command with the store at a port.
+    /// Returns the same command with the store at a port.
     fn with(&self, mut command: Command, port: u16) -> Command {
         for (name, _) in std::env::vars_os() {
             if VARIABLES.iter().any(|of| name.to_string_lossy().starts_with(of)) {
                 command.env_remove(name);
             }
         }
-        // Google's own credentials lie there.
+        // Google's own credentials are stored there.
         command.env("HOME", "/nonexistent");
         set(&mut command, (self.settings)(port));
         command
@@ -88,7 +89,7 @@ impl Store {
         ended.out.lines().skip(1).map(str::to_owned).collect()
     }
 
-    /// A client's messages without a server.
+    /// Returns a client's messages without a server.
     fn alone(&self, words: &[&str], settings: Vec<Variable>) -> Ended {
         let mut command = self.at_port(free_port(), words);
         set(&mut command, settings);
@@ -108,13 +109,13 @@ fn set(command: &mut Command, variables: Vec<Variable>) {
     }
 }
 
-/// What stands between two texts, each time.
+/// Returns each text between two texts.
 fn between(text: &str, before: &str, after: &str) -> Vec<String> {
     let parts = text.split(before).skip(1).filter_map(|part| part.split(after).next());
     parts.map(str::to_owned).collect()
 }
 
-/// A test of each fact of a store.
+/// Defines a test of each fact of a store.
 macro_rules! facts {
     ($module:ident: $store:path: $($fact:ident)*) => {
         mod $module {
@@ -151,7 +152,7 @@ facts_of_all! {
     a_server_of_a_bucket_that_is_not_there_does_not_start
     an_object_that_is_sent_in_parts_is_whole
 }
-// Its server takes no object in parts, and has an answer of its own where a bucket is missing.
+// Its server takes no object in parts, and answers differently if a bucket is missing.
 facts_of_all!(google: super::fake_gcs::STORE:);
 facts_of_all! {
     azure: super::azurite::STORE:
@@ -217,7 +218,7 @@ fn one_of_several_archivers_of_a_run_commits_it(store: &Store) {
     let Some(server) = (store.start)() else { return };
     let (run, to) = (runs().run(), store.at("many"));
     let words = ["archive", run.to_str().unwrap(), "--to", &to];
-    // All look whether the run is there before the first has made its tables.
+    // All of them check whether the run is there before the first has made its tables.
     let archivers: Vec<_> = (0..4)
         .map(|_| {
             let mut command = store.at_port(server.port, &words);
@@ -244,7 +245,7 @@ fn an_object_that_is_sent_in_parts_is_whole(store: &Store) {
     let done =
         store.ended(&server, &["archive", run.to_str().unwrap(), "--to", &to, "--raw", "spans"]);
     assert_eq!(done.code, 0, "{}", done.err);
-    // From 8 MiB on an object is sent in parts.
+    // An object of 8 MiB or more is sent in parts.
     let listed =
         store.rows(&server, &to, "SELECT sum(length(name)), min(name), max(name) FROM spans");
     assert_eq!(listed, rows(run, "SELECT sum(length(name)), min(name), max(name) FROM spans"));
@@ -255,7 +256,7 @@ fn an_object_that_is_sent_in_parts_is_whole(store: &Store) {
     assert!(bytes.parse::<u64>().unwrap() > 9 << 20, "{}", list.out);
 }
 
-/// A run with a table of 10 MB: names that nothing makes shorter.
+/// Returns a run with a table of 10 MB: names that do not compress.
 fn large() -> &'static Path {
     static LARGE: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
     let (_, run) = LARGE.get_or_init(|| {
@@ -381,7 +382,7 @@ fn a_connection_string_is_all_that_azures_tools_need() {
     let Some(server) = (store.start)() else { return };
     let with = |text: String| {
         let mut command = store.at_port(server.port, &["archive", "--list", "az://jobs/a"]);
-        // What else is there is not of the same account.
+        // The other variables do not belong to the same account.
         command.env("AZURE_STORAGE_ACCOUNT", "other").env("AZURE_STORAGE_KEY", "b3RoZXI=");
         of(command.env("AZURE_STORAGE_CONNECTION_STRING", text).output().unwrap())
     };

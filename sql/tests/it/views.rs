@@ -1,5 +1,4 @@
-//! The views that come with tprof say what the reports say, and every question of the documentation has
-//! an answer.
+//! Built-in views agree with the reports, and every question in the documentation has an answer.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +6,7 @@ use std::process::Command;
 use crate::runs::{copy, ended, runs};
 use crate::view_pairs::{PAIRS, Pair, Rows, assert_same, rows};
 
-/// Rows of a query, as texts; empty where there is no value.
+/// Returns the rows of a query as texts; empty where there is no value.
 fn table(run: &Path, query: &str) -> Vec<Vec<String>> {
     let out = ended([run.as_os_str(), query.as_ref(), "--format=csv".as_ref()]);
     assert_eq!(out.code, 0, "{query}: {}", out.err);
@@ -23,7 +22,7 @@ fn of(run: &Path, query: &str, pair: &Pair) -> Rows {
     }))
 }
 
-/// The tests' own run, and public traces beside the checkout, imported by the library.
+/// Returns the tests' own run, and public traces next to the checkout, imported by the library.
 pub fn traces(dir: &Path) -> Vec<PathBuf> {
     let mut all = vec![runs().run()];
     let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/kineto");
@@ -44,7 +43,7 @@ fn views_say_what_reports_say() {
     let mut seen = vec![0; PAIRS.len()];
     for run in traces(dir.path()) {
         for (pair, seen) in PAIRS.iter().zip(&mut seen) {
-            // `report` judges the steps, which these runs have; the process tests compare those.
+            // `report` judges the steps that these runs have; the process tests compare those.
             if pair.of_whole_run {
                 continue;
             }
@@ -74,7 +73,7 @@ fn every_question_of_the_documentation_is_answered() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/sql.md");
     let text = std::fs::read_to_string(docs).unwrap();
     let blocks = text.split("```sql\n").skip(1).map(|rest| rest.split("```").next().unwrap());
-    // What other engines run names files.
+    // Queries for other engines name files.
     let queries: Vec<&str> = blocks.filter(|query| !query.contains("read_parquet")).collect();
     assert!(queries.len() >= 20, "{}", queries.len());
     let (run, other) = (runs().run(), copy());
@@ -100,7 +99,7 @@ fn views_are_listed_described_and_printed_for_other_engines() {
     let text = String::from_utf8(printed.stdout).unwrap();
     let created = text.lines().filter(|line| line.starts_with("CREATE VIEW ")).count();
     assert_eq!((printed.status.code(), created), (Some(0), tprof_tables::VIEWS.len()));
-    // One's own view of that name is taken in its place.
+    // A user's own view of that name takes its place.
     let own = "CREATE OR REPLACE VIEW breakdown AS SELECT 7 AS seven; SELECT * FROM breakdown";
     assert_eq!(table(&run, own), [["7"]]);
 }

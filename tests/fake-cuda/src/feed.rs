@@ -23,7 +23,7 @@ pub struct Launch {
     pub ns: u64,
     /// Waits for other ranks first: called on the stream's thread.
     pub gate: Option<extern "C" fn(*mut c_void)>,
-    /// For `gate`.
+    /// The argument of `gate`.
     pub gate_data: *mut c_void,
 }
 
@@ -31,7 +31,7 @@ pub struct Launch {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub enum Work {
-    /// A kernel.
+    /// A kernel that runs.
     Kernel(Launch),
     /// A copy of bytes: to, from, how many, `cudaMemcpyKind` made definite.
     Copy(*mut c_void, *const c_void, usize, u32),
@@ -55,11 +55,11 @@ unsafe impl Sync for Work {}
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Device.
+    /// Number of the device.
     pub device: u32,
-    /// Context.
+    /// Number of the context.
     pub context: u32,
-    /// Stream.
+    /// Number of the stream.
     pub stream: u32,
     /// Call that asked for it.
     pub correlation: u32,
@@ -113,7 +113,7 @@ pub struct Engine {
     pub end: extern "C" fn(u32, *const c_char, u32, u64, u32),
     /// Ends a call of the driver's within it: the same.
     pub driver_end: extern "C" fn(u32, *const c_char, u32, u64, u32),
-    /// CLOCK_MONOTONIC, ns.
+    /// Nanoseconds by CLOCK_MONOTONIC.
     pub now: extern "C" fn() -> u64,
     /// CUPTI's clock at that time.
     pub stamp: extern "C" fn(u64) -> u64,
@@ -186,11 +186,11 @@ pub mod memory {
     pub const PAGEABLE: u32 = 1;
     /// Pinned memory of the host.
     pub const PINNED: u32 = 2;
-    /// Device memory.
+    /// Memory of a device.
     pub const DEVICE: u32 = 3;
     /// A CUDA array.
     pub const ARRAY: u32 = 4;
-    /// Managed memory.
+    /// Managed (unified) memory.
     pub const MANAGED: u32 = 5;
     /// Device memory of a stream-ordered pool.
     pub const POOL: u32 = 100;

@@ -17,7 +17,7 @@ pub struct Product<'a> {
     pub n: u64,
     /// Length of the sums.
     pub k: u64,
-    /// How many.
+    /// Number of multiplications.
     pub batch: u64,
     /// `cublasOperation_t` of A and B.
     pub operations: [u32; 2],

@@ -123,7 +123,7 @@ struct Sentence {
 enum Ranks {
     All,
     One(String),
-    /// So many.
+    /// This number of ranks.
     Some(usize),
 }
 

@@ -249,6 +249,14 @@ int stand_in(const char *what) {
         return status;
     }
     if (!strcmp(what, "many")) steps(10000);
+    // Updates of an optimizer, each of 900 operators in some milliseconds.
+    if (!strcmp(what, "trains")) {
+        for (int i = 0; i < 300; i++) {
+            steps(300);
+            usleep(3000);
+            at::Running range(7, "Optimizer.step#SGD.step", -1, {});
+        }
+    }
     // Four updates of an optimizer, each of a step.
     if (!strcmp(what, "updates")) {
         for (int i = 0; i < 4; i++) {

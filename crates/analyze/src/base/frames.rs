@@ -32,8 +32,8 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// Frames of a stack, innermost first, inlined ones included; empty where none was taken.
-    /// Where it was cut, what [`frames::CUT`] begins stands for the frames that are missing.
+    /// Frames of a stack, innermost first, with inlined ones; empty if no stack was taken. If the
+    /// stack was cut, a text that begins with [`frames::CUT`] stands for the missing frames.
     pub fn stack(&mut self, process: ProcessIndex, stack: StackId) -> Vec<FrameId> {
         let mut named = Vec::new();
         let Some(found) = self.file.stack(process, stack) else { return named };
@@ -55,7 +55,7 @@ impl<'a> Frames<'a> {
         &self.texts[frame as usize]
     }
 
-    /// Texts of frames.
+    /// Returns the texts of several frames.
     pub fn texts(&self, frames: &[FrameId]) -> Vec<Arc<str>> {
         frames.iter().map(|&frame| Arc::clone(self.text(frame))).collect()
     }

@@ -1,5 +1,5 @@
-//! What is printed as JSON, in JSON Schema (draft 2020-12): made of the types that are printed, so
-//! that a member without a schema cannot be.
+//! JSON Schemas (draft 2020-12) of everything that is printed as JSON. They are derived from the
+//! printed types, so that a member without a schema cannot exist.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::reading::Reading;
 
 /// A type that has a schema.
 pub trait HasSchema {
-    /// Its schema.
+    /// Returns the schema of the type.
     fn schema() -> Value;
 }
 
@@ -26,7 +26,7 @@ macro_rules! schemas {
 schemas! {
     { "type": "integer", "minimum": 0 }: u8, u16, u32, u64, usize;
     { "type": "integer" }: i32, i64;
-    // What is no number, or infinite, is null: JSON has neither.
+    // JSON has neither NaN nor infinity: both are printed as null.
     { "type": ["number", "null"] }: f64;
     { "type": "boolean" }: bool;
     { "type": "string" }: String, &'static str, Arc<str>, PathBuf;
@@ -63,7 +63,7 @@ pub fn nullable(mut schema: Value) -> Value {
     schema
 }
 
-/// The schema of an object in the making. It has no other members than those that are added.
+/// An object's schema while it is built. The object has no members other than those that are added.
 #[derive(Default)]
 pub struct ObjectSchema {
     members: Map<String, Value>,
@@ -83,14 +83,14 @@ impl ObjectSchema {
         self
     }
 
-    /// Adds a member that is null where it is not known, with its error or that reason beside it.
+    /// Adds a member that is null if it is unknown, with its error or the reason beside it.
     pub fn reading(self, key: &str, schema: Value) -> ObjectSchema {
         self.plain(key, nullable(schema.clone()))
             .some(&format!("error_{key}"), schema)
             .some(&format!("{key}_missing"), json!({ "type": "string" }))
     }
 
-    /// The schema.
+    /// Returns the finished schema.
     pub fn finish(self) -> Value {
         json!({
             "type": "object", "properties": self.members, "required": self.required,
@@ -99,17 +99,17 @@ impl ObjectSchema {
     }
 }
 
-/// The schema of a field, by the type that a path to it has.
+/// Returns the schema of a field, by the type that a path to it has.
 pub fn plain_field<S, T: HasSchema>(_: fn(&S) -> &T) -> Value {
     T::schema()
 }
 
-/// Of a reading, that of its value.
+/// Returns the schema of the value of a reading.
 pub fn reading_field<S, T: HasSchema>(_: fn(&S) -> &Reading<T>) -> Value {
     T::schema()
 }
 
-/// Of an option, that of its value.
+/// Returns the schema of the value of an option.
 pub fn some_field<S, T: HasSchema>(_: fn(&S) -> &Option<T>) -> Value {
     T::schema()
 }

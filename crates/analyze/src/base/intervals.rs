@@ -1,8 +1,7 @@
 //! Sets of intervals: union, intersection, difference, length.
 //!
-//! Work on different streams overlaps, so durations must never be summed: every
-//! share of time that a report names is the length of a [`Cover`] or of what two
-//! of them have in common.
+//! Work on different streams overlaps, so durations must never be summed: every share of time that
+//! a report names is the length of a [`Cover`] or of the intersection of two.
 
 use std::borrow::Borrow;
 
@@ -11,9 +10,9 @@ use crate::base::search::partition_near;
 /// Nanoseconds from `start` up to, not including, `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Interval {
-    /// First nanosecond.
+    /// The first nanosecond of the interval.
     pub start: u64,
-    /// One past the last nanosecond.
+    /// One past the last nanosecond of the interval.
     pub end: u64,
 }
 
@@ -23,17 +22,17 @@ impl Interval {
         Interval { start, end: end.max(start) }
     }
 
-    /// Its length.
+    /// Length of the interval, nanoseconds.
     pub fn length(self) -> u64 {
         self.end - self.start
     }
 
-    /// The shortest one that holds all of these; none of none.
+    /// The shortest interval that holds all of these; `None` if there are none.
     pub fn hull(intervals: impl Iterator<Item = Interval>) -> Option<Interval> {
         intervals.reduce(|a, b| Interval::new(a.start.min(b.start), a.end.max(b.end)))
     }
 
-    /// What it has in common with another; empty where they only touch.
+    /// The part that both intervals share; empty where they only touch.
     pub fn overlap(self, other: Interval) -> Interval {
         Interval::new(self.start.max(other.start), self.end.min(other.end))
     }
@@ -53,7 +52,8 @@ impl Cover {
         union.finish()
     }
 
-    /// The union of all these covers, in time that grows with their parts and not with pairs of them.
+    /// The union of several covers, in time that grows with the number of their parts and not with
+    /// that of pairs of them.
     pub fn any(covers: impl IntoIterator<Item = impl Borrow<Cover>>) -> Cover {
         let mut parts: Vec<Interval> = Vec::new();
         covers.into_iter().for_each(|cover| parts.extend(&cover.borrow().parts));
@@ -72,27 +72,27 @@ impl Cover {
         }
     }
 
-    /// Its intervals, in order.
+    /// The intervals of the set, in order.
     pub fn parts(&self) -> &[Interval] {
         &self.parts
     }
 
-    /// Whether it holds nothing.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// Nanoseconds in it.
+    /// Number of nanoseconds in the set.
     pub fn length(&self) -> u64 {
         self.parts.iter().map(|part| part.length()).sum()
     }
 
-    /// From its first to its last nanosecond; none if it holds nothing.
+    /// The interval from the first to the last nanosecond; `None` if the set is empty.
     pub fn span(&self) -> Option<Interval> {
         Some(Interval { start: self.parts.first()?.start, end: self.parts.last()?.end })
     }
 
-    /// What is in either.
+    /// The nanoseconds in either of two sets.
     pub fn union(&self, other: &Cover) -> Cover {
         let mut union = Cover { parts: Vec::with_capacity(self.parts.len() + other.parts.len()) };
         let (mut ours, mut theirs) = (self.parts.as_slice(), other.parts.as_slice());
@@ -105,21 +105,21 @@ impl Cover {
         union
     }
 
-    /// What is in both.
+    /// The nanoseconds in both sets.
     pub fn intersection(&self, other: &Cover) -> Cover {
         let mut parts = Vec::new();
         each_overlap(&self.parts, &other.parts, |part| parts.push(part));
         Cover { parts }
     }
 
-    /// Nanoseconds in both, without making the set.
+    /// Number of nanoseconds in both sets, without building that set.
     pub fn shared(&self, other: &Cover) -> u64 {
         let mut shared = 0;
         each_overlap(&self.parts, &other.parts, |part| shared += part.length());
         shared
     }
 
-    /// For asking of many intervals how much of each is in it.
+    /// Prepares the set for queries of how much of many intervals it holds.
     pub fn measure(&self) -> Measure<'_> {
         let mut before = Vec::with_capacity(self.parts.len());
         let mut length = 0;
@@ -130,7 +130,7 @@ impl Cover {
         Measure { parts: &self.parts, before }
     }
 
-    /// What is in this one only.
+    /// The nanoseconds in this set that are not in the other.
     pub fn without(&self, other: &Cover) -> Cover {
         let mut parts = Vec::new();
         let mut others = other.parts.iter().peekable();
@@ -156,14 +156,14 @@ impl Cover {
         Cover { parts }
     }
 
-    /// Whether a moment or a part of an interval is in it.
+    /// Whether the set holds any nanosecond of an interval; of an empty interval, its moment.
     pub fn touches(&self, interval: Interval) -> bool {
         let first = self.parts.partition_point(|part| part.end <= interval.start);
         let end = interval.end.max(interval.start + 1);
         self.parts.get(first).is_some_and(|part| part.start < end)
     }
 
-    /// What of it lies within an interval: found, not walked to.
+    /// The part of the set within an interval, found by binary search.
     pub fn within(&self, limits: Interval) -> Cover {
         let first = self.parts.partition_point(|part| part.end <= limits.start);
         let parts = self.parts[first..].iter().take_while(|part| part.start < limits.end);
@@ -175,7 +175,7 @@ impl Cover {
         }
     }
 
-    /// Nanoseconds of it within an interval: found, not walked to.
+    /// Number of nanoseconds of the set within an interval, found by binary search.
     pub fn length_within(&self, limits: Interval) -> u64 {
         let first = self.parts.partition_point(|part| part.end <= limits.start);
         let parts = self.parts[first..].iter().take_while(|part| part.start < limits.end);
@@ -183,16 +183,16 @@ impl Cover {
     }
 }
 
-/// A cover in the making: intervals in any order, cheapest in order of start.
+/// Builds a cover from intervals in any order; intervals in order of start are cheapest.
 #[derive(Clone, Debug, Default)]
 pub struct Union {
     cover: Cover,
-    /// What came after a later one.
+    /// Intervals that were added after a later one.
     late: Vec<Interval>,
 }
 
 impl Union {
-    /// Adds an interval.
+    /// Adds one more interval.
     pub fn add(&mut self, interval: Interval) {
         if interval.length() == 0 {
             return;
@@ -203,7 +203,7 @@ impl Union {
         }
     }
 
-    /// All that was added.
+    /// Returns the union of all intervals that were added.
     pub fn finish(self) -> Cover {
         let Union { mut cover, mut late } = self;
         if late.is_empty() {
@@ -231,12 +231,12 @@ impl Measure<'_> {
         up_to(interval.end) - up_to(interval.start)
     }
 
-    /// For asking of intervals that follow each other.
+    /// Prepares for queries of intervals that follow each other.
     pub fn walk(&self) -> MeasureWalk<'_> {
         MeasureWalk { measure: self, at: 0 }
     }
 
-    /// Nanoseconds before a moment of the cover, of which so many parts have begun.
+    /// Nanoseconds of the cover before a moment, given how many parts have begun by then.
     fn up_to(&self, time_ns: u64, begun: usize) -> u64 {
         let Some(last) = begun.checked_sub(1) else { return 0 };
         let part = self.parts[last];
@@ -244,10 +244,10 @@ impl Measure<'_> {
     }
 }
 
-/// A walk along a cover: what is asked of is found from where the last was.
+/// A walk along a cover: each query starts where the last one ended.
 ///
-/// Intervals in any order get the right answer; near ones get it without a search
-/// over the whole cover, which costs more than all else that is done with a row.
+/// Intervals in any order get the right answer. Those near the last one need no search of the whole
+/// cover, which would cost more than everything else that is done with a row.
 #[derive(Debug)]
 pub struct MeasureWalk<'a> {
     measure: &'a Measure<'a>,
@@ -322,7 +322,7 @@ mod tests {
             .prop_map(|rows| rows.into_iter().map(|(at, long)| (at, at + long)).collect())
     }
 
-    /// Which of the first nanoseconds are in a set.
+    /// Marks which of the first nanoseconds are in a set.
     fn bits(parts: &[(u64, u64)]) -> u128 {
         let of = |(start, end): &(u64, u64)| (*start..*end).map(|at| 1_u128 << at).sum::<u128>();
         parts.iter().map(of).fold(0, |all, one| all | one)

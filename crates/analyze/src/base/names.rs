@@ -10,7 +10,7 @@ use rustc_hash::FxHashSet;
 pub struct Names(Mutex<FxHashSet<Arc<str>>>);
 
 impl Names {
-    /// The string, shared.
+    /// Returns the shared copy of a string.
     pub fn get(&self, text: &str) -> Arc<str> {
         // A poisoned lock means that a worker panicked; the scope passes that on.
         let Ok(mut names) = self.0.lock() else { return Arc::from(text) };

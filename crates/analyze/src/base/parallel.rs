@@ -17,7 +17,7 @@ pub fn each<I: Sync, T: Send>(items: &[I], work: impl Fn(&I) -> T + Sync) -> Vec
     each_on(cores(), items, work)
 }
 
-/// As [`each`], on at most this many threads. On one it is the caller's own.
+/// Like [`each`], on at most this many threads. With one, it runs on the caller's thread.
 pub fn each_on<I: Sync, T: Send>(
     cores: usize,
     items: &[I],
@@ -39,7 +39,7 @@ pub fn each_on<I: Sync, T: Send>(
     };
     thread::scope(|scope| {
         for _ in 1..cores.min(items.len()) {
-            // Refused where no thread may be started: this one does it all.
+            // This fails where no thread may be started; then this thread does all of the work.
             let _ = thread::Builder::new().spawn_scoped(scope, work);
         }
         work();
@@ -58,7 +58,7 @@ pub fn both<A, B: Send>(
     if cores <= 1 {
         return (first(), second());
     }
-    // Here, and not in the thread's closure, for the case that no thread may be started.
+    // The work is kept here and not in the thread's closure, since the thread may fail to start.
     let second = Mutex::new(Some(second));
     let take = || second.lock().ok()?.take();
     let (first, done) = thread::scope(|scope| {

@@ -1,9 +1,8 @@
 //! A number, or the reason why there is none.
 //!
-//! Unknown is not zero: what was not measured has no value and has a reason, and an
-//! estimate carries its error. In JSON a reading named `key` is a value, a value
-//! beside `error_key` (an estimate: half the width of the 95 % interval), or
-//! `null` beside `key_missing`.
+//! Unknown is not zero: a number that was not measured has no value and has a reason, and an
+//! estimate carries its error. In JSON, a reading named `key` is a value, a value beside
+//! `error_key` (an estimate: half the width of the 95 % interval), or `null` beside `key_missing`.
 
 use serde::Serialize;
 use serde::ser::SerializeMap;
@@ -11,22 +10,22 @@ use serde::ser::SerializeMap;
 /// A measured value, an estimated one, or the reason why there is none.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reading<T> {
-    /// Measured.
+    /// The value was measured.
     Is(T),
     /// Estimated: the truth lies within `error` of `value` in 95 cases of 100,
     /// or always, where the metric's documentation states it.
     Estimate {
-        /// Best value.
+        /// The best estimate of the value.
         value: T,
         /// Half the width of the interval.
         error: T,
     },
-    /// Not known, and why.
+    /// The value is not known; the text is the reason.
     Missing(String),
 }
 
 impl<T> Reading<T> {
-    /// Not known, for this reason.
+    /// Returns a reading without a value, for this reason.
     pub fn missing(why: impl Into<String>) -> Self {
         Reading::Missing(why.into())
     }
@@ -47,7 +46,7 @@ impl<T> Reading<T> {
         }
     }
 
-    /// The same reading of another quantity.
+    /// Converts the value and the error to another quantity.
     pub fn map<U>(self, change: impl Fn(T) -> U) -> Reading<U> {
         match self {
             Reading::Is(value) => Reading::Is(change(value)),

@@ -1,10 +1,10 @@
 //! Searching from where the last search ended.
 
-/// How many of `items` pass, where those that pass come first: as
-/// [`slice::partition_point`], by steps that double away from `near`.
+/// Number of `items` that pass, where those that pass come first: the result of
+/// [`slice::partition_point`], found by steps that double away from `near`.
 ///
-/// What is asked for in order lies a few places on. A search over all of ten million
-/// rows costs some twenty misses of the cache each time.
+/// Successive queries lie a few places apart. A search over all of ten million rows costs some
+/// twenty cache misses each time.
 pub fn partition_near<T>(items: &[T], near: usize, passes: impl Fn(&T) -> bool) -> usize {
     let near = near.min(items.len());
     let mut step = 1;

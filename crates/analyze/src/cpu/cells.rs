@@ -1,9 +1,9 @@
-//! Cells of tables on CPU time: estimates, and functions as a person reads them.
+//! Cells of tables on CPU time: estimates, and functions as they are displayed.
 
 use crate::document::{Cell, Column, Unit};
 use crate::rank::samples::{Func, Layer};
 
-/// A sum of samples: their number is what it is uncertain by.
+/// A sum of samples, whose number gives its uncertainty.
 pub(super) fn sampled(ns: u64, samples: u64) -> Cell {
     if samples == 0 {
         return Cell::from(ns);
@@ -12,7 +12,7 @@ pub(super) fn sampled(ns: u64, samples: u64) -> Cell {
     Cell::Estimate { value: ns.into(), error: (error.round() as u64).into() }
 }
 
-/// Time of which a part may be an estimate of this variance.
+/// A cell of time, of which a part may be an estimate with this variance.
 pub(super) fn estimated(ns: u64, variance: f64) -> Cell {
     if variance == 0.0 {
         return Cell::from(ns);
@@ -20,7 +20,7 @@ pub(super) fn estimated(ns: u64, variance: f64) -> Cell {
     Cell::Estimate { value: ns.into(), error: ((1.96 * variance.sqrt()).round() as u64).into() }
 }
 
-/// A function as a person reads it.
+/// A function as it is displayed.
 pub(crate) fn shown(func: &Func) -> String {
     match func.layer {
         Layer::Python if !func.file.is_empty() => {

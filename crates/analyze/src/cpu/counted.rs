@@ -1,9 +1,8 @@
-//! What was counted beside time: cycles, instructions, cache misses, page faults.
+//! Events counted beside time: cycles, instructions, cache misses, page faults.
 //!
-//! A sample has the number of events of a kind since the one before it, on
-//! one thread, and where the last one happened. Sums over samples are estimates
-//! of what a thread, a function or a step had; of a function, those of its own
-//! code, since these samples have no callers.
+//! A sample holds how many events of a kind happened on its thread since the sample before it, and
+//! where the last one happened. Sums over samples are estimates for a thread, a function or a step;
+//! those of a function cover only its own code, since these samples have no callers.
 
 use std::collections::BTreeMap;
 
@@ -11,31 +10,30 @@ use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{EventSample, ProcessIndex, ThreadIndex, property};
 
-use super::kept::Kept;
+use super::filter::SampleFilter;
 use super::steps::{Label, StepLookup};
 use crate::rank::RankTrace;
 use crate::rank::samples::{FrameFunctions, Func, FunctionTable};
 
-/// Of a file that was recorded without counts.
+/// The reason for files that were recorded without counts.
 const NO_REASON: &str = "the file has no reason: it was imported, or recorded by an older tprof";
 const NOT_ASKED: &str = "--counters does not name it";
 const NO_TURN: &str = "the processor had no counter free for it";
 const NO_SAMPLE: &str = "no sample of this event: too few events";
 
-/// Events of one kind.
+/// A count of events of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Tally {
-    /// How many. An estimate.
+pub struct EventCount {
+    /// Estimated number of events.
     pub count: f64,
-    /// Samples behind it.
+    /// Number of samples behind the estimate.
     pub samples: u64,
 }
 
-impl Tally {
-    /// Half the width of the interval in which the truth lies in 95 cases of 100, as
-    /// a share of the count. Of threads as a whole all is counted but what each of their `counters`
-    /// had after its last sample; of a part of their code or time, the samples that
-    /// fell into it could have been others.
+impl EventCount {
+    /// Half the width of the 95 % interval, as a share of the count. Whole threads are counted but
+    /// for what each of their `counters` had after its last sample. For a part of their code or
+    /// time, the error is that other samples could have fallen into it.
     pub fn relative_error(self, counters: Option<u64>) -> f64 {
         let samples = self.samples as f64;
         let chance = 1.96 / samples.sqrt();
@@ -43,12 +41,13 @@ impl Tally {
     }
 }
 
-/// Events by name.
+/// Counts of events, by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts {
-    events: BTreeMap<String, Tally>,
-    /// Of how many counters these are all, one for each thread and processor; `None` if that is not
-    /// known, or they are of a part of the threads' code or time.
+    events: BTreeMap<String, EventCount>,
+    /// The number of counters that these counts cover completely, one for each thread and
+    /// processor; `None` if it is not known, or if the counts are of a part of the threads' code or
+    /// time.
     pub counters: Option<u64>,
 }
 
@@ -62,7 +61,7 @@ impl Counts {
         tally.samples += 1;
     }
 
-    /// Adds another's.
+    /// Adds another set of counts.
     pub fn add(&mut self, other: &Counts) {
         for (event, more) in &other.events {
             let tally = self.events.entry(event.clone()).or_default();
@@ -85,29 +84,29 @@ impl Counts {
     }
 
     /// Events of a kind, if any was sampled.
-    pub fn get(&self, event: &str) -> Option<Tally> {
+    pub fn get(&self, event: &str) -> Option<EventCount> {
         self.events.get(event).copied()
     }
 }
 
-/// What a run was to count, and what came of it.
+/// The events that a run was asked to count, and whether it did.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Asked {
+pub struct RequestedEvents {
     /// Why an event was not counted; `None` if it was.
     events: BTreeMap<String, Option<String>>,
-    /// Whether the file has `events`.
+    /// Whether the file has the property `events`.
     recorded: bool,
-    /// For which share of the time each was counted; `None` if the run did not end
-    /// in good order.
+    /// The share of the time for which each event was counted; `None` if the run did not end in
+    /// good order.
     shares: Option<BTreeMap<String, f64>>,
 }
 
-impl Asked {
-    /// What a file has.
-    pub fn of(file: &TraceFile) -> Asked {
+impl RequestedEvents {
+    /// Reads what a file was asked to count.
+    pub fn of(file: &TraceFile) -> RequestedEvents {
         let events = file.property(property::EVENTS);
         let shares = file.property(property::EVENT_SHARES);
-        Asked {
+        RequestedEvents {
             recorded: events.is_some(),
             events: events.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default(),
             shares: shares.and_then(|json| serde_json::from_str(json).ok()),
@@ -141,8 +140,7 @@ impl Asked {
         }
     }
 
-    /// What a person must know of the numbers: events that took turns; a run without
-    /// a record of their turns.
+    /// Notes on the numbers: events that took turns, and a run without a record of their turns.
     pub fn notes(&self) -> Vec<String> {
         let Some(shares) = &self.shares else {
             let unsure = "the run was cut off: the time in which each event had a counter is \
@@ -162,28 +160,33 @@ impl Asked {
     }
 }
 
-/// What was counted in a rank.
+/// The events that were counted in a rank.
 #[derive(Debug, Default)]
-pub struct Counted {
-    /// What was to be.
-    pub asked: Asked,
-    /// All of it.
+pub struct RankCounts {
+    /// The events that the rank was asked to count.
+    pub asked: RequestedEvents,
+    /// Counts over the whole rank.
     pub total: Counts,
-    /// By the function with the code in which it happened.
+    /// Counts by the function whose code the event happened in.
     pub functions: FxHashMap<Func, Counts>,
-    /// By thread.
+    /// Counts by thread.
     pub threads: FxHashMap<(ProcessIndex, ThreadIndex), Counts>,
-    /// By training step; empty if there are none. `None` is outside of all.
+    /// Counts by training step; empty if there are none. The key `None` is for events outside of
+    /// all steps.
     pub steps: BTreeMap<Option<Label>, Counts>,
 }
 
-impl Counted {
+impl RankCounts {
     /// Adds up the rows that are kept, or all. `by_step`: by step too; steps must have
     /// been read.
-    pub(super) fn of(rank: &RankTrace<'_>, by_step: bool, kept: Option<&Kept>) -> Counted {
+    pub(super) fn of(
+        rank: &RankTrace<'_>,
+        by_step: bool,
+        kept: Option<&SampleFilter>,
+    ) -> RankCounts {
         let whole = kept.is_none();
         let file = rank.file;
-        let mut counted = Counted { asked: Asked::of(file), ..Counted::default() };
+        let mut counted = RankCounts { asked: RequestedEvents::of(file), ..RankCounts::default() };
         if counted.asked.counted().next().is_none() {
             return counted;
         }
@@ -242,10 +245,10 @@ mod tests {
         made.writer.property(Property { key, value });
     }
 
-    fn of(made: Fixture) -> Counted {
+    fn of(made: Fixture) -> RankCounts {
         let file = made.finish();
         let rank = RankTrace::load(&file, Needs::STEPS | Needs::spans(SpanKind::Nvtx));
-        Counted::of(&rank, true, None)
+        RankCounts::of(&rank, true, None)
     }
 
     #[test]
@@ -286,7 +289,7 @@ mod tests {
 
     #[test]
     fn what_was_counted_whole_is_surer_than_a_part_of_it() {
-        let tally = Tally { count: 1e6, samples: 100 };
+        let tally = EventCount { count: 1e6, samples: 100 };
         assert_eq!(tally.relative_error(None), 0.196);
         assert_eq!(tally.relative_error(Some(2)), 0.02);
         assert_eq!(tally.relative_error(Some(1000)), 0.196);

@@ -4,16 +4,16 @@
 use rustc_hash::FxHashMap;
 
 use super::cells::{WHERE, place_cells};
-use super::counted::{Asked, Counted, Counts, Tally};
+use super::counted::{Counts, EventCount, RankCounts, RequestedEvents};
 use super::steps::Label;
-use crate::document::{Cell, Column, RankAt, Table, Unit, View};
+use crate::document::{Cell, Column, RankContext, Table, Unit, View};
 use crate::rank::samples::Func;
 
 const CYCLES: &str = "cycles";
 const INSTRUCTIONS: &str = "instructions";
 const REFERENCES: &str = "cache-references";
 const MISSES: &str = "cache-misses";
-/// What has columns of its own.
+/// The events that have columns of their own.
 const STANDARD: [&str; 4] = [CYCLES, INSTRUCTIONS, REFERENCES, MISSES];
 
 const COLUMNS: [Column; 6] = [
@@ -25,13 +25,13 @@ const COLUMNS: [Column; 6] = [
     Column::new("cache_hit_share", "cache hits", Unit::Share),
 ];
 
-/// Rows of a table: what names them, and what was counted.
+/// Rows of a table: the cells that name a row, and its counts.
 pub(super) type CountedRows<'a> = Vec<(Vec<Cell>, &'a Counts)>;
 
-/// What several ranks were to count.
-pub(super) struct All<'a>(pub Vec<&'a Asked>);
+/// The events that several ranks were asked to count.
+pub(super) struct RequestedByRanks<'a>(pub Vec<&'a RequestedEvents>);
 
-impl All<'_> {
+impl RequestedByRanks<'_> {
     /// Whether any of some events was counted anywhere.
     fn has(&self, wanted: impl Fn(&str) -> bool) -> bool {
         self.0.iter().any(|asked| asked.counted().any(&wanted))
@@ -51,12 +51,12 @@ impl All<'_> {
     }
 
     fn why_missing(&self, event: &str) -> String {
-        let counts = |asked: &&&Asked| asked.counted().any(|counted| counted == event);
+        let counts = |asked: &&&RequestedEvents| asked.counted().any(|counted| counted == event);
         let asked = self.0.iter().find(counts).or(self.0.first());
         asked.map_or_else(String::new, |asked| asked.why_missing(event))
     }
 
-    /// What a person must know: what is missing and why, what was scaled.
+    /// Notes on events: which are missing and why, and which were scaled.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let mut missing: Vec<(String, Vec<&str>)> = Vec::new();
@@ -84,7 +84,7 @@ impl All<'_> {
     }
 }
 
-/// A count: its samples are what it is uncertain by.
+/// A count, whose samples give its uncertainty.
 fn count(counts: &Counts, event: &str, why: &str) -> Cell {
     let Some(tally) = counts.get(event) else { return Cell::missing(why) };
     let error = tally.count * tally.relative_error(counts.counters);
@@ -94,16 +94,16 @@ fn count(counts: &Counts, event: &str, why: &str) -> Cell {
     }
 }
 
-/// One count by another, if both are known, and the error of that.
+/// The ratio of two counts with its error, if both are known.
 fn ratio(counts: &Counts, above: &str, below: &str) -> Option<(f64, f64)> {
     let (above, below) = (counts.get(above)?, counts.get(below)?);
-    let relative = |tally: Tally| tally.relative_error(counts.counters);
+    let relative = |tally: EventCount| tally.relative_error(counts.counters);
     let ratio = above.count / below.count;
     let error = ratio * relative(above).hypot(relative(below));
     ratio.is_finite().then_some((ratio, error))
 }
 
-fn cells(counts: &Counts, all: &All<'_>) -> Vec<Cell> {
+fn cells(counts: &Counts, all: &RequestedByRanks<'_>) -> Vec<Cell> {
     let of = |event| count(counts, event, &all.why_missing(event));
     let estimate = |found: Option<(f64, f64)>, needs: [&str; 2]| match found {
         Some((value, error)) => Cell::Estimate { value: value.into(), error: error.into() },
@@ -125,8 +125,8 @@ fn cells(counts: &Counts, all: &All<'_>) -> Vec<Cell> {
     ]
 }
 
-/// The rows of which anything was counted, those with most of an event first;
-/// equal ones as they came.
+/// The rows in which anything was counted, largest count of an event first; rows with equal counts
+/// keep their order.
 fn sorted<'a>(mut rows: CountedRows<'a>, event: &str) -> CountedRows<'a> {
     rows.retain(|(_, counts)| !counts.is_empty());
     let of = |counts: &Counts| counts.get(event).map_or(0.0, |tally| tally.count);
@@ -135,7 +135,7 @@ fn sorted<'a>(mut rows: CountedRows<'a>, event: &str) -> CountedRows<'a> {
 }
 
 /// Cycles, instructions and cache misses of some rows.
-fn standard(table: Table, rows: CountedRows<'_>, all: &All<'_>) -> Table {
+fn standard(table: Table, rows: CountedRows<'_>, all: &RequestedByRanks<'_>) -> Table {
     rows.into_iter().fold(table, |mut table, (names, counts)| {
         let mut row = cells(counts, all);
         row.extend(names);
@@ -144,14 +144,14 @@ fn standard(table: Table, rows: CountedRows<'_>, all: &All<'_>) -> Table {
     })
 }
 
-/// One table for the standard events, one for all others, each where there are any.
-/// `titles` and `keys` of both; `names` are the columns that identify rows.
+/// Returns a table of the standard events and one of all others, where there are any. `titles` and
+/// `keys` are those of both; `names` are the columns that identify rows.
 fn both(
     keys: [&'static str; 2],
     by: &str,
     names: &[Column],
     rows: CountedRows<'_>,
-    all: &All<'_>,
+    all: &RequestedByRanks<'_>,
     in_order: bool,
 ) -> Vec<Table> {
     let mut tables = Vec::new();
@@ -193,11 +193,11 @@ fn both(
 
 /// The tables of each rank; the first is there without any counts too.
 pub(super) fn of_ranks<'a>(
-    ranks: impl Iterator<Item = (&'a RankAt, &'a Counted)> + Clone,
+    ranks: impl Iterator<Item = (&'a RankContext, &'a RankCounts)> + Clone,
 ) -> Vec<Table> {
-    let all = All(ranks.clone().map(|(_, counted)| &counted.asked).collect());
+    let all = RequestedByRanks(ranks.clone().map(|(_, counted)| &counted.asked).collect());
     let names = [Column::data("rank", Unit::Id), Column::new("label", "rank", Unit::Name)];
-    let row = |(at, counted): (&RankAt, &'a Counted)| {
+    let row = |(at, counted): (&RankContext, &'a RankCounts)| {
         (vec![Cell::applies(at.rank), at.label.as_str().into()], &counted.total)
     };
     let rows: CountedRows<'_> = ranks.clone().map(row).collect();
@@ -207,7 +207,7 @@ pub(super) fn of_ranks<'a>(
         let table = Table::new("hardware_counters", "Hardware counters", columns).view(View::Data);
         // Each rank has its own reason.
         let table = ranks.fold(table, |mut table, (at, counted)| {
-            let mut row = cells(&counted.total, &All(vec![&counted.asked]));
+            let mut row = cells(&counted.total, &RequestedByRanks(vec![&counted.asked]));
             row.extend([Cell::applies(at.rank), at.label.as_str().into()]);
             table.row(row);
             table
@@ -218,8 +218,8 @@ pub(super) fn of_ranks<'a>(
 }
 
 /// The tables of functions and steps.
-pub(super) fn of_places<'a>(counted: impl Iterator<Item = &'a Counted> + Clone) -> Vec<Table> {
-    let all = All(counted.clone().map(|counted| &counted.asked).collect());
+pub(super) fn of_places<'a>(counted: impl Iterator<Item = &'a RankCounts> + Clone) -> Vec<Table> {
+    let all = RequestedByRanks(counted.clone().map(|counted| &counted.asked).collect());
     let mut functions: FxHashMap<&Func, Counts> = FxHashMap::default();
     let mut steps = std::collections::BTreeMap::<_, Counts>::new();
     for counted in counted {
@@ -248,8 +248,8 @@ pub(super) fn of_places<'a>(counted: impl Iterator<Item = &'a Counted> + Clone) 
     tables
 }
 
-/// The tables of threads: rows of `(what names them, counts)`.
-pub(super) fn of_threads(rows: CountedRows<'_>, all: &All<'_>) -> Vec<Table> {
+/// The tables of threads, from rows of `(cells that name the thread, counts)`.
+pub(super) fn of_threads(rows: CountedRows<'_>, all: &RequestedByRanks<'_>) -> Vec<Table> {
     let names = [
         Column::data("pid", Unit::Id),
         Column::new("tid", "tid", Unit::Id),

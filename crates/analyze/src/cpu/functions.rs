@@ -15,22 +15,22 @@ use crate::rank::samples::{Func, Layer};
 /// Time of a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FunctionTime {
-    /// On a core, innermost.
+    /// Time on a core in the function itself, ns.
     pub self_ns: u64,
-    /// On a core, anywhere on the stack.
+    /// Time on a core in the function and its callees, ns.
     pub total_ns: u64,
-    /// Samples behind `self_ns`.
+    /// Number of samples behind `self_ns`.
     pub self_samples: u64,
-    /// Samples behind `total_ns`.
+    /// Number of samples behind `total_ns`.
     pub total_samples: u64,
-    /// Of Python functions: with no other Python function below.
+    /// For Python functions: time with no other Python function below, ns.
     pub own_ns: u64,
     /// Off its core, waiting, anywhere on the stack.
     pub waited_ns: u64,
 }
 
 impl FunctionTime {
-    /// Adds another.
+    /// Adds another function's time.
     pub fn add(&mut self, other: &FunctionTime) {
         self.self_ns += other.self_ns;
         self.total_ns += other.total_ns;
@@ -41,21 +41,22 @@ impl FunctionTime {
     }
 }
 
-/// All of them, with what they add up to.
+/// Time by function and by module, with the sums.
 #[derive(Debug, Default)]
 pub struct Functions {
-    /// By function.
+    /// Time by function.
     pub all: FxHashMap<Func, FunctionTime>,
-    /// By module.
+    /// Time by module.
     pub modules: FxHashMap<std::sync::Arc<str>, FunctionTime>,
-    /// Of Python functions, the time with no other Python function below, by the module
-    /// that ran: the interpreter's or a library's.
+    /// For Python functions: the time with no other Python function below, by the module that ran
+    /// (the interpreter or a library), ns.
     pub under: FxHashMap<Func, FxHashMap<std::sync::Arc<str>, u64>>,
-    /// On a core, all threads.
+    /// Time on a core of all threads, ns.
     pub running_ns: u64,
-    /// Of that, without a stack.
+    /// The part of `running_ns` without a stack, ns.
     pub unknown_ns: u64,
-    /// Of that, with a stack that was cut: missing from total times of outer functions.
+    /// The part of `running_ns` whose stack was cut, ns: it is missing from the total time of outer
+    /// functions.
     pub cut_ns: u64,
     /// Samples of running threads.
     pub samples: u64,
@@ -149,8 +150,8 @@ impl Functions {
         modules
     }
 
-    /// Functions in order, the largest first; equal ones by name. `own`: what their self
-    /// time is. `mine`: only a person's own.
+    /// Functions with the largest first; equal ones by name. `own` chooses what counts as self
+    /// time, `mine` keeps only the user's own functions.
     pub fn sorted(
         &self,
         sort: SortBy,

@@ -9,8 +9,8 @@ use crate::rank::samples::{CpuTrace, Func, Layer, Stack};
 
 /// Time of a function within a step or range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Within {
-    /// Innermost.
+pub struct SelfAndTotal {
+    /// Time in the function itself, ns.
     pub self_ns: u64,
     /// Anywhere on the stack.
     pub total_ns: u64,
@@ -19,18 +19,18 @@ pub struct Within {
 /// Time of a step or range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
-    /// With it innermost.
+    /// Time with the step or range innermost, ns.
     pub self_ns: u64,
-    /// Samples behind that.
+    /// Number of samples behind `self_ns`.
     pub self_samples: u64,
-    /// With it around, however deep.
+    /// Time within the step or range, however deep, ns.
     pub total_ns: u64,
-    /// Samples behind that.
+    /// Number of samples behind `total_ns`.
     pub total_samples: u64,
-    /// Of `self_ns`, by the innermost function that a person would know.
+    /// The part of `self_ns` of each function, by the innermost function that the user knows.
     pub mostly: FxHashMap<Func, u64>,
-    /// Of `total_ns`, by function, where that was asked for.
-    pub functions: FxHashMap<Func, Within>,
+    /// The part of `total_ns` of each function, where that was asked for.
+    pub functions: FxHashMap<Func, SelfAndTotal>,
 }
 
 /// Time by step, or by range; `None` is outside of all.
@@ -86,7 +86,8 @@ fn representative_or_kernel(trace: &CpuTrace, stack: &[u32]) -> Option<Func> {
         .cloned()
 }
 
-/// The function that helps a person most: Python's innermost, else the code's own.
+/// The function that tells the user most: the innermost of Python, otherwise the innermost of the
+/// code.
 pub(super) fn representative<'a>(
     stack: impl Iterator<Item = &'a Func> + Clone,
 ) -> Option<&'a Func> {

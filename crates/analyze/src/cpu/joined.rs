@@ -2,17 +2,17 @@
 
 use tprof_facts::units::{counted, duration, percent};
 
-use super::counted_tables::{self, All};
+use super::counted_tables::{self, RequestedByRanks};
 use super::rank_cpu::RankCpu;
 use super::{line_tables, split_tables, tables};
-use crate::document::{Body, LineTables, Options, RankAt, Table};
+use crate::document::{Body, LineTables, Options, RankContext, Table};
 use crate::rank::samples::NO_SAMPLES;
 
-/// Ranks added up.
+/// The ranks of a run, added up.
 pub(super) struct JoinedCpu {
     all: RankCpu,
     ranks: usize,
-    /// Tables of what was counted beside time, and notes on it.
+    /// Tables of events counted beside time, and notes on them.
     counted: CountTables,
 }
 
@@ -23,14 +23,14 @@ struct CountTables {
 }
 
 impl JoinedCpu {
-    pub fn of(parts: Vec<(RankAt, RankCpu)>) -> JoinedCpu {
+    pub fn of(parts: Vec<(RankContext, RankCpu)>) -> JoinedCpu {
         let (ranks, counted) = (parts.len(), CountTables::of(&parts));
         let mut all = RankCpu::default();
         parts.into_iter().for_each(|(_, part)| all.add(part));
         JoinedCpu { all, ranks, counted }
     }
 
-    /// All that is shown.
+    /// Makes all tables of the report.
     pub fn body(mut self, options: &Options) -> Body {
         let (mut notes, why) = (self.notes(options), self.why_empty(options));
         let mut made = Vec::new();
@@ -64,7 +64,8 @@ impl JoinedCpu {
         Body { tables: made, notes }
     }
 
-    /// Tables of lines, and notes on files without their source and on what `--mine` leaves out.
+    /// Tables of lines, and notes on files without their source and on lines that `--mine` leaves
+    /// out.
     fn lines(&mut self, options: &Options, why: &str, notes: &mut Vec<String>) -> [Table; 2] {
         let RankCpu { lines, sources, functions, .. } = &mut self.all;
         let made = [
@@ -116,7 +117,7 @@ impl JoinedCpu {
         notes
     }
 
-    /// CPU time of which not all is known.
+    /// Notes on CPU time that is known only in part.
     fn unclear(&self) -> Vec<String> {
         let all = &self.all.functions;
         let much = |ns: u64| {
@@ -158,12 +159,12 @@ impl JoinedCpu {
 }
 
 impl CountTables {
-    fn of(parts: &[(RankAt, RankCpu)]) -> CountTables {
+    fn of(parts: &[(RankContext, RankCpu)]) -> CountTables {
         let asked = parts.iter().map(|(_, part)| &part.counted.asked).collect();
         CountTables {
             of_places: counted_tables::of_places(parts.iter().map(|(_, part)| &part.counted)),
             of_ranks: counted_tables::of_ranks(parts.iter().map(|(at, part)| (at, &part.counted))),
-            notes: All(asked).notes(),
+            notes: RequestedByRanks(asked).notes(),
         }
     }
 }

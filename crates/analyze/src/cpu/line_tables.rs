@@ -1,5 +1,5 @@
-//! Time by line of source, as tables: for a person by function with the lines below it,
-//! for JSON and CSV one row for each line.
+//! Tables of time by source line: for people, by function with its lines below it; for JSON and
+//! CSV, one row for each line.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::sources::{NoSource, Sources};
@@ -11,7 +11,8 @@ use crate::rank::samples::{Func, Layer};
 
 /// Lines below a function, at most.
 const MOST_LINES: usize = 5;
-/// A line with less than one part in this many of its function's time is left out there.
+/// The table for people leaves out a line with less than one part in this many of its function's
+/// time.
 const LEAST_SHARE: u64 = 50;
 /// Files that a note lists.
 const MOST_FILES: usize = 3;
@@ -19,7 +20,7 @@ const MOST_FILES: usize = 3;
 /// Why a function has no line.
 const NO_LINE: &str = "its code has no line information: compile with -g";
 
-/// What a line is ordered by.
+/// The quantity by which lines are ordered.
 fn key(sort: SortBy) -> fn(&LineTime) -> u64 {
     match sort {
         SortBy::SelfTime => |time| time.self_ns,
@@ -38,7 +39,7 @@ fn lines_of(sum: &FunctionLines, sort: SortBy) -> Vec<(u32, &LineTime)> {
     lines
 }
 
-/// By function, the lines with most of its time below it; for a person.
+/// The table for people: functions, each with the lines that have most of its time below it.
 pub(super) fn by_function(lines: &Lines, sort: SortBy, sources: &mut Sources, why: &str) -> Table {
     let columns = vec![
         Column::new("self_ns", "self", Unit::Duration),
@@ -87,7 +88,7 @@ fn row(lines: &Lines, time: &LineTime, depth: u64, place: String) -> Vec<Cell> {
     ]
 }
 
-/// A function and its file, or module where it has none.
+/// A function with its file, or with its module if it has no file.
 fn place(func: &Func, sum: &FunctionLines) -> String {
     match func.layer {
         Layer::Native if !func.file.is_empty() && sum.lines.keys().any(|line| *line > 0) => {
@@ -98,7 +99,7 @@ fn place(func: &Func, sum: &FunctionLines) -> String {
     }
 }
 
-/// One row for each line.
+/// The table for programs: one row for each line.
 pub(super) fn flat(lines: &Lines, sort: SortBy, sources: &mut Sources, why: &str) -> Table {
     let columns = vec![
         Column::data("self_ns", Unit::Duration),
@@ -158,7 +159,7 @@ pub(super) fn flat(lines: &Lines, sort: SortBy, sources: &mut Sources, why: &str
     table
 }
 
-/// Files of which lines lack their source, by reason; only a person's own.
+/// Why lines lack their source, with the files by reason; only files of the user's own.
 pub(super) fn without_source(lines: &Lines, sources: &mut Sources) -> Vec<String> {
     let mut files: FxHashMap<(NoSource, &str), u64> = FxHashMap::default();
     for (func, sum) in lines.functions.iter().filter(|(func, _)| func.is_own()) {

@@ -1,10 +1,10 @@
 //! Time by line of source.
 //!
-//! A line's self time is that in which no other listed line runs below it, so that self
-//! times add up: code without a line of its own (a library without debug information, the
-//! interpreter, the C library, the kernel) and Python's import system count for the
-//! line that calls them. With only a person's own files listed, libraries do so too. A
-//! stack without any listed line is listed by its function.
+//! A line's self time is that in which no other listed line runs below it, so that self times add
+//! up. Code without a line of its own (a library without debug information, the interpreter, the C
+//! library, the kernel) and Python's import system count for the line that calls them. If only the
+//! user's own files are listed, so do libraries. A stack without any listed line is listed by its
+//! function.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::model::ThreadState;
@@ -14,13 +14,13 @@ use crate::rank::samples::{CpuTrace, Func, Layer, Stretch};
 /// Time of a line, or of a function over all its lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineTime {
-    /// On a core, innermost of the listed lines.
+    /// Time on a core with this line the innermost of the listed ones, ns.
     pub self_ns: u64,
-    /// Samples behind `self_ns`.
+    /// Number of samples behind `self_ns`.
     pub self_samples: u64,
-    /// On a core, anywhere on the stack.
+    /// Time on a core with this line anywhere on the stack, ns.
     pub total_ns: u64,
-    /// Samples behind `total_ns`.
+    /// Number of samples behind `total_ns`.
     pub total_samples: u64,
     /// Waiting, innermost of the listed lines.
     pub self_waited_ns: u64,
@@ -60,16 +60,16 @@ impl LineTime {
 /// A function over all its lines.
 #[derive(Clone, Debug, Default)]
 pub struct FunctionLines {
-    /// Its time.
+    /// Time of the function as a whole.
     pub time: LineTime,
-    /// By line.
+    /// Time of its lines, by line number.
     pub lines: FxHashMap<u32, LineTime>,
     /// Time, on a core or not, by the listed function directly below.
     below: FxHashMap<Func, u64>,
 }
 
 impl FunctionLines {
-    /// Whether it only hands its time on to one other function.
+    /// Whether the function only passes its time on to one other function.
     fn passes_on(&self) -> bool {
         let (time, most) = (&self.time, self.below.values().max().copied().unwrap_or(0));
         let own = time.self_ns + time.self_waited_ns;
@@ -77,14 +77,14 @@ impl FunctionLines {
     }
 }
 
-/// All lines of a run's samples.
+/// The lines of all samples of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Lines {
-    /// By function.
+    /// The lines by function.
     pub functions: FxHashMap<Func, FunctionLines>,
-    /// On a core, all threads.
+    /// Time on a core of all threads, ns.
     pub running_ns: u64,
-    /// Of that, with a listed line.
+    /// The part of `running_ns` in listed lines, ns.
     pub listed_ns: u64,
 }
 
@@ -92,7 +92,7 @@ pub struct Lines {
 type Listed = (u32, u32);
 
 impl Lines {
-    /// Adds a file's samples. `mine`: only lines of a person's own files.
+    /// Adds a file's samples. With `mine`, only lines of the user's own files are listed.
     pub fn add_file(&mut self, trace: &CpuTrace, mine: bool) {
         let mut functions: FxHashMap<u32, FunctionIds> = FxHashMap::default();
         let (mut seen, mut seen_lines) = (FxHashSet::default(), FxHashSet::default());
@@ -129,7 +129,7 @@ impl Lines {
         }
     }
 
-    /// Adds another rank's.
+    /// Adds another rank's lines.
     pub fn add(&mut self, other: Lines) {
         for (func, sum) in other.functions {
             let of = self.functions.entry(func).or_default();
@@ -160,7 +160,7 @@ impl Lines {
     }
 }
 
-/// A function of one file, its callees by their ids.
+/// Ids of a file's function and of its callees.
 #[derive(Default)]
 struct FunctionIds {
     time: LineTime,
@@ -168,13 +168,13 @@ struct FunctionIds {
     below: FxHashMap<u32, u64>,
 }
 
-/// Which functions of a file are listed.
+/// The functions of a file that are listed.
 struct ListedFunctions<'a> {
     trace: &'a CpuTrace,
     mine: bool,
-    /// By function: where a line is known.
+    /// Whether a line of the function is known, by function.
     listed: Vec<bool>,
-    /// By function: it needs no line.
+    /// Whether the function is Python's and needs no line, by function.
     python: Vec<bool>,
     system: Vec<bool>,
 }

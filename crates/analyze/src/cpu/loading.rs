@@ -1,5 +1,5 @@
-//! Data loading: how long the driving threads wait for data, and what the workers of
-//! PyTorch's DataLoader do.
+//! Data loading: the time that driving threads wait for data, and the activity of the workers of
+//! PyTorch's DataLoader.
 //!
 //! The wait is the part `data` of `report host`, so that a run has one number for it.
 
@@ -20,14 +20,14 @@ pub struct Loading {
     worker_running_ns: u64,
     /// Workers that wait, for work or for data.
     worker_waited_ns: u64,
-    /// Any other thread on a core inside the loader.
+    /// Time of any other thread on a core inside the loader, ns.
     consumer_running_ns: u64,
     /// A thread makes the loader and starts its workers, on a core or not.
     starting_ns: u64,
 }
 
 impl Loading {
-    /// Of one rank; without `host` the wait of its driving thread is left out.
+    /// Measures one rank; without `host` the wait of its driving thread is left out.
     pub fn of(trace: &CpuTrace, host: Option<&RankHost>) -> Loading {
         let data_wait = host.map(|host| {
             let waited = host.ledger.parts.get(&Part::Data).copied().unwrap_or_default();
@@ -51,7 +51,7 @@ impl Loading {
         sum
     }
 
-    /// Adds another rank's.
+    /// Adds another rank's times.
     pub fn add(&mut self, other: &Loading) {
         if let Some((ns, variance)) = other.data_wait {
             let (of_ns, of_variance) = self.data_wait.unwrap_or_default();
@@ -63,7 +63,7 @@ impl Loading {
         self.starting_ns += other.starting_ns;
     }
 
-    /// Its table, if there was any.
+    /// The table of data loading, if there was any.
     pub fn table(&self) -> Option<Table> {
         let loader = [
             (self.consumer_running_ns, "consumer", "the consumer loads or collates itself"),

@@ -1,16 +1,15 @@
-//! What the CPU did: samples of running threads, and why threads waited.
+//! The activity of the CPU: samples of running threads, and the reasons why threads waited.
 //!
-//! Weights are time: a sample stands for the sampling period, a wait for its
-//! length. Sums over functions are over samples, never over spans, so that the
-//! parts of a thread's time add up to it.
+//! Weights are time: a sample stands for the sampling period, a wait for its length. Sums by
+//! function add samples and never spans, so that the parts of a thread's time add up to it.
 
 mod cells;
 mod counted;
 mod counted_tables;
+mod filter;
 mod functions;
 mod groups;
 mod joined;
-mod kept;
 mod line_tables;
 mod lines;
 mod loading;

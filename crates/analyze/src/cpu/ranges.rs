@@ -1,4 +1,4 @@
-//! In which ranges a thread was at a moment.
+//! The ranges that a thread was in at a given moment.
 //!
 //! Ranges of a thread mostly nest, but need not (started and ended ones): the
 //! innermost is the one that began last and is still open.
@@ -24,7 +24,8 @@ struct Chain {
 pub struct ThreadRanges {
     chains: Vec<Chain>,
     ids: FxHashMap<(ChainId, DomainAndText), ChainId>,
-    /// By thread: from when on which ranges are open, in order of time.
+    /// For each thread, in order of time: the moments at which its open ranges change, and the
+    /// ranges that are open from then on.
     changes: FxHashMap<ThreadIndex, Vec<(u64, ChainId)>>,
 }
 
@@ -83,7 +84,7 @@ impl ThreadRanges {
         at
     }
 
-    /// Whether there are none.
+    /// Whether there are no ranges.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }

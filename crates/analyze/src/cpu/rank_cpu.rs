@@ -1,18 +1,18 @@
-//! What `report cpu` keeps of a rank, and of ranks added up.
+//! The data that `report cpu` keeps of a rank, and of ranks added up.
 
 use tprof_facts::sources::Sources;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Sample, ThreadState, property};
 
-use super::counted::Counted;
+use super::counted::RankCounts;
+use super::filter::SampleFilter;
 use super::functions::Functions;
-use super::kept::Kept;
 use super::lines::Lines;
 use super::loading::Loading;
 use super::split::Split;
 use super::tree::FunctionTree;
 use super::waits::WaitsByPlace;
-use crate::document::{LineTables, Options, RankAt};
+use crate::document::{LineTables, Options, RankContext};
 use crate::host::RankHost;
 use crate::rank::RankTrace;
 use crate::rank::samples::CpuTrace;
@@ -20,7 +20,7 @@ use crate::rank::samples::CpuTrace;
 /// Callers kept above the innermost function, bottom up.
 const CALLERS: usize = 12;
 
-/// See the module.
+/// CPU time of a rank, by function, thread, wait, line and step.
 #[derive(Default)]
 pub struct RankCpu {
     pub(super) functions: Functions,
@@ -35,18 +35,18 @@ pub struct RankCpu {
     pub(super) ranges_within: usize,
     /// Samples, left or not.
     pub(super) rows: u64,
-    /// Of one rank: they are not added up.
-    pub(super) counted: Counted,
+    /// Events counted in one rank: they are not added up.
+    pub(super) counted: RankCounts,
     /// Why the kernel's functions have no names.
     pub(super) hidden: Option<String>,
 }
 
 impl RankCpu {
-    /// What the options leave of a rank.
-    pub(super) fn of(rank: &RankTrace<'_>, at: &RankAt, options: &Options) -> RankCpu {
-        let kept = Kept::of(rank, options);
+    /// Reads the part of a rank that the options keep.
+    pub(super) fn of(rank: &RankTrace<'_>, at: &RankContext, options: &Options) -> RankCpu {
+        let kept = SampleFilter::of(rank, options);
         let keep = |row: &Sample| kept.holds(row);
-        // What cannot be read was noted when all of it was read.
+        // Unreadable parts were noted when the whole file was read.
         let cut = kept.is_cut().then(|| CpuTrace::load_where(rank.file, keep));
         let cpu = cut.as_ref().unwrap_or(&rank.cpu);
         // A launcher drives no rank, and waits are not divided by range.
@@ -59,7 +59,7 @@ impl RankCpu {
             split: Split::of(rank, cpu, keep, options.data),
             ranges_within: kept.ranges(),
             rows: rank.cpu.rows,
-            counted: Counted::of(rank, true, kept.is_cut().then_some(&kept)),
+            counted: RankCounts::of(rank, true, kept.is_cut().then_some(&kept)),
             hidden: why_hidden(rank.file),
             ..RankCpu::default()
         };
@@ -86,7 +86,7 @@ impl RankCpu {
         }
     }
 
-    /// Adds another rank's, but for what was counted.
+    /// Adds another rank, except for the events that were counted.
     pub(super) fn add(&mut self, other: RankCpu) {
         self.hidden = self.hidden.take().or(other.hidden);
         self.functions.add(&other.functions);

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use tprof_trace::model::SpanKind;
 
+use super::filter;
 use super::joined::JoinedCpu;
-use super::kept;
 use super::ranges::range_name;
 use super::rank_cpu::RankCpu;
 use crate::document::{
-    Analysis, Body, DocumentKind, Named, Options, RankAt, boxed, text_and_number,
+    Analysis, Body, DocumentKind, OptionMatches, Options, RankContext, boxed, text_and_number,
 };
 use crate::rank::samples::{CpuTrace, Layer};
 use crate::rank::{HostSpan, Needs, RankTrace};
@@ -22,7 +22,7 @@ pub const KIND: DocumentKind = DocumentKind {
     analysis: || boxed(CpuReport),
 };
 
-/// See the module.
+/// The report `cpu`: CPU time by function and thread.
 pub struct CpuReport;
 
 impl Analysis for CpuReport {
@@ -35,16 +35,16 @@ impl Analysis for CpuReport {
         Needs::SAMPLES | Needs::STEPS | Needs::spans(SpanKind::Nvtx)
     }
 
-    fn named(&self, rank: &RankTrace<'_>, options: &Options) -> Vec<Named> {
+    fn named(&self, rank: &RankTrace<'_>, options: &Options) -> Vec<OptionMatches> {
         let mut named = Vec::new();
         if let Some(within) = options.within_text() {
             let name = |span: &HostSpan| range_name(rank, span.category, span.name);
             let spans = rank.spans(SpanKind::Nvtx).iter();
             let option = ("--within", "NVTX ranges");
-            named.push(Named::of(option, text_and_number(within), spans, name));
+            named.push(OptionMatches::of(option, text_and_number(within), spans, name));
         }
         if let Some(thread) = options.thread.as_deref() {
-            named.push(kept::named(rank, thread));
+            named.push(filter::named(rank, thread));
         }
         if options.mine && rank.cpu.rows > 0 {
             named.push(own_files(&rank.cpu));
@@ -52,17 +52,17 @@ impl Analysis for CpuReport {
         named
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, options: &Options) -> RankCpu {
+    fn rank(&self, rank: &RankTrace<'_>, at: &RankContext, options: &Options) -> RankCpu {
         RankCpu::of(rank, at, options)
     }
 
-    fn join(&self, parts: Vec<(RankAt, RankCpu)>, options: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, RankCpu)>, options: &Options) -> Body {
         JoinedCpu::of(parts).body(options)
     }
 }
 
-/// Files of the functions on sampled stacks: `--mine` chooses those of a person's own.
-fn own_files(cpu: &CpuTrace) -> Named {
+/// Files of the functions on sampled stacks: `--mine` chooses the user's own.
+fn own_files(cpu: &CpuTrace) -> OptionMatches {
     let mut there: BTreeMap<String, u64> = BTreeMap::new();
     let mut chosen = false;
     for func in cpu.names.all() {
@@ -72,5 +72,5 @@ fn own_files(cpu: &CpuTrace) -> Named {
         }
     }
     let (option, what) = ("--mine", "files");
-    Named { option, what, text: String::new(), chosen, matching: 0, there }
+    OptionMatches { option, what, text: String::new(), chosen, matching: 0, there }
 }

@@ -14,24 +14,23 @@ use super::windows::is_sample;
 use crate::rank::RankTrace;
 use crate::rank::samples::CpuTrace;
 
-/// See the module.
+/// CPU time by step and by range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Split {
-    /// By step; empty if there are none.
+    /// Time by step; empty if there are none.
     pub steps: Groups,
-    /// By range; empty if there are none.
+    /// Time by range; empty if there are none.
     pub ranges: Groups,
-    /// On a core without a sample.
+    /// Time on a core without a sample, ns.
     pub unsampled_ns: u64,
 }
 
-/// Where samples lie: step, ranges, stack.
+/// The place of samples: step, ranges, process and stack.
 type SampleGroup = (Option<u32>, ChainId, ProcessIndex, StackId);
 
 impl Split {
-    /// Splits a rank's samples, or those of them that `keep` keeps and that `trace`
-    /// was made of. Steps, NVTX ranges and samples must have been read. `data`: by
-    /// function too.
+    /// Splits a rank's samples, or those that `keep` keeps and that `trace` was made from. Steps,
+    /// NVTX ranges and samples must have been read. With `data`, it also splits them by function.
     pub fn of(
         rank: &RankTrace<'_>,
         trace: &CpuTrace,
@@ -44,7 +43,7 @@ impl Split {
             return split;
         }
         let mut places: FxHashMap<SampleGroup, (u64, u64)> = FxHashMap::default();
-        // What cannot be read was noted when the samples were read first.
+        // Unreadable parts were noted when the samples were first read.
         for row in rank.file.blocks::<Sample>().flatten().filter(&keep) {
             match is_sample(&row) {
                 Some(true) => {
@@ -94,7 +93,7 @@ impl Split {
         split
     }
 
-    /// Adds another rank's.
+    /// Adds another rank's time.
     pub fn add(&mut self, other: Split) {
         for (into, from) in [(&mut self.steps, other.steps), (&mut self.ranges, other.ranges)] {
             for (label, group) in from {

@@ -9,7 +9,7 @@ use super::steps::Label;
 use crate::document::{Cell, Column, Table, Unit, View};
 use crate::rank::samples::Func;
 
-/// The tables of what there is.
+/// The tables by step and by range, as far as there are any.
 pub(super) fn tables(split: &Split, data: bool) -> Vec<Table> {
     let mut tables = Vec::new();
     if !split.steps.is_empty() {
@@ -45,7 +45,8 @@ fn columns(name: &'static str) -> Vec<Column> {
     ]
 }
 
-/// One row each, and what no sample stands for: they add up to the whole.
+/// One row for each group, and one for the time that no sample stands for, so that the rows add up
+/// to the whole.
 fn filled(
     mut table: Table,
     groups: Vec<(&Option<Label>, &Group)>,
@@ -106,7 +107,7 @@ fn functions(
     for (label, group) in groups {
         let mut rows: Vec<_> = group.functions.iter().collect();
         rows.sort_by(|a, b| {
-            let order = |w: &super::groups::Within| (w.self_ns, w.total_ns);
+            let order = |w: &super::groups::SelfAndTotal| (w.self_ns, w.total_ns);
             order(b.1).cmp(&order(a.1)).then_with(|| a.0.name.cmp(&b.0.name))
         });
         for (func, within) in rows {

@@ -1,4 +1,4 @@
-//! Which training step a moment on a core belongs to.
+//! Finds the training step that a moment on a core belongs to.
 
 use rustc_hash::FxHashSet;
 use tprof_trace::model::{MarkKind, NameId, ProcessIndex};
@@ -6,10 +6,10 @@ use tprof_trace::model::{MarkKind, NameId, ProcessIndex};
 use crate::base::intervals::Interval;
 use crate::rank::{RankTrace, Step, step_at};
 
-/// What a step or range is known by: its place among steps (of ranges 0), its name.
+/// The identity of a step or range: its place among the steps (0 for ranges) and its name.
 pub type Label = (u64, String);
 
-/// Which step a moment belongs to.
+/// Finds the step of a moment.
 pub(super) struct StepLookup {
     steps: Vec<Step>,
     pub(super) labels: Vec<Label>,
@@ -18,7 +18,7 @@ pub(super) struct StepLookup {
 }
 
 impl StepLookup {
-    /// The rank's steps; without them, what lies between marks.
+    /// Takes the rank's steps; if there are none, the times between marks.
     pub(super) fn of(rank: &RankTrace<'_>) -> StepLookup {
         let mut steps = rank.steps();
         let label = |step: &Step| (step.number, format!("step {}", step.number));
@@ -30,12 +30,12 @@ impl StepLookup {
         StepLookup { steps, labels, owners }
     }
 
-    /// There are none.
+    /// Whether there are no steps.
     pub(super) fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
 
-    /// What the step of a moment is known by.
+    /// The identity of the step at a moment.
     pub(super) fn label_at(&self, process: ProcessIndex, time_ns: u64) -> Option<Label> {
         self.at(process, time_ns).map(|step| self.labels[step as usize].clone())
     }
@@ -51,7 +51,7 @@ impl StepLookup {
     }
 }
 
-/// From each mark to the next one, the last one without an end.
+/// Steps that reach from each mark to the next; the last one has no end.
 fn marks(rank: &RankTrace<'_>) -> (Vec<Step>, Vec<Label>) {
     let marks = rank.file.marks().iter().filter(|mark| mark.kind == MarkKind::Mark);
     let mut marks: Vec<(u64, NameId)> = marks.map(|mark| (mark.time_ns, mark.name)).collect();

@@ -27,7 +27,7 @@ pub(super) fn functions(all: &Functions, options: &Options, why: &str) -> Table 
         Table::new("functions", title, columns).about("total: callees included").empty(why);
     let share = |ns: u64| ns as f64 / all.running_ns.max(1) as f64;
     for (func, sum) in all.sorted(options.sort, options.mine, |sum| sum.self_ns) {
-        // What only waited is in the table of waits.
+        // Functions that only waited are in the table of waits.
         if sum.total_ns == 0 && options.sort != SortBy::Waited {
             continue;
         }
@@ -134,7 +134,7 @@ pub(super) fn modules(all: &Functions, why: &str) -> Table {
     table
 }
 
-/// `running_ns`: all time on a core, of which shares are.
+/// `running_ns` is all time on a core, of which shares are computed.
 pub(super) fn tree(
     key: &'static str,
     title: &str,

@@ -1,4 +1,4 @@
-//! What one thread did.
+//! The activity of one thread.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{ProcessIndex, ThreadCounts, ThreadState};
@@ -17,7 +17,7 @@ pub(super) const WAITS: [ThreadState; 7] = [
     ThreadState::Blocked,
 ];
 
-/// One thread.
+/// Time of one thread, by what it did.
 #[derive(Debug, Default)]
 pub struct ThreadRow {
     pub process: ProcessIndex,
@@ -26,15 +26,15 @@ pub struct ThreadRow {
     pub tid: u32,
     pub name: Option<String>,
     pub by_state: FxHashMap<ThreadState, u64>,
-    /// Of waits, for locks that other threads held.
+    /// The part of its waits that was for locks which other threads held, ns.
     pub contended_ns: u64,
-    /// Of waits, where a part was not sampled: see `Stretch::shared`.
+    /// Variance of waits of which a part was not sampled: see `Stretch::shared`.
     pub variance: FxHashMap<ThreadState, f64>,
     pub gil_ns: Option<u64>,
     pub samples: u64,
     pub counts: ThreadCounts,
     pub events: Counts,
-    /// Where it ran most, and waited most.
+    /// The functions in which it ran and waited most.
     pub ran: FxHashMap<Func, u64>,
     pub waited: FxHashMap<(ThreadState, Func), u64>,
 }
@@ -44,9 +44,9 @@ impl ThreadRow {
         self.by_state.get(&state).copied().unwrap_or(0)
     }
 
-    /// Whether it is one of a pool, or a server's, that had next to nothing to do: on a core,
-    /// ready for one, or kept from its work by a lock, for less than 2 % of its life. A process's
-    /// first thread never is.
+    /// Whether the thread is one of a pool, or a server's, that had next to nothing to do: it was
+    /// on a core, ready for one, or kept from its work by a lock, for less than 2 % of its life.
+    /// The first thread of a process is never idle.
     pub fn is_idle(&self) -> bool {
         let active_ns = self.time(ThreadState::Running) + self.time(ThreadState::Runnable);
         let waited_ns = self.waited_ns().saturating_sub(self.contended_ns);

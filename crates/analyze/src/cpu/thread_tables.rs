@@ -7,9 +7,9 @@ use tprof_facts::units;
 use tprof_trace::model::{ThreadCounts, ThreadState};
 
 use super::cells::{estimated, shown};
-use super::counted_tables::{self, All};
+use super::counted_tables::{self, RequestedByRanks};
 use super::thread_row::{ThreadRow, WAITS};
-use crate::document::{Cell, Column, FoldedRows, RankAt, Table, Unit, View};
+use crate::document::{Cell, Column, FoldedRows, RankContext, Table, Unit, View};
 use crate::rank::samples::{Func, NO_SAMPLES, word};
 
 /// Names of idle threads that are listed.
@@ -22,17 +22,17 @@ const NO_FAULTS: &str = "the thread was short-lived, called exec, or its counter
 /// Why neither is known of a cycle.
 const NOT_BY_CYCLE: &str = "switches and faults are counted over a thread's life, not by cycle";
 
-/// How threads are shown.
+/// How threads are displayed.
 #[derive(Clone, Copy)]
 pub(super) struct ThreadsShown {
-    /// With their rank: there are several.
+    /// Whether each thread is shown with its rank, since there are several.
     pub ranked: bool,
-    /// Only a cycle of them.
+    /// Whether they are only a cycle of the threads' time.
     pub cycle: bool,
 }
 
 /// Time of each thread.
-pub(super) fn threads(all: &[(RankAt, ThreadRow)], shown: ThreadsShown) -> Table {
+pub(super) fn threads(all: &[(RankContext, ThreadRow)], shown: ThreadsShown) -> Table {
     let mut columns = vec![
         Column::new("running_ns", "ran", Unit::Duration),
         Column::new("ready_ns", "ready", Unit::Duration),
@@ -81,7 +81,7 @@ pub(super) fn threads(all: &[(RankAt, ThreadRow)], shown: ThreadsShown) -> Table
 }
 
 /// The threads at the end that had next to nothing to do.
-fn idle(all: &[(RankAt, ThreadRow)]) -> Option<FoldedRows> {
+fn idle(all: &[(RankContext, ThreadRow)]) -> Option<FoldedRows> {
     let from = all.iter().position(|(_, row)| row.is_idle())?;
     let idle = &all[from..];
     if idle.len() < 2 {
@@ -128,7 +128,7 @@ fn counted(counts: &ThreadCounts, shown: ThreadsShown) -> [Cell; 5] {
     ]
 }
 
-/// Columns of what is counted.
+/// Columns of context switches and page faults.
 const COUNTED: [Column; 5] = [
     Column::new("voluntary_switches", "waits", Unit::Count),
     Column::new("involuntary_switches", "preempted", Unit::Count),
@@ -137,8 +137,8 @@ const COUNTED: [Column; 5] = [
     Column::new("major_faults", "from disk", Unit::Count),
 ];
 
-/// What was counted of each thread.
-pub(super) fn switches(all: &[(RankAt, ThreadRow)], shown: ThreadsShown) -> Table {
+/// Context switches and page faults of each thread.
+pub(super) fn switches(all: &[(RankContext, ThreadRow)], shown: ThreadsShown) -> Table {
     let mut columns = COUNTED.to_vec();
     columns.extend([
         Column::data("pid", Unit::Id),
@@ -156,7 +156,7 @@ pub(super) fn switches(all: &[(RankAt, ThreadRow)], shown: ThreadsShown) -> Tabl
         let all = [counts.voluntary, counts.involuntary, counts.minor_faults, counts.major_faults];
         all.into_iter().flatten().sum::<u64>()
     };
-    let mut sorted: Vec<&(RankAt, ThreadRow)> = all.iter().collect();
+    let mut sorted: Vec<&(RankContext, ThreadRow)> = all.iter().collect();
     sorted.sort_by_key(|(_, row)| std::cmp::Reverse(sum(row)));
     for (at, row) in sorted {
         let mut cells = counted(&row.counts, shown).to_vec();
@@ -164,7 +164,7 @@ pub(super) fn switches(all: &[(RankAt, ThreadRow)], shown: ThreadsShown) -> Tabl
         table.row(cells);
     }
     // Ten rows of question marks have no content.
-    let known = |(_, row): &(RankAt, ThreadRow)| {
+    let known = |(_, row): &(RankContext, ThreadRow)| {
         let counts = &row.counts;
         counts.voluntary.is_some() || counts.minor_faults.is_some()
     };
@@ -174,21 +174,21 @@ pub(super) fn switches(all: &[(RankAt, ThreadRow)], shown: ThreadsShown) -> Tabl
     }
 }
 
-/// What was counted of threads beside time.
+/// Events counted in threads, beside time.
 pub(super) fn events(
-    all: &[(RankAt, ThreadRow)],
+    all: &[(RankContext, ThreadRow)],
     shown: ThreadsShown,
-    asked: &All<'_>,
+    asked: &RequestedByRanks<'_>,
 ) -> Vec<Table> {
-    let names = |(at, row): &(RankAt, ThreadRow)| {
+    let names = |(at, row): &(RankContext, ThreadRow)| {
         vec![row.pid.into(), row.tid.into(), name_of(at, row, shown.ranked).into()]
     };
     let rows = all.iter().map(|of| (names(of), &of.1.events)).collect();
     counted_tables::of_threads(rows, asked)
 }
 
-/// Threads added up by process; what is unknown of one is unknown of all.
-pub(super) fn processes(all: &[(RankAt, ThreadRow)], shown: ThreadsShown) -> Table {
+/// Threads added up by process; a value that is unknown for one thread is unknown for the process.
+pub(super) fn processes(all: &[(RankContext, ThreadRow)], shown: ThreadsShown) -> Table {
     let mut columns = vec![
         Column::new("running_ns", "ran", Unit::Duration),
         Column::data("ready_ns", Unit::Duration),
@@ -204,11 +204,11 @@ pub(super) fn processes(all: &[(RankAt, ThreadRow)], shown: ThreadsShown) -> Tab
     ]);
     let mut table =
         Table::new("processes", "Processes, their threads added up", columns).empty(NO_SAMPLES);
-    let mut sums: Vec<(&RankAt, &ThreadRow, [u64; 4], ThreadCounts)> = Vec::new();
+    let mut sums: Vec<(&RankContext, &ThreadRow, [u64; 4], ThreadCounts)> = Vec::new();
     for (at, row) in all {
         let time =
             [row.time(ThreadState::Running), row.time(ThreadState::Runnable), row.waited_ns(), 1];
-        let same = |(of, other, ..): &&mut (&RankAt, &ThreadRow, _, _)| {
+        let same = |(of, other, ..): &&mut (&RankContext, &ThreadRow, _, _)| {
             other.process == row.process && of.label == at.label
         };
         match sums.iter_mut().find(same) {
@@ -252,7 +252,7 @@ fn both(a: &ThreadCounts, b: &ThreadCounts) -> ThreadCounts {
 }
 
 /// A row of the first table.
-fn cells(at: &RankAt, row: &ThreadRow, how: ThreadsShown) -> Vec<Cell> {
+fn cells(at: &RankContext, row: &ThreadRow, how: ThreadsShown) -> Vec<Cell> {
     let mut cells: Vec<Cell> = vec![
         row.time(ThreadState::Running).into(),
         row.time(ThreadState::Runnable).into(),
@@ -285,8 +285,8 @@ fn cells(at: &RankAt, row: &ThreadRow, how: ThreadsShown) -> Vec<Cell> {
     cells
 }
 
-/// A thread as a person names it; what it is by default has its program's name, cut off.
-fn name_of(at: &RankAt, row: &ThreadRow, ranked: bool) -> String {
+/// A thread's displayed name; a thread without one of its own has its program's name, cut off.
+fn name_of(at: &RankContext, row: &ThreadRow, ranked: bool) -> String {
     let own = row.name.as_deref().filter(|name| !row.program.starts_with(*name));
     let name = match own {
         Some(own) => format!("{own} of {}", row.program),

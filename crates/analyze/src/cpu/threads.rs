@@ -1,15 +1,15 @@
-//! `tprof report threads`: what each thread did with its life.
+//! `tprof report threads`: the time of each thread, by state.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::labels;
 use tprof_trace::model::{Process, ProcessIndex, ThreadCounts, ThreadIndex, ThreadState};
 
-use super::counted::Counted;
-use super::counted_tables::{self, All};
+use super::counted::RankCounts;
+use super::counted_tables::{self, RequestedByRanks};
 use super::groups::representative;
 use super::thread_row::ThreadRow;
 use super::thread_tables::{ThreadsShown, events, processes, switches, threads};
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use crate::rank::{Needs, RankTrace};
 
 /// The kind of report.
@@ -19,19 +19,19 @@ pub const KIND: DocumentKind = DocumentKind {
     analysis: || boxed(ThreadsReport),
 };
 
-/// See the module.
+/// The report `threads`: time of each thread.
 pub struct ThreadsReport;
 
 impl Analysis for ThreadsReport {
     const HTA: bool = false;
     const KIND: &'static str = "threads";
-    type Part = (Vec<ThreadRow>, Counted);
+    type Part = (Vec<ThreadRow>, RankCounts);
 
     fn needs(&self, _: &Options) -> Needs {
         Needs::SAMPLES
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, _options: &Options) -> Self::Part {
+    fn rank(&self, rank: &RankTrace<'_>, _at: &RankContext, _options: &Options) -> Self::Part {
         let (cpu, trace) = (&rank.cpu, rank.file);
         let processes: FxHashMap<ProcessIndex, &Process> =
             trace.processes().iter().map(|p| (p.process, p)).collect();
@@ -73,23 +73,23 @@ impl Analysis for ThreadsReport {
         }
         let mut rows: Vec<((ProcessIndex, ThreadIndex), ThreadRow)> = rows.into_iter().collect();
         rows.sort_by_key(|(key, _)| *key);
-        let mut counted = Counted::of(rank, false, None);
+        let mut counted = RankCounts::of(rank, false, None);
         for (key, row) in &mut rows {
             row.events = counted.threads.remove(key).unwrap_or_default();
         }
         (rows.into_iter().map(|(_, row)| row).collect(), counted)
     }
 
-    fn join(&self, parts: Vec<(RankAt, Self::Part)>, options: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, Self::Part)>, options: &Options) -> Body {
         let shown = ThreadsShown { ranked: parts.len() > 1, cycle: options.is_of_part() };
         let of_ranks = counted_tables::of_ranks(parts.iter().map(|(at, (_, all))| (at, all)));
-        let mut all: Vec<(RankAt, ThreadRow)> = Vec::new();
+        let mut all: Vec<(RankContext, ThreadRow)> = Vec::new();
         let mut asked = Vec::new();
         for (at, (rows, counted)) in parts {
             all.extend(rows.into_iter().map(|row| (at.clone(), row)));
             asked.push(counted.asked);
         }
-        let asked = All(asked.iter().collect());
+        let asked = RequestedByRanks(asked.iter().collect());
         all.sort_by_key(|(_, row)| {
             (row.is_idle(), std::cmp::Reverse(row.time(ThreadState::Running)))
         });

@@ -1,4 +1,4 @@
-//! Calling contexts: who called whom, and how much time lies below.
+//! Calling contexts: trees of callers and callees, with the time of each node.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use crate::rank::samples::{Func, Layer};
 /// A node; its children follow by index.
 #[derive(Clone, Debug)]
 pub struct CallNode {
-    /// Which function; `None` for the root.
+    /// The function of this node; `None` for the root.
     pub func: Option<Func>,
     /// Time in it and below.
     pub total_ns: u64,
-    /// Time in it.
+    /// Time in the function itself, ns.
     pub self_ns: u64,
     children: Vec<usize>,
 }
@@ -33,7 +33,7 @@ impl Default for FunctionTree {
 }
 
 impl FunctionTree {
-    /// Time of everything.
+    /// Time of the whole tree, ns.
     #[cfg(test)]
     pub fn total_ns(&self) -> u64 {
         self.nodes[0].total_ns
@@ -65,7 +65,7 @@ impl FunctionTree {
         self.nodes[at].self_ns += weight_ns;
     }
 
-    /// Adds another tree.
+    /// Adds another tree to this one.
     pub fn merge(&mut self, other: &FunctionTree) {
         other.walk(|path, node| {
             if node.self_ns > 0 {
@@ -124,7 +124,7 @@ impl FunctionTree {
         for child in children {
             let mut end = *child;
             out.push((depth, &self.nodes[end]));
-            // What only passes through is left out.
+            // Functions that only pass their time on are left out.
             let first = end;
             while let Some(next) = self.only_child(end) {
                 end = next;

@@ -1,5 +1,5 @@
-//! Where all threads waited, and for what: over the whole run, by the function that explains
-//! a wait best.
+//! Waits of all threads over the whole run, by their cause and by the function that explains each
+//! best.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::frames::NO_STACK;
@@ -15,32 +15,32 @@ use crate::rank::samples::{CpuTrace, Func, Layer, NO_SAMPLES, joins, word};
 /// Places of idle threads that are listed.
 const MOST_PLACES: usize = 3;
 
-/// What a thread waits for that waits for the end of another.
+/// The cause of a wait for another thread's end.
 const THREAD: &str = "thread";
 
 /// WaitsByPlace for one thing in one place.
 #[derive(Clone, Copy, Debug, Default)]
-struct Waited {
+struct WaitSums {
     ns: u64,
     rows: u64,
-    /// How uncertain it is, since short waits share their time: see `Stretch::shared`.
+    /// Variance of `ns`, since short waits share their time: see `Stretch::shared`.
     variance: f64,
 }
 
-/// Whether idle threads waited there, what for in a word, and where.
+/// The place of a wait: whether idle threads waited there, the cause in a word, and the function.
 type WaitPlace = (bool, &'static str, Option<Func>);
 
 /// WaitsByPlace by cause and place.
 #[derive(Debug, Default)]
 pub(super) struct WaitsByPlace {
-    by_place: FxHashMap<WaitPlace, Waited>,
+    by_place: FxHashMap<WaitPlace, WaitSums>,
     /// Time that `--mine` leaves out.
     left_out_ns: u64,
 }
 
 impl WaitsByPlace {
-    /// Of a rank's samples. `mine`: only waits below the user's own functions, at the innermost
-    /// of them.
+    /// Sums a rank's waits. With `mine`, only waits below the user's own functions, at the
+    /// innermost of them.
     pub fn of(cpu: &CpuTrace, file: &TraceFile, mine: bool) -> WaitsByPlace {
         let mut waits = WaitsByPlace::default();
         let is_running = |state| matches!(state, ThreadState::Running | ThreadState::Runnable);
@@ -63,25 +63,25 @@ impl WaitsByPlace {
                 true => THREAD,
                 false => word(stretch.state),
             };
-            waits.put((is_idle, what, place), Waited { ns, rows, variance });
+            waits.put((is_idle, what, place), WaitSums { ns, rows, variance });
         }
         waits
     }
 
-    fn put(&mut self, key: WaitPlace, more: Waited) {
+    fn put(&mut self, key: WaitPlace, more: WaitSums) {
         let sum = self.by_place.entry(key).or_default();
         sum.ns += more.ns;
         sum.rows += more.rows;
         sum.variance += more.variance;
     }
 
-    /// Adds another rank's.
+    /// Adds another rank's waits.
     pub fn add(&mut self, other: WaitsByPlace) {
         other.by_place.into_iter().for_each(|(key, more)| self.put(key, more));
         self.left_out_ns += other.left_out_ns;
     }
 
-    /// Their table. `rows`: how many samples the run has.
+    /// The table of waits. `rows` is how many samples the run has.
     pub fn table(&self, rows: u64) -> Table {
         let columns = vec![
             Column::new("waited_ns", "waited", Unit::Duration),
@@ -127,7 +127,7 @@ impl WaitsByPlace {
 }
 
 /// Places at the end in which idle threads waited.
-fn idle_places(sorted: &[(&WaitPlace, &Waited)]) -> Option<FoldedRows> {
+fn idle_places(sorted: &[(&WaitPlace, &WaitSums)]) -> Option<FoldedRows> {
     let from = sorted.iter().position(|((idle, ..), _)| *idle)?;
     let idle = &sorted[from..];
     let ns = idle.iter().map(|(_, waited)| waited.ns).sum();

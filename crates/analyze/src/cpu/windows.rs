@@ -1,4 +1,4 @@
-//! What `--within` leaves of the samples.
+//! The parts of the samples that `--within` keeps.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{Sample, SpanKind, ThreadIndex, ThreadState};
@@ -8,7 +8,8 @@ use crate::base::intervals::{Cover, Interval};
 use crate::document::text_and_number;
 use crate::rank::{HostSpan, RankTrace};
 
-/// Whether a row is a sample of a running thread, or time that no sample stands for.
+/// `Some(true)` if a row is a sample of a running thread, `Some(false)` if it is time that no
+/// sample stands for.
 pub(super) fn is_sample(row: &Sample) -> Option<bool> {
     (row.state == ThreadState::Running).then_some(row.cpu.is_some())
 }
@@ -16,12 +17,12 @@ pub(super) fn is_sample(row: &Sample) -> Option<bool> {
 /// Moments that `--within` leaves, by thread.
 pub(super) struct Windows {
     of: FxHashMap<ThreadIndex, Cover>,
-    /// How many ranges they are.
+    /// Number of ranges that were chosen.
     pub count: usize,
 }
 
 impl Windows {
-    /// Ranges with a text in their name; with `:N`, only the Nth of them.
+    /// Ranges with a text in their name; with `:N`, only the Nth of these.
     pub fn of(rank: &RankTrace<'_>, within: &str) -> Windows {
         let (text, number) = text_and_number(within);
         let named = |span: &&HostSpan| range_name(rank, span.category, span.name).contains(text);
@@ -39,12 +40,12 @@ impl Windows {
         Windows { of, count }
     }
 
-    /// Whether a row is a sample within one.
+    /// Whether a row is a sample within one of the windows.
     pub fn hold(&self, row: &Sample) -> bool {
         is_sample(row) == Some(true) && self.hold_at(row.thread, row.time_ns)
     }
 
-    /// Whether a moment of a thread lies within one.
+    /// Whether a moment of a thread lies within one of the windows.
     pub fn hold_at(&self, thread: ThreadIndex, time_ns: u64) -> bool {
         let Some(cover) = self.of.get(&thread) else { return false };
         let parts = cover.parts();

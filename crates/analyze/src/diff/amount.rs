@@ -1,18 +1,18 @@
-//! Time or bytes under a name, summed over ranks, and what it is uncertain by.
+//! Time or bytes under a name, summed over ranks, with their uncertainty.
 
 /// Half the width of the 95 % interval of a normal variable, in standard deviations.
 pub(super) const Z: f64 = 1.96;
 
-/// What is compared by name of a side's hosts.
+/// The kinds of names under which a side's hosts are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum HostSort {
+pub enum HostNameKind {
     /// CPU time of functions, code that was inlined into them included.
     Function,
     /// CPU time of Python's functions, with the native code that they call.
     Python,
     /// CPU time of the files with the code.
     Module,
-    /// Time off a core, by what it waited for.
+    /// Time off a core, by cause.
     Wait,
     /// Threads by program and name: how many, and how long they ran.
     Thread,
@@ -20,31 +20,31 @@ pub enum HostSort {
     Site,
     /// Wall time of the driving threads, by part.
     Part,
-    /// The same by part and function.
+    /// Wall time of the driving threads, by part and function.
     Cause,
-    /// The same by part and line.
+    /// Wall time of the driving threads, by part and line.
     CauseLine,
     /// Time of devices in the compared steps, by part and cause.
     Device,
 }
 
-impl HostSort {
-    /// Whether it divides the wall time of driving threads.
+impl HostNameKind {
+    /// Whether this kind divides the wall time of driving threads.
     pub fn is_of_drivers(self) -> bool {
-        matches!(self, HostSort::Part | HostSort::Cause | HostSort::CauseLine)
+        matches!(self, HostNameKind::Part | HostNameKind::Cause | HostNameKind::CauseLine)
     }
 }
 
 /// Time or bytes under one name.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Amount {
-    /// Nanoseconds, or bytes.
+    /// Nanoseconds, or bytes of a site.
     pub value: f64,
-    /// Its variance: what sampling leaves open.
+    /// Variance of the value that sampling leaves.
     pub variance: f64,
     /// Samples, waits, threads or allocations.
     pub count: f64,
-    /// Of each rank's value, its square: what the spread over ranks follows from.
+    /// Sum of the squares of each rank's value, from which the spread over ranks follows.
     pub squares: f64,
 }
 
@@ -57,7 +57,7 @@ impl Amount {
         self.squares += other.squares;
     }
 
-    /// A mean over so many ranks or steps; squares stay those of whole ranks.
+    /// The mean over this many ranks or steps; squares stay those of whole ranks.
     pub(super) fn divided_by(self, by: f64) -> Amount {
         let Amount { value, variance, count, squares } = self;
         Amount { value: value / by, variance: variance / (by * by), count: count / by, squares }

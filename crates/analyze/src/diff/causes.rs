@@ -1,35 +1,35 @@
-//! Causes of a rank's time: what its driving thread did, as `report host` divides it.
+//! Causes of a rank's time: the time of its driving thread, divided as in `report host`.
 
 use tprof_facts::labels::base_name;
 
-use super::amount::{Amount, HostSort, Z};
+use super::amount::{Amount, HostNameKind, Z};
 use crate::host::{Ledger, Place, RankHost, WallTime};
 use crate::rank::samples::Part;
 
 /// Key of start-up beside those of [`Part`].
 pub(super) const START_UP: &str = "start_up";
-/// Name of start-up.
+/// The displayed name of start-up.
 pub(super) const START_UP_NAME: &str = "start-up";
-/// Whether a part of a rank's time is spent in its steps: start-up comes once, before them.
+/// Whether a part of a rank's time is spent in its steps. Start-up happens once, before them.
 pub(super) fn is_of_steps(part: &str) -> bool {
     part != START_UP
 }
 
-/// What a sum is of, its name, and what tells names apart.
-pub(super) type AmountName = (HostSort, String, String);
+/// The kind of a sum, its displayed name, and the key that distinguishes equal names.
+pub(super) type AmountName = (HostNameKind, String, String);
 
 /// Amounts of a rank by cause: by part, by function, by line.
 pub(super) fn amounts(host: &RankHost) -> Vec<(AmountName, Amount)> {
     let ledger = &host.ledger;
     let mut all: Vec<(AmountName, Amount)> = Vec::new();
     for (part, time) in &ledger.parts {
-        let name = (HostSort::Part, part.word().to_owned(), part.key().to_owned());
+        let name = (HostNameKind::Part, part.word().to_owned(), part.key().to_owned());
         let mut amount = amount(ledger, time);
         amount.variance += host.variance_by_step(*part);
         all.push((name, amount));
     }
     if host.start_up.wall_ns > 0 {
-        let name = (HostSort::Part, START_UP_NAME.to_owned(), START_UP.to_owned());
+        let name = (HostNameKind::Part, START_UP_NAME.to_owned(), START_UP.to_owned());
         let value = host.start_up.wall_ns as f64;
         all.push((name, Amount { value, ..Amount::default() }));
     }
@@ -38,8 +38,8 @@ pub(super) fn amounts(host: &RankHost) -> Vec<(AmountName, Amount)> {
             continue;
         }
         let (part, amount) = (place.part.key().to_owned(), amount(ledger, time));
-        all.push(((HostSort::Cause, function(place), part.clone()), amount));
-        all.push(((HostSort::CauseLine, place.shown(), part), amount));
+        all.push(((HostNameKind::Cause, function(place), part.clone()), amount));
+        all.push(((HostNameKind::CauseLine, place.shown(), part), amount));
     }
     all
 }

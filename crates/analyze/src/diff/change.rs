@@ -1,28 +1,28 @@
-//! How a metric changed, and what that means.
+//! The change of a metric, and its meaning.
 
-use super::figures::{Better, Metric};
+use super::figures::{BetterWhen, Metric};
 use crate::base::reading::Reading;
 use crate::base::stats::Repeats;
 
-/// How a metric changed.
+/// The change of a metric between two sides.
 #[derive(Clone, Debug)]
 pub struct Change {
     /// Value of A: a mean over steps, or the run's.
     pub a: Reading<f64>,
-    /// Value of B.
+    /// The value of side B.
     pub b: Reading<f64>,
     /// Half the width of the 95 % interval of the difference, where there were repeats or
     /// samples.
     pub error: Option<f64>,
-    /// Repeats on either side; none of a run's figure.
+    /// Repeats on either side; `None` for a figure of a run.
     pub repeats: Option<(Repeats, Repeats)>,
-    /// Of a wall time, how much more of it in B the threads that drive the ranks had no core,
+    /// For a wall time: how much more of it the threads that drive the ranks had no core in B,
     /// where that is known.
     pub lost: Option<f64>,
 }
 
 impl Change {
-    /// Of figures of whole runs: what is uncertain of them are the estimates.
+    /// The change between figures of whole runs, whose only uncertainty is that of estimates.
     pub fn of_runs(a: Reading<f64>, b: Reading<f64>) -> Change {
         let error = match (a.error(), b.error()) {
             (None, None) => None,
@@ -31,19 +31,20 @@ impl Change {
         Change { a, b, error, repeats: None, lost: None }
     }
 
-    /// B minus A.
+    /// The difference B minus A.
     pub fn difference(&self) -> Option<f64> {
         Some(self.b.get()? - self.a.get()?)
     }
 
-    /// How it would have changed by the code only, where the load of the machine differed so much
-    /// that this is another change: a worse one that seems to be none, or better.
+    /// The change that is left without the load of the machine, where the load differed so much
+    /// that this gives another verdict: a slowdown that looked like no change, or an improvement.
     pub fn without_load(&self, metric: &Metric) -> Option<f64> {
         let (a, difference, lost) = (self.a.get()?.abs(), self.difference()?, self.lost?);
         let error = self.error.unwrap_or(metric.noise * a);
         let way = |change: f64| if change.abs() > error { change.signum() } else { 0.0 };
         let without = difference - lost;
-        // Less than half of the change, or of what would be one, decides nothing.
+        // The load decides only if it is at least half of the change, or of the smallest change
+        // that counts.
         let is_much = 2.0 * lost.abs() > difference.abs().max(error);
         // An interval that is wide by the load leaves room for any change.
         let is_open = way(difference) == 0.0 && error > WIDE * a.max(a + difference);
@@ -51,7 +52,7 @@ impl Change {
         (is_open || is_much && way(difference) != way(without)).then_some(without)
     }
 
-    /// What the change means, in a few words.
+    /// The verdict on the change, in a few words.
     pub fn verdict(&self, metric: &Metric, same_hardware: bool) -> &'static str {
         let (Some(a), Some(difference)) = (self.a.get(), self.difference()) else { return "?" };
         if difference == 0.0 {
@@ -71,11 +72,11 @@ impl Change {
             return "same";
         }
         let toward = match metric.better {
-            Better::Less => -difference,
-            Better::More => difference,
-            Better::Neither => return "changed",
+            BetterWhen::Less => -difference,
+            BetterWhen::More => difference,
+            BetterWhen::Neither => return "changed",
         };
-        // Without repeats it may be chance.
+        // Without repeats the change may be chance.
         match (toward > 0.0, repeated) {
             (true, true) => "better",
             (false, true) => "worse",
@@ -88,7 +89,7 @@ impl Change {
 /// Verdict on a wall time that other programs lengthened.
 pub(super) const LOAD_DIFFERED: &str = "not sure: load differed";
 
-/// From this share of the values on, an interval hides a change that matters.
+/// From this share of the values on, an interval may hide a change that matters.
 const WIDE: f64 = 0.1;
 
 /// A change within its interval: the same, unless the interval is wide beside the values.
@@ -142,10 +143,10 @@ mod tests {
         assert_eq!(verdict(0.1, 2.0, -9.0), LOAD_DIFFERED);
         assert_eq!(verdict(-5.0, 20.0, -9.0), LOAD_DIFFERED);
         assert_eq!(verdict(-5.0, 20.0, -4.0), "not sure");
-        // All of the change is lost cores, or what is left of it is within the interval.
+        // All of the change is lost cores, or the rest of it is within the interval.
         assert_eq!(verdict(8.0, 1.0, 8.0), LOAD_DIFFERED);
         assert_eq!(verdict(8.0, 3.0, 5.5), LOAD_DIFFERED);
-        // It is real whatever the load was, or worse than it seems.
+        // The change is real whatever the load was, or larger than it looks.
         assert_eq!(verdict(8.0, 1.0, 3.0), "worse");
         assert_eq!(verdict(8.0, 1.0, -20.0), "worse");
         assert_eq!(verdict(-8.0, 1.0, 0.0), "better");

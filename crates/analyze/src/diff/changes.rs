@@ -1,4 +1,4 @@
-//! How a metric changed between two sides.
+//! Changes of metrics between two sides.
 
 use super::change::Change;
 use super::figures::{WITHOUT_LOST_CORES, find};
@@ -6,7 +6,7 @@ use super::side::Side;
 use crate::base::reading::Reading;
 use crate::base::stats::{Repeats, difference_error};
 
-/// How a metric changed; `None` if there is no such metric.
+/// The change of a metric; `None` if there is no such metric.
 pub(super) fn change_of(a: &Side, b: &Side, key: &str) -> Option<Change> {
     find(key)?;
     let lost = match key {
@@ -45,8 +45,8 @@ fn repeats(side: &Side, key: &str) -> Option<Repeats> {
     Repeats::of(side.figures.get(key)?)
 }
 
-/// Time of a step in which the threads that drive the ranks had no core, ns; `None` where that
-/// is not known of each rank and step.
+/// Time of a step in which the threads that drive the ranks had no core, ns; `None` where it is not
+/// known for each rank and step.
 pub(super) fn lost_of_step(side: &Side) -> Option<f64> {
     let mean = |key| Some(repeats(side, key)?.mean);
     Some(mean("step_time")? - mean(WITHOUT_LOST_CORES)?)

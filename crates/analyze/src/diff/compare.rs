@@ -1,9 +1,9 @@
-//! Two sides, and what changed from one to the other.
+//! Compares two sides: what changed from one to the other.
 
 use serde::Serialize;
 use serde::ser::SerializeMap;
 
-use super::amount::HostSort;
+use super::amount::HostNameKind;
 use super::change::Change;
 use super::changes::change_of;
 use super::figures::WITHOUT_LOST_CORES;
@@ -15,14 +15,14 @@ use super::subject::Subject;
 use super::tables::ComparisonTables;
 use crate::document::{REPORT_VERSION, Table, Tables, View};
 
-/// Two sides and what changed from A to B.
+/// Two sides, and the changes from A to B.
 #[derive(Debug)]
 pub struct Comparison {
-    /// What is compared with.
+    /// The baseline of the comparison.
     pub a: Side,
-    /// What is compared.
+    /// The side that is compared with the baseline.
     pub b: Side,
-    /// What a reader should know, in sentences without a full stop.
+    /// Notes for the reader, in sentences without a full stop.
     pub notes: Vec<String>,
     /// The tables, the one that answers the question first.
     pub tables: Vec<Table>,
@@ -44,7 +44,7 @@ impl Serialize for Comparison {
     }
 }
 
-/// What is stated of a run that is compared.
+/// The head of a comparison: facts of a run that is compared.
 pub(super) struct SideHead<'a>(pub &'a Side);
 
 impl Serialize for SideHead<'_> {
@@ -61,7 +61,7 @@ impl Serialize for SideHead<'_> {
 }
 
 impl Comparison {
-    /// Compares two sides.
+    /// Compares side A with side B.
     pub fn of(mut a: Side, mut b: Side) -> Comparison {
         let are_whole = !a.operators_ended && !b.operators_ended;
         for side in [&mut a, &mut b] {
@@ -73,7 +73,7 @@ impl Comparison {
         comparison
     }
 
-    /// Leaves tables of which neither side has anything to programs, and names them.
+    /// Keeps tables that are empty on both sides for programs only, and names them in a note.
     fn leave_out_empty(&mut self) {
         let mut left_out = Vec::new();
         let empty = |table: &&mut Table| table.rows.is_empty() && table.key != "differences";
@@ -89,7 +89,7 @@ impl Comparison {
         }
     }
 
-    /// How something changed; `None` if it is a metric that neither side has.
+    /// The change of a subject; `None` if it is a metric that neither side has.
     pub fn change(&self, subject: &Subject) -> Option<Change> {
         match subject {
             Subject::Metric(metric) => change_of(&self.a, &self.b, metric.key),
@@ -99,7 +99,7 @@ impl Comparison {
 
     /// Whether a function of this name was sampled on either side.
     pub fn has_function(&self, name: &str) -> bool {
-        let sorts = [HostSort::Python, HostSort::Function];
+        let sorts = [HostNameKind::Python, HostNameKind::Function];
         let has = |side: &Side| sorts.iter().any(|sort| side.host.has_function(*sort, name));
         has(&self.a) || has(&self.b)
     }
@@ -114,8 +114,8 @@ impl Comparison {
         self.a.facts.other_hardware(&self.b.facts)
     }
 
-    /// Whether a condition trips; none if its subject is not known, was not measured, or
-    /// means nothing for the code, since the hardware differs, or since only the load of the
+    /// Whether a condition trips; `None` if its subject is unknown or was not measured, or if the
+    /// result says nothing about the code, since the hardware differs or only the load of the
     /// machine decides it.
     pub fn trips(&self, gate: &Gate) -> Option<bool> {
         let subject = Subject::of(&gate.metric)?;
@@ -126,7 +126,8 @@ impl Comparison {
         let (a, difference) = (change.a.get()?, change.difference()?);
         let trips = gate.trips(a, difference, change.error);
         let Some(without) = self.without_load(&subject) else { return Some(trips) };
-        // Lost cores make the interval of what remains too wide, but steps show it without them.
+        // Lost cores make the interval of the remaining change too wide, but steps without lost
+        // cores show it.
         let of_steps = change_of(&self.a, &self.b, WITHOUT_LOST_CORES);
         let of_steps = of_steps.filter(|_| change.repeats.is_some());
         let alone = match of_steps {
@@ -136,7 +137,7 @@ impl Comparison {
         (alone == trips).then_some(trips)
     }
 
-    /// How a wall time would have changed with as much load on both sides, where that is another change.
+    /// The change of a wall time under equal load on both sides, where that gives another verdict.
     pub fn without_load(&self, subject: &Subject) -> Option<f64> {
         match subject {
             Subject::Metric(metric) => self.change(subject)?.without_load(metric),

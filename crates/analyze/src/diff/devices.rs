@@ -1,8 +1,9 @@
-//! What a side's devices did in its steps, as `report gpu-time` divides it: work, and idle time by cause.
+//! Time of a side's devices in its steps, divided as in `report gpu-time`: work, and idle time by
+//! cause.
 
 use tprof_facts::copies::direction;
 
-use super::amount::{Amount, HostSort};
+use super::amount::{Amount, HostNameKind};
 use super::causes::AmountName;
 use crate::base::intervals::Cover;
 use crate::gpu::gpu_time::{Waterfall, of_devices};
@@ -18,7 +19,7 @@ pub(super) fn amounts(rank: &RankTrace<'_>, steps: &[Step]) -> Vec<Vec<(AmountNa
 fn of_device(waterfall: &Waterfall) -> Vec<(AmountName, Amount)> {
     let amount = |name: String, part: &str, ns: u64| {
         let amount = Amount { value: ns as f64, ..Amount::default() };
-        ((HostSort::Device, name, part.to_owned()), amount)
+        ((HostNameKind::Device, name, part.to_owned()), amount)
     };
     let mut all = vec![
         amount("compute".to_owned(), "compute", waterfall.compute_ns),

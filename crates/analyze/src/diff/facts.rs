@@ -1,5 +1,4 @@
-//! Hardware and configuration: what two runs may differ in without any code
-//! having changed.
+//! Hardware and configuration: facts in which two runs may differ without any change of the code.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +10,7 @@ use tprof_trace::{RunDir, TraceFile};
 pub struct Facts(BTreeMap<String, BTreeSet<String>>);
 
 impl Facts {
-    /// Adds a value.
+    /// Adds a value of a fact.
     pub fn set(&mut self, key: &str, value: impl Into<String>) {
         self.0.entry(key.to_owned()).or_default().insert(value.into());
     }
@@ -42,7 +41,7 @@ impl Facts {
     pub fn other_hardware(&self, other: &Facts) -> Vec<&'static str> {
         let differ = |key: &&str| match (self.0.get(*key), other.0.get(*key)) {
             (Some(a), Some(b)) => a != b,
-            // What one side lacks may be the same.
+            // A fact that one side lacks may be the same on both.
             _ => false,
         };
         HARDWARE.into_iter().filter(differ).collect()
@@ -63,7 +62,7 @@ impl Facts {
     }
 }
 
-/// What times depend on beside the code.
+/// The facts besides the code that times depend on.
 const HARDWARE: [&str; 5] = [
     "device",
     "device.compute_capability",
@@ -73,11 +72,11 @@ const HARDWARE: [&str; 5] = [
 ];
 /// Keys of `distributedInfo` that differ by rank and do not describe the job.
 const OF_A_RANK: [&str; 2] = ["rank", "pg_config"];
-/// Properties of a device that its own table has, or that identify it among others of its kind.
+/// Properties of a device that its own table has, or that distinguish it from others of its kind.
 const SHOWN_ELSEWHERE: [&str; 7] =
     ["id", "name", "totalGlobalMem", "computeMajor", "computeMinor", "numSms", "uuid"];
 
-/// What the collectors wrote: command, options, hosts, machine.
+/// The facts that the collectors wrote: command, options, hosts, machine.
 pub(super) fn of_run(run: &RunDir) -> Facts {
     let mut facts = Facts::default();
     for info in run.infos() {
@@ -92,8 +91,8 @@ pub(super) fn of_run(run: &RunDir) -> Facts {
         }
         facts.json("machine", &info.machine);
         let mut options = info.options.clone();
-        // The files of an import are in the sides' names, as is where a run is; the
-        // command is a fact of its own.
+        // The sides' names have the files of an import and the place of a run; the command is a
+        // fact of its own.
         if let Some(options) = options.as_object_mut() {
             ["imported", "output", "command"].iter().for_each(|key| drop(options.remove(*key)));
         }
@@ -102,7 +101,7 @@ pub(super) fn of_run(run: &RunDir) -> Facts {
     facts
 }
 
-/// What a rank's file has: its devices, and an imported trace's facts on its job.
+/// The facts of a rank's file: its devices, and what an imported trace says of its job.
 pub(super) fn of_file(file: &TraceFile) -> Facts {
     let mut facts = Facts::default();
     for device in file.devices() {
@@ -139,7 +138,7 @@ pub(super) fn of_file(file: &TraceFile) -> Facts {
                     }
                 }
             }
-            // What an import notes for itself.
+            // Properties that an import writes for its own use.
             (key, _) if key.starts_with("tprof.") => (),
             // Names and times of the one trace.
             ("traceName" | "baseTimeNanoseconds" | "displayTimeUnit" | "trace_id", _) => (),

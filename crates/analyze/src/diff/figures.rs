@@ -1,32 +1,32 @@
-//! What is compared of each step and of each run.
+//! The metrics of steps and runs that are compared.
 
 use crate::base::reading::Reading;
 use crate::document::Unit;
 use crate::program::steps::StepDeviceTime;
 
-/// Which way is better.
+/// The direction in which a metric is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Better {
-    /// Less of it.
+pub enum BetterWhen {
+    /// A lower value is better.
     Less,
-    /// More of it.
+    /// A higher value is better.
     More,
-    /// Neither by itself.
+    /// Neither direction is better by itself.
     Neither,
 }
 
-/// A metric.
+/// A metric that is compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
     /// Key, for `--fail-on` and JSON.
     pub key: &'static str,
-    /// Name for a person.
+    /// The displayed name of the metric.
     pub name: &'static str,
-    /// What its numbers are.
+    /// Unit of its values.
     pub unit: Unit,
-    /// Which way is better.
-    pub better: Better,
-    /// Whether other hardware makes another value of the same code.
+    /// The direction in which it is better.
+    pub better: BetterWhen,
+    /// Whether other hardware changes its value for the same code.
     pub of_hardware: bool,
     /// Changes of a smaller share of A's value are none, where nothing shows how much
     /// repeats would vary.
@@ -35,10 +35,10 @@ pub struct Metric {
 
 /// Times and resident memory vary by more from run to run of the same code.
 const VARIES: f64 = 0.01;
-/// What a program asks for varies less; this is what a report's digits show.
+/// Quantities that the program itself asks for vary less; this is the precision that reports print.
 const SHOWN: f64 = 0.001;
 
-const fn metric(key: &'static str, name: &'static str, unit: Unit, better: Better) -> Metric {
+const fn metric(key: &'static str, name: &'static str, unit: Unit, better: BetterWhen) -> Metric {
     let of_hardware = matches!(unit, Unit::Duration | Unit::Share);
     Metric { key, name, unit, better, of_hardware, noise: if of_hardware { VARIES } else { SHOWN } }
 }
@@ -53,25 +53,25 @@ pub(super) const WITHOUT_LOST_CORES: &str = "step_time_without_lost_cores";
 /// Metrics of a step, in the order in which they are listed. The four parts of a
 /// step's time on devices add up to it.
 pub const STEP_METRICS: [Metric; 8] = [
-    metric("step_time", "step time", Unit::Duration, Better::Less),
-    metric(WITHOUT_LOST_CORES, "without load", Unit::Duration, Better::Less),
-    metric("compute_time", "compute", Unit::Duration, Better::Neither),
-    metric("exposed_communication", "exposed comm", Unit::Duration, Better::Less),
-    metric("exposed_copies", "exposed copies", Unit::Duration, Better::Less),
-    metric("idle_time", "GPU idle", Unit::Duration, Better::Less),
-    metric("gpu_busy", "GPU busy", Unit::Share, Better::More),
-    metric("launches", "kernels and copies", Unit::Count, Better::Neither),
+    metric("step_time", "step time", Unit::Duration, BetterWhen::Less),
+    metric(WITHOUT_LOST_CORES, "without load", Unit::Duration, BetterWhen::Less),
+    metric("compute_time", "compute", Unit::Duration, BetterWhen::Neither),
+    metric("exposed_communication", "exposed comm", Unit::Duration, BetterWhen::Less),
+    metric("exposed_copies", "exposed copies", Unit::Duration, BetterWhen::Less),
+    metric("idle_time", "GPU idle", Unit::Duration, BetterWhen::Less),
+    metric("gpu_busy", "GPU busy", Unit::Share, BetterWhen::More),
+    metric("launches", "kernels and copies", Unit::Count, BetterWhen::Neither),
 ];
 
 /// Metrics of a whole run.
 pub const RUN_METRICS: [Metric; 7] = [
-    metric("wall_time", "wall time", Unit::Duration, Better::Less),
-    metric("cpu_time", "CPU time", Unit::Duration, Better::Less),
-    metric("processes", "processes", Unit::Count, Better::Neither),
-    metric("threads", "threads", Unit::Count, Better::Neither),
-    metric("peak_heap", "peak heap", Unit::Bytes, Better::Less),
-    noisy(metric("peak_rss", "peak RSS", Unit::Bytes, Better::Less)),
-    metric("peak_device_memory", "peak device memory", Unit::Bytes, Better::Less),
+    metric("wall_time", "wall time", Unit::Duration, BetterWhen::Less),
+    metric("cpu_time", "CPU time", Unit::Duration, BetterWhen::Less),
+    metric("processes", "processes", Unit::Count, BetterWhen::Neither),
+    metric("threads", "threads", Unit::Count, BetterWhen::Neither),
+    metric("peak_heap", "peak heap", Unit::Bytes, BetterWhen::Less),
+    noisy(metric("peak_rss", "peak RSS", Unit::Bytes, BetterWhen::Less)),
+    metric("peak_device_memory", "peak device memory", Unit::Bytes, BetterWhen::Less),
 ];
 
 /// A metric by its key.
@@ -87,9 +87,9 @@ pub fn keys() -> impl Iterator<Item = &'static str> {
 /// A figure of a whole run, in `RUN_METRICS`' units.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// Key of its metric.
+    /// Key of the figure's metric.
     pub key: &'static str,
-    /// Its value.
+    /// The value, in the unit of its metric.
     pub value: Reading<u64>,
 }
 
@@ -98,7 +98,7 @@ pub struct Figure {
 pub(super) struct FigureSum {
     ranks: u64,
     duration_ns: f64,
-    /// Ranks of which it is known how long their thread had no core, and for how long.
+    /// Number of ranks for which it is known how long their thread had no core, and that time.
     driven: u64,
     lost_ns: f64,
     /// Ranks on which something ran on a device, and their figures.
@@ -132,7 +132,7 @@ impl FigureSum {
     pub fn means(&self) -> Vec<(&'static str, f64)> {
         let ranks = self.ranks.max(1) as f64;
         let mut means = vec![("step_time", self.duration_ns / ranks)];
-        // The time of other ranks would not be the time of these.
+        // The time of other ranks would not be that of these.
         if self.driven == self.ranks {
             means.push((WITHOUT_LOST_CORES, (self.duration_ns - self.lost_ns) / ranks));
         }

@@ -8,13 +8,13 @@ use std::str::FromStr;
 pub struct Gate {
     /// Key of the metric.
     pub metric: String,
-    /// Which direction fails.
+    /// The direction of change that fails.
     pub direction: Direction,
-    /// How far it may go.
+    /// The size of change that is still accepted.
     pub limit: Limit,
 }
 
-/// Which direction fails.
+/// The direction of change that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// A change above the limit.
@@ -23,7 +23,7 @@ pub enum Direction {
     Below,
 }
 
-/// How far a metric may go.
+/// The size of change that is still accepted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limit {
     /// Change as a share of A's value: 0.05 is five percent.
@@ -35,13 +35,13 @@ pub enum Limit {
 /// Why a condition cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GateError {
-    /// No `>` or `<` in it.
+    /// The text has no `>` or `<`.
     #[error("it has no `>` or `<`")]
     NoDirection,
-    /// Nothing before the direction.
+    /// There is no metric before the direction.
     #[error("it names no metric before its `>` or `<`")]
     NoMetric,
-    /// Not a change.
+    /// The text after the direction is not a change.
     #[error("`{0}` is no change: a sign, a number, and %, ns, us, ms, s, KiB, MiB, GiB or nothing")]
     NoChange(String),
 }
@@ -73,7 +73,7 @@ impl FromStr for Gate {
         let direction =
             if text[at..].starts_with('>') { Direction::Above } else { Direction::Below };
         let bad = || GateError::NoChange(rest.to_owned());
-        // Without a sign it could be taken for a limit of the value itself.
+        // Without a sign, it could be taken for a limit of the value itself.
         if !rest.starts_with(['+', '-']) {
             return Err(bad());
         }
@@ -101,9 +101,8 @@ impl fmt::Display for Gate {
 }
 
 impl Gate {
-    /// Whether a change of `difference`, from `a`, trips it. `error` is half the
-    /// width of the change's 95 % interval: where that is known, a change that may
-    /// as well be none trips nothing.
+    /// Whether a change of `difference`, from `a`, trips this condition. `error` is half the width
+    /// of the change's 95 % interval: where it is known, a change that may be zero trips nothing.
     pub fn trips(&self, a: f64, difference: f64, error: Option<f64>) -> bool {
         let limit = match self.limit {
             Limit::Share(share) => share * a.abs(),

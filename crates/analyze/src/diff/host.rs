@@ -1,5 +1,6 @@
-//! What a side's hosts did: CPU time by function and library, waits by cause, threads,
-//! the heap by site, the wall time of driving threads. Sums over ranks, each with the variance that sampling leaves it.
+//! Activity of a side's hosts: CPU time by function and library, waits by cause, threads, the heap
+//! by site, the wall time of driving threads. They are sums over ranks, each with the variance that
+//! sampling leaves.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::frames::NO_STACK;
@@ -7,7 +8,7 @@ use tprof_facts::labels;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Process, ThreadState};
 
-use super::amount::{Amount, HostSort, Z};
+use super::amount::{Amount, HostNameKind, Z};
 use super::causes;
 use super::devices;
 use super::load;
@@ -20,43 +21,43 @@ use crate::rank::samples::word;
 use crate::rank::{RankTrace, Step};
 
 /// Amounts by name, and where the named code is.
-pub type Amounts = FxHashMap<(HostSort, String, String), Amount>;
+pub type Amounts = FxHashMap<(HostNameKind, String, String), Amount>;
 
-/// What the hosts of a side did, summed over its ranks.
+/// Activity of a side's hosts, summed over its ranks.
 #[derive(Clone, Debug, Default)]
 pub struct HostActivity {
     /// Ranks that were added up.
     pub ranks: u64,
-    /// Of these, ranks with CPU samples.
+    /// The number of ranks with CPU samples.
     pub sampled: u64,
-    /// Of these, ranks with a record of the heap.
+    /// The number of ranks with a record of the heap.
     pub with_heap: u64,
-    /// By name.
+    /// Amounts by kind and name.
     pub amounts: Amounts,
     /// Time on a core, all threads.
     pub cpu: Amount,
     /// Processes, each once however many programs it became.
     pub processes: u64,
-    /// Threads.
+    /// Number of threads on all ranks.
     pub threads: u64,
     /// Ranks with a driving thread that was sampled.
     pub driven: u64,
     /// Time in which these threads had no core, ns.
     pub lost_ns: u64,
-    /// Ranks of which that is known.
+    /// The number of ranks whose time without a core is known.
     pub with_lost: u64,
-    /// Steps of these ranks; 0 if one of them has none.
+    /// Steps of the ranks counted in `with_lost`; 0 if one of them has none.
     pub steps: u64,
-    /// Devices with work, each as often as a rank used it.
+    /// Devices with work, each counted once for every rank that used it.
     pub devices: u64,
-    /// Their steps; 0 if one of them has none.
+    /// Steps of these devices; 0 if one of them has none.
     pub device_steps: u64,
-    /// Of each of these ranks, its number and its parts.
+    /// The number of each sampled rank with its parts.
     pub by_rank: Vec<(u32, Amounts)>,
 }
 
 impl HostActivity {
-    /// Of one rank.
+    /// Measures one rank.
     pub fn of(
         rank: &RankTrace<'_>,
         memory: &RankMemory,
@@ -78,9 +79,9 @@ impl HostActivity {
         host
     }
 
-    /// Keeps the parts of the one rank that it is of, for a table by rank.
+    /// Keeps the parts of its only rank, for a table by rank.
     pub fn keep_parts(&mut self, rank: u32) {
-        let parts = self.amounts.iter().filter(|((sort, ..), _)| *sort == HostSort::Part);
+        let parts = self.amounts.iter().filter(|((sort, ..), _)| *sort == HostNameKind::Part);
         let parts: Amounts = parts.map(|(key, amount)| (key.clone(), *amount)).collect();
         if self.driven > 0 {
             self.by_rank.push((rank, parts));
@@ -107,7 +108,7 @@ impl HostActivity {
         }
     }
 
-    /// Adds another rank.
+    /// Adds another rank's activity.
     pub fn add(&mut self, other: HostActivity) {
         self.ranks += other.ranks;
         self.sampled += other.sampled;
@@ -131,15 +132,15 @@ impl HostActivity {
         }
     }
 
-    /// A rank's mean.
+    /// The mean of an amount over ranks.
     pub fn mean(&self, amount: Amount) -> Amount {
         amount.divided_by(self.ranks.max(1) as f64)
     }
 
-    /// A rank's mean of an amount of a sort; of one step where `by_step`.
-    pub fn mean_of(&self, sort: HostSort, amount: Amount, by_step: bool) -> Amount {
+    /// The mean of an amount of a kind over ranks; with `by_step`, per step.
+    pub fn mean_of(&self, sort: HostNameKind, amount: Amount, by_step: bool) -> Amount {
         let (steps, all) = match sort {
-            HostSort::Device => (self.device_steps, self.devices),
+            HostNameKind::Device => (self.device_steps, self.devices),
             sort if sort.is_of_drivers() => (self.steps, self.driven),
             _ => return self.mean(amount),
         };
@@ -148,8 +149,8 @@ impl HostActivity {
     }
 
     /// Standard deviation over ranks of an amount of a sort; `None` of fewer than two, and of devices.
-    pub fn spread(&self, sort: HostSort, amount: Amount, by_step: bool) -> Option<f64> {
-        if sort == HostSort::Device {
+    pub fn spread(&self, sort: HostNameKind, amount: Amount, by_step: bool) -> Option<f64> {
+        if sort == HostNameKind::Device {
             return None;
         }
         let ranks = if sort.is_of_drivers() { self.driven } else { self.ranks } as f64;
@@ -158,7 +159,7 @@ impl HostActivity {
         (ranks >= 2.0).then(|| (rest.max(0.0) / (ranks - 1.0)).sqrt() / per_rank)
     }
 
-    /// Time in which a rank's driving thread had no core, ns; `None` where that of one is not known.
+    /// Time in which a rank's driving thread had no core, ns; `None` if it is unknown for one rank.
     pub fn lost_of_rank(&self) -> Option<f64> {
         let is_known = self.ranks > 0 && self.with_lost == self.ranks;
         is_known.then(|| self.lost_ns as f64 / self.ranks as f64)
@@ -177,19 +178,19 @@ impl HostActivity {
     /// Time in which threads could have run and no core was free, in parts of the time in
     /// which they ran.
     pub fn ready(&self) -> Option<f64> {
-        let key = (HostSort::Wait, word(ThreadState::Runnable).to_owned(), String::new());
+        let key = (HostNameKind::Wait, word(ThreadState::Runnable).to_owned(), String::new());
         let ready = self.amounts.get(&key).map_or(0.0, |amount| amount.value);
         (self.cpu.value > 0.0).then(|| ready / self.cpu.value)
     }
 
-    fn put(&mut self, sort: HostSort, name: impl Into<String>, of: &str, amount: Amount) {
+    fn put(&mut self, sort: HostNameKind, name: impl Into<String>, of: &str, amount: Amount) {
         self.amounts.entry((sort, name.into(), of.to_owned())).or_default().add(amount);
     }
 
     fn add_samples(&mut self, rank: &RankTrace<'_>) {
         let cpu = &rank.cpu;
         // Names are written out once each: many stretches have the same.
-        let mut sums: FxHashMap<(HostSort, u32), Amount> = FxHashMap::default();
+        let mut sums: FxHashMap<(HostNameKind, u32), Amount> = FxHashMap::default();
         let mut waits: FxHashMap<ThreadState, Amount> = FxHashMap::default();
         let mut threads: FxHashMap<u32, (u32, Amount)> = FxHashMap::default();
         for stretch in &cpu.stretches {
@@ -201,7 +202,7 @@ impl HostActivity {
                 waits.entry(stretch.state).or_default().add(amount);
                 continue;
             }
-            // Each sample stands for a period: so many of them lie about that far off.
+            // Each sample stands for a period; the sum of many is off by about one of these.
             let variance = match stretch.stack.is_empty() {
                 true => 0.0,
                 false => value * value / stretch.samples.max(1) as f64,
@@ -215,22 +216,22 @@ impl HostActivity {
             else {
                 continue;
             };
-            sums.entry((HostSort::Function, *innermost)).or_default().add(amount);
+            sums.entry((HostNameKind::Function, *innermost)).or_default().add(amount);
             let mut python = stretch.stack.iter();
             if let Some(own) = python.find(|id| cpu.names.get(**id).layer == Layer::Python) {
-                sums.entry((HostSort::Python, *own)).or_default().add(amount);
+                sums.entry((HostNameKind::Python, *own)).or_default().add(amount);
             }
         }
         for ((sort, id), amount) in sums {
             let func = cpu.names.get(id);
             self.put(sort, shown(func), &func.module, amount);
-            if sort == HostSort::Function {
+            if sort == HostNameKind::Function {
                 let module = if func.module.is_empty() { "(no known file)" } else { &func.module };
-                self.put(HostSort::Module, module, "", amount);
+                self.put(HostNameKind::Module, module, "", amount);
             }
         }
         for (state, amount) in waits {
-            self.put(HostSort::Wait, word(state), "", amount);
+            self.put(HostNameKind::Wait, word(state), "", amount);
         }
         let programs = programs(rank.file);
         for (thread, (process, amount)) in threads {
@@ -239,7 +240,7 @@ impl HostActivity {
                 Some(name) if name != program => format!("{name} of {program}"),
                 _ => program.to_owned(),
             };
-            self.put(HostSort::Thread, name, "", Amount { count: 1.0, ..amount });
+            self.put(HostNameKind::Thread, name, "", Amount { count: 1.0, ..amount });
         }
     }
 
@@ -258,7 +259,7 @@ impl HostActivity {
                 true => NO_STACK.to_owned(),
                 false => frames.join(" < "),
             };
-            self.put(HostSort::Site, name, "", amount);
+            self.put(HostNameKind::Site, name, "", amount);
         }
     }
 }
@@ -276,7 +277,7 @@ mod tests {
     fn rank(number: u32, ns: f64, steps: u64) -> HostActivity {
         let mut host = HostActivity { ranks: 1, driven: 1, steps, ..HostActivity::default() };
         let amount = Amount { value: ns, squares: ns * ns, ..Amount::default() };
-        host.put(HostSort::Part, "waiting for data", "data", amount);
+        host.put(HostNameKind::Part, "waiting for data", "data", amount);
         host.keep_parts(number);
         host
     }
@@ -287,8 +288,8 @@ mod tests {
         both.add(rank(1, 30.0, 5));
         let amount = *both.amounts.values().next().unwrap();
         let of = |by_step| {
-            let mean = both.mean_of(HostSort::Part, amount, by_step);
-            (mean.value, both.spread(HostSort::Part, amount, by_step).unwrap())
+            let mean = both.mean_of(HostNameKind::Part, amount, by_step);
+            (mean.value, both.spread(HostNameKind::Part, amount, by_step).unwrap())
         };
         let near = |(a, b): (f64, f64), (c, d): (f64, f64)| (a - c).hypot(b - d) < 1e-9;
         assert!(near(of(false), (20.0, 200.0_f64.sqrt())), "{:?}", of(false));
@@ -296,6 +297,6 @@ mod tests {
         assert_eq!(both.by_rank.iter().map(|(rank, _)| *rank).collect::<Vec<_>>(), [0, 1]);
         both.add(rank(2, 20.0, 0));
         assert_eq!(both.steps, 0, "a rank without steps is compared as a whole");
-        assert_eq!(rank(0, 10.0, 5).spread(HostSort::Part, amount, true), None);
+        assert_eq!(rank(0, 10.0, 5).spread(HostNameKind::Part, amount, true), None);
     }
 }

@@ -1,18 +1,18 @@
-//! What changed on the hosts, as tables: causes of the driving threads' time, CPU time, waits,
+//! Tables of what changed on the hosts: causes of the driving threads' time, CPU time, waits,
 //! threads, the heap's sites.
 
 use std::collections::BTreeMap;
 
-use super::amount::{Amount, HostSort};
+use super::amount::{Amount, HostNameKind};
 use super::causes::is_of_steps;
 use super::change::within_noise;
 use super::host::HostActivity;
 use super::subject::TIME;
 use crate::document::{Cell, Column, Table, Unit, View};
 
-/// What a table is of.
-struct Shown {
-    sort: HostSort,
+/// The texts of one table.
+struct TableWords {
+    sort: HostNameKind,
     key: &'static str,
     title: &'static str,
     about: &'static str,
@@ -20,65 +20,65 @@ struct Shown {
     counted: [&'static str; 2],
 }
 
-const SHOWN: [Shown; 9] = [
-    Shown {
-        sort: HostSort::Part,
+const SHOWN: [TableWords; 9] = [
+    TableWords {
+        sort: HostNameKind::Part,
         key: "parts",
         title: "Wall time of the driving thread",
         about: "parts as in `report host`: of the judged time; start-up: all of it, once a rank",
         counted: ["", ""],
     },
-    Shown {
-        sort: HostSort::Cause,
+    TableWords {
+        sort: HostNameKind::Cause,
         key: "causes",
         title: "The same by function",
         about: "the innermost of the user's own code",
         counted: ["", ""],
     },
-    Shown {
-        sort: HostSort::CauseLine,
+    TableWords {
+        sort: HostNameKind::CauseLine,
         key: "cause_lines",
         title: "The same by line",
         about: "an edit moves lines: compare functions then",
         counted: ["", ""],
     },
-    Shown {
-        sort: HostSort::Function,
+    TableWords {
+        sort: HostNameKind::Function,
         key: "cpu_functions",
         title: "CPU time of functions",
         about: "self time, inlined code included",
         counted: ["", ""],
     },
-    Shown {
-        sort: HostSort::Python,
+    TableWords {
+        sort: HostNameKind::Python,
         key: "python_functions",
         title: "CPU time of Python's functions",
         about: "native callees included, other Python functions not",
         counted: ["", ""],
     },
-    Shown {
-        sort: HostSort::Module,
+    TableWords {
+        sort: HostNameKind::Module,
         key: "cpu_modules",
         title: "CPU time of libraries and programs",
         about: "by the code's file",
         counted: ["", ""],
     },
-    Shown {
-        sort: HostSort::Wait,
+    TableWords {
+        sort: HostNameKind::Wait,
         key: "waits",
         title: "Time off a core, by cause",
         about: "all threads added up, waits on purpose included; ready: no free core",
         counted: ["", ""],
     },
-    Shown {
-        sort: HostSort::Thread,
+    TableWords {
+        sort: HostNameKind::Thread,
         key: "threads",
         title: "Threads and their CPU time",
         about: "threads of one name and program added up; n: how many of them ran",
         counted: ["n in A", "n in B"],
     },
-    Shown {
-        sort: HostSort::Site,
+    TableWords {
+        sort: HostNameKind::Site,
         key: "sites",
         title: "Allocated heap bytes, by site",
         about: "requested bytes, freed or not; host stacks, innermost frame first; n: allocations",
@@ -86,46 +86,46 @@ const SHOWN: [Shown; 9] = [
     },
 ];
 
-/// What devices did.
-const DEVICES: Shown = Shown {
-    sort: HostSort::Device,
+/// The table of device time.
+const DEVICES: TableWords = TableWords {
+    sort: HostNameKind::Device,
     key: "gpu_time",
     title: "Where the GPU's time went",
     about: "parts as in `report gpu-time`, of the compared steps",
     counted: ["", ""],
 };
 
-/// Two sides' hosts.
+/// The hosts of two sides.
 pub(super) struct HostTables<'s> {
     pub a: &'s HostActivity,
     pub b: &'s HostActivity,
-    /// Whether times can be compared.
+    /// Whether times can be compared, since the hardware is the same.
     pub same_hardware: bool,
 }
 
 impl HostTables<'_> {
-    /// All of them: causes first.
+    /// All tables, causes first.
     pub fn all(&self) -> Vec<Table> {
         let mut tables: Vec<Table> = SHOWN.iter().map(|shown| self.table(shown)).collect();
         tables.insert(1, self.by_rank());
         tables
     }
 
-    /// What devices did.
+    /// The table of device time.
     pub fn of_devices(&self) -> Table {
         self.table(&DEVICES)
     }
 
-    /// Whether a sort is compared by step: driving threads, and devices.
-    fn by_step(&self, sort: HostSort) -> bool {
+    /// Whether a kind is compared per step: driving threads, and devices.
+    fn by_step(&self, sort: HostNameKind) -> bool {
         let has_steps = |host: &HostActivity| match sort {
-            HostSort::Device => host.device_steps > 0,
+            HostNameKind::Device => host.device_steps > 0,
             sort => sort.is_of_drivers() && host.steps > 0,
         };
         has_steps(self.a) && has_steps(self.b)
     }
 
-    fn title(&self, shown: &Shown) -> String {
+    fn title(&self, shown: &TableWords) -> String {
         let many = self.a.ranks.max(self.b.ranks) > 1;
         let per = match (self.by_step(shown.sort), many) {
             (true, true) => ", of a step, mean over ranks",
@@ -136,10 +136,10 @@ impl HostTables<'_> {
         format!("{}{per}", shown.title)
     }
 
-    fn table(&self, shown: &Shown) -> Table {
+    fn table(&self, shown: &TableWords) -> Table {
         let (a, b) = (self.a, self.b);
         let [of_a, of_b] = shown.counted;
-        let unit = if shown.sort == HostSort::Site { Unit::Bytes } else { Unit::Duration };
+        let unit = if shown.sort == HostNameKind::Site { Unit::Bytes } else { Unit::Duration };
         let keys = match unit {
             Unit::Bytes => ["a_bytes", "b_bytes", "change_bytes", "interval_bytes"],
             _ => ["a_ns", "b_ns", "change_ns", "interval_ns"],
@@ -148,10 +148,10 @@ impl HostTables<'_> {
             Unit::Bytes => ["a_spread_bytes", "b_spread_bytes"],
             _ => ["a_spread_ns", "b_spread_ns"],
         };
-        let is_cause = matches!(shown.sort, HostSort::Cause | HostSort::CauseLine);
-        let is_spread = shown.sort == HostSort::Part && a.driven.max(b.driven) > 1;
+        let is_cause = matches!(shown.sort, HostNameKind::Cause | HostNameKind::CauseLine);
+        let is_spread = shown.sort == HostNameKind::Part && a.driven.max(b.driven) > 1;
         let [spread_a, spread_b] = if is_spread { ["spread A", "spread B"] } else { ["", ""] };
-        let is_by_part = shown.sort.is_of_drivers() || shown.sort == HostSort::Device;
+        let is_by_part = shown.sort.is_of_drivers() || shown.sort == HostNameKind::Device;
         let of = if is_by_part { "part" } else { "module" };
         let name = match is_cause {
             true => Column::data("name", Unit::Text),
@@ -180,15 +180,15 @@ impl HostTables<'_> {
         let mut table = Table::new(shown.key, self.title(shown), columns)
             .about(about)
             .empty(why_empty(shown.sort, has_a, has_b));
-        // What one side did not record is not compared with what the other did.
+        // If one side did not record it, the other has nothing to be compared with.
         if has_a && has_b {
             self.rows(shown.sort).into_iter().for_each(|cells| table.row(cells));
         }
         table
     }
 
-    /// Largest changes first.
-    fn rows(&self, sort: HostSort) -> Vec<Vec<Cell>> {
+    /// The rows of a kind, largest changes first.
+    fn rows(&self, sort: HostNameKind) -> Vec<Vec<Cell>> {
         let mut names: BTreeMap<(&str, &str), [Option<Amount>; 2]> = BTreeMap::new();
         for (at, host) in [self.a, self.b].into_iter().enumerate() {
             for ((of, name, module), amount) in &host.amounts {
@@ -226,7 +226,7 @@ impl HostTables<'_> {
                 Cell::applies((!of.is_empty()).then_some(of)),
                 name.into(),
             ];
-            if matches!(sort, HostSort::Cause | HostSort::CauseLine) {
+            if matches!(sort, HostNameKind::Cause | HostNameKind::CauseLine) {
                 cells.push(format!("{}: {name}", of.replace('_', " ")).into());
             }
             (change.abs(), (name.to_owned(), of.to_owned()), cells)
@@ -237,15 +237,15 @@ impl HostTables<'_> {
         rows.into_iter().map(|(_, _, cells)| cells).collect()
     }
 
-    /// Whether sampling, or chance, explains a change.
-    fn verdict(&self, sort: HostSort, a: f64, change: f64, error: f64) -> &'static str {
+    /// The verdict on a change: whether sampling or chance explains it.
+    fn verdict(&self, sort: HostNameKind, a: f64, change: f64, error: f64) -> &'static str {
         if change == 0.0 {
             "same"
-        } else if sort != HostSort::Site && !self.same_hardware {
+        } else if sort != HostNameKind::Site && !self.same_hardware {
             "other hardware"
         } else if change.abs() <= error {
             within_noise(error, a.max(a + change))
-        } else if sort != HostSort::Site && change.abs() < TIME.noise * a {
+        } else if sort != HostNameKind::Site && change.abs() < TIME.noise * a {
             "same"
         } else {
             match (change > 0.0, bounded(sort, error)) {
@@ -287,13 +287,13 @@ impl HostTables<'_> {
                 let [a, b] = [of_a, of_b].map(|of| of.get(key).copied().unwrap_or_default());
                 let change = b.value - a.value;
                 let error = Amount { variance: a.variance + b.variance, ..a }.error();
-                let verdict = self.verdict(HostSort::Part, a.value, change, error);
+                let verdict = self.verdict(HostNameKind::Part, a.value, change, error);
                 let cells = vec![
                     (*rank).into(),
                     a.value.into(),
                     b.value.into(),
                     change.into(),
-                    interval(HostSort::Part, error),
+                    interval(HostNameKind::Part, error),
                     verdict.into(),
                     key.2.as_str().into(),
                     key.1.as_str().into(),
@@ -307,33 +307,33 @@ impl HostTables<'_> {
     }
 }
 
-/// Whether it is known what a figure is uncertain by: what is measured of a time has no error by
-/// sampling, and differs from run to run. Bytes of sites do not, as a rule.
-fn bounded(sort: HostSort, error: f64) -> bool {
-    sort == HostSort::Site || error > 0.0
+/// Whether the uncertainty of a figure is known. A measured time has no sampling error and still
+/// differs from run to run; bytes of sites usually do not.
+fn bounded(sort: HostNameKind, error: f64) -> bool {
+    sort == HostNameKind::Site || error > 0.0
 }
 
-fn interval(sort: HostSort, error: f64) -> Cell {
+fn interval(sort: HostNameKind, error: f64) -> Cell {
     Cell::known(
         bounded(sort, error).then(|| error.round()),
         "measured, not sampled: how it varies from run to run is not known",
     )
 }
 
-/// Whether a side recorded what would fill a table.
-fn has(host: &HostActivity, sort: HostSort) -> bool {
+/// Whether a side recorded the data of a table.
+fn has(host: &HostActivity, sort: HostNameKind) -> bool {
     match sort {
-        HostSort::Site => host.with_heap > 0,
-        HostSort::Device => host.devices > 0,
+        HostNameKind::Site => host.with_heap > 0,
+        HostNameKind::Device => host.devices > 0,
         sort if sort.is_of_drivers() => host.driven > 0,
         _ => host.sampled > 0,
     }
 }
 
-fn why_empty(sort: HostSort, a: bool, b: bool) -> String {
+fn why_empty(sort: HostNameKind, a: bool, b: bool) -> String {
     let what = match sort {
-        HostSort::Site => "heap records",
-        HostSort::Device => "work on a device",
+        HostNameKind::Site => "heap records",
+        HostNameKind::Device => "work on a device",
         _ => "CPU samples",
     };
     match (a, b) {
@@ -353,7 +353,8 @@ mod tests {
     fn start_up_is_not_divided_by_steps() {
         let side = |ns: f64| {
             let amount = Amount { value: ns, ..Amount::default() };
-            let key = |name: &str, part: &str| (HostSort::Part, name.to_owned(), part.to_owned());
+            let key =
+                |name: &str, part: &str| (HostNameKind::Part, name.to_owned(), part.to_owned());
             let amounts =
                 [(key(START_UP_NAME, START_UP), amount), (key("Python", "python"), amount)];
             let amounts = amounts.into_iter().collect();
@@ -361,7 +362,7 @@ mod tests {
         };
         let (a, b) = (side(1000.0), side(3000.0));
         let tables = HostTables { a: &a, b: &b, same_hardware: true };
-        let rows = tables.rows(HostSort::Part);
+        let rows = tables.rows(HostNameKind::Part);
         let of = |cells: &Vec<Cell>| (cells[0].clone(), cells[1].clone());
         let expected = [(1000.0.into(), 3000.0.into()), (100.0.into(), 300.0.into())];
         assert_eq!(rows.iter().map(of).collect::<Vec<_>>(), expected);

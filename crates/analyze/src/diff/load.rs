@@ -1,6 +1,7 @@
-//! The machine's load: time in which the threads that drive a side's ranks could have run, and had no core.
+//! The machine's load: time in which the threads that drive a side's ranks were ready to run and
+//! had no core.
 //!
-//! Other programs take it, so that it is no matter of the code; it lengthens steps all the same.
+//! Other programs take it, so that it is not due to the code; it makes steps longer all the same.
 
 use rustc_hash::FxHashMap;
 
@@ -8,8 +9,8 @@ use crate::host::{RankHost, StepTime};
 use crate::rank::Step;
 use crate::rank::samples::Part;
 
-/// Of each step, the time without a core, ns; none where the driving thread was not sampled, or
-/// its steps are others.
+/// Time without a core in each step, ns; `None` where the driving thread was not sampled, or has
+/// other steps.
 pub(super) fn lost_in_steps(steps: &[Step], driver: Option<&RankHost>) -> Vec<Option<u64>> {
     let driver = driver.filter(|driver| lost_ns(driver).is_some());
     let times = driver.map_or(&[][..], |driver| driver.steps.as_slice());
@@ -23,8 +24,8 @@ pub(super) fn lost_in_steps(steps: &[Step], driver: Option<&RankHost>) -> Vec<Op
     steps.iter().map(of_step).collect()
 }
 
-/// Of a rank, from its beginning to the end of its judged time, ns; `None` where nothing of that
-/// was recorded, as in traces of other tools.
+/// Time without a core from a rank's beginning to the end of its judged time, ns; `None` where it
+/// was not recorded, as in traces of other tools.
 pub(super) fn lost_ns(driver: &RankHost) -> Option<u64> {
     let is_known = driver.ledger.wall_ns > driver.ledger.ns(Part::Unknown);
     is_known.then(|| driver.ledger.ns(Part::NoCore) + driver.start_up.ns(Part::NoCore))
@@ -42,7 +43,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A run of a thread that works for so long in each step, once it had no core for so long, ms.
+    /// A run of a thread that works and then has no core, once in each step, for these times in ms.
     fn side(steps: &[(u64, u64)]) -> Side {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.tprof");

@@ -9,7 +9,7 @@ use serde::ser::SerializeMap;
 
 use super::changes::change_of;
 use super::compare::SideHead;
-use super::figures::{Better, Metric, RUN_METRICS, STEP_METRICS};
+use super::figures::{BetterWhen, Metric, RUN_METRICS, STEP_METRICS};
 use super::notes::damage;
 use super::side::Side;
 use crate::base::reading::Reading;
@@ -21,9 +21,9 @@ use crate::document::{Cell, Column, REPORT_VERSION, Table, Tables, Unit};
 pub struct ManyRuns {
     /// The runs, in the order in which they were named.
     pub sides: Vec<Side>,
-    /// What a reader should know, in sentences without a full stop.
+    /// Notes for the reader, in sentences without a full stop.
     pub notes: Vec<String>,
-    /// The tables.
+    /// The tables of the comparison, for people and for programs.
     pub tables: Vec<Table>,
 }
 
@@ -58,7 +58,7 @@ fn metric(key: &str) -> Option<&'static Metric> {
 }
 
 impl ManyRuns {
-    /// Of at least two runs, each with the name that a person gave it.
+    /// Compares at least two runs, each with the name that the user gave it.
     pub fn of(sides: Vec<Side>, names: &[String]) -> ManyRuns {
         let tables = vec![table(&sides, names)];
         let mut notes = vec![
@@ -116,7 +116,7 @@ fn table(sides: &[Side], names: &[String]) -> Table {
     table
 }
 
-/// A run's value of a metric, with the interval of its mean where it has repeats.
+/// The value of a metric in a run, with the interval of its mean where the run has repeats.
 fn value(side: &Side, metric: &Metric) -> Cell {
     if let Some(figure) = side.totals.iter().find(|figure| figure.key == metric.key) {
         return figure.value.clone().into();
@@ -136,9 +136,9 @@ fn value(side: &Side, metric: &Metric) -> Cell {
     }
 }
 
-/// Whether a run is better than each other one, as far as repeats show that.
+/// Whether a run is better than each other one, as far as repeats show.
 fn is_best(sides: &[Side], at: usize, metric: &Metric) -> bool {
-    if metric.better == Better::Neither {
+    if metric.better == BetterWhen::Neither {
         return false;
     }
     let beats = |other: &Side| {
@@ -185,7 +185,7 @@ mod tests {
         let middle = [80, 81, 79, 80, 80];
         let step_time = || Cell::from("step time");
         assert_eq!(best(&[&slow, &fast, &middle]), [Cell::Empty, step_time(), Cell::Empty]);
-        // As fast as another, within noise: none is the best.
+        // The run is as fast as another within noise: neither is the best.
         assert_eq!(
             best(&[&slow, &fast, &[50, 49, 51, 50, 50]]),
             [Cell::Empty, Cell::Empty, Cell::Empty]

@@ -1,4 +1,4 @@
-//! Two runs beside each other: what changed, and how sure that is.
+//! Two runs beside each other: the changes, and how certain they are.
 //!
 //! A step is a repeat: means over steps, and the 95 % interval of their
 //! difference, separate a change from chance. Without steps, whole traces are compared.
@@ -19,21 +19,21 @@ mod load;
 mod many;
 mod names;
 mod notes;
-mod of_run;
 mod rank;
+mod run_figures;
 mod side;
 mod subject;
 mod tables;
 
 pub use crate::base::stats::{Repeats, difference_error};
-pub use amount::{Amount, HostSort};
+pub use amount::{Amount, HostNameKind};
 pub use change::Change;
 pub use compare::Comparison;
 pub use facts::Facts;
-pub use figures::{Better, Figure, Metric, find, keys};
+pub use figures::{BetterWhen, Figure, Metric, find, keys};
 pub use gate::{Direction, Gate, GateError, Limit};
 pub use host::{Amounts, HostActivity};
 pub use many::ManyRuns;
-pub use names::{Sort, TimesByName, Took};
+pub use names::{NameKind, NameTotals, TimesByName};
 pub use side::{Side, SideOptions};
 pub use subject::Subject;

@@ -1,4 +1,4 @@
-//! What each name took in each step of a rank: kernels, operators, calls, collectives.
+//! Totals by name for each step of a rank: kernels, operators, calls, collectives.
 
 use std::collections::BTreeMap;
 
@@ -9,30 +9,30 @@ use tprof_trace::model::{NameId, SpanKind};
 use crate::program::flops::sized_runs;
 use crate::rank::{Class, RankTrace, Step, step_at};
 
-/// What is compared by name.
+/// The kinds of names that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Sort {
+pub enum NameKind {
     /// Kernels, copies and memsets.
     Work,
     /// Operators of a framework, and annotations once the sides are joined.
     Operator,
-    /// Annotations.
+    /// Annotations of the program.
     Annotation,
     /// Calls of the runtime and the driver.
     Call,
-    /// Collectives.
+    /// Collectives between ranks.
     Collective,
     /// Operators with sizes of their inputs, those that count.
     Shape,
 }
 
-/// What one name took in one step. Whole numbers, so that the order in which
-/// ranks are added does not matter.
+/// Totals of one name in one step. They are whole numbers, so that the order in which ranks are
+/// added does not matter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Took {
-    /// How often it ran.
+pub struct NameTotals {
+    /// Number of times it ran.
     pub count: u64,
-    /// How long, nanoseconds; of a collective, its kernels.
+    /// Total duration, nanoseconds; for a collective, that of its kernels.
     pub ns: u64,
     /// Bytes, of copies and collectives.
     pub bytes: u64,
@@ -40,8 +40,8 @@ pub struct Took {
     pub flops: u64,
 }
 
-impl Took {
-    pub(super) fn add(&mut self, other: Took) {
+impl NameTotals {
+    pub(super) fn add(&mut self, other: NameTotals) {
         self.count += other.count;
         self.ns = self.ns.saturating_add(other.ns);
         self.bytes = self.bytes.saturating_add(other.bytes);
@@ -49,19 +49,19 @@ impl Took {
     }
 }
 
-/// Names, and what each took in each step, by the step's number.
-pub type TimesByName = FxHashMap<(Sort, String), BTreeMap<u64, Took>>;
+/// Totals of each name in each step, by the step's number.
+pub type TimesByName = FxHashMap<(NameKind, String), BTreeMap<u64, NameTotals>>;
 
-/// What each name took in each step.
+/// Sums up each name in each step.
 pub(super) fn names(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> TimesByName {
-    let mut names: FxHashMap<(Sort, NameId, u64), Took> = FxHashMap::default();
+    let mut names: FxHashMap<(NameKind, NameId, u64), NameTotals> = FxHashMap::default();
     let at = |process: u32, time_ns: u64| match stepped {
         true => step_at(steps, process, time_ns).map(|at| steps[at as usize].number),
         false => Some(0),
     };
     let step_of_work = rank.steps_of_work(steps);
     // Copies may have no name of their own.
-    let mut copies: FxHashMap<(String, u64), Took> = FxHashMap::default();
+    let mut copies: FxHashMap<(String, u64), NameTotals> = FxHashMap::default();
     for (work, step) in rank.work.iter().zip(&step_of_work) {
         let step = match stepped {
             true => step.map(|at| steps[at as usize].number),
@@ -69,20 +69,21 @@ pub(super) fn names(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> Time
         };
         let Some(step) = step else { continue };
         let bytes = work.bytes.get().unwrap_or(0);
-        let took = Took { count: 1, ns: work.duration_ns, bytes, flops: 0 };
+        let took = NameTotals { count: 1, ns: work.duration_ns, bytes, flops: 0 };
         match work.is_kernel() {
-            true => names.entry((Sort::Work, work.name, step)).or_default().add(took),
+            true => names.entry((NameKind::Work, work.name, step)).or_default().add(took),
             false => {
                 copies.entry((rank.work_name(work).into_owned(), step)).or_default().add(took);
             }
         }
     }
-    let spans = [(Sort::Operator, SpanKind::Operator), (Sort::Annotation, SpanKind::Annotation)];
+    let spans =
+        [(NameKind::Operator, SpanKind::Operator), (NameKind::Annotation, SpanKind::Annotation)];
     let spans = spans.into_iter().map(|(sort, kind)| (sort, rank.spans(kind)));
-    for (sort, spans) in spans.chain([(Sort::Call, rank.calls.as_slice())]) {
+    for (sort, spans) in spans.chain([(NameKind::Call, rank.calls.as_slice())]) {
         for span in spans {
             let Some(step) = at(span.process, span.start_ns) else { continue };
-            let took = Took { count: 1, ns: span.duration_ns, ..Took::default() };
+            let took = NameTotals { count: 1, ns: span.duration_ns, ..NameTotals::default() };
             names.entry((sort, span.name, step)).or_default().add(took);
         }
     }
@@ -90,14 +91,14 @@ pub(super) fn names(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> Time
     let mut all = TimesByName::default();
     for ((sort, name, step), took) in names {
         let name = match (sort, rank.name(name)) {
-            // The other side may have it by another demangler.
-            (Sort::Work, name) => canonical(name).into_owned(),
+            // The other side may have demangled the name differently.
+            (NameKind::Work, name) => canonical(name).into_owned(),
             (_, name) => name.to_owned(),
         };
         all.entry((sort, name)).or_default().entry(step).or_default().add(took);
     }
     for ((name, step), took) in copies {
-        all.entry((Sort::Work, name)).or_default().entry(step).or_default().add(took);
+        all.entry((NameKind::Work, name)).or_default().entry(step).or_default().add(took);
     }
     shapes(rank, &at, &mut all);
     all
@@ -107,40 +108,40 @@ pub(super) fn names(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> Time
 /// recording them, and a step without them is not one that ran none), of annotations only.
 pub(super) fn join_annotations(names: &mut TimesByName, operators_are_whole: bool) {
     if !operators_are_whole {
-        names.retain(|(sort, _), _| !matches!(sort, Sort::Operator | Sort::Shape));
+        names.retain(|(sort, _), _| !matches!(sort, NameKind::Operator | NameKind::Shape));
     }
-    let is_annotation = |(sort, _): &&(Sort, String)| *sort == Sort::Annotation;
+    let is_annotation = |(sort, _): &&(NameKind, String)| *sort == NameKind::Annotation;
     let annotations: Vec<_> = names.keys().filter(is_annotation).cloned().collect();
     for key in annotations {
         let Some(by_step) = names.remove(&key) else { continue };
-        let of_name = names.entry((Sort::Operator, key.1)).or_default();
+        let of_name = names.entry((NameKind::Operator, key.1)).or_default();
         for (step, took) in by_step {
             of_name.entry(step).or_default().add(took);
         }
     }
 }
 
-/// What operators with inputs of one size took.
+/// Sums up operators by the sizes of their inputs.
 fn shapes(rank: &RankTrace<'_>, at: &impl Fn(u32, u64) -> Option<u64>, all: &mut TimesByName) {
     let (names, runs) = sized_runs(rank);
-    let mut by_shape: FxHashMap<(u32, u64), Took> = FxHashMap::default();
+    let mut by_shape: FxHashMap<(u32, u64), NameTotals> = FxHashMap::default();
     for run in runs {
         let Some(step) = at(run.process, run.start_ns) else { continue };
         let bytes = run.work.bytes().unwrap_or(0);
-        let took = Took { count: 1, ns: run.time_ns, bytes, flops: run.work.needed };
+        let took = NameTotals { count: 1, ns: run.time_ns, bytes, flops: run.work.needed };
         by_shape.entry((run.name, step)).or_default().add(took);
     }
     for ((name, step), took) in by_shape {
-        let key = (Sort::Shape, names[name as usize].clone());
+        let key = (NameKind::Shape, names[name as usize].clone());
         all.entry(key).or_default().entry(step).or_default().add(took);
     }
 }
 
-/// What each collective took: its kernels' time, once, however many were grouped.
+/// Sums up each collective: its kernels' time, once, however many were grouped.
 fn collectives(
     rank: &RankTrace<'_>,
     at: &impl Fn(u32, u64) -> Option<u64>,
-    names: &mut FxHashMap<(Sort, NameId, u64), Took>,
+    names: &mut FxHashMap<(NameKind, NameId, u64), NameTotals>,
 ) {
     let mut kernels: FxHashMap<(u32, u64), u64> = FxHashMap::default();
     for work in rank.work.iter().filter(|work| work.class == Class::Communication) {
@@ -153,8 +154,8 @@ fn collectives(
         let Some(step) = at(row.process, row.start_ns) else { continue };
         let kernel = row.correlation.and_then(|number| kernels.remove(&(row.process, number)));
         let (ns, bytes) = (kernel.unwrap_or(0), row.bytes.unwrap_or(0));
-        let took = Took { count: 1, ns, bytes, flops: 0 };
-        names.entry((Sort::Collective, row.name, step)).or_default().add(took);
+        let took = NameTotals { count: 1, ns, bytes, flops: 0 };
+        names.entry((NameKind::Collective, row.name, step)).or_default().add(took);
     }
 }
 

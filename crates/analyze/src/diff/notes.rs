@@ -1,4 +1,4 @@
-//! What a reader of a comparison should know.
+//! Notes for the reader of a comparison.
 
 use tprof_facts::steps::StepSource;
 use tprof_facts::units::duration;
@@ -7,14 +7,15 @@ use super::changes::{change_of, lost_of_step};
 use super::figures::find;
 use super::side::Side;
 
-/// From this share of the time on a core on, waiting for one is worth a word: a tenth of
-/// it shows in wall times.
+/// From this share of the time on a core on, waiting for a core gets a note: a tenth of it shows in
+/// wall times.
 const CROWDED: f64 = 0.1;
 
 /// Problems of a side that are named.
 const MOST_DAMAGE: usize = 3;
 
-/// What steps are, where that is not torch.profiler's on both sides; and whether they are the same.
+/// Notes where steps come from, unless both sides have torch.profiler's, and whether the sources
+/// are the same.
 fn sources(a: &Side, b: &Side) -> Option<String> {
     let words = |side: &Side| {
         let words: Vec<&str> = side.sources.iter().map(|source| source.described()).collect();
@@ -32,7 +33,7 @@ fn sources(a: &Side, b: &Side) -> Option<String> {
     a.sources.iter().any(is_estimate).then(|| format!("steps are {}", words(a)))
 }
 
-/// Which steps are left out.
+/// Notes which steps are left out.
 fn warm_up(a: &Side, b: &Side) -> Option<String> {
     let [of_a, of_b] = [a, b].map(|side| side.warm_up.len());
     (of_a + of_b > 0).then(|| {
@@ -55,7 +56,7 @@ fn load(a: &Side, b: &Side) -> Option<String> {
     ))
 }
 
-/// What of a side could not be read, its figures are without; the first few.
+/// Notes the first few parts of a side that could not be read: its figures lack them.
 pub(super) fn damage(name: &str, problems: &[String]) -> Vec<String> {
     let mut notes: Vec<String> =
         problems.iter().take(MOST_DAMAGE).map(|what| format!("{name}: {what}")).collect();
@@ -141,7 +142,7 @@ pub(super) fn notes(a: &Side, b: &Side) -> Vec<String> {
         )
     }));
     for (name, side) in [("A", a), ("B", b)] {
-        if !side.completeness.complete && side.completeness.but_for().is_none() {
+        if !side.completeness.complete && side.completeness.minor_gaps().is_none() {
             notes.push(format!("{name} is not complete: `tprof report` lists the gaps"));
         }
         notes.extend(damage(name, &side.problems));

@@ -10,38 +10,38 @@ use super::facts::{self, Facts};
 use super::host::HostActivity;
 use super::load::lost_in_steps;
 use super::names::{TimesByName, names};
-use super::of_run::{Peaks, life_ns};
+use super::run_figures::{Peaks, life_ns};
 use crate::base::intervals::Cover;
-use crate::document::{Analysis, Body, Options, RankAt};
+use crate::document::{Analysis, Body, Options, RankContext};
 use crate::host::RankHost;
 use crate::memory::rank_memory;
 use crate::program::steps::{StepDeviceTime, device_time, warm_up};
 use crate::rank::{Needs, RankTrace, Step};
 
-/// What is kept of a rank.
+/// The data that is kept of a rank.
 pub(super) struct RankSide {
     pub stepped: bool,
-    /// Where its steps come from.
+    /// The source of its steps.
     pub source: Option<StepSource>,
-    /// Times of its steps, and how long the driving thread had no core.
+    /// Device time of each of its steps by number, and how long the driving thread had no core, ns.
     pub steps: Vec<(u64, StepDeviceTime, Option<u64>)>,
-    /// Numbers of its steps of warm-up.
+    /// Numbers of its warm-up steps.
     pub warm_up: Vec<u64>,
     pub facts: Facts,
     pub peaks: Peaks,
-    /// From its first process's start to the last that was recorded of it.
+    /// Time from its first process's start to the last event of the rank, ns.
     pub life_ns: Option<u64>,
 }
 
-/// What a comparison reads of each rank.
+/// Reads each rank for a comparison.
 #[derive(Default)]
 pub(super) struct RankAnalysis {
-    /// Only steps with these numbers.
+    /// The inclusive range of step numbers that are read; `None` for all.
     pub steps: Option<(u64, u64)>,
     /// Names of all ranks so far, apart for those with steps and without: kept
     /// rank by rank, those of a thousand ranks would not fit.
     pub names: Mutex<FxHashMap<bool, TimesByName>>,
-    /// What the hosts of all ranks so far did.
+    /// The activity of all ranks' hosts so far.
     pub host: Mutex<HostActivity>,
 }
 
@@ -73,7 +73,7 @@ impl Analysis for RankAnalysis {
             | Needs::SAMPLES
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, _: &Options) -> RankSide {
+    fn rank(&self, rank: &RankTrace<'_>, at: &RankContext, _: &Options) -> RankSide {
         let trace = rank.file;
         let mut steps = rank.steps();
         let stepped = !steps.is_empty();
@@ -88,7 +88,7 @@ impl Analysis for RankAnalysis {
             steps.extend(whole(rank));
         }
         let memory = rank_memory(trace, at.clock);
-        // A launcher is none of the job's ranks.
+        // A launcher is not one of the job's ranks.
         let driver = at.rank.and_then(|_| RankHost::of(rank));
         if let Some(number) = at.rank {
             let mut of_rank = HostActivity::of(rank, &memory, driver.as_ref());
@@ -112,7 +112,7 @@ impl Analysis for RankAnalysis {
         RankSide { stepped, source, steps, warm_up, facts, peaks, life_ns }
     }
 
-    fn join(&self, _: Vec<(RankAt, RankSide)>, _: &Options) -> Body {
+    fn join(&self, _: Vec<(RankContext, RankSide)>, _: &Options) -> Body {
         Body::default()
     }
 }

@@ -1,4 +1,4 @@
-//! One side of a comparison: figures of each step, names and what each took.
+//! One side of a comparison: figures of each step, and totals by name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,49 +11,50 @@ use super::facts::{self, Facts};
 use super::figures::{Figure, FigureSum, WITHOUT_LOST_CORES};
 use super::host::HostActivity;
 use super::names::TimesByName;
-use super::of_run::Peaks;
 use super::rank::RankAnalysis;
+use super::run_figures::Peaks;
 use crate::base::reading::Reading;
 use crate::document::{Options, begin};
 use crate::report::AnalyzeError;
-use crate::report::{OfKind, read_ranks};
+use crate::report::{DocumentContext, read_ranks};
 use crate::run::completeness::Completeness;
 use crate::run::info::Run;
 
-/// A run, as far as it is compared.
+/// The data of a run that is compared.
 #[derive(Debug)]
 pub struct Side {
-    /// What was run.
+    /// The run: command, hosts, state.
     pub run: Run,
-    /// What of it was recorded.
+    /// How complete the recording is.
     pub completeness: Completeness,
-    /// What could not be read.
+    /// Errors of files that could not be read.
     pub problems: Vec<String>,
-    /// Hardware and configuration.
+    /// Hardware and configuration of the run.
     pub facts: Facts,
-    /// Rank files.
+    /// Number of rank files.
     pub ranks: u64,
-    /// Whether these are some of a run's ranks: its wall time is then theirs.
+    /// Whether these are only some of the run's ranks: its wall time is then theirs.
     pub in_part: bool,
     /// Rank files that `names` is a sum over.
     pub sharers: u64,
-    /// Whether `figures` are of steps; else of the whole trace, which is then the only "step".
+    /// Whether `figures` are of steps. Otherwise they are of the whole trace, which is then the
+    /// only "step".
     pub stepped: bool,
-    /// Where steps of its ranks come from.
+    /// The sources of its ranks' steps.
     pub sources: BTreeSet<StepSource>,
     /// Numbers of the steps, in order, without those of warm-up.
     pub steps: Vec<u64>,
-    /// Numbers of the steps that are warm-up on any rank; none where steps were chosen.
+    /// Numbers of the steps that are warm-up on any rank; empty where steps were chosen.
     pub warm_up: BTreeSet<u64>,
     /// Figures of each step, by key; means over ranks.
     pub figures: BTreeMap<&'static str, Vec<f64>>,
     /// Figures of the whole run.
     pub totals: Vec<Figure>,
-    /// What each name took in each step, summed over ranks.
+    /// Totals of each name in each step, summed over ranks.
     pub names: TimesByName,
-    /// What the hosts did.
+    /// The activity of the hosts.
     pub host: HostActivity,
-    /// Whether a rank's operators were recorded for a part of the time only.
+    /// Whether a rank's operators were recorded for only a part of the time.
     pub operators_ended: bool,
 }
 
@@ -66,7 +67,8 @@ impl Side {
         let begun = begin(analysis);
         let read = read_ranks(path, &[], &[&begun], &common, None)?;
         let (analysis, parts) = begun.into_parts();
-        let OfKind { completeness, problems, operators_ended, .. } = read.of_kinds[0].clone();
+        let DocumentContext { completeness, problems, operators_ended, .. } =
+            read.of_kinds[0].clone();
         let mut names = analysis.names.into_inner().unwrap_or_default();
         let host = analysis.host.into_inner().unwrap_or_default();
         let in_part = options.rank.is_some() || path.is_file();
@@ -99,7 +101,8 @@ impl Side {
             if at.rank.is_some() {
                 peaks.most(part.peaks);
             }
-            // A launcher has no steps of its own, nor has a rank that died before its first.
+            // A launcher has no steps of its own, and neither has a rank that died before its first
+            // one.
             if part.stepped != stepped {
                 continue;
             }
@@ -121,7 +124,7 @@ impl Side {
                 side.figures.entry(key).or_default().push(mean);
             }
         }
-        // Of some steps only, it would be compared with the time of others.
+        // The figures of a few steps would be compared with the time of others.
         let steps = side.steps.len();
         side.figures.retain(|key, values| *key != WITHOUT_LOST_CORES || values.len() == steps);
         facts.set("ranks", side.ranks.to_string());
@@ -142,15 +145,15 @@ impl Side {
     }
 }
 
-/// What of a side is read.
+/// The part of a side that is read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SideOptions {
-    /// Only this rank.
+    /// The only rank to read; `None` for all.
     pub rank: Option<u32>,
-    /// Only steps with these numbers, both ends included.
+    /// The only steps to read, by the first and the last number; `None` for all.
     pub steps: Option<(u64, u64)>,
-    /// Where steps come from; none: from the first source that has any.
+    /// The source of steps; `None` for the first source that has any.
     pub steps_from: Option<StepSource>,
-    /// As in [`Options`].
+    /// See [`Options`]: whether a collector still works.
     pub is_running: Option<fn(&RunInfo, &Path) -> bool>,
 }

@@ -1,25 +1,25 @@
-//! What a condition is on: a metric, a part of the driving threads' wall time, a function.
+//! Subjects of a condition: a metric, a part of the driving threads' wall time, a function.
 
-use super::amount::{Amount, HostSort};
+use super::amount::{Amount, HostNameKind};
 use super::causes::{START_UP, START_UP_NAME, is_of_steps};
 use super::change::Change;
-use super::figures::{Better, Metric, WITHOUT_LOST_CORES, find, keys};
+use super::figures::{BetterWhen, Metric, WITHOUT_LOST_CORES, find, keys};
 use super::host::HostActivity;
 use crate::base::reading::Reading;
 use crate::document::Unit;
 use crate::rank::samples::PARTS;
 
-/// Before the key of a part in which the thread waits.
+/// Prefix of the key of a part in which the thread waits.
 const WAIT: &str = "wait:";
-/// Before the key of any part.
+/// Prefix of the key of any part.
 const PART: &str = "part:";
-/// Before the name of a function.
+/// Prefix of the name of a function.
 const FUNCTION: &str = "function:";
 
-/// See the module.
+/// The subject of a condition.
 #[derive(Clone, Debug)]
 pub enum Subject {
-    /// A metric.
+    /// A metric of steps or of the run.
     Metric(&'static Metric),
     /// A part of the wall time, by its key and its name.
     Part(&'static str, &'static str),
@@ -28,7 +28,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// What a condition names; `None` if there is no such thing.
+    /// Finds the subject that a text names; `None` if there is none.
     pub fn of(text: &str) -> Option<Subject> {
         if let Some(name) = text.strip_prefix(FUNCTION) {
             return (!name.is_empty()).then(|| Subject::Function(name.to_owned()));
@@ -44,7 +44,7 @@ impl Subject {
         found.map(|(key, name, _)| Subject::Part(key, name))
     }
 
-    /// All that have a name of their own: metrics and parts.
+    /// All names that a subject may have, but those of functions: metrics and parts.
     pub fn names() -> Vec<String> {
         let waits = PARTS.iter().filter(|part| !part.is_running());
         let waits = waits.map(|part| format!("{WAIT}{}", part.key()));
@@ -53,10 +53,10 @@ impl Subject {
         keys().map(str::to_owned).chain(waits).chain(parts).collect()
     }
 
-    /// For a person.
+    /// The displayed name of the subject.
     pub fn title(&self) -> String {
         match self {
-            // Its name stands below the step time in a table.
+            // In a table, its name stands below the step time.
             Subject::Metric(metric) if metric.key == WITHOUT_LOST_CORES => {
                 "step time without lost cores".to_owned()
             }
@@ -66,7 +66,7 @@ impl Subject {
         }
     }
 
-    /// What its values are.
+    /// Unit of its values.
     pub fn unit(&self) -> Unit {
         match self {
             Subject::Metric(metric) => metric.unit,
@@ -74,7 +74,7 @@ impl Subject {
         }
     }
 
-    /// Whether other hardware makes another value of the same code.
+    /// Whether other hardware changes its value for the same code.
     pub fn of_hardware(&self) -> bool {
         match self {
             Subject::Metric(metric) => metric.of_hardware,
@@ -82,7 +82,7 @@ impl Subject {
         }
     }
 
-    /// How it changed on the hosts; `None` of a metric.
+    /// The change of the subject on the hosts; `None` for a metric.
     pub(super) fn change(&self, a: &HostActivity, b: &HostActivity) -> Option<Change> {
         let of_steps = !matches!(self, Subject::Part(part, _) if !is_of_steps(part));
         let by_step = of_steps && a.steps > 0 && b.steps > 0;
@@ -94,13 +94,13 @@ impl Subject {
         let (sort, amount) = match self {
             Subject::Metric(_) => return Reading::missing("it is a metric"),
             Subject::Part(key, _) if host.driven > 0 => {
-                (HostSort::Part, host.sum(HostSort::Part, |_, of| of == *key))
+                (HostNameKind::Part, host.sum(HostNameKind::Part, |_, of| of == *key))
             }
             Subject::Function(name) if host.sampled > 0 => {
                 // Python's rows have the native code below them.
-                let sort = match host.has_function(HostSort::Python, name) {
-                    true => HostSort::Python,
-                    false => HostSort::Function,
+                let sort = match host.has_function(HostNameKind::Python, name) {
+                    true => HostNameKind::Python,
+                    false => HostNameKind::Function,
                 };
                 (sort, host.sum(sort, |of, _| is_named(of, name)))
             }
@@ -115,13 +115,13 @@ impl Subject {
     }
 }
 
-/// Whether a row's name is this function's: `f (me/train.py)` is `f`, and itself.
+/// Whether a row is named after this function: `f (me/train.py)` matches `f` and itself.
 fn is_named(row: &str, name: &str) -> bool {
     row == name || row.strip_prefix(name).is_some_and(|rest| rest.starts_with(" ("))
 }
 
 impl HostActivity {
-    fn sum(&self, sort: HostSort, passes: impl Fn(&str, &str) -> bool) -> Amount {
+    fn sum(&self, sort: HostNameKind, passes: impl Fn(&str, &str) -> bool) -> Amount {
         let mut sum = Amount::default();
         let of_sort = self.amounts.iter().filter(|((of, ..), _)| *of == sort);
         of_sort.filter(|((_, name, of), _)| passes(name, of)).for_each(|(_, one)| sum.add(*one));
@@ -129,23 +129,23 @@ impl HostActivity {
     }
 
     /// Whether a function of this name was sampled.
-    pub(super) fn has_function(&self, sort: HostSort, name: &str) -> bool {
+    pub(super) fn has_function(&self, sort: HostNameKind, name: &str) -> bool {
         self.amounts.keys().any(|(of, row, _)| *of == sort && is_named(row, name))
     }
 
     /// Names of all functions that were sampled.
     pub(super) fn functions(&self) -> impl Iterator<Item = &str> {
-        let is_function = |sort| matches!(sort, HostSort::Function | HostSort::Python);
+        let is_function = |sort| matches!(sort, HostNameKind::Function | HostNameKind::Python);
         self.amounts.keys().filter(move |(of, ..)| is_function(*of)).map(|(_, name, _)| &**name)
     }
 }
 
-/// How a verdict on a part of the wall time is made: as on other times of whole runs.
+/// The metric by which a part of the wall time is judged, like other times of whole runs.
 pub(super) const TIME: Metric = Metric {
     key: "part",
     name: "part",
     unit: Unit::Duration,
-    better: Better::Neither,
+    better: BetterWhen::Neither,
     of_hardware: true,
     noise: 0.01,
 };

@@ -1,11 +1,11 @@
-//! What changed from one side to the other, as tables.
+//! Tables of the changes from one side to the other.
 
 use std::collections::BTreeMap;
 
 use super::changes::change_of;
 use super::figures::{Metric, RUN_METRICS, STEP_METRICS};
 use super::host_tables::HostTables;
-use super::names::{Sort, Took};
+use super::names::{NameKind, NameTotals};
 use super::side::Side;
 use crate::base::reading::Reading;
 use crate::base::stats::{Repeats, difference_error};
@@ -14,14 +14,14 @@ use crate::program::flops::tera_text;
 
 /// The tables of two sides.
 pub(super) struct ComparisonTables<'s> {
-    /// What is compared with.
+    /// The baseline of the comparison.
     pub a: &'s Side,
-    /// What is compared.
+    /// The side that is compared with the baseline.
     pub b: &'s Side,
 }
 
 impl ComparisonTables<'_> {
-    /// All of them, the one that answers the question first.
+    /// All tables, the one that answers the question first.
     pub(super) fn all(&self) -> Vec<Table> {
         let per = if self.a.stepped && self.b.stepped { "a step" } else { "the whole trace" };
         let of_unit = |metrics: &'static [Metric], unit| {
@@ -67,16 +67,16 @@ impl ComparisonTables<'_> {
             self.facts(),
         ];
         let sorts = [
-            (Sort::Work, "kernels", "Kernels and copies", "kernel and no copy"),
-            (Sort::Operator, "operators", "Operators and annotations", "operator"),
+            (NameKind::Work, "kernels", "Kernels and copies", "kernel and no copy"),
+            (NameKind::Operator, "operators", "Operators and annotations", "operator"),
             (
-                Sort::Shape,
+                NameKind::Shape,
                 "shapes",
                 "Operators by sizes of inputs",
                 "operator with sizes of its inputs",
             ),
-            (Sort::Call, "calls", "Runtime and driver calls", "call"),
-            (Sort::Collective, "collectives", "Collectives", "collective"),
+            (NameKind::Call, "calls", "Runtime and driver calls", "call"),
+            (NameKind::Collective, "collectives", "Collectives", "collective"),
         ];
         let within = |side: &Side| if side.stepped { "its steps" } else { "its trace" };
         let within = format!("of A in {} and of B in {}", within(self.a), within(self.b));
@@ -91,7 +91,7 @@ impl ComparisonTables<'_> {
         tables
     }
 
-    /// What wall and CPU time are of.
+    /// The title of wall and CPU time, which names what they cover.
     fn title_of_run(&self) -> String {
         match (self.a.in_part, self.b.in_part) {
             (false, false) => "Wall time of the run, CPU time of a rank".to_owned(),
@@ -195,7 +195,7 @@ impl ComparisonTables<'_> {
         table
     }
 
-    fn names(&self, sort: Sort, key: &'static str, title: String) -> Table {
+    fn names(&self, sort: NameKind, key: &'static str, title: String) -> Table {
         let mut columns = vec![
             Column::new("a_ns", "A", Unit::Duration),
             Column::new("b_ns", "B", Unit::Duration),
@@ -206,7 +206,7 @@ impl ComparisonTables<'_> {
             Column::data("a_bytes", Unit::Bytes),
             Column::data("b_bytes", Unit::Bytes),
         ];
-        if sort == Sort::Shape {
+        if sort == NameKind::Shape {
             columns.extend([
                 Column::data("a_flops_per_s", Unit::Number),
                 Column::data("b_flops_per_s", Unit::Number),
@@ -219,7 +219,7 @@ impl ComparisonTables<'_> {
             Column::new("name", "name", Unit::Name),
         ]);
         let mut table = Table::new(key, title, columns);
-        let mut names: BTreeMap<&str, [Option<&BTreeMap<u64, Took>>; 2]> = BTreeMap::new();
+        let mut names: BTreeMap<&str, [Option<&BTreeMap<u64, NameTotals>>; 2]> = BTreeMap::new();
         for (at, side) in [self.a, self.b].into_iter().enumerate() {
             for ((of, name), steps) in &side.names {
                 if *of == sort {
@@ -248,7 +248,7 @@ impl ComparisonTables<'_> {
                     Cell::applies((of_a.bytes > 0.0).then_some(of_a.bytes)),
                     Cell::applies((of_b.bytes > 0.0).then_some(of_b.bytes)),
                 ];
-                if sort == Sort::Shape {
+                if sort == NameKind::Shape {
                     let rates = [of_a.flops_per_s(), of_b.flops_per_s()];
                     cells.extend(rates.map(Cell::applies));
                     cells.extend(rates.map(|rate| Cell::applies(rate.map(tera_text))));
@@ -263,7 +263,7 @@ impl ComparisonTables<'_> {
     }
 }
 
-/// What a name took in a step of one rank.
+/// Totals of a name per step and rank.
 struct PerStep {
     ns: Repeats,
     count: f64,
@@ -279,7 +279,7 @@ impl PerStep {
 
 impl Side {
     /// Means over steps and ranks; a step in which a name does not occur counts as 0.
-    fn per_step(&self, took: Option<&BTreeMap<u64, Took>>) -> PerStep {
+    fn per_step(&self, took: Option<&BTreeMap<u64, NameTotals>>) -> PerStep {
         let ranks = self.sharers.max(1) as f64;
         let nothing = BTreeMap::new();
         let took = took.unwrap_or(&nothing);

@@ -1,4 +1,4 @@
-//! What a table's cells hold.
+//! The contents of a table's cells.
 
 use crate::base::reading::Reading;
 
@@ -13,12 +13,12 @@ pub enum Value {
     Signed(i64),
     /// A number with a fraction.
     Float(f64),
-    /// Yes or no.
+    /// True or false.
     Flag(bool),
 }
 
 impl Value {
-    /// As a number for sorting and drawing.
+    /// The value as a number, for sorting and drawing.
     pub fn number(&self) -> Option<f64> {
         match self {
             Value::Unsigned(value) => Some(*value as f64),
@@ -29,26 +29,26 @@ impl Value {
     }
 }
 
-/// A cell.
+/// One cell of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// Measured.
+    /// The value was measured.
     Is(Value),
     /// Estimated: the truth lies within `error` of `value` in 95 cases of 100.
     Estimate {
-        /// Best value.
+        /// The best estimate of the value.
         value: Value,
         /// Half the width of the interval.
         error: Value,
     },
-    /// Not known, and why.
+    /// The value is not known; the text is the reason.
     Missing(String),
     /// Does not apply to this row.
     Empty,
 }
 
 impl Cell {
-    /// Not known, for this reason.
+    /// Returns a cell without a value, for this reason.
     pub fn missing(why: impl Into<String>) -> Cell {
         Cell::Missing(why.into())
     }

@@ -1,4 +1,4 @@
-//! What an analysis is, and how it is run without knowing which one it is.
+//! The interface of an analysis, and how one is run through it.
 
 use std::any::Any;
 use std::path::Path;
@@ -9,47 +9,48 @@ use tprof_facts::flops::peaks::Peaks;
 use tprof_facts::steps::StepSource;
 use tprof_trace::run::RunInfo;
 
-use super::{Named, Table};
+use super::{OptionMatches, Table};
 use crate::base::intervals::Interval;
 use crate::rank::{Needs, RankTrace, Step};
 
-/// What a person asked for.
+/// The options of a report.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Only this rank.
+    /// The only rank to read; `None` for all.
     pub rank: Option<u32>,
-    /// As Holistic Trace Analysis reads a trace: see `RankTrace::load_as`.
+    /// Whether traces are read as Holistic Trace Analysis does: see `RankTrace::load_as`.
     pub hta: bool,
-    /// Without steps of warm-up, and steps in which `torch.compile` compiled, where a report is about
-    /// steps.
+    /// Whether a report about steps leaves out warm-up and the steps in which `torch.compile`
+    /// compiled.
     pub steady: bool,
-    /// Where steps come from; none: from the first source that has any.
+    /// The source of steps; `None` for the first source that has any.
     pub steps_from: Option<StepSource>,
-    /// Only this cycle of a schedule, or captured range, from 1.
+    /// The only cycle of a schedule, or captured range, to read, from 1; `None` for all.
     pub cycle: Option<u32>,
-    /// Only what began within this part of the run's time, in all reports.
+    /// The part of the run's time to read, by the beginnings of events, in all reports.
     pub window: Option<Window>,
-    /// Only this part of the run, where a report can be cut.
-    pub cut: Cut,
-    /// Only operators with this in their name, where a report is about operators.
+    /// The part of the run to report on, in reports that can be cut.
+    pub cut: TimeSelection,
+    /// A text in the names of the operators to report on, in reports about operators.
     pub operator: Option<String>,
-    /// Only within this range, where a report can be cut: text that its name contains,
-    /// and `:N` for the Nth such range from 0.
+    /// The range to report on, in reports that can be cut: a text that its name contains, and `:N`
+    /// for the Nth such range, from 0.
     pub within: Option<String>,
-    /// Only threads with this in their names, or of this number, where a report can be cut.
+    /// The threads to report on, in reports that can be cut: a text in their names, or a thread's
+    /// number.
     pub thread: Option<String>,
     /// Time by line of source, where a report has it.
     pub lines: LineTables,
     /// Order of functions and lines, where a report has several.
     pub sort: SortBy,
-    /// Only a person's own files, where a report can be cut.
+    /// Whether only the user's own files are reported on, in reports that can be cut.
     pub mine: bool,
-    /// What devices can do, in place of the table's figures.
+    /// Peaks of the devices that replace those of the built-in table.
     pub peaks: Option<Peaks>,
-    /// Long tables too that a person does not see ([`super::View::Data`]).
+    /// Whether long tables are made too that are not displayed ([`super::View::Data`]).
     pub data: bool,
-    /// Whether the collector of an unfinished run in a directory is still at work; `None`: it
-    /// counts as gone.
+    /// Asks whether the collector of an unfinished run in a directory is still at work; if `None`,
+    /// it counts as gone.
     pub is_running: Option<fn(&RunInfo, &Path) -> bool>,
 }
 
@@ -58,19 +59,19 @@ pub struct Options {
 pub enum Window {
     /// Nanoseconds since the run began.
     OfRun(u64, u64),
-    /// Of a program's own: nanoseconds of its host's monotonic clock.
+    /// A window of a program's own, in nanoseconds of its host's monotonic clock.
     OfProgram {
         /// The first moment of the window.
         from_ns: u64,
-        /// Not then or later.
+        /// The end of the window, which is not part of it.
         to_ns: u64,
-        /// Until when devices worked on for it, if the program has waited for them.
+        /// The moment until which devices worked for the window, if the program waited for them.
         device_until_ns: Option<u64>,
     },
 }
 
 impl Window {
-    /// On the clock of a file.
+    /// Converts the window to the clock of a file.
     pub(crate) fn on(self, clock: Clock) -> (u64, u64) {
         match self {
             Window::OfRun(from, to) => (clock.at(from), clock.at(to)),
@@ -79,22 +80,22 @@ impl Window {
     }
 }
 
-/// A part of a run's time; by default all of it.
+/// A part of a run's time; by default the whole run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cut {
-    /// Not before, nanoseconds since the run began.
+pub struct TimeSelection {
+    /// The first moment of the part, nanoseconds since the run began.
     pub from_ns: Option<u64>,
-    /// Not then or later, on the same clock.
+    /// The end of the part, which is not in it, nanoseconds since the run began.
     pub to_ns: Option<u64>,
-    /// From the first to the last of the steps with numbers in these inclusive ranges, each
-    /// rank's own.
+    /// Ranges of step numbers, both ends included: the part lasts from the first to the last of
+    /// these steps, on each rank.
     pub steps: Option<Vec<(u64, u64)>>,
 }
 
-impl Cut {
-    /// Whether it is all of the run.
+impl TimeSelection {
+    /// Whether the whole run is selected.
     pub fn is_all(&self) -> bool {
-        *self == Cut::default()
+        *self == TimeSelection::default()
     }
 
     /// The part on a file's clock, given its steps.
@@ -107,7 +108,7 @@ impl Cut {
         }
         let wanted = steps.iter().filter(|step| self.holds(step.number)).map(|step| step.interval);
         let all = wanted.reduce(|a, b| Interval::new(a.start.min(b.start), a.end.max(b.end)));
-        // Of a rank without such a step there is nothing.
+        // A rank without such a step has no time in the part.
         times.overlap(all.unwrap_or(Interval::new(from, from)))
     }
 
@@ -121,7 +122,7 @@ impl Cut {
 }
 
 impl Options {
-    /// Whether rows that exist once an event are wanted: as data, of one rank.
+    /// Whether tables with one row per event are wanted: as data, for one rank.
     pub fn lists_single_rows(&self) -> bool {
         self.data && self.rank.is_some()
     }
@@ -131,25 +132,25 @@ impl Options {
         self.cycle.is_some() || self.window.is_some()
     }
 
-    /// The text of `within`, where it has one.
+    /// The text of `within`, if it was given.
     pub fn within_text(&self) -> Option<&str> {
         self.within.as_deref().filter(|text| !text.is_empty())
     }
 }
 
-/// Whether time by line of source is wanted.
+/// Whether tables by source line are wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LineTables {
-    /// No.
+    /// Only tables by function are made.
     #[default]
     No,
-    /// In place of tables by function.
+    /// Tables by line take the place of those by function.
     Only,
-    /// And tables by function.
+    /// Tables by line are made besides those by function.
     Too,
 }
 
-/// By what functions and lines are ordered.
+/// The order of functions and lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SortBy {
     /// Time on a core, of their own.
@@ -157,16 +158,16 @@ pub enum SortBy {
     SelfTime,
     /// Time on a core, callees included.
     Total,
-    /// Time of waits.
+    /// By time of waits.
     Waited,
 }
 
 impl SortBy {
-    /// All of them, as typed.
+    /// All orders, as typed on the command line.
     pub const NAMES: [(&'static str, SortBy); 3] =
         [("self", SortBy::SelfTime), ("total", SortBy::Total), ("waited", SortBy::Waited)];
 
-    /// In a title: `self time`.
+    /// The words for a title: `self time`.
     pub(crate) fn words(self) -> &'static str {
         match self {
             SortBy::SelfTime => "self time on a core",
@@ -178,12 +179,12 @@ impl SortBy {
 
 /// A kind of report.
 pub struct DocumentKind {
-    /// Name, as typed.
+    /// Name of the kind, as typed on the command line.
     pub name: &'static str,
-    /// What it shows, in a few words for `--help`.
+    /// A description of a few words for `--help`.
     pub about: &'static str,
-    /// Begins it.
-    pub(crate) analysis: fn() -> Box<dyn Begun>,
+    /// Starts an analysis of this kind.
+    pub(crate) analysis: fn() -> Box<dyn StartedAnalysis>,
 }
 
 impl DocumentKind {
@@ -193,38 +194,38 @@ impl DocumentKind {
         (self.analysis)().finish(&Options { data: true, ..Options::default() }).tables
     }
 
-    /// Whether it honours an option, of those that not all do.
+    /// Whether the kind honours one of the options that not all kinds honour.
     pub fn takes(&self, option: &str) -> bool {
         (self.analysis)().takes().contains(&option)
     }
 }
 
-/// Which rank file is being analysed.
+/// The rank file that is being analysed.
 #[derive(Clone, Debug)]
-pub struct RankAt {
+pub struct RankContext {
     /// Rank; `None` for a launcher.
     pub rank: Option<u32>,
-    /// Name of its rows: `rank 3`, `rank 3.1`, `launcher HOST`.
+    /// Name of the rank's rows: `rank 3`, `rank 3.1`, `launcher HOST`.
     pub label: String,
-    /// File name.
+    /// Name of the rank's file.
     pub file: String,
-    /// Its times as times since the run began.
+    /// Converts the file's times to times since the run began.
     pub clock: Clock,
-    /// Where it ran.
+    /// The machine that the rank ran on.
     pub machine: Machine,
 }
 
-/// What is known of the machine that a job ran on; the smallest of several.
+/// The known properties of the machine that a job ran on; of several machines, the smallest values.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Machine {
     /// Processors that the job may use.
     pub cpus: Option<u64>,
-    /// Its memory, bytes.
+    /// Memory of the machine, bytes.
     pub memory_bytes: Option<u64>,
 }
 
 impl Machine {
-    /// Of the machines that a run was recorded on.
+    /// Joins the machines that a run was recorded on.
     pub(crate) fn of(infos: &[RunInfo]) -> Machine {
         let least = |key: &str| infos.iter().filter_map(|info| info.machine[key].as_u64()).min();
         // A count that could not be read is 0.
@@ -236,79 +237,79 @@ impl Machine {
     }
 }
 
-/// What an analysis made of a run.
+/// The result of an analysis.
 #[derive(Clone, Debug, Default)]
 pub struct Body {
     /// The tables, the one that answers the question first.
     pub tables: Vec<Table>,
-    /// What a reader should know, in sentences without a full stop.
+    /// Notes for the reader, in sentences without a full stop.
     pub notes: Vec<String>,
 }
 
-/// An analysis: what it takes from each rank, and what it makes of all of them.
+/// An analysis: it takes a part from each rank, and makes tables of all parts.
 pub trait Analysis: Send + Sync {
-    /// Name, as typed.
+    /// Name of the kind, as typed on the command line.
     const KIND: &'static str;
-    /// Whether `--hta` reads its ranks otherwise than as they were recorded.
+    /// Whether `--hta` changes how it reads ranks.
     const HTA: bool = true;
-    /// What is kept of a rank. Small: there may be thousands.
+    /// The data that it keeps of a rank. It must be small: there may be thousands of ranks.
     type Part: Send;
 
-    /// Options that it honours, of those that not all do: `--within`, `--sort`.
+    /// The options that it honours among those that not all kinds honour: `--within`, `--sort`.
     const TAKES: &'static [&'static str] = &[];
 
-    /// Tables that it reads. It may be given more of them.
+    /// The tables that it reads. It may be given more.
     fn needs(&self, options: &Options) -> Needs;
 
-    /// What a rank has of what each option names that was given.
-    fn named(&self, _rank: &RankTrace<'_>, _options: &Options) -> Vec<Named> {
+    /// What each given option chose in a rank.
+    fn named(&self, _rank: &RankTrace<'_>, _options: &Options) -> Vec<OptionMatches> {
         Vec::new()
     }
 
-    /// Reads a rank.
-    fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, options: &Options) -> Self::Part;
+    /// Reads one rank and returns its part.
+    fn rank(&self, rank: &RankTrace<'_>, at: &RankContext, options: &Options) -> Self::Part;
 
     /// Joins the ranks, which come in their order.
-    fn join(&self, parts: Vec<(RankAt, Self::Part)>, options: &Options) -> Body;
+    fn join(&self, parts: Vec<(RankContext, Self::Part)>, options: &Options) -> Body;
 }
 
-/// An analysis and what it has taken so far.
-pub(crate) trait Begun: Any + Send + Sync {
-    /// [`Analysis::KIND`].
+/// An analysis with the parts that it has taken so far.
+pub(crate) trait StartedAnalysis: Any + Send + Sync {
+    /// See [`Analysis::KIND`]: the kind's name.
     fn kind(&self) -> &'static str;
-    /// [`Analysis::HTA`].
+    /// See [`Analysis::HTA`]: whether `--hta` matters.
     fn has_hta(&self) -> bool;
-    /// [`Analysis::TAKES`].
+    /// See [`Analysis::TAKES`]: options that it honours.
     fn takes(&self) -> &'static [&'static str];
     /// [`Analysis::named`], of all ranks so far.
-    fn named(&self) -> Vec<Named>;
-    /// [`Analysis::needs`].
+    fn named(&self) -> Vec<OptionMatches>;
+    /// See [`Analysis::needs`]: the tables that it reads.
     fn needs(&self, options: &Options) -> Needs;
     /// Reads the rank of this place among the run's files.
-    fn rank(&self, place: usize, rank: &RankTrace<'_>, at: &RankAt, options: &Options);
+    fn rank(&self, place: usize, rank: &RankTrace<'_>, at: &RankContext, options: &Options);
     /// Joins what was taken.
     fn finish(self: Box<Self>, options: &Options) -> Body;
 }
 
-/// Begins an analysis.
+/// Starts an analysis.
 pub(crate) fn begin<A: Analysis + 'static>(analysis: A) -> UnjoinedAnalysis<A> {
     UnjoinedAnalysis { analysis, parts: Mutex::default(), named: Mutex::default() }
 }
 
-/// Begins one of which only [`Begun`] is known.
-pub(crate) fn boxed<A: Analysis + 'static>(analysis: A) -> Box<dyn Begun> {
+/// Starts an analysis of which only the trait [`StartedAnalysis`] is known.
+pub(crate) fn boxed<A: Analysis + 'static>(analysis: A) -> Box<dyn StartedAnalysis> {
     Box::new(begin(analysis))
 }
 
 /// An analysis with its parts: place, rank, part.
 pub(crate) struct UnjoinedAnalysis<A: Analysis> {
     analysis: A,
-    parts: Mutex<Vec<(usize, RankAt, A::Part)>>,
-    named: Mutex<Vec<Named>>,
+    parts: Mutex<Vec<(usize, RankContext, A::Part)>>,
+    named: Mutex<Vec<OptionMatches>>,
 }
 
 impl<A: Analysis> UnjoinedAnalysis<A> {
-    /// What was taken of the rank at this place among the run's files.
+    /// Removes and returns the part of the rank at this place among the run's files.
     pub fn part(&self, place: usize) -> Option<A::Part>
     where
         A::Part: Clone,
@@ -318,7 +319,7 @@ impl<A: Analysis> UnjoinedAnalysis<A> {
     }
 
     /// The analysis and its parts, in the ranks' order.
-    pub fn into_parts(self) -> (A, Vec<(RankAt, A::Part)>) {
+    pub fn into_parts(self) -> (A, Vec<(RankContext, A::Part)>) {
         // Poisoned means that a worker panicked, which ends the command.
         let mut parts = self.parts.into_inner().unwrap_or_default();
         parts.sort_by_key(|(place, ..)| *place);
@@ -326,7 +327,7 @@ impl<A: Analysis> UnjoinedAnalysis<A> {
     }
 }
 
-impl<A: Analysis + 'static> Begun for UnjoinedAnalysis<A> {
+impl<A: Analysis + 'static> StartedAnalysis for UnjoinedAnalysis<A> {
     fn kind(&self) -> &'static str {
         A::KIND
     }
@@ -339,7 +340,7 @@ impl<A: Analysis + 'static> Begun for UnjoinedAnalysis<A> {
         A::TAKES
     }
 
-    fn named(&self) -> Vec<Named> {
+    fn named(&self) -> Vec<OptionMatches> {
         self.named.lock().map_or_else(|_| Vec::new(), |named| named.clone())
     }
 
@@ -347,7 +348,7 @@ impl<A: Analysis + 'static> Begun for UnjoinedAnalysis<A> {
         self.analysis.needs(options)
     }
 
-    fn rank(&self, place: usize, rank: &RankTrace<'_>, at: &RankAt, options: &Options) {
+    fn rank(&self, place: usize, rank: &RankTrace<'_>, at: &RankContext, options: &Options) {
         let found = self.analysis.named(rank, options);
         if let Ok(mut named) = self.named.lock() {
             for one in found {

@@ -1,15 +1,14 @@
 //! A report as data: titled tables of typed columns.
 //!
-//! Every kind of report but the summary and `memory` is a [`Document`]. One
-//! renderer each turns it into text, JSON, CSV and HTML, so that an analysis
-//! only computes: it makes rows in the order in which a person should read
-//! them, and gives each column a meaning and a unit.
+//! Every kind of report but the summary and `memory` is a [`Document`]. One renderer each turns it
+//! into text, JSON, CSV and HTML, so that an analysis only computes: it makes rows in the order in
+//! which they should be read, and gives each column a meaning and a unit.
 
 mod cell;
 mod json;
 mod make;
-mod named;
 pub(crate) mod nsys;
+mod option_matches;
 pub(crate) mod over_ranks;
 mod table_row;
 
@@ -17,28 +16,29 @@ pub use cell::{Cell, Value};
 pub use json::REPORT_VERSION;
 pub(crate) use json::Tables;
 pub use make::{
-    Analysis, Body, Cut, DocumentKind, LineTables, Machine, Options, RankAt, SortBy, Window,
+    Analysis, Body, DocumentKind, LineTables, Machine, Options, RankContext, SortBy, TimeSelection,
+    Window,
 };
-pub(crate) use make::{Begun, UnjoinedAnalysis, begin, boxed};
-pub use named::Named;
-pub(crate) use named::text_and_number;
+pub(crate) use make::{StartedAnalysis, UnjoinedAnalysis, begin, boxed};
+pub use option_matches::OptionMatches;
+pub(crate) use option_matches::text_and_number;
 pub use table_row::TableRow;
 
 use crate::run::completeness::Completeness;
 use crate::run::info::Run;
 
-/// A report.
+/// A report as data.
 #[derive(Clone, Debug)]
 pub struct Document {
     /// Kind, as typed: `tprof report KIND`.
     pub kind: &'static str,
-    /// What was run.
+    /// The run: command, hosts, state.
     pub run: Run,
-    /// What was recorded and what was not.
+    /// How complete the recording is.
     pub completeness: Completeness,
-    /// What could not be read, in sentences.
+    /// Problems with files that could not be read, in sentences.
     pub problems: Vec<String>,
-    /// What a reader should know, in sentences without a full stop.
+    /// Notes for the reader, in sentences without a full stop.
     pub notes: Vec<String>,
     /// The tables, the one that answers the question first.
     pub tables: Vec<Table>,
@@ -49,29 +49,28 @@ pub struct Document {
 pub struct Table {
     /// Key in JSON, and name for `--table`.
     pub key: &'static str,
-    /// Title for a person.
+    /// The displayed title of the table.
     pub title: String,
     /// A sentence or two on how to read it; empty where the title is enough.
     pub about: String,
-    /// How a person should see it.
+    /// How the table is displayed.
     pub view: View,
-    /// Columns.
+    /// The columns of the table.
     pub columns: Vec<Column>,
-    /// Rows, most important first (of a [`View::Curve`]: by time). All of them:
-    /// renderers for people cut.
+    /// All rows, most important first ([`View::Curve`]: by time). Renderers for people cut them.
     pub rows: Vec<Vec<Cell>>,
-    /// Where there are no rows: why, and what would fill it.
+    /// If there are no rows, the reason and what would fill the table.
     pub empty: String,
-    /// Last rows that a person gets one line for.
+    /// The last rows, which are displayed as one line.
     pub folded: Option<FoldedRows>,
 }
 
-/// Rows of a [`View::Rows`] that a person gets one line for.
+/// Rows of a [`View::Rows`] that are displayed as one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoldedRows {
-    /// The first of them.
+    /// Index of the first folded row.
     pub from: usize,
-    /// The line: how many, and what they are.
+    /// The displayed line: how many rows there are, and of what.
     pub line: String,
 }
 
@@ -90,13 +89,13 @@ impl Table {
         }
     }
 
-    /// With a sentence on how to read it.
+    /// Adds a sentence on how to read the table.
     pub fn about(mut self, about: impl Into<String>) -> Table {
         self.about = about.into();
         self
     }
 
-    /// With the text for a table without rows.
+    /// Adds the text for a table without rows.
     pub fn empty(mut self, why: impl Into<String>) -> Table {
         self.empty = why.into();
         self
@@ -108,8 +107,8 @@ impl Table {
         self
     }
 
-    /// How many rows a cut counts ([`View::Groups`]: groups), and how many rows the first
-    /// `top` of those are.
+    /// The number of rows that a cut counts ([`View::Groups`]: of groups), and how many rows the
+    /// first `top` of these have.
     pub fn counted(&self, top: usize) -> (usize, usize) {
         let depth = self.columns.iter().position(|column| column.key == "depth");
         let Some(depth) = depth.filter(|_| self.view == View::Groups) else {
@@ -138,14 +137,14 @@ impl Table {
     }
 }
 
-/// How a person should see a table.
+/// How a table is displayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum View {
-    /// As rows.
+    /// As rows with the columns' headings.
     #[default]
     Rows,
-    /// As rows in groups, each of which begins with a row of depth 0 (column `depth`): a cut
-    /// counts groups.
+    /// As rows in groups, each of which begins with a row of depth 0 (column `depth`). A cut counts
+    /// groups.
     Groups,
     /// As curves over the first column, which is a time.
     Curve,
@@ -154,18 +153,18 @@ pub enum View {
     Cards,
     /// As a paragraph for each row: its first cell.
     Lines,
-    /// Not at all: only JSON and CSV have it.
+    /// Not displayed: only JSON and CSV have it.
     Data,
 }
 
-/// A column.
+/// A column of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
     /// Key in JSON and CSV, its unit last: `duration_ns`.
     pub key: &'static str,
-    /// Heading for a person, short; empty leaves the column to JSON and CSV.
+    /// The displayed heading, short; an empty one leaves the column to JSON and CSV.
     pub heading: &'static str,
-    /// What its numbers are.
+    /// Unit of the column's values.
     pub unit: Unit,
     /// A change: shown with its sign.
     pub signed: bool,
@@ -177,8 +176,8 @@ impl Column {
         Column { key, heading, unit, signed: false }
     }
 
-    /// The device of each row: for everyone where another than a process's first one
-    /// was used, else only in JSON and CSV.
+    /// The device of each row. It is displayed if a device other than the first one of its process
+    /// was used, otherwise it is only in JSON and CSV.
     pub fn device(devices: impl IntoIterator<Item = Option<u32>>) -> Column {
         let many = devices.into_iter().flatten().any(|device| device > 0);
         Column::new("device", if many { "device" } else { "" }, Unit::Id)
@@ -195,30 +194,30 @@ impl Column {
     }
 }
 
-/// What the values of a column are.
+/// The unit of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Words.
+    /// Text without a unit.
     Text,
     /// A name from the traced program: kernel, operator, range. At most one in a
     /// text table, and last: it takes the room that is left.
     Name,
     /// A plain number that identifies: rank, stream, device, step.
     Id,
-    /// How many.
+    /// A number of things.
     Count,
-    /// Nanoseconds.
+    /// A duration in nanoseconds.
     Duration,
     /// Nanoseconds since the run began.
     Time,
-    /// Bytes.
+    /// A size in bytes.
     Bytes,
-    /// Bytes a second.
+    /// A rate in bytes per second.
     BytesPerSecond,
     /// A share from 0 to 1.
     Share,
     /// A plain number.
     Number,
-    /// Yes or no.
+    /// True or false.
     Flag,
 }

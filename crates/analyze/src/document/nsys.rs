@@ -7,12 +7,12 @@ use crate::document::{Cell, Column, Table, Unit};
 pub(crate) struct Values<R> {
     /// The row's own columns.
     pub row: R,
-    /// Durations, or bytes.
+    /// The values: durations in ns, or sizes in bytes.
     pub values: Vec<u64>,
 }
 
 impl<R> Values<R> {
-    /// Their sum.
+    /// Sum of the values.
     pub fn sum(&self) -> u64 {
         self.values.iter().sum()
     }
@@ -31,7 +31,7 @@ pub(crate) const TIMES: [Column; 8] = [
     Column::data("deviation_ns", Unit::Duration),
 ];
 
-/// The same of bytes, without a share.
+/// The columns of [`TIMES`] for bytes, without the share.
 pub(crate) const SIZES: [Column; 7] = [
     Column::new("total_bytes", "total", Unit::Bytes),
     Column::new("count", "runs", Unit::Count),
@@ -57,8 +57,8 @@ pub(crate) fn cells(values: &[u64]) -> Vec<Cell> {
     ]
 }
 
-/// Adds rows of durations to a table with the columns rank, [`TIMES`], and what
-/// `own` makes of a row: those with the longest sum first. Shares are of all of a rank's.
+/// Adds rows of durations to a table with the columns rank, [`TIMES`], and those that `own` makes
+/// of a row. The rows with the longest sum come first; shares are of the rank's sum.
 pub(crate) fn add_times<R>(
     table: &mut Table,
     rank: &str,

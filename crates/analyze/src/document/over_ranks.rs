@@ -4,13 +4,13 @@ use crate::document::{Column, Table, Unit};
 
 /// A share that every rank has.
 pub(crate) struct RankShare<'a> {
-    /// What.
+    /// Name of the part.
     pub name: &'static str,
-    /// How much, of which rank.
+    /// The share of each rank, with the rank's label.
     pub shares: Vec<(f64, &'a str)>,
 }
 
-/// One row per part: mean, lowest, highest.
+/// A table with one row per part: mean, lowest and highest share.
 pub(crate) fn over_ranks(key: &'static str, title: &str, parts: &[RankShare<'_>]) -> Table {
     let columns = vec![
         Column::new("part", "part", Unit::Text),

@@ -4,9 +4,9 @@ use super::{Cell, Table, Value};
 
 /// A row of a table.
 pub struct TableRow<'t> {
-    /// Its table.
+    /// The table of the row.
     pub table: &'t Table,
-    /// Its cells, one of each column.
+    /// The cells of the row, one for each column.
     pub cells: &'t [Cell],
 }
 
@@ -22,12 +22,12 @@ impl<'t> TableRow<'t> {
         self.cells.get(at)
     }
 
-    /// Its value, measured or estimated.
+    /// The value of a column, measured or estimated.
     pub fn value(&self, key: &str) -> Option<&'t Value> {
         self.cell(key)?.value()
     }
 
-    /// A number.
+    /// The value of a column that holds numbers.
     pub fn number(&self, key: &str) -> Option<f64> {
         self.value(key)?.number()
     }
@@ -40,7 +40,7 @@ impl<'t> TableRow<'t> {
         }
     }
 
-    /// A text.
+    /// The value of a column that holds texts.
     pub fn text(&self, key: &str) -> Option<&'t str> {
         match self.value(key)? {
             Value::Text(text) => Some(text),

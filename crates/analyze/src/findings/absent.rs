@@ -1,5 +1,5 @@
-//! The sentences of rules that find nothing: that none was
-//! recorded, or that what was lies outside of what is judged.
+//! The sentences of rules that find nothing: nothing was recorded, or the recorded events lie
+//! outside of the judged time.
 
 use rustc_hash::FxHashSet;
 use tprof_trace::model::NameId;
@@ -8,28 +8,28 @@ use super::scene::Scene;
 use super::verdict::Verdict;
 use crate::findings::scene::calls::is_known;
 
-/// What a rule searches.
-pub(super) struct Thing {
-    /// One of it: `call that waits for the device`.
+/// A kind of thing that a rule searches for.
+pub(super) struct SearchTarget {
+    /// The name of one such thing: `call that waits for the device`.
     pub one: &'static str,
-    /// Whether only that of the main threads counts.
+    /// Whether only those of the main threads count.
     pub of_main_threads: bool,
 }
 
-impl Thing {
+impl SearchTarget {
     /// Something on a device.
-    pub const fn new(one: &'static str) -> Thing {
-        Thing { one, of_main_threads: false }
+    pub const fn new(one: &'static str) -> SearchTarget {
+        SearchTarget { one, of_main_threads: false }
     }
 
     /// Something of the main threads.
-    pub const fn of_main_threads(one: &'static str) -> Thing {
-        Thing { one, of_main_threads: true }
+    pub const fn of_main_threads(one: &'static str) -> SearchTarget {
+        SearchTarget { one, of_main_threads: true }
     }
 }
 
-/// Kernels that compute.
-pub(super) const COMPUTE: Thing = Thing::new("compute kernel");
+/// Kernels that compute, as a search target.
+pub(super) const COMPUTE: SearchTarget = SearchTarget::new("compute kernel");
 
 /// Why rules on devices have nothing to judge, where nothing ran on one.
 pub(super) const NO_WORK: &str = "no kernel, copy or memset was recorded";
@@ -37,7 +37,7 @@ pub(super) const NO_WORK: &str = "no kernel, copy or memset was recorded";
 const NEEDS_WORK: &str = "kernels and copies: record a job that uses a GPU with GPU activities";
 
 impl Scene<'_> {
-    /// Where rules look: the window in words.
+    /// The window in which rules search, in words.
     pub fn place(&self) -> &'static str {
         match (self.steps, self.has_device()) {
             (0, true) => "from the first work on a device to the last",
@@ -46,10 +46,10 @@ impl Scene<'_> {
         }
     }
 
-    /// That there is none of something in the window. It covers the whole recording
-    /// only where there is none in that either (`is_recorded`).
-    pub fn none(&self, thing: &Thing, is_recorded: bool) -> String {
-        let Thing { one, of_main_threads } = thing;
+    /// States that the window has no such thing. The statement covers the whole recording only
+    /// where that has none either (`is_recorded`).
+    pub fn none(&self, thing: &SearchTarget, is_recorded: bool) -> String {
+        let SearchTarget { one, of_main_threads } = thing;
         match (is_recorded, of_main_threads) {
             (false, _) => format!("no {one} was recorded"),
             (true, false) => format!("no {one} lies {}, only outside", self.place()),
@@ -59,12 +59,12 @@ impl Scene<'_> {
         }
     }
 
-    /// For rules about devices, where nothing ran on one.
+    /// The verdict of rules about devices where nothing ran on a device.
     pub fn no_device(&self) -> Option<Verdict> {
         (!self.has_device()).then(|| Verdict::none_to_judge(NO_WORK, NEEDS_WORK))
     }
 
-    /// For rules about kernels that compute, where none does in the window.
+    /// The verdict of rules about kernels that compute where none does in the window.
     pub fn no_compute(&self) -> Option<Verdict> {
         let is_recorded = || self.rank.devices().iter().any(|device| !device.compute.is_empty());
         self.no_device().or_else(|| {
@@ -77,8 +77,8 @@ impl Scene<'_> {
         })
     }
 
-    /// For rules that identify calls by name, where none was recorded of a library with
-    /// known names: the purpose of another library's calls is unknown.
+    /// The verdict of rules that identify calls by name where no call of a known library was
+    /// recorded: the purpose of another library's calls is unknown.
     pub fn no_calls(&self) -> Option<Verdict> {
         let mut names: FxHashSet<NameId> = FxHashSet::default();
         let is_known = self
@@ -88,7 +88,7 @@ impl Scene<'_> {
             .any(|call| names.insert(call.name) && is_known(self.rank.name(call.name)));
         (!is_known).then(|| {
             Verdict::none_to_judge(
-                self.none(&Thing::new("CUDA or HIP runtime call"), false),
+                self.none(&SearchTarget::new("CUDA or HIP runtime call"), false),
                 "runtime calls: torch.profiler's CPU activities, or a tprof recording",
             )
         })

@@ -1,4 +1,4 @@
-//! Calls that block their thread, and what the device lost by it.
+//! Calls that block their thread, and the device time that they cost.
 
 use rustc_hash::FxHashMap;
 
@@ -6,18 +6,18 @@ use super::scene::{Gap, Scene};
 use crate::base::intervals::Cover;
 use crate::rank::RankTrace;
 
-/// Calls that block, and what the device lost by it.
+/// Calls that block, and the device time that they cost.
 pub(super) struct Blocking {
     /// The calls, as indices.
     pub calls: Vec<usize>,
-    /// Time in which one of them lasted.
+    /// Time during which any of the calls lasted.
     pub wait: Cover,
-    /// Gaps that lasted when one of them returned, and that its thread ended later.
+    /// Gaps that had begun when one of the calls returned, and that the call's thread ended later.
     pub idle: Cover,
 }
 
 impl Blocking {
-    /// Examines these calls.
+    /// Examines these calls in a scene.
     pub fn of(scene: &Scene<'_>, calls: Vec<usize>) -> Blocking {
         let wait = scene.cover_of_calls(&calls);
         let idle = after_calls(&scene.gaps, scene.rank, &calls);
@@ -25,9 +25,8 @@ impl Blocking {
     }
 }
 
-/// Of these gaps, those in which a call that blocks its thread came to its end
-/// before that thread launched what ended the gap: the thread could not launch
-/// it earlier.
+/// The gaps in which a call that blocks its thread returned before that thread launched the work
+/// that ended the gap: the thread could not launch it earlier.
 pub(super) fn after_calls(gaps: &[Gap], rank: &RankTrace<'_>, calls: &[usize]) -> Cover {
     let mut ends: FxHashMap<u32, Vec<u64>> = FxHashMap::default();
     for &at in calls {

@@ -1,4 +1,4 @@
-//! What a rule found: what is wrong, what it may cost, where to look.
+//! The result of a rule: what is wrong, what it may cost, where to look.
 
 use std::borrow::Cow;
 use std::cmp::{Ordering, Reverse};
@@ -13,55 +13,56 @@ use crate::rank::StreamKey;
 /// Something that may be gained.
 #[derive(Clone, Debug)]
 pub(super) struct Finding {
-    /// What it is about, where a rule finds several things; the same on all ranks.
+    /// The subject of the finding, where a rule finds several things; it is the same on all ranks.
     pub subject: String,
-    /// What is wrong, in a sentence without a full stop.
+    /// The problem, in a sentence without a full stop.
     pub what: String,
-    /// What was measured.
+    /// The measurement behind the finding, in sentences.
     pub seen: String,
-    /// What to do.
+    /// The advice: how to fix it.
     pub advice: String,
-    /// No more than this is gained in the window by fixing it.
+    /// Upper bound of the time in the window that a fix gains, ns.
     pub bound_ns: u64,
-    /// The time of which that is a share, where it is not the window.
+    /// The time that the bound is a share of, ns, where it is not the window.
     pub of_ns: Option<u64>,
     /// The time is spent once in the rank's life, not in each step.
     pub is_once: bool,
-    /// Its size where it is memory.
+    /// Size of the memory that the finding is about, bytes.
     pub bytes: Option<u64>,
-    /// Its share, where that is not of time.
+    /// The share by which it is ranked, where it is not one of time.
     pub share: Option<f64>,
-    /// It is no more severe than that, however large it is.
+    /// The highest severity that the finding may have, however large it is.
     pub most: Option<Severity>,
     /// The line that has it, if one was recorded.
     pub line: Option<SourceLine>,
     /// Worth a note although little or no time is gained.
     pub keep: bool,
-    /// Where to look, longest first.
+    /// The places to look at, longest first.
     pub evidence: Vec<Evidence<'static>>,
-    /// How many such places there are.
+    /// Number of such places, including those that are not kept.
     pub places: usize,
-    /// Why nothing is known of what may be gained.
+    /// Why the possible gain is unknown.
     pub gain_unknown: Option<&'static str>,
-    /// It is about one place that can be changed by itself, not about how the job is built.
+    /// Whether the finding is about one place that can be changed by itself, not about how the job
+    /// is built.
     pub is_local: bool,
-    /// The places are not needed: none are kept or counted.
+    /// Whether the places are not needed, so that none are kept or counted.
     pub is_brief: bool,
 }
 
 /// A line of source code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SourceLine {
-    /// Its function.
+    /// Name of the function.
     pub function: String,
-    /// Its file; empty if unknown.
+    /// Path of the file; empty if unknown.
     pub file: String,
-    /// Its number; 0 if unknown.
+    /// Number of the line; 0 if unknown.
     pub line: u32,
 }
 
 impl SourceLine {
-    /// `a.py:3`, or what of that is known.
+    /// Formats the place as `a.py:3`, or as much of that as is known.
     pub(super) fn shown(&self) -> String {
         match (self.file.is_empty(), self.line) {
             (true, _) => self.function.clone(),
@@ -74,11 +75,11 @@ impl SourceLine {
 /// An interval that one can open in a timeline.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Evidence<'a> {
-    /// When, on the file's clock.
+    /// The time of the event, on the file's clock.
     pub interval: Interval,
-    /// Where.
+    /// The track that the event is on.
     pub place: Track,
-    /// What was there.
+    /// Name of the event.
     pub name: Cow<'a, str>,
 }
 
@@ -94,14 +95,14 @@ impl Evidence<'_> {
     }
 }
 
-/// Where something was.
+/// The track of an event in a timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Track {
-    /// On a thread.
+    /// A host thread.
     Thread(ThreadIndex),
-    /// On a stream.
+    /// A stream of a device.
     Stream(StreamKey),
-    /// On no stream: nothing ran.
+    /// No stream: the device was idle.
     Idle,
 }
 
@@ -109,7 +110,7 @@ pub(super) enum Track {
 const MOST_PLACES: usize = 20;
 
 impl Finding {
-    /// A finding of which this is wrong.
+    /// Creates a finding of this problem.
     pub(super) fn new(what: impl Into<String>) -> Finding {
         Finding {
             subject: String::new(),
@@ -132,55 +133,55 @@ impl Finding {
         }
     }
 
-    /// What it is about, where a rule finds several things.
+    /// Sets the subject, where a rule finds several things.
     pub(super) fn about(mut self, subject: impl Into<String>) -> Finding {
         self.subject = subject.into();
         self
     }
 
-    /// What was measured.
+    /// Sets the measurement behind the finding.
     pub(super) fn seen(mut self, seen: impl Into<String>) -> Finding {
         self.seen = seen.into();
         self
     }
 
-    /// What to do.
+    /// Sets the advice: how to fix it.
     pub(super) fn advice(mut self, advice: impl Into<String>) -> Finding {
         self.advice = advice.into();
         self
     }
 
-    /// What may be gained in the window.
+    /// Sets the upper bound of the time that a fix gains in the window.
     pub(super) fn bound(mut self, bound_ns: u64) -> Finding {
         self.bound_ns = bound_ns;
         self
     }
 
-    /// The time of which the gain is a share.
+    /// Sets the time that the gain is a share of.
     pub(super) fn of(mut self, of_ns: u64) -> Finding {
         self.of_ns = Some(of_ns);
         self
     }
 
-    /// The same of a time that is spent once, outside of the steps.
-    pub(super) fn once_of(mut self, of_ns: u64) -> Finding {
+    /// Sets the time that the gain is a share of, where it is spent once, outside of the steps.
+    pub(super) fn spent_once(mut self, of_ns: u64) -> Finding {
         self.is_once = true;
         self.of(of_ns)
     }
 
-    /// Its size in bytes, and the share that ranks it among others.
+    /// Sets a size in bytes, and the share that ranks the finding among others.
     pub(super) fn bytes(mut self, bytes: u64, share: f64) -> Finding {
         (self.bytes, self.share) = (Some(bytes), Some(share));
         self
     }
 
-    /// Nothing is known of what may be gained, for this reason: a note.
+    /// Makes the finding a note: the gain is unknown, for this reason.
     pub(super) fn unknown_gain(mut self, why: &'static str) -> Finding {
         (self.gain_unknown, self.keep) = (Some(why), true);
         self
     }
 
-    /// It is about one place that can be changed by itself.
+    /// Marks the finding as about one place that can be changed by itself.
     pub(super) fn local(mut self) -> Finding {
         self.is_local = true;
         self
@@ -192,8 +193,8 @@ impl Finding {
         self
     }
 
-    /// Where to look: the longest of these places are kept. There may be millions, so
-    /// that no more than a few times those are held.
+    /// Keeps the longest of these places. There may be millions, so no more than a few times the
+    /// number that is kept are held at once.
     pub(super) fn at<'a>(mut self, places: impl IntoIterator<Item = Evidence<'a>>) -> Finding {
         if self.is_brief {
             return self;

@@ -6,28 +6,29 @@ use super::severity::Severity;
 
 /// A finding over all ranks that have it.
 #[derive(Clone, Debug)]
-pub(super) struct Joined<'r> {
+pub(super) struct JoinedFinding<'r> {
     pub rule: &'static str,
-    /// As on the rank that may gain most.
+    /// The finding of the rank that may gain most.
     pub finding: &'r Finding,
-    /// That rank.
+    /// The rank that may gain most.
     pub worst: &'r RankFindings,
     /// Ranks that have it, the worst first, with their places.
     pub ranks: Vec<(&'r RankFindings, &'r [PlaceRow])>,
 }
 
-impl Joined<'_> {
-    /// What the worst rank may gain in a step; in all without steps, or of what is spent once.
+impl JoinedFinding<'_> {
+    /// The gain of the worst rank in a step; in all if there are no steps or the time is spent
+    /// once.
     pub fn bound_ns(&self) -> u64 {
         bound_ns(self.finding, self.worst)
     }
 
-    /// Whether that is of a step.
+    /// Whether the bound is for one step.
     pub fn is_per_step(&self) -> bool {
         self.worst.steps > 0 && !self.finding.is_once
     }
 
-    /// The same as a part of the time.
+    /// The gain as a share of the time.
     pub fn share(&self) -> f64 {
         share(self.finding, self.worst)
     }
@@ -50,28 +51,29 @@ fn share(finding: &Finding, rank: &RankFindings) -> f64 {
     finding.share.unwrap_or(of_time)
 }
 
-/// All findings, those with the largest share of their rank's time first; those that are capped behind
-/// others as severe, but before what has a smaller gain in time, unless they are spent once: the share of
-/// that is of the whole job. What is at least high and can be changed at one place comes before what needs
-/// the job built otherwise.
-pub(super) fn joined(ranks: &[RankFindings]) -> Vec<Joined<'_>> {
-    let mut all: Vec<Joined<'_>> = Vec::new();
+/// All findings, those with the largest share of their rank's time first. Capped findings come
+/// behind others of the same severity, but before those with a smaller gain in time, unless their
+/// time is spent once: its share is of the whole job. A finding that is at least high and can be
+/// changed at one place comes before those that need the job to be built differently.
+pub(super) fn joined(ranks: &[RankFindings]) -> Vec<JoinedFinding<'_>> {
+    let mut all: Vec<JoinedFinding<'_>> = Vec::new();
     for rank in ranks {
         for outcome in &rank.outcomes {
             for (finding, places) in &outcome.found {
-                let same = |one: &&mut Joined<'_>| {
+                let same = |one: &&mut JoinedFinding<'_>| {
                     one.rule == outcome.rule && one.finding.subject == finding.subject
                 };
                 let one = match all.iter_mut().find(same) {
                     Some(one) => one,
                     None => {
                         let rule = outcome.rule;
-                        all.push(Joined { rule, finding, worst: rank, ranks: Vec::new() });
+                        all.push(JoinedFinding { rule, finding, worst: rank, ranks: Vec::new() });
                         let Some(last) = all.last_mut() else { continue };
                         last
                     }
                 };
-                // Of equal shares the one of longer steps is the worst, then the first in order.
+                // Among equal shares, the rank with longer steps is the worst, then the first in
+                // order.
                 let by_share = share(finding, rank).total_cmp(&share(one.finding, one.worst));
                 let by_length = bound_ns(finding, rank).cmp(&bound_ns(one.finding, one.worst));
                 if by_share.then(by_length).is_gt() {
@@ -83,18 +85,18 @@ pub(super) fn joined(ranks: &[RankFindings]) -> Vec<Joined<'_>> {
             }
         }
     }
-    let order = |one: &Joined<'_>| (one.rule, one.finding.subject.clone());
-    let rank = |one: &Joined<'_>| {
+    let order = |one: &JoinedFinding<'_>| (one.rule, one.finding.subject.clone());
+    let rank = |one: &JoinedFinding<'_>| {
         let is_quick = one.finding.is_local && one.severity() >= Severity::High;
         (is_quick, one.severity())
     };
-    let key = |one: &Joined<'_>| (rank(one), one.finding.most.is_none());
+    let key = |one: &JoinedFinding<'_>| (rank(one), one.finding.most.is_none());
     all.sort_by(|a, b| {
         let by_share = || b.share().total_cmp(&a.share());
         key(b).cmp(&key(a)).then_with(by_share).then_with(|| order(a).cmp(&order(b)))
     });
     for mut at in 0..all.len() {
-        let is_passed = |before: &Joined<'_>, one: &Joined<'_>| {
+        let is_passed = |before: &JoinedFinding<'_>, one: &JoinedFinding<'_>| {
             let is_timed = before.finding.gain_unknown.is_none() && before.finding.bytes.is_none();
             is_timed && rank(before) == rank(one) && before.share() < one.share()
         };
@@ -112,8 +114,8 @@ mod tests {
     use super::super::outcome::Outcome;
     use super::*;
 
-    /// The rules of findings with these shares of a second, in order: those that are capped, and those
-    /// of them that are spent once. `leak` is of memory.
+    /// The rules of findings with these shares of a second, in order. The flags are whether a
+    /// finding is capped, and whether its time is spent once. `leak` is about memory.
     fn order(findings: &[(&'static str, u64, bool, bool)]) -> Vec<&'static str> {
         let outcome = |&(rule, share, is_capped, is_once): &(&'static str, u64, bool, bool)| {
             let mut finding = Finding::new(rule).bound(share * 10);
@@ -133,7 +135,7 @@ mod tests {
             unknown_ns: 0,
             lost: None,
             few_samples: None,
-            company: Default::default(),
+            rank_collectives: Default::default(),
             outcomes: findings.iter().map(outcome).collect(),
         }];
         joined(&ranks).iter().map(|one| one.rule).collect()

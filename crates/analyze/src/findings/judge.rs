@@ -1,8 +1,8 @@
 //! Puts the rules to a rank.
 
-use super::company::company;
 use super::finding::{Evidence, Finding, Track};
 use super::outcome::{Outcome, PlaceRow, RankFindings};
+use super::rank_collectives::rank_collectives;
 use super::rule::Rule;
 use super::rules::host_part::few_samples;
 use super::rules::no_free_core::lost;
@@ -11,15 +11,16 @@ use super::severity::LEAST_SHARE;
 use super::verdict::Verdict;
 use super::words::time;
 use crate::base::parallel;
-use crate::document::RankAt;
+use crate::document::RankContext;
 use tprof_facts::units::{duration, percent};
 
 impl RankFindings {
     /// Puts all rules to a rank.
-    pub(super) fn of(scene: &Scene<'_>, at: &RankAt, rules: &[&dyn Rule]) -> RankFindings {
+    pub(super) fn of(scene: &Scene<'_>, at: &RankContext, rules: &[&dyn Rule]) -> RankFindings {
         let cores = scene.rank.cores;
         let outcomes = || parallel::each_on(cores, rules, |rule| outcome(scene, *rule));
-        let (outcomes, company) = parallel::both(cores, outcomes, || company(scene));
+        let (outcomes, rank_collectives) =
+            parallel::both(cores, outcomes, || rank_collectives(scene));
         RankFindings {
             label: at.label.clone(),
             steps: scene.steps,
@@ -29,7 +30,7 @@ impl RankFindings {
             unknown_ns: scene.unknown_ns,
             lost: lost(scene),
             few_samples: few_samples(scene),
-            company,
+            rank_collectives,
             outcomes,
         }
     }
@@ -62,7 +63,7 @@ fn outcome(scene: &Scene<'_>, rule: &dyn Rule) -> Outcome {
     outcome
 }
 
-/// What a finding that is too small to be one was measured at.
+/// The measurement of a finding that is too small to be reported.
 fn at_most(scene: &Scene<'_>, finding: &Finding) -> String {
     match finding.of_ns {
         Some(of_ns) => {

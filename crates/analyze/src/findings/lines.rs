@@ -3,14 +3,14 @@
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Kernel, MemoryCopy, Sample, Span};
 
-use super::join::{Joined, joined};
+use super::join::{JoinedFinding, joined};
 use super::outcome::RankFindings;
 use super::scene::Scene;
 use super::tables::{self, NO_STEPS, ONCE};
 use super::{RULES, stragglers};
 use crate::base::object::object;
 use crate::base::reading::Reading;
-use crate::document::RankAt;
+use crate::document::RankContext;
 use crate::rank::RankTrace;
 
 /// Findings that a summary names.
@@ -18,30 +18,30 @@ const MOST: usize = 5;
 
 const OF_MEMORY: &str = "it is memory: its size is in size_bytes";
 
-/// A finding in short.
+/// A finding as the summary lists it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
     /// `critical`, `high`, `medium`, `low` or `note`.
     pub severity: &'static str,
     /// The rule that found it.
     pub rule: &'static str,
-    /// What it is about, where a rule finds several things.
+    /// The subject of the finding, where a rule finds several things.
     pub subject: String,
-    /// What is wrong.
+    /// The problem, in a sentence without a full stop.
     pub what: String,
-    /// Function of the line that has most of it, if that is known.
+    /// Function of the line with most of it; `None` if unknown.
     pub function: Option<String>,
-    /// The source file of the line; none if no line was recorded.
+    /// Source file of the line; `None` if no line was recorded.
     pub file: Option<String>,
     /// The number of the line in that file, from 1.
     pub line: Option<u32>,
-    /// No more than this is gained in all.
+    /// Upper bound of the total gain, ns.
     pub gain_ns: Reading<u64>,
-    /// No more than this is gained in a step.
+    /// Upper bound of the gain per step, ns.
     pub gain_step_ns: Reading<u64>,
-    /// The same as a part of the time that was judged.
+    /// The gain as a share of the judged time.
     pub gain_share: Reading<f64>,
-    /// Its size where it is memory, of which no time is gained.
+    /// Size in bytes of a finding about memory, which gains no time.
     pub size_bytes: Option<u64>,
 }
 object! { Line {
@@ -51,7 +51,7 @@ object! { Line {
 } }
 
 /// Whether anything of a rank was recorded that rules could judge.
-pub(crate) fn are_worth_it(trace: &TraceFile, at: &RankAt) -> bool {
+pub(crate) fn can_be_judged(trace: &TraceFile, at: &RankContext) -> bool {
     let rows = trace.row_count::<Kernel>()
         + trace.row_count::<MemoryCopy>()
         + trace.row_count::<Span>()
@@ -61,8 +61,8 @@ pub(crate) fn are_worth_it(trace: &TraceFile, at: &RankAt) -> bool {
 
 /// Judges a rank in brief, if anything but its memory was recorded. Findings in full have
 /// the same lines.
-pub(crate) fn of_rank(rank: &RankTrace<'_>, at: &RankAt) -> Option<RankFindings> {
-    if !are_worth_it(rank.file, at) {
+pub(crate) fn of_rank(rank: &RankTrace<'_>, at: &RankContext) -> Option<RankFindings> {
+    if !can_be_judged(rank.file, at) {
         return None;
     }
     let mut scene = Scene::of(rank, at.clock);
@@ -79,12 +79,12 @@ pub(crate) fn lines(mut ranks: Vec<RankFindings>) -> Reading<Vec<Line>> {
     Reading::Is(joined(&ranks).iter().take(MOST).map(line).collect())
 }
 
-/// What is said above the findings of a summary.
+/// The note above the findings of a summary.
 pub(crate) fn banner(ranks: &[RankFindings]) -> Option<String> {
     tables::banner(ranks)
 }
 
-fn line(one: &Joined<'_>) -> Line {
+fn line(one: &JoinedFinding<'_>) -> Line {
     let no_time = match one.finding.bytes {
         Some(_) => Some(OF_MEMORY),
         None => one.finding.gain_unknown,

@@ -1,46 +1,45 @@
-//! `findings`: what holds the job up, how much fixing it may gain, what to do.
+//! `findings`: what delays the job, how much a fix may gain, and how to fix it.
 //!
-//! One file per `rule::Rule`. A rule judges a `scene::Scene`, one rank's
-//! steps, and returns what it found, that it found nothing, or which data it
-//! needs. Each finding has an upper bound, from which its severity follows; bounds
-//! of different findings overlap and must not be added. `docs/metrics.md` states
-//! every trigger and the reasoning behind every bound.
+//! One file per `rule::Rule`. A rule judges a `scene::Scene`, one rank's steps, and returns its
+//! findings, or that there are none, or which data it needs. Each finding has an upper bound, from
+//! which its severity follows; bounds of different findings overlap and must not be added.
+//! `docs/metrics.md` states every trigger and the reasoning behind every bound.
 
 mod absent;
 mod blocking;
-mod company;
 mod finding;
 mod join;
 mod judge;
 pub(crate) mod lines;
-mod lost;
 mod outcome;
+mod rank_collectives;
 mod rule;
 mod rules;
 mod scene;
 mod severity;
+mod stolen_time;
 mod tables;
 #[cfg(test)]
 mod tests;
 mod verdict;
 mod words;
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use crate::rank::{Needs, RankTrace};
 use rules::{RULES, stragglers};
 use scene::Scene;
 
-pub use lost::BUSY;
 pub use outcome::RankFindings;
+pub use stolen_time::BUSY;
 
-/// The kind.
+/// The report `findings`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "findings",
     about: "what costs time, what fixing it may gain, what to do",
     analysis: || boxed(Findings),
 };
 
-/// Rules over ranks.
+/// Judges ranks by all rules.
 pub struct Findings;
 
 impl Analysis for Findings {
@@ -52,7 +51,7 @@ impl Analysis for Findings {
         Needs::ALL
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, _: &Options) -> Option<RankFindings> {
+    fn rank(&self, rank: &RankTrace<'_>, at: &RankContext, _: &Options) -> Option<RankFindings> {
         // A launcher has no steps to speed up.
         at.rank?;
         let mut scene = Scene::of(rank, at.clock);
@@ -60,7 +59,7 @@ impl Analysis for Findings {
         Some(RankFindings::of(&scene, at, &RULES))
     }
 
-    fn join(&self, parts: Vec<(RankAt, Self::Part)>, _: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, Self::Part)>, _: &Options) -> Body {
         let mut ranks: Vec<RankFindings> = parts.into_iter().filter_map(|(_, part)| part).collect();
         stragglers::judge(&mut ranks);
         tables::body(&ranks)

@@ -1,14 +1,14 @@
 //! The rules' verdicts on a rank.
 
-use super::company::Company;
 use super::finding::Finding;
-use super::lost::Lost;
+use super::rank_collectives::RankCollectives;
+use super::stolen_time::StolenTime;
 use super::verdict::Unchecked;
 
 /// The rules' verdicts on a rank.
 #[derive(Clone, Debug)]
 pub struct RankFindings {
-    /// `rank 3`.
+    /// The rank's label: `rank 3`.
     pub(super) label: String,
     /// Steps that were recorded.
     pub(super) steps: usize,
@@ -20,12 +20,12 @@ pub struct RankFindings {
     pub(super) outside_ns: u64,
     /// Idle time that is not judged, see `Scene::unknown_ns`.
     pub(super) unknown_ns: u64,
-    /// What other programs took of its driving thread's time.
-    pub(super) lost: Option<Lost>,
-    /// That its driving thread has too few samples, in words.
+    /// Time that other programs took from its driving thread.
+    pub(super) lost: Option<StolenTime>,
+    /// A note that its driving thread has too few samples.
     pub(super) few_samples: Option<String>,
-    /// Its collectives, for comparison with others.
-    pub(super) company: Company,
+    /// Its collectives, for comparison with other ranks.
+    pub(super) rank_collectives: RankCollectives,
     /// Each rule's verdict, in their order.
     pub(super) outcomes: Vec<Outcome>,
 }
@@ -33,13 +33,13 @@ pub struct RankFindings {
 /// A rule's verdict on a rank.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
-    /// The rule.
+    /// Name of the rule.
     pub rule: &'static str,
-    /// What it found, and where.
+    /// The findings, each with its places.
     pub found: Vec<(Finding, Vec<PlaceRow>)>,
     /// Why it found nothing, or no more.
     pub clear: Option<String>,
-    /// Whether `clear` denies something: it may be untrue of another rank.
+    /// Whether `clear` states that there is none of something, which may be untrue of another rank.
     pub denies: bool,
     /// Why it is unchecked.
     pub unchecked: Option<Unchecked>,
@@ -59,9 +59,9 @@ pub(super) struct PlaceRow {
     pub thread: Option<u32>,
     pub device: Option<u32>,
     pub stream: Option<u64>,
-    /// Whether the rank used several devices.
+    /// Whether the device is named, since the rank used several.
     pub names_device: bool,
-    /// Since the run began.
+    /// Nanoseconds since the run began.
     pub start_ns: u64,
     pub end_ns: u64,
     pub name: String,

@@ -1,4 +1,4 @@
-//! What a rule is.
+//! The interface of a rule.
 
 use super::scene::Scene;
 use super::verdict::Verdict;
@@ -8,6 +8,6 @@ pub(super) trait Rule: Sync {
     /// Name, as reports write it.
     fn name(&self) -> &'static str;
 
-    /// Judges a rank.
+    /// Judges one rank and returns a verdict.
     fn judge(&self, scene: &Scene<'_>) -> Verdict;
 }

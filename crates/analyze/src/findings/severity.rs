@@ -1,6 +1,6 @@
-//! How much a fix may be worth, by its share of a step.
+//! Severity of findings, by the share of a step that a fix may gain.
 
-/// Least share of a step that makes a finding.
+/// Least share of a step for a finding.
 pub(super) const LEAST_SHARE: f64 = 0.01;
 
 /// Shares of a step from which a finding has a severity. Below the last one an
@@ -12,29 +12,29 @@ const SEVERITIES: [(f64, Severity); 4] = [
     (0.01, Severity::Low),
 ];
 
-/// How much a fix may be worth.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Severity {
     /// Less than 1 % of a step.
     Note,
     /// From 1 % of a step on.
     Low,
-    /// From 3 % on.
+    /// From 3 % of a step on.
     Medium,
-    /// From 10 % on.
+    /// From 10 % of a step on.
     High,
-    /// From a quarter on.
+    /// From a quarter of a step on.
     Critical,
 }
 
 impl Severity {
-    /// Of a bound that is this share of a step.
+    /// The severity of a bound that is this share of a step.
     pub(super) fn of(share: f64) -> Severity {
         let at_least = |(from, _): &&(f64, Severity)| share >= *from;
         SEVERITIES.iter().find(at_least).map_or(Severity::Note, |(_, severity)| *severity)
     }
 
-    /// As reports write it.
+    /// The word that reports print.
     pub(super) fn name(self) -> &'static str {
         match self {
             Severity::Note => "note",

@@ -1,10 +1,10 @@
-//! Findings as tables.
+//! The tables of the report `findings`.
 
 use tprof_facts::functions::in_sentence;
 use tprof_facts::units::{bytes, count, counted, duration, percent};
 
 use super::absent;
-use super::join::{Joined, joined};
+use super::join::{JoinedFinding, joined};
 use super::outcome::{Outcome, PlaceRow, RankFindings};
 use crate::document::{Body, Cell, Column, Table, Unit, View};
 
@@ -18,7 +18,7 @@ pub(super) const NO_STEPS: &str = "no steps were recorded on the rank of these f
 /// Why a time that is spent once is not divided by steps.
 pub(super) const ONCE: &str = "the time is spent once, outside of the steps";
 
-/// The report.
+/// Makes the report from all ranks.
 pub(super) fn body(ranks: &[RankFindings]) -> Body {
     let all = joined(ranks);
     let notes = notes(ranks, &all);
@@ -28,8 +28,7 @@ pub(super) fn body(ranks: &[RankFindings]) -> Body {
     Body { tables, notes }
 }
 
-/// What is said above all findings of ranks whose cores other programs took: of the rank that
-/// lost most.
+/// The note above all findings if other programs took cores from ranks, on the rank that lost most.
 pub(super) fn banner(ranks: &[RankFindings]) -> Option<String> {
     let lost = ranks.iter().filter_map(|rank| Some((rank, rank.lost?)));
     let (rank, lost) = lost.max_by(|(_, a), (_, b)| a.share().total_cmp(&b.share()))?;
@@ -37,7 +36,7 @@ pub(super) fn banner(ranks: &[RankFindings]) -> Option<String> {
     Some(lost.banner(&of))
 }
 
-fn notes(ranks: &[RankFindings], all: &[Joined<'_>]) -> Vec<String> {
+fn notes(ranks: &[RankFindings], all: &[JoinedFinding<'_>]) -> Vec<String> {
     let mut notes: Vec<String> = banner(ranks).into_iter().collect();
     if let Some((rank, few)) =
         ranks.iter().find_map(|rank| Some((rank, rank.few_samples.as_ref()?)))
@@ -90,7 +89,7 @@ fn notes(ranks: &[RankFindings], all: &[Joined<'_>]) -> Vec<String> {
     notes
 }
 
-fn findings(all: &[Joined<'_>], ranks: &[RankFindings]) -> Table {
+fn findings(all: &[JoinedFinding<'_>], ranks: &[RankFindings]) -> Table {
     let columns = vec![
         Column::new("headline", "finding", Unit::Text),
         Column::data("finding", Unit::Id),
@@ -125,7 +124,7 @@ fn findings(all: &[Joined<'_>], ranks: &[RankFindings]) -> Table {
             _ => Cell::from(ns),
         };
         let line = one.finding.line.as_ref();
-        // Of memory there is a size, and no time.
+        // A finding about memory has a size, and no time.
         let is_time = one.finding.bytes.is_none();
         table.row(vec![
             headline(one, number).into(),
@@ -158,13 +157,13 @@ fn findings(all: &[Joined<'_>], ranks: &[RankFindings]) -> Table {
     table
 }
 
-/// A gain; why there is none, where it is not known; empty where it does not apply.
+/// A cell with the gain, or why it is unknown; empty if there is no gain to state.
 fn gain_cell<T: Into<Cell>>(unknown: Option<&str>, gain: Option<T>) -> Cell {
     unknown.map_or_else(|| Cell::applies(gain), Cell::missing)
 }
 
 /// `1. HIGH, up to 120.3 ms a step (23.5 %): HotFunction, f, at train.py:12`.
-fn headline(one: &Joined<'_>, number: u64) -> String {
+fn headline(one: &JoinedFinding<'_>, number: u64) -> String {
     let gain = match (one.finding.bytes, one.finding.bound_ns) {
         (Some(size), _) => bytes(size),
         (None, _) if one.finding.gain_unknown.is_some() => "gain not known".to_owned(),
@@ -178,19 +177,19 @@ fn headline(one: &Joined<'_>, number: u64) -> String {
     };
     let at = match one.finding.line.as_ref().filter(|line| !line.file.is_empty()) {
         Some(line) if line.line > 0 => format!(", at {}", line.shown()),
-        // Of several lines it is not known which one.
+        // Among several lines, it is unknown which one it is.
         Some(line) => format!(", in {} ({})", in_sentence(&line.function), line.shown()),
         None => String::new(),
     };
     format!("{number}. {severity}, {gain}: {}{about}{at}", one.rule)
 }
 
-fn gain(one: &Joined<'_>) -> String {
+fn gain(one: &JoinedFinding<'_>) -> String {
     let per = if one.is_per_step() { " a step" } else { "" };
     format!("{}{per}", duration(one.bound_ns()))
 }
 
-fn on(one: &Joined<'_>, of: usize) -> String {
+fn on(one: &JoinedFinding<'_>, of: usize) -> String {
     let worst = &one.worst.label;
     match one.ranks.len() {
         1 => format!("only {worst}, of {}", count(of as u64)),
@@ -203,7 +202,7 @@ fn on(one: &Joined<'_>, of: usize) -> String {
 }
 
 /// The first places, as one would look them up.
-fn look_at(one: &Joined<'_>) -> Option<String> {
+fn look_at(one: &JoinedFinding<'_>) -> Option<String> {
     let (rank, places) = one.ranks.first()?;
     let named: Vec<String> = places.iter().take(NAMED_PLACES).map(place).collect();
     if named.is_empty() {
@@ -222,7 +221,7 @@ fn place(row: &PlaceRow) -> String {
     let place = match (row.thread, row.stream) {
         (Some(thread), _) => format!(", thread {thread}"),
         (None, Some(stream)) => match row.device {
-            // A stream's number may be that of a stream of another device too.
+            // A stream of another device may have the same number.
             Some(device) if row.names_device => format!(", stream {stream} of device {device}"),
             _ => format!(", stream {stream}"),
         },
@@ -236,7 +235,7 @@ fn place(row: &PlaceRow) -> String {
     }
 }
 
-fn evidence(all: &[Joined<'_>]) -> Table {
+fn evidence(all: &[JoinedFinding<'_>]) -> Table {
     let columns = vec![
         Column::new("finding", "finding", Unit::Id),
         Column::new("rank", "rank", Unit::Text),
@@ -276,7 +275,8 @@ struct VerdictRow {
     rule: &'static str,
     ranks: Vec<String>,
     text: Vec<String>,
-    /// Whether it denies something, so that it holds only of these ranks.
+    /// Whether the verdict states that there is none of something, so that it holds only for these
+    /// ranks.
     denies: bool,
 }
 
@@ -290,8 +290,8 @@ fn verdicts(
         for rank in ranks {
             let outcome = &rank.outcomes[at];
             let Some((text, denies)) = text(outcome) else { continue };
-            // Of figures those of the first rank are shown; that there is none of something
-            // may be untrue of another rank.
+            // Figures are those of the first rank. A statement that there is none of something may
+            // be untrue of another rank.
             let fits = |row: &VerdictRow| match denies || row.denies {
                 true => row.text == text,
                 false => true,
@@ -316,7 +316,7 @@ fn which(row: &VerdictRow, of: usize) -> String {
     }
 }
 
-/// Rules that lack the same data share a row from so many on: their names are only data.
+/// Rules that lack the same data share a row from this number on: then their names are only data.
 const MANY_RULES: usize = 4;
 
 /// Each rule that was not checked, and in a second table lines in which rules that lack the
@@ -333,7 +333,7 @@ fn not_checked(ranks: &[RankFindings]) -> [Table; 2] {
         let unchecked = outcome.unchecked.as_ref()?;
         Some((vec![unchecked.why.clone(), unchecked.needs.clone()], unchecked.denies))
     };
-    // Reasons hold figures of a rank; what is needed is the same on all.
+    // Reasons have figures of one rank; the data that is needed is the same for all.
     let mut lines: Vec<(Vec<String>, Vec<String>)> = Vec::new();
     for row in verdicts(ranks, text) {
         let [why, needs] = row.text.as_slice() else { continue };
@@ -390,7 +390,7 @@ fn clear(ranks: &[RankFindings]) -> Table {
     table
 }
 
-/// What other programs took of each rank's driving thread.
+/// The table of time that other programs took from each rank's driving thread.
 fn lost(ranks: &[RankFindings]) -> Table {
     let columns = vec![
         Column::data("rank", Unit::Text),

@@ -1,4 +1,4 @@
-//! What a rule may answer.
+//! The answers that a rule may give.
 
 use super::finding::Finding;
 
@@ -7,9 +7,9 @@ use super::finding::Finding;
 pub(super) enum Verdict {
     /// Something may be gained; bounds below 1 % are sorted out by the caller.
     Found(Vec<Finding>),
-    /// Nothing, and what was measured instead.
+    /// Nothing is wrong; the text is the measurement.
     Clear(String),
-    /// There is none of what it searches.
+    /// The window has none of the things that the rule searches for.
     None(String),
     /// The data is not enough.
     Unchecked(Unchecked),
@@ -29,7 +29,7 @@ impl Verdict {
         Verdict::Unchecked(Unchecked { why, needs, denies: false })
     }
 
-    /// There is none of what it would need.
+    /// The verdict if none of the data that the rule needs is there.
     pub(super) fn none_to_judge(why: impl Into<String>, needs: impl Into<String>) -> Verdict {
         Verdict::Unchecked(Unchecked { why: why.into(), needs: needs.into(), denies: true })
     }
@@ -38,10 +38,10 @@ impl Verdict {
 /// Why a rule cannot answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unchecked {
-    /// What is missing, and what is known all the same.
+    /// What is missing, and what is known in spite of that.
     pub why: String,
-    /// Which data it needs, and how to get it.
+    /// The data that the rule needs, and how to get it.
     pub needs: String,
-    /// Whether `why` denies something: it may be untrue of another rank.
+    /// Whether `why` states that there is none of something, which may be untrue of another rank.
     pub denies: bool,
 }

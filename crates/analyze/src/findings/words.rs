@@ -1,4 +1,4 @@
-//! Pieces of sentences.
+//! Pieces of sentences for findings.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::units::{count, duration, percent};
@@ -10,13 +10,12 @@ use crate::rank::{Work, WorkKind};
 /// Longest name in a sentence: about a line of a page.
 const LONGEST_NAME: usize = 56;
 
-/// A name short enough for a sentence: a kernel's without the arguments of its
-/// templates and call.
+/// A name short enough for a sentence: a kernel's without the arguments of its templates and call.
 pub(super) fn short(name: &str) -> String {
     let name = name.strip_prefix("void ").unwrap_or(name).replace("(anonymous namespace)::", "");
     let cut = name.find(['<', '(']).filter(|&at| at > 8 && !name.starts_with("enumerate"));
     let base = cut.map_or(&*name, |at| &name[..at]);
-    // Of an elementwise kernel, the functor shows which.
+    // An elementwise kernel is distinguished by its functor.
     let functor = name[base.len()..].split("at::native::").nth(1).unwrap_or_default();
     let functor = functor.split(['<', '(', ',', '>', ':']).next().unwrap_or_default();
     let base = base.replace("at::native::", "");
@@ -38,8 +37,8 @@ pub(super) fn top(scene: &Scene<'_>, names: &[(String, u64)], most: usize) -> St
     shown.map(one).collect::<Vec<String>>().join(", ")
 }
 
-/// Sums of these pieces of work by name, most first; times of concurrent ones add up.
-/// None where they are not needed.
+/// Sums these pieces of work by name, most first; the times of concurrent ones add up. Empty where
+/// texts are not needed.
 pub(super) fn by_name<'w>(
     scene: &Scene<'_>,
     work: impl Iterator<Item = (&'w Work, u64)>,
@@ -62,10 +61,10 @@ pub(super) fn by_name<'w>(
 /// `118.2 ms a step (23.5 %)`.
 pub(super) fn time(scene: &Scene<'_>, ns: u64) -> String {
     let share = percent(scene.share(ns));
-    format!("{} {} ({share})", duration(scene.per_step(ns)), scene.a_step())
+    format!("{} {} ({share})", duration(scene.per_step(ns)), scene.per_step_word())
 }
 
-/// How many things there are, for each step: `12.5 gaps a step`.
+/// A number of things, per step: `12.5 gaps a step`.
 pub(super) fn times(scene: &Scene<'_>, number: usize, things: &str) -> String {
     let one = match things.strip_suffix("ies") {
         Some(stem) => format!("{stem}y"),

@@ -4,11 +4,13 @@ use rustc_hash::FxHashMap;
 use tprof_trace::model::{NameId, SpanKind};
 
 use crate::document::nsys::{self, Values};
-use crate::document::{Analysis, Body, Column, DocumentKind, Options, RankAt, Table, Unit, boxed};
-use crate::gpu::outside::{LeftOut, add_left_out};
+use crate::document::{
+    Analysis, Body, Column, DocumentKind, Options, RankContext, Table, Unit, boxed,
+};
+use crate::gpu::outside::{LeftOutRows, add_left_out};
 use crate::rank::{Needs, RankTrace, WINDOW_NEEDS};
 
-/// The report.
+/// The report `api`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "api",
     about: "CUDA runtime and driver calls by name: count, time",
@@ -17,10 +19,10 @@ pub const KIND: DocumentKind = DocumentKind {
 
 const NO_CALLS: &str = "no CUDA or HIP call was recorded";
 
-/// `tprof report api`.
+/// Times of API calls: `tprof report api`.
 struct Api;
 
-/// A function.
+/// The identity of a function, whose calls are summed.
 struct Function {
     name: String,
     interface: &'static str,
@@ -28,17 +30,17 @@ struct Function {
 
 impl Analysis for Api {
     const KIND: &'static str = KIND.name;
-    type Part = (Vec<Values<Function>>, LeftOut);
+    type Part = (Vec<Values<Function>>, LeftOutRows);
 
     fn needs(&self, _: &Options) -> Needs {
         WINDOW_NEEDS
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Self::Part {
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankContext, _: &Options) -> Self::Part {
         of_rank(rank)
     }
 
-    fn join(&self, mut parts: Vec<(RankAt, Self::Part)>, _: &Options) -> Body {
+    fn join(&self, mut parts: Vec<(RankContext, Self::Part)>, _: &Options) -> Body {
         let own =
             [Column::new("interface", "of", Unit::Text), Column::new("name", "call", Unit::Name)];
         let columns = nsys::columns(&nsys::TIMES, &own);
@@ -57,9 +59,9 @@ impl Analysis for Api {
     }
 }
 
-fn of_rank(rank: &RankTrace<'_>) -> (Vec<Values<Function>>, LeftOut) {
+fn of_rank(rank: &RankTrace<'_>) -> (Vec<Values<Function>>, LeftOutRows) {
     let mut found: FxHashMap<(NameId, bool), Vec<u64>> = FxHashMap::default();
-    let mut left_out = LeftOut::of(rank);
+    let mut left_out = LeftOutRows::of(rank);
     for (call, is_judged) in rank.calls.iter().zip(rank.is_call_judged()) {
         left_out.count(is_judged, call.duration_ns, || rank.name(call.name).to_owned());
         if is_judged {

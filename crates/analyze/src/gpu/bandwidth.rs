@@ -9,12 +9,12 @@ use tprof_trace::model::CopyKind;
 use crate::base::intervals::{Cover, Interval};
 use crate::base::stats::Description;
 use crate::document::{
-    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, View, boxed,
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, View, boxed,
 };
-use crate::gpu::outside::{LeftOut, add_left_out};
+use crate::gpu::outside::{LeftOutRows, add_left_out};
 use crate::rank::{Class, Needs, RankTrace, WINDOW_NEEDS, Work, WorkKind};
 
-/// The report.
+/// The report `bandwidth`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "bandwidth",
     about: "copies and memsets by kind: bytes, time, rate",
@@ -41,15 +41,15 @@ pub(crate) const NO_BYTES: &str = "the trace lacks the size of some of these cop
 /// Copies of one kind in one rank.
 #[derive(Clone, Debug)]
 pub struct KindCopies {
-    /// Which.
+    /// The kind of the copies.
     pub kind: CopyKind,
-    /// How many.
+    /// Number of copies.
     pub count: u64,
-    /// Bytes; none if some have no size.
+    /// Sum of their bytes; `None` if some have no size.
     pub bytes: Option<u64>,
-    /// When at least one ran.
+    /// Time in which at least one ran, ns.
     pub busy_ns: u64,
-    /// The highest rate of one copy, bytes a second.
+    /// The highest rate of a single copy, bytes per second.
     pub fastest: Option<f64>,
     /// Rates at each change while above 0, added up over concurrent copies, in
     /// gigabytes a second, as Holistic Trace Analysis describes them.
@@ -68,9 +68,9 @@ impl KindCopies {
 /// Bytes moved in one part of the time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bucket {
-    /// When it began.
+    /// The beginning of the part, ns.
     pub start_ns: u64,
-    /// How long it was.
+    /// Length of the part, ns.
     pub length_ns: u64,
     /// Bytes by kind, as in `CURVES`.
     pub bytes: [f64; CURVES.len()],
@@ -79,14 +79,14 @@ pub struct Bucket {
 /// Copies of one rank.
 #[derive(Clone, Debug, Default)]
 pub struct RankCopies {
-    /// By kind, most time first.
+    /// Copies by kind, most time first.
     pub kinds: Vec<KindCopies>,
-    /// Over time.
+    /// Bytes moved over time.
     pub curve: Vec<Bucket>,
     /// Rates at every change, where they were asked for.
     pub series: Vec<(CopyKind, RateSeries)>,
-    /// What ran outside of the steps.
-    pub left_out: LeftOut,
+    /// The copies that ran outside of the steps.
+    pub left_out: LeftOutRows,
 }
 
 /// A rate at each change, in gigabytes a second.
@@ -94,7 +94,7 @@ pub type RateSeries = Vec<(u64, f64)>;
 
 /// Copies of a rank in its steps with their kinds; without steps, all. Under Holistic Trace
 /// Analysis's reading a row's name has it.
-fn copies<'r>(rank: &'r RankTrace<'_>, left_out: &mut LeftOut) -> Vec<(CopyKind, &'r Work)> {
+fn copies<'r>(rank: &'r RankTrace<'_>, left_out: &mut LeftOutRows) -> Vec<(CopyKind, &'r Work)> {
     let mut found = Vec::new();
     let rows = rank.work.iter().zip(rank.is_judged());
     for (row, is_judged) in rows.filter(|(row, _)| row.class == Class::Memory) {
@@ -108,8 +108,8 @@ fn copies<'r>(rank: &'r RankTrace<'_>, left_out: &mut LeftOut) -> Vec<(CopyKind,
     found
 }
 
-/// Gigabytes a second: the trace's own rate, from a finer clock than the
-/// times that it wrote; else bytes over duration.
+/// The rate in gigabytes per second: the trace's own rate, which is from a finer clock than its
+/// times; otherwise bytes over duration.
 fn rate(rank: &RankTrace<'_>, row: &Work) -> Option<f64> {
     let recorded = || {
         let args = rank.name(row.args);
@@ -120,7 +120,7 @@ fn rate(rank: &RankTrace<'_>, row: &Work) -> Option<f64> {
         args.get("memory bandwidth (GB/s)")?.as_f64()
     };
     let measured = || match rank.hta {
-        // It takes an unknown rate for none at all.
+        // HTA takes an unknown rate for zero.
         true => Some(0.0),
         false => Some(row.bytes.get()? as f64 / row.duration_ns.max(1) as f64),
     };
@@ -158,7 +158,7 @@ fn series(rank: &RankTrace<'_>, copies: &[(CopyKind, &Work)]) -> Vec<(CopyKind, 
 
 /// Copies of a rank; with every change of rates if `all`.
 pub fn of_rank(rank: &RankTrace<'_>, all: bool) -> RankCopies {
-    let mut left_out = LeftOut::of(rank);
+    let mut left_out = LeftOutRows::of(rank);
     let copies = copies(rank, &mut left_out);
     let mut by_kind: FxHashMap<CopyKind, Vec<&Work>> = FxHashMap::default();
     for &(kind, row) in &copies {
@@ -216,7 +216,7 @@ fn curve(rank: &RankTrace<'_>, copies: &[(CopyKind, &Work)]) -> Vec<Bucket> {
     curve
 }
 
-/// `tprof report bandwidth`.
+/// Rates of copies: `tprof report bandwidth`.
 struct Bandwidth;
 
 impl Analysis for Bandwidth {
@@ -227,11 +227,11 @@ impl Analysis for Bandwidth {
         WINDOW_NEEDS
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, options: &Options) -> RankCopies {
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankContext, options: &Options) -> RankCopies {
         of_rank(rank, options.lists_single_rows())
     }
 
-    fn join(&self, parts: Vec<(RankAt, RankCopies)>, options: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, RankCopies)>, options: &Options) -> Body {
         let mut tables = vec![table(&parts)];
         if let [(at, part)] = parts.as_slice() {
             tables.push(curve_table(at, part));
@@ -247,7 +247,7 @@ impl Analysis for Bandwidth {
     }
 }
 
-fn table(parts: &[(RankAt, RankCopies)]) -> Table {
+fn table(parts: &[(RankContext, RankCopies)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("kind", "kind", Unit::Text),
@@ -268,7 +268,7 @@ fn table(parts: &[(RankAt, RankCopies)]) -> Table {
     let mut table = Table::new("bandwidth", "Copies and memsets by kind", columns)
         .about("time: at least one ran; rate: bytes over that time")
         .empty(NO_COPIES);
-    let mut rows: Vec<(&RankAt, &KindCopies)> =
+    let mut rows: Vec<(&RankContext, &KindCopies)> =
         parts.iter().flat_map(|(at, part)| part.kinds.iter().map(move |row| (at, row))).collect();
     rows.sort_by_key(|(_, row)| Reverse(row.busy_ns));
     for (at, row) in rows {
@@ -298,7 +298,7 @@ fn table(parts: &[(RankAt, RankCopies)]) -> Table {
     table
 }
 
-fn curve_table(at: &RankAt, part: &RankCopies) -> Table {
+fn curve_table(at: &RankContext, part: &RankCopies) -> Table {
     let columns = vec![
         Column::new("time_ns", "time", Unit::Time),
         Column::new("host_to_device", "HtoD", Unit::BytesPerSecond),
@@ -325,7 +325,7 @@ fn curve_table(at: &RankAt, part: &RankCopies) -> Table {
     table
 }
 
-fn series_table(at: &RankAt, part: &RankCopies) -> Table {
+fn series_table(at: &RankContext, part: &RankCopies) -> Table {
     let columns = vec![
         Column::new("kind", "kind", Unit::Text),
         Column::new("time_ns", "time", Unit::Time),

@@ -1,14 +1,14 @@
-//! Where a device's time went: compute, communication, copies, nothing.
+//! Divides a device's time: compute, communication, copies, idle.
 //!
-//! Five parts that share out the time of its steps; without steps, the time from the first
-//! work's start to the last one's end: whatever runs beside compute is no cost of its own, so that
-//! communication counts as exposed, and a copy at all, only where nothing computes.
+//! Five parts share out the time of the device's steps; without steps, the time from the first
+//! work's start to the last one's end. Work beside compute has no cost of its own, so that
+//! communication counts as exposed, and a copy counts at all, only where nothing computes.
 
 use crate::document::over_ranks::{RankShare, over_ranks};
 use crate::document::{
-    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, boxed,
 };
-use crate::gpu::at_once::{self, AtOnce};
+use crate::gpu::host_overlap::{self, HostDeviceOverlap};
 use crate::gpu::outside::{self, OutsidePart};
 use crate::rank::{Busy, DeviceWindow, Needs, RankTrace, WINDOW_NEEDS};
 
@@ -16,33 +16,33 @@ use crate::rank::{Busy, DeviceWindow, Needs, RankTrace, WINDOW_NEEDS};
 pub(crate) const NO_WORK: &str = "no kernel, copy or memset was recorded; `tprof doctor` checks \
                                   whether a GPU can be recorded here";
 
-/// The report.
+/// The report `breakdown`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "breakdown",
     about: "GPU time: compute, communication, copies, idle",
     analysis: || boxed(Breakdown),
 };
 
-/// Where one device's time went.
+/// The time of one device, by use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceTime {
-    /// Device; none if all of a rank's count as one.
+    /// The device; `None` if all devices of the rank count as one.
     pub device: Option<u32>,
-    /// How many steps it did in the window; 0 where there are none.
+    /// Number of the device's steps in the window; 0 if there are none.
     pub steps: usize,
-    /// Its steps; without any, from the first work's start to the last one's end.
+    /// Length of its steps, ns; without steps, from the first work's start to the last one's end.
     pub window_ns: u64,
-    /// Compute, nothing communicates.
+    /// Time in which compute runs and no communication, ns.
     pub compute_ns: u64,
     /// Compute and communication at once.
     pub overlapped_ns: u64,
-    /// Communication without compute.
+    /// Time in which communication runs without compute, ns.
     pub exposed_ns: u64,
     /// Copies and memsets, with neither.
     pub copies_ns: u64,
-    /// What has no class; only Holistic Trace Analysis has such rows.
+    /// Time of work without a class, ns; only Holistic Trace Analysis has such rows.
     pub other_ns: u64,
-    /// Nothing.
+    /// Time in which nothing runs, ns.
     pub idle_ns: u64,
 }
 
@@ -58,7 +58,7 @@ impl DeviceTime {
     }
 }
 
-/// Where the time of each of a rank's devices went.
+/// Divides the time of each of a rank's devices.
 pub fn of_rank(rank: &RankTrace<'_>) -> Vec<DeviceTime> {
     let of_device = |(busy, window): (Busy, DeviceWindow)| {
         let kernels = busy.compute.union(&busy.communication);
@@ -80,7 +80,7 @@ pub fn of_rank(rank: &RankTrace<'_>) -> Vec<DeviceTime> {
     rank.judged_devices().into_iter().map(of_device).collect()
 }
 
-/// What of a rank's devices' time is outside of their steps.
+/// The time of a rank's devices outside of their steps, by part.
 fn outside(rank: &RankTrace<'_>) -> Vec<(Option<u32>, OutsidePart)> {
     let devices = rank.devices().iter().filter(|busy| busy.window().is_some());
     let parts = devices.zip(rank.device_windows()).map(|(busy, window)| {
@@ -90,14 +90,14 @@ fn outside(rank: &RankTrace<'_>) -> Vec<(Option<u32>, OutsidePart)> {
     parts.flatten().collect()
 }
 
-/// Of a rank.
+/// The times of one rank.
 struct RankTime {
     devices: Vec<DeviceTime>,
     outside: Vec<(Option<u32>, OutsidePart)>,
-    at_once: Option<AtOnce>,
+    at_once: Option<HostDeviceOverlap>,
 }
 
-/// `tprof report breakdown`.
+/// Use of device time: `tprof report breakdown`.
 struct Breakdown;
 
 impl Analysis for Breakdown {
@@ -105,16 +105,16 @@ impl Analysis for Breakdown {
     type Part = RankTime;
 
     fn needs(&self, _: &Options) -> Needs {
-        WINDOW_NEEDS | at_once::NEEDS
+        WINDOW_NEEDS | host_overlap::NEEDS
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Self::Part {
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankContext, _: &Options) -> Self::Part {
         let (devices, outside) = (of_rank(rank), outside(rank));
-        RankTime { devices, outside, at_once: at_once::of_rank(rank) }
+        RankTime { devices, outside, at_once: host_overlap::of_rank(rank) }
     }
 
-    fn join(&self, parts: Vec<(RankAt, Self::Part)>, _: &Options) -> Body {
-        let mut rows: Vec<(&RankAt, DeviceTime)> = parts
+    fn join(&self, parts: Vec<(RankContext, Self::Part)>, _: &Options) -> Body {
+        let mut rows: Vec<(&RankContext, DeviceTime)> = parts
             .iter()
             .flat_map(|(at, part)| part.devices.iter().map(move |row| (at, *row)))
             .collect();
@@ -128,12 +128,12 @@ impl Analysis for Breakdown {
         });
         tables.push(outside::table(&outside.collect::<Vec<_>>()));
         let at_once = parts.iter().filter_map(|(at, part)| Some((at, part.at_once?)));
-        tables.push(at_once::table(at_once, NO_WORK));
+        tables.push(host_overlap::table(at_once, NO_WORK));
         Body { tables, notes: Vec::new() }
     }
 }
 
-fn table(rows: &[(&RankAt, DeviceTime)]) -> Table {
+fn table(rows: &[(&RankContext, DeviceTime)]) -> Table {
     let has_steps = rows.iter().any(|(_, row)| row.steps > 0);
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
@@ -185,7 +185,7 @@ fn table(rows: &[(&RankAt, DeviceTime)]) -> Table {
     table
 }
 
-fn parts_over_ranks(rows: &[(&RankAt, DeviceTime)]) -> Table {
+fn parts_over_ranks(rows: &[(&RankContext, DeviceTime)]) -> Table {
     let part = |name, of: fn(&DeviceTime) -> u64| RankShare {
         name,
         shares: rows.iter().map(|(at, row)| (row.share(of(row)), at.label.as_str())).collect(),

@@ -18,12 +18,12 @@ use tprof_trace::model::{NameId, SpanKind};
 use crate::base::intervals::Cover;
 use crate::base::names::Names;
 use crate::document::{
-    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, boxed,
 };
-use crate::gpu::outside::{LeftOut, add_left_out};
+use crate::gpu::outside::{LeftOutRows, add_left_out};
 use crate::rank::{HostSpan, Needs, RankTrace, WINDOW_NEEDS, Work};
 
-/// The report.
+/// The report `gemms`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "gemms",
     about: "cuBLAS matrix multiplications by shape: FLOPs, time, rate",
@@ -40,13 +40,13 @@ const NO_BYTES: &str = "its groups have several sizes, or a type has no known si
 const ONE: &str = "all multiplications of the call have one size";
 const TOO_MANY: &str = "the number does not fit 64 bits";
 
-/// What a call multiplies, as the recorder wrote it.
+/// The sizes and types of a call's matrices, as the recorder wrote them.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 struct GemmShape {
     m: Option<u64>,
     n: Option<u64>,
     k: Option<u64>,
-    /// Of groups with different sizes: how many.
+    /// Number of groups, if their sizes differ.
     groups: Option<u64>,
     batch: u64,
     transposed: String,
@@ -59,7 +59,7 @@ struct GemmShape {
 }
 
 impl GemmShape {
-    /// Of both matrices, each read once, and of the result, written once.
+    /// Bytes of both matrices, each read once, and of the result, written once.
     fn bytes(&self) -> Option<u64> {
         let of = |name: &str, rows: u64, columns: u64| {
             let element = ElementType::of(name)?.bytes();
@@ -96,19 +96,19 @@ impl fmt::Display for GemmShape {
 /// Calls of one function with one shape.
 #[derive(Clone, Debug, PartialEq)]
 struct Calls {
-    /// How many.
+    /// Number of calls.
     calls: u64,
-    /// Of these, how many launched a kernel that was recorded.
+    /// Number of calls that launched a recorded kernel.
     seen: u64,
     /// Kernels, copies and memsets that they launched.
     work: u64,
     /// Time in which these ran.
     busy_ns: u64,
-    /// The one of them that took longest, and how long.
+    /// The longest kernel of these calls: its duration in ns, and its name.
     longest: Option<(u64, Arc<str>)>,
 }
 
-/// What a rank multiplied.
+/// The matrix products of a rank.
 #[derive(Clone, Debug, Default)]
 struct RankGemms {
     rows: Vec<(Arc<str>, GemmShape, Calls)>,
@@ -116,13 +116,13 @@ struct RankGemms {
     shapeless: u64,
     /// Kernels that graphs replayed.
     replayed: u64,
-    /// What the rank's devices can do, where they are all alike.
+    /// Peaks of the rank's devices, if they are all alike.
     peaks: Option<Peaks>,
     /// Calls outside of the steps.
-    left_out: LeftOut,
+    left_out: LeftOutRows,
 }
 
-/// What the devices of a file can do, where they are all alike; or what was given.
+/// Peaks of a file's devices, if they are all alike; `given` takes precedence.
 fn peaks_of(rank: &RankTrace<'_>, given: Option<Peaks>) -> Option<Peaks> {
     let devices = rank.file.devices().iter();
     let known = devices.map(|device| Peaks::of(rank.name(device.name), device.memory_bytes));
@@ -139,7 +139,7 @@ fn of_rank(rank: &RankTrace<'_>, names: &Names) -> RankGemms {
     let spans = outermost(rank);
     let work = work_within(rank, &spans);
     let judged = rank.judged();
-    let mut left_out = LeftOut::of(rank);
+    let mut left_out = LeftOutRows::of(rank);
     let mut found: FxHashMap<(NameId, NameId), Calls> = FxHashMap::default();
     for (span, work) in spans.iter().zip(work) {
         let is_judged = judged.holds(work.first().copied(), span.start_ns);
@@ -181,7 +181,7 @@ fn of_rank(rank: &RankTrace<'_>, names: &Names) -> RankGemms {
 /// Calls that lie in no other one: cuBLAS may call cuBLASLt.
 fn outermost<'r>(rank: &'r RankTrace<'_>) -> Vec<&'r HostSpan> {
     let mut spans: Vec<&HostSpan> = Vec::new();
-    // In order of threads, then of starts, the longer one first.
+    // Spans in order of threads, then of starts, longer ones first.
     for span in rank.spans(SpanKind::Other) {
         if rank.name(span.category) != CATEGORY {
             continue;
@@ -196,7 +196,7 @@ fn outermost<'r>(rank: &'r RankTrace<'_>) -> Vec<&'r HostSpan> {
     spans
 }
 
-/// What each call launched. A launch belongs to the call in which its middle lies: the
+/// The work that each call launched. A launch belongs to the call in which its middle lies: the
 /// clocks of the two are joined to within less than half a launch.
 fn work_within(rank: &RankTrace<'_>, spans: &[&HostSpan]) -> Vec<Vec<u32>> {
     let mut found = vec![Vec::new(); spans.len()];
@@ -215,7 +215,7 @@ fn work_within(rank: &RankTrace<'_>, spans: &[&HostSpan]) -> Vec<Vec<u32>> {
     found
 }
 
-/// `tprof report gemms`.
+/// Matrix products: `tprof report gemms`.
 #[derive(Default)]
 struct Gemms {
     names: Names,
@@ -231,11 +231,11 @@ impl Analysis for Gemms {
         WINDOW_NEEDS | Needs::spans(SpanKind::Other)
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, options: &Options) -> RankGemms {
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankContext, options: &Options) -> RankGemms {
         RankGemms { peaks: peaks_of(rank, options.peaks), ..of_rank(rank, &self.names) }
     }
 
-    fn join(&self, parts: Vec<(RankAt, RankGemms)>, _: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, RankGemms)>, _: &Options) -> Body {
         let shapeless: u64 = parts.iter().map(|(_, part)| part.shapeless).sum();
         let mut notes = Vec::new();
         if shapeless > 0 {

@@ -1,4 +1,4 @@
-//! What ran on devices: by class, and by name.
+//! The work that ran on devices, by class and by name.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -12,13 +12,13 @@ use crate::base::intervals::Cover;
 use crate::base::names::{Names, short};
 use crate::base::stats::quantiles;
 use crate::document::{
-    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, View, boxed,
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, View, boxed,
 };
 use crate::gpu::breakdown::NO_WORK;
 use crate::gpu::outside::{self, OutsideWork};
 use crate::rank::{Busy, Class, Needs, RankTrace, WINDOW_NEEDS, Work, WorkKind};
 
-/// The report.
+/// The report `kernels`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "kernels",
     about: "kernels and copies by kind and by name",
@@ -39,28 +39,29 @@ pub const COMBINATIONS: [&str; 7] = [
 /// Runs of one kernel, or of one kind of copy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelRuns {
-    /// Name.
+    /// Name of the kernel.
     pub name: Arc<str>,
-    /// What it is for.
+    /// The class: what it is for.
     pub class: Class,
-    /// How often it ran.
+    /// Number of runs.
     pub count: u64,
-    /// Sum of durations.
+    /// Sum of the durations, ns.
     pub total_ns: u64,
-    /// Shortest.
+    /// The shortest duration, ns.
     pub min_ns: u64,
-    /// Longest.
+    /// The longest duration, ns.
     pub max_ns: u64,
     /// Sum of squares of durations, in square nanoseconds: joins over ranks.
     squares: f64,
-    /// Durations that 50, 95 and 99 of 100 runs stay below; none over several ranks,
-    /// since their single runs are not kept.
+    /// Durations that 50, 95 and 99 of 100 runs stay below; `None` over several ranks, since single
+    /// runs of those are not kept.
     pub quantiles_ns: Option<[f64; 3]>,
-    /// Runs outside of the steps, which count for nothing else here, and the sum of their durations.
+    /// Number of runs outside of the steps, which count nowhere else here, and the sum of their
+    /// durations.
     pub outside: [u64; 2],
 }
 
-/// Which these are.
+/// The quantiles of durations that are kept.
 const QUANTILES: [f64; 3] = [0.5, 0.95, 0.99];
 /// Why there are none over ranks.
 const SEVERAL: &str = "several ranks ran it: see `by_rank`";
@@ -84,33 +85,34 @@ impl KernelRuns {
         self.outside = [0, 1].map(|at| self.outside[at] + other.outside[at]);
     }
 
-    /// Mean duration.
+    /// Mean of the durations, ns.
     pub fn mean_ns(&self) -> f64 {
         self.total_ns as f64 / self.count.max(1) as f64
     }
 
-    /// Standard deviation of the durations; none of a single one.
+    /// Standard deviation of the durations; `None` for a single run.
     pub fn deviation_ns(&self) -> Option<f64> {
         let above = self.squares - self.mean_ns() * self.total_ns as f64;
         (self.count > 1).then(|| (above.max(0.0) / (self.count - 1) as f64).sqrt())
     }
 }
 
-/// What one rank ran in its steps; without steps, all that it ran.
+/// The kernels of a rank in its steps; without steps, all of them.
 #[derive(Clone, Debug, Default)]
 pub struct RankKernels {
     /// Time in which exactly these classes ran, as in [`COMBINATIONS`]; summed over devices.
     pub combinations_ns: [u64; 7],
-    /// By name and class, longest in sum first; those that ran outside of the steps alone come last.
+    /// Kernels by name and class, largest sum of durations first; those that only ran outside of
+    /// the steps come last.
     pub kernels: Vec<KernelRuns>,
-    /// What ran outside of the steps.
+    /// The work outside of the steps.
     pub outside: OutsideWork,
     /// Lines of the user's source that kernels were generated from, by name, where a log of
     /// `torch.compile` has them.
     pub sources: BTreeMap<String, Vec<String>>,
 }
 
-/// What a rank ran.
+/// Sums up a rank's work by name.
 pub fn of_rank(rank: &RankTrace<'_>, names: &Names) -> RankKernels {
     let mut found = RankKernels { kernels: by_name(rank, names), ..RankKernels::default() };
     let sources = rank.compile.kernel_sources().into_iter();
@@ -143,11 +145,11 @@ fn combinations(busy: &Busy) -> [u64; 7] {
     [1, 2, 3, 4, 5, 6, 7].map(of)
 }
 
-/// What separates kernels before their names are resolved.
+/// The key of kernels before their names are resolved.
 type KernelKey = (NameId, WorkKind, Class);
 
-/// Kernels of a rank by name, longest in sum first: name, runs, sum of durations; of those that are
-/// counted, by their places in the rank's work.
+/// Sums the kernels of a rank by name, largest sum first: name, runs, sum of durations. `counts`
+/// chooses the work that counts, by its index.
 pub fn sums_of_rank<'r>(
     rank: &'r RankTrace<'_>,
     counts: impl Fn(usize) -> bool,
@@ -175,7 +177,7 @@ pub fn sums_of_rank<'r>(
 }
 
 fn by_name(rank: &RankTrace<'_>, names: &Names) -> Vec<KernelRuns> {
-    /// Durations within the window; runs outside of it and the sum of their durations.
+    /// Durations within the window; number of runs outside of it and the sum of their durations.
     type Durations = (Vec<u64>, [u64; 2]);
     let mut runs: FxHashMap<KernelKey, (Arc<str>, Durations)> = FxHashMap::default();
     for (row, is_judged) in rank.work.iter().zip(rank.is_judged()) {
@@ -212,7 +214,7 @@ fn runs_of(name: Arc<str>, class: Class, mut durations: Vec<u64>) -> KernelRuns 
     }
 }
 
-/// Joins rows of one name and class, and puts the longest in sum first.
+/// Joins rows with the same name and class, and sorts them by the sum of durations, largest first.
 fn join_equal(kernels: &mut Vec<KernelRuns>) {
     kernels.sort_by(|a, b| (&a.name, a.class).cmp(&(&b.name, b.class)));
     kernels.dedup_by(|next, kept| {
@@ -225,7 +227,7 @@ fn join_equal(kernels: &mut Vec<KernelRuns>) {
     kernels.sort_by_key(|row| Reverse((row.total_ns, row.outside[1])));
 }
 
-/// `tprof report kernels`.
+/// Kernels by class and name: `tprof report kernels`.
 #[derive(Default)]
 struct Kernels {
     names: Names,
@@ -239,11 +241,11 @@ impl Analysis for Kernels {
         WINDOW_NEEDS | Needs::COMPILE
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> RankKernels {
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankContext, _: &Options) -> RankKernels {
         of_rank(rank, &self.names)
     }
 
-    fn join(&self, parts: Vec<(RankAt, RankKernels)>, options: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, RankKernels)>, options: &Options) -> Body {
         let mut tables = vec![by_kind(&parts), all_ranks(&parts)];
         if options.data {
             tables.push(by_rank(&parts));
@@ -252,7 +254,7 @@ impl Analysis for Kernels {
     }
 }
 
-fn by_kind(parts: &[(RankAt, RankKernels)]) -> Table {
+fn by_kind(parts: &[(RankContext, RankKernels)]) -> Table {
     let columns = vec![
         Column::new("kind", "running", Unit::Text),
         Column::new("total_ns", "time", Unit::Duration),
@@ -273,7 +275,7 @@ fn by_kind(parts: &[(RankAt, RankKernels)]) -> Table {
     table
 }
 
-fn all_ranks(parts: &[(RankAt, RankKernels)]) -> Table {
+fn all_ranks(parts: &[(RankContext, RankKernels)]) -> Table {
     let sources = sources(parts);
     let has_outside = parts.iter().any(|(_, part)| part.outside.outside > 0);
     let columns = vec![
@@ -319,7 +321,7 @@ fn all_ranks(parts: &[(RankAt, RankKernels)]) -> Table {
 }
 
 /// Lines that kernels were generated from, over all ranks.
-fn sources(parts: &[(RankAt, RankKernels)]) -> BTreeMap<&str, Vec<&str>> {
+fn sources(parts: &[(RankContext, RankKernels)]) -> BTreeMap<&str, Vec<&str>> {
     let mut found: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (name, lines) in parts.iter().flat_map(|(_, part)| &part.sources) {
         let known = found.entry(name).or_default();
@@ -353,7 +355,7 @@ fn statistics(row: &KernelRuns) -> [Cell; 12] {
     ]
 }
 
-fn by_rank(parts: &[(RankAt, RankKernels)]) -> Table {
+fn by_rank(parts: &[(RankContext, RankKernels)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("total_ns", "total", Unit::Duration),

@@ -8,13 +8,13 @@ use tprof_trace::model::{CopyKind, MemoryCopy, MemoryKind};
 use crate::base::intervals::{Cover, Interval};
 use crate::document::nsys::{self, Values};
 use crate::document::{
-    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, boxed,
 };
 use crate::gpu::bandwidth::NO_BYTES;
-use crate::gpu::outside::{LeftOut, add_left_out};
+use crate::gpu::outside::{LeftOutRows, add_left_out};
 use crate::rank::{Needs, RankTrace, WINDOW_NEEDS, judges};
 
-/// The report.
+/// The report `memcpy`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "memcpy",
     about: "copies and memsets by kind of memory: time, bytes, pageable",
@@ -24,10 +24,10 @@ pub const KIND: DocumentKind = DocumentKind {
 const NO_COPIES: &str = "no copy or memset was recorded";
 const NO_KINDS: &str = "the trace lacks the kinds of memory of these copies";
 
-/// `tprof report memcpy`.
+/// Copies and memsets: `tprof report memcpy`.
 struct Memcpy;
 
-/// What was copied from where to where.
+/// The direction of a copy and the memory on both sides.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct CopyOperation {
     kind: CopyKind,
@@ -35,13 +35,13 @@ struct CopyOperation {
     to: MemoryKind,
 }
 
-/// Copies of one kind.
+/// The columns of copies of one kind.
 #[derive(Clone)]
 struct CopyColumns {
     operation: CopyOperation,
-    /// None if some have no size.
+    /// Bytes of each copy; `None` if some have no size.
     bytes: Option<Vec<u64>>,
-    /// When at least one ran.
+    /// Time in which at least one ran, ns.
     busy_ns: u64,
 }
 
@@ -58,7 +58,7 @@ impl CopyOperation {
         CopyOperation { kind: row.kind, from: row.from, to: row.to }
     }
 
-    /// As rows are named.
+    /// The displayed name of the rows.
     fn shown(self) -> String {
         let name = direction(self.kind);
         match self.memory() {
@@ -67,8 +67,8 @@ impl CopyOperation {
         }
     }
 
-    /// Whether one side is memory that may be paged out: such a copy goes through a
-    /// buffer of the driver's and makes its caller wait.
+    /// Whether one side is memory that may be paged out: such a copy goes through a buffer of the
+    /// driver and makes its caller wait.
     fn pageable(self) -> Option<bool> {
         let known = self.from != MemoryKind::Unknown || self.to != MemoryKind::Unknown;
         known.then_some(self.from == MemoryKind::Pageable || self.to == MemoryKind::Pageable)
@@ -104,11 +104,11 @@ impl Analysis for Memcpy {
 
     /// Work does not keep which memory a copy read and wrote: its rows are read again.
     /// The first reading has noted what cannot be read.
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> CopiesByMemory {
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankContext, _: &Options) -> CopiesByMemory {
         of_rank(rank)
     }
 
-    fn join(&self, parts: Vec<(RankAt, CopiesByMemory)>, _: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, CopiesByMemory)>, _: &Options) -> Body {
         let mut body = Body { tables: vec![times(&parts), sizes(&parts)], notes: Vec::new() };
         let left_out = parts.iter().map(|(at, part)| (at, &part.left_out));
         let tables = ["cuda_gpu_mem_time_sum", "cuda_gpu_mem_size_sum"];
@@ -120,12 +120,12 @@ impl Analysis for Memcpy {
 /// Copies of a rank in its steps; without steps, all.
 struct CopiesByMemory {
     kinds: Vec<Values<CopyColumns>>,
-    left_out: LeftOut,
+    left_out: LeftOutRows,
 }
 
 fn of_rank(rank: &RankTrace<'_>) -> CopiesByMemory {
     let windows = rank.device_windows();
-    let mut left_out = LeftOut::of(rank);
+    let mut left_out = LeftOutRows::of(rank);
     let mut rows = rank.file.rows::<MemoryCopy>().0;
     rows.retain(|row| {
         let is_judged = judges(&windows, Some(row.device), row.start_ns);
@@ -172,7 +172,7 @@ const OWN: [Column; 4] = [
     Column::new("copy", "copy", Unit::Name),
 ];
 
-fn times(parts: &[(RankAt, CopiesByMemory)]) -> Table {
+fn times(parts: &[(RankContext, CopiesByMemory)]) -> Table {
     let mut more = vec![
         Column::data("busy_ns", Unit::Duration),
         Column::new("rate", "rate", Unit::BytesPerSecond),
@@ -201,7 +201,7 @@ fn times(parts: &[(RankAt, CopiesByMemory)]) -> Table {
     table
 }
 
-fn sizes(parts: &[(RankAt, CopiesByMemory)]) -> Table {
+fn sizes(parts: &[(RankContext, CopiesByMemory)]) -> Table {
     let columns = nsys::columns(&nsys::SIZES, &OWN);
     let mut table = Table::new("cuda_gpu_mem_size_sum", "Copies and memsets by size", columns)
         .about("bytes of single copies")

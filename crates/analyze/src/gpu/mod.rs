@@ -1,7 +1,6 @@
-//! What GPUs did: one file or folder per kind of report.
+//! The activity of GPUs: one file or folder per kind of report.
 
 pub mod api;
-mod at_once;
 pub mod bandwidth;
 pub mod breakdown;
 pub mod comm;
@@ -9,6 +8,7 @@ pub mod critical_path;
 pub mod device_memory;
 pub mod gemms;
 pub mod gpu_time;
+mod host_overlap;
 pub mod idle;
 pub mod kernels;
 pub mod launches;

@@ -1,5 +1,5 @@
-//! What devices did outside of the steps: reports on devices are of the steps where there are any, and say
-//! what they leave out.
+//! Device work outside of the steps. If there are steps, reports on devices cover only those, and
+//! state what they leave out.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -7,26 +7,26 @@ use std::collections::BTreeMap;
 use tprof_facts::units::{count, duration};
 
 use crate::base::intervals::Interval;
-use crate::document::{Body, Cell, Column, RankAt, Table, Unit};
+use crate::document::{Body, Cell, Column, RankContext, Table, Unit};
 use crate::rank::{Busy, Class, DeviceWindow, RankTrace};
 
-/// Kernels, copies and memsets of a rank that began outside of its devices' steps.
+/// The kernels, copies and memsets of a rank that began outside of its devices' steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutsideWork {
     /// Whether the rank has steps: only then is anything left out.
     pub has_steps: bool,
-    /// All that were recorded.
+    /// Number of recorded kernels, copies and memsets.
     pub all: u64,
-    /// How many kernels and copies began outside of the steps.
+    /// Number of kernels, copies and memsets that began outside of the steps.
     pub outside: u64,
     /// The sum of their durations.
     pub outside_ns: u64,
-    /// Whether any of those outside communicates.
+    /// Whether any of those outside of the steps communicates.
     pub communicates: bool,
 }
 
 impl OutsideWork {
-    /// Of a rank.
+    /// Counts the work of a rank.
     pub fn of(rank: &RankTrace<'_>) -> OutsideWork {
         let has_steps = rank.device_windows().iter().any(|window| window.steps > 0);
         let mut found =
@@ -41,7 +41,7 @@ impl OutsideWork {
     }
 }
 
-/// What reports say that leave out what ran outside of the steps; nothing where no rank has steps.
+/// The note in reports that leave out work outside of the steps; empty if no rank has steps.
 pub fn note(ranks: impl IntoIterator<Item = OutsideWork>) -> Vec<String> {
     let mut sum = OutsideWork::default();
     for of in ranks {
@@ -66,22 +66,22 @@ pub fn note(ranks: impl IntoIterator<Item = OutsideWork>) -> Vec<String> {
     }
 }
 
-/// What a report leaves out since it belongs to no step, by name.
+/// The rows that a report leaves out since they belong to no step, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct LeftOutRows {
     /// Whether the rank has steps: only then is anything left out.
     has_steps: bool,
-    /// How many rows there are in all.
+    /// Number of rows in all.
     all: u64,
-    /// How many are left out, and the sum of their durations.
+    /// For each name, the number of rows that are left out and the sum of their durations, ns.
     by_name: BTreeMap<String, [u64; 2]>,
 }
 
-impl LeftOut {
-    /// Of a rank of which nothing is counted yet.
-    pub fn of(rank: &RankTrace<'_>) -> LeftOut {
+impl LeftOutRows {
+    /// Starts counting for a rank.
+    pub fn of(rank: &RankTrace<'_>) -> LeftOutRows {
         let has_steps = rank.device_windows().iter().any(|window| window.steps > 0);
-        LeftOut { has_steps, ..LeftOut::default() }
+        LeftOutRows { has_steps, ..LeftOutRows::default() }
     }
 
     /// Counts a row, and whether it is left out.
@@ -94,23 +94,23 @@ impl LeftOut {
         }
     }
 
-    /// How many are left out, and the sum of their durations.
+    /// Number of rows that are left out, and the sum of their durations, ns.
     fn sum(&self) -> [u64; 2] {
         let sum = |of: usize| self.by_name.values().map(|row| row[of]).fold(0, u64::saturating_add);
         [sum(0), sum(1)]
     }
 }
 
-/// Why a table has no rows of what lies outside of the steps alone.
+/// Why a table has no rows if all of them lie outside of the steps.
 const ONLY_OUTSIDE: &str = "none lies in the steps, only outside of them (see `outside_of_steps`)";
 
-/// Adds to a report what it leaves out of each rank: a table where there is any, and what it says of it.
-/// `what` are the rows that it is of: `calls`; `tables` have a row if there is any of them.
+/// Adds to a report the rows that it leaves out of each rank: a table if there are any, and a note.
+/// `what` is the noun for them, such as `calls`; `tables` have a row if there is any of these.
 pub fn add_left_out<'p>(
     body: &mut Body,
     what: &str,
     tables: &[&str],
-    parts: impl Iterator<Item = (&'p RankAt, &'p LeftOut)> + Clone,
+    parts: impl Iterator<Item = (&'p RankContext, &'p LeftOutRows)> + Clone,
 ) {
     if !parts.clone().any(|(_, part)| part.has_steps) {
         return;
@@ -144,7 +144,7 @@ pub fn add_left_out<'p>(
     let mut table = Table::new("outside_of_steps", "Outside of the steps", columns)
         .about("before, between and after the steps; counted nowhere else here");
     let rows = parts.flat_map(|(at, part)| part.by_name.iter().map(move |row| (at, row)));
-    let mut rows: Vec<(&RankAt, (&String, &[u64; 2]))> = rows.collect();
+    let mut rows: Vec<(&RankContext, (&String, &[u64; 2]))> = rows.collect();
     rows.sort_by_key(|(_, (_, [_, sum_ns]))| Reverse(*sum_ns));
     for (at, (name, [count, sum_ns])) in rows {
         table.row(vec![
@@ -160,15 +160,15 @@ pub fn add_left_out<'p>(
 /// A part of a device's time outside of its steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutsidePart {
-    /// Which part of the recording: before, between or after the steps.
+    /// Which part of the recording it is: before, between or after the steps.
     pub name: &'static str,
-    /// How long that part lasted, ns.
+    /// Length of the part, ns.
     pub window_ns: u64,
-    /// Of it, when the device did anything.
+    /// Time in the part in which the device did anything, ns.
     pub busy_ns: u64,
 }
 
-/// The parts of a device's time outside of its steps; nothing where all its time is judged.
+/// The parts of a device's time outside of its steps; empty if all of its time is judged.
 pub fn parts(busy: &Busy, window: &DeviceWindow) -> Vec<OutsidePart> {
     if window.is_whole() {
         return Vec::new();
@@ -190,8 +190,8 @@ pub fn parts(busy: &Busy, window: &DeviceWindow) -> Vec<OutsidePart> {
     all.into_iter().filter(|part| part.window_ns > 0).collect()
 }
 
-/// These parts of all devices.
-pub fn table(rows: &[(&RankAt, Option<u32>, OutsidePart)]) -> Table {
+/// The table of these parts of all devices.
+pub fn table(rows: &[(&RankContext, Option<u32>, OutsidePart)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::device(rows.iter().map(|(_, device, _)| *device)),
@@ -223,15 +223,15 @@ mod tests {
     use crate::document::{DocumentKind, Options};
     use crate::fixture::Fixture;
     use crate::gpu::{
-        api, at_once, bandwidth, breakdown, comm, gemms, idle, kernels, launches, memcpy, overlap,
-        queue, stragglers,
+        api, bandwidth, breakdown, comm, gemms, host_overlap, idle, kernels, launches, memcpy,
+        overlap, queue, stragglers,
     };
     use crate::rank::{Needs, WINDOW_NEEDS};
     use tprof_trace::TraceFile;
     use tprof_trace::model::{CopyKind, Kernel, MemoryCopy, Span, SpanKind};
 
-    /// A warm-up of one kernel, two steps of a kernel and a collective each that follow each other on the
-    /// device, and a kernel after them.
+    /// A file with a warm-up of one kernel, then two steps with a kernel and a collective each,
+    /// which follow each other on the device, and a kernel after them.
     fn file() -> TraceFile {
         let mut made = Fixture::new();
         for (number, start_ns) in [(1, 100), (2, 110)] {
@@ -262,7 +262,7 @@ mod tests {
         let file = file();
         let rank = RankTrace::load(&file, WINDOW_NEEDS | Needs::ALL_SPANS);
         let [time] = breakdown::of_rank(&rank)[..] else { panic!("not one device") };
-        // From 100 to 235.
+        // The steps last from 100 to 235.
         assert_eq!((time.steps, time.window_ns), (2, 135));
         assert_eq!((time.compute_ns, time.exposed_ns, time.idle_ns), (100, 20, 15));
         let idle = idle::of_rank(&rank);
@@ -289,9 +289,9 @@ mod tests {
         let waits = [(101, 105), (102, 155), (111, 175), (112, 225)];
         let waited: u64 = waits.iter().map(|(from, to)| to - from).sum();
         assert!((queues.streams[0].mean * 135.0 - waited as f64).abs() < 1e-9);
-        let at_once = at_once::of_rank(&rank).unwrap();
-        assert_eq!((at_once.window_ns, at_once.gpu_ns), (135, 120));
-        assert_eq!(at_once.host.map(|host| host.host_ns), Some(16));
+        let host_overlap = host_overlap::of_rank(&rank).unwrap();
+        assert_eq!((host_overlap.window_ns, host_overlap.gpu_ns), (135, 120));
+        assert_eq!(host_overlap.host.map(|host| host.host_ns), Some(16));
         let text = &note([outside])[0];
         assert!(
             text.starts_with("of the steps: 2 of 6 kernels and copies, 30 ns in all"),
@@ -299,7 +299,7 @@ mod tests {
         );
     }
 
-    /// A row of a table, as far as a test looks at it.
+    /// The cells of a table's rows that a test compares.
     fn cells(body: &Body, table: &str, keys: &[&str]) -> Vec<Vec<Cell>> {
         let table = body.tables.iter().find(|of| of.key == table).unwrap();
         let at = |key: &&str| table.columns.iter().position(|column| column.key == *key).unwrap();
@@ -312,7 +312,7 @@ mod tests {
         let analysis = (kind.analysis)();
         let options = Options { data: true, hta, ..Options::default() };
         let rank = RankTrace::load_as(file, analysis.needs(&options), hta, 1);
-        let at = RankAt {
+        let at = RankContext {
             rank: Some(0),
             label: "rank 0".to_owned(),
             file: String::new(),
@@ -323,8 +323,8 @@ mod tests {
         analysis.finish(&options)
     }
 
-    /// As [`file`], with a copy, a call that starts nothing and a multiplication before the steps and in the
-    /// first one, and a collective before them.
+    /// Like [`file`], with a copy, a call that starts nothing and a multiplication before the steps
+    /// and in the first one, and a collective before them.
     fn file_of_copies() -> TraceFile {
         let mut made = Fixture::new();
         for (number, start_ns) in [(1, 100), (2, 200)] {
@@ -336,7 +336,7 @@ mod tests {
         let args = made.name(
             r#"{"m":2,"n":3,"k":5,"batch":1,"transposed":"NN","a":"Half","b":"Half","c":"Half","flops":60}"#,
         );
-        // Of the step's work, the device begins it after the step has ended on the host.
+        // The device begins the last of the step's work after the step has ended on the host.
         for (number, at, ran_ns) in [(0, 10, 20), (10, 101, 290), (20, 201, 400)] {
             let launched = |made: &mut Fixture, after: u64, name: &str| {
                 made.call(0, at + after, 1, name, number + after);
@@ -394,7 +394,7 @@ mod tests {
             let expected: &[u64] = match kind.name {
                 "launches" => &[2, 4],
                 "api" => &[2, 2, 4],
-                // Of a step.
+                // The collective of the steps.
                 "stragglers" => &[10],
                 _ => &[2],
             };

@@ -1,4 +1,4 @@
-//! How much communication compute hides.
+//! Measures how much of the communication is hidden by compute.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use rustc_hash::FxHashMap;
 use crate::base::names::{Names, short};
 use crate::document::over_ranks::{RankShare, over_ranks};
 use crate::document::{
-    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, boxed,
 };
 use crate::gpu::breakdown::NO_WORK;
 use crate::gpu::outside::{self, OutsideWork};
 use crate::rank::{Busy, Class, DeviceWindow, Needs, RankTrace, WINDOW_NEEDS};
 
-/// The report.
+/// The report `overlap`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "overlap",
     about: "communication hidden by compute, and the rest",
@@ -22,27 +22,27 @@ pub const KIND: DocumentKind = DocumentKind {
 
 /// Why a share of communication is not known.
 const NO_KERNEL: &str = "no communication kernel was recorded";
-/// Why there is none of it in the steps of a rank that has some.
+/// Why the steps of a rank have no communication although the rank has some.
 pub(crate) const ONLY_OUTSIDE: &str = "no communication kernel lies in the steps, only outside";
 const NO_COMMUNICATION: &str = "that device ran no communication kernel in its window";
 
-/// Communication of one device.
+/// The communication of one device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceOverlap {
-    /// Device; none if all of a rank's count as one.
+    /// The device; `None` if all devices of the rank count as one.
     pub device: Option<u32>,
     /// Time in which something communicated.
     pub communication_ns: u64,
-    /// Time of it in which something computed too.
+    /// The part of `total_ns` in which something computed too, ns.
     pub hidden_ns: u64,
     /// The device's steps; without any, from the first work's start to the last one's end.
     pub window_ns: u64,
-    /// By kernel, most exposed first.
+    /// The kernels, most exposed first.
     pub kernels: Vec<KernelOverlap>,
 }
 
 impl DeviceOverlap {
-    /// Share of communication that compute hides; none without communication.
+    /// The share of communication that compute hides; `None` without communication.
     pub fn hidden_share(&self) -> Option<f64> {
         (self.communication_ns > 0).then(|| self.hidden_ns as f64 / self.communication_ns as f64)
     }
@@ -55,14 +55,14 @@ impl DeviceOverlap {
 /// Runs of one communication kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelOverlap {
-    /// Name.
+    /// Name of the kernel.
     pub name: Arc<str>,
-    /// How often it ran.
+    /// Number of runs.
     pub count: u64,
-    /// Sum of its durations.
+    /// Sum of the durations, ns.
     pub total_ns: u64,
-    /// Sum of what of them no compute hid. Where several kernels communicate at
-    /// once, each counts.
+    /// Sum of the time that no compute hid, ns. If several kernels communicate at once, each
+    /// counts.
     pub exposed_ns: u64,
 }
 
@@ -97,7 +97,7 @@ pub fn of_rank(rank: &RankTrace<'_>, names: &Names) -> Vec<DeviceOverlap> {
     rank.judged_devices().into_iter().map(of_device).collect()
 }
 
-/// `tprof report overlap`.
+/// Hidden communication: `tprof report overlap`.
 #[derive(Default)]
 struct Overlap {
     names: Names,
@@ -111,12 +111,12 @@ impl Analysis for Overlap {
         WINDOW_NEEDS
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Self::Part {
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankContext, _: &Options) -> Self::Part {
         (of_rank(rank, &self.names), OutsideWork::of(rank))
     }
 
-    fn join(&self, parts: Vec<(RankAt, Self::Part)>, _: &Options) -> Body {
-        let mut rows: Vec<(&RankAt, &DeviceOverlap)> = parts
+    fn join(&self, parts: Vec<(RankContext, Self::Part)>, _: &Options) -> Body {
+        let mut rows: Vec<(&RankContext, &DeviceOverlap)> = parts
             .iter()
             .flat_map(|(at, (part, _))| part.iter().map(move |row| (at, row)))
             .collect();
@@ -135,7 +135,7 @@ impl Analysis for Overlap {
     }
 }
 
-fn table(rows: &[(&RankAt, &DeviceOverlap)]) -> Table {
+fn table(rows: &[(&RankContext, &DeviceOverlap)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::device(rows.iter().map(|(_, row)| row.device)),
@@ -162,7 +162,7 @@ fn table(rows: &[(&RankAt, &DeviceOverlap)]) -> Table {
     table
 }
 
-fn by_kernel(rows: &[(&RankAt, &DeviceOverlap)], any_outside: bool) -> Table {
+fn by_kernel(rows: &[(&RankContext, &DeviceOverlap)], any_outside: bool) -> Table {
     let columns = vec![
         Column::new("exposed_ns", "exposed", Unit::Duration),
         Column::new("total_ns", "total", Unit::Duration),

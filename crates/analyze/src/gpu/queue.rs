@@ -7,12 +7,12 @@ use tprof_trace::calls::function;
 use crate::base::intervals::{Cover, Interval};
 use crate::base::stats::Description;
 use crate::document::{
-    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, View, boxed,
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, View, boxed,
 };
 use crate::gpu::outside::{self, OutsideWork};
 use crate::rank::{HostSpan, Needs, RankTrace, StreamKey, WINDOW_NEEDS, window_of};
 
-/// The report.
+/// The report `queue`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "queue",
     about: "launched work that waits on streams; time with a full queue",
@@ -46,16 +46,16 @@ const NO_LAUNCHES: &str = "no call with a recorded kernel or copy was recorded";
 /// A queue's length from some moment on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
-    /// When.
+    /// The moment, ns.
     pub time_ns: u64,
-    /// How many wait.
+    /// Number of launches that wait.
     pub length: i64,
 }
 
 /// The queue of one stream.
 #[derive(Clone, Debug)]
 pub struct StreamQueue {
-    /// Which.
+    /// The stream of the queue.
     pub stream: StreamKey,
     /// Lengths at each change, as Holistic Trace Analysis describes them.
     pub points: Description,
@@ -63,20 +63,20 @@ pub struct StreamQueue {
     pub mean: f64,
     /// Time with [`FULL`] or more.
     pub full_ns: u64,
-    /// That, as a share of the device's steps; without steps, of the rank's time.
+    /// `full_ns` as a share of the device's steps; without steps, of the rank's time.
     pub full_share: f64,
 }
 
 /// Queues of one rank.
 #[derive(Clone, Debug, Default)]
 pub struct RankQueues {
-    /// By stream, in order.
+    /// The queues by stream, in order.
     pub streams: Vec<StreamQueue>,
     /// Highest sum over streams in each of `BUCKETS` parts of the time.
     pub curve: Vec<Point>,
-    /// Every change, where it was asked for.
+    /// All changes of the lengths, if they were asked for.
     pub series: Vec<(StreamKey, Vec<Point>)>,
-    /// What ran outside of the steps, and is left out.
+    /// The work outside of the steps, which is left out.
     pub outside: OutsideWork,
 }
 
@@ -90,7 +90,7 @@ pub fn series(rank: &RankTrace<'_>) -> Vec<(StreamKey, Vec<Point>)> {
         streams.clear();
         for row in rank.launches.work_of(at) {
             let row = &rank.work[*row as usize];
-            // A graph's work on a stream leaves the queue when the first of it begins.
+            // The work of a graph leaves the queue of a stream when its first piece there begins.
             if streams.iter().all(|(stream, _)| *stream != row.stream) {
                 streams.push((row.stream, row.start_ns));
             }
@@ -104,7 +104,7 @@ pub fn series(rank: &RankTrace<'_>) -> Vec<(StreamKey, Vec<Point>)> {
         if changes.is_empty() {
             continue;
         }
-        // At one moment launches come first: work cannot begin before its launch.
+        // At one moment, launches come first: work cannot begin before its launch.
         changes.sort_by_key(|(time_ns, change)| (*time_ns, Reverse(*change)));
         let mut length = 0;
         let point = |(time_ns, change): (u64, i64)| {
@@ -157,7 +157,8 @@ pub fn of_rank(rank: &RankTrace<'_>, all: bool) -> RankQueues {
     RankQueues { streams, curve, series: if all { series } else { Vec::new() }, outside }
 }
 
-/// The changes within an interval, with the lengths at its beginning and end; nothing where nothing waits.
+/// The changes within an interval, with the lengths at its beginning and end; empty if nothing
+/// waits.
 fn within(points: &[Point], interval: Option<Interval>) -> Vec<Point> {
     let Some(Interval { start, end }) = interval else { return points.to_vec() };
     let from = points.partition_point(|point| point.time_ns < start);
@@ -176,7 +177,7 @@ fn within(points: &[Point], interval: Option<Interval>) -> Vec<Point> {
     found
 }
 
-/// From the first call's or work's start to the last end.
+/// The time from the first call's or work's start to the last end.
 fn extent(rank: &RankTrace<'_>) -> Option<Interval> {
     let calls = rank.calls.iter().map(|row| row.interval());
     Interval::hull(calls.chain(rank.work.iter().map(|row| row.interval())))
@@ -200,7 +201,7 @@ fn curve(series: &[(StreamKey, Vec<Point>)]) -> Vec<Point> {
     let mut length = 0;
     for (time_ns, change) in changes {
         let bucket = first_ns + (time_ns - first_ns) / bucket_ns * bucket_ns;
-        // Until this change the last length held, also into a new bucket.
+        // The last length held until this change, also into a new bucket.
         if curve.last().is_none_or(|point| point.time_ns != bucket) {
             curve.push(Point { time_ns: bucket, length });
         }
@@ -212,7 +213,7 @@ fn curve(series: &[(StreamKey, Vec<Point>)]) -> Vec<Point> {
     curve
 }
 
-/// `tprof report queue`.
+/// Lengths of queues: `tprof report queue`.
 struct Queue;
 
 impl Analysis for Queue {
@@ -223,11 +224,11 @@ impl Analysis for Queue {
         WINDOW_NEEDS
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, options: &Options) -> RankQueues {
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankContext, options: &Options) -> RankQueues {
         of_rank(rank, options.lists_single_rows())
     }
 
-    fn join(&self, parts: Vec<(RankAt, RankQueues)>, options: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, RankQueues)>, options: &Options) -> Body {
         let mut tables = vec![table(&parts)];
         if let [(at, part)] = parts.as_slice() {
             tables.push(curve_table(at, part));
@@ -239,7 +240,7 @@ impl Analysis for Queue {
     }
 }
 
-fn table(parts: &[(RankAt, RankQueues)]) -> Table {
+fn table(parts: &[(RankContext, RankQueues)]) -> Table {
     let streams = parts.iter().flat_map(|(_, part)| &part.streams);
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
@@ -264,7 +265,7 @@ fn table(parts: &[(RankAt, RankQueues)]) -> Table {
              full: 1,024 or more, the next launch blocks",
         )
         .empty(NO_LAUNCHES);
-    let mut rows: Vec<(&RankAt, &StreamQueue)> =
+    let mut rows: Vec<(&RankContext, &StreamQueue)> =
         parts.iter().flat_map(|(at, part)| part.streams.iter().map(move |row| (at, row))).collect();
     rows.sort_by(|a, b| {
         b.1.full_ns.cmp(&a.1.full_ns).then(b.1.points.max.total_cmp(&a.1.points.max))
@@ -291,7 +292,7 @@ fn table(parts: &[(RankAt, RankQueues)]) -> Table {
     table
 }
 
-fn curve_table(at: &RankAt, part: &RankQueues) -> Table {
+fn curve_table(at: &RankContext, part: &RankQueues) -> Table {
     let columns = vec![
         Column::new("time_ns", "time", Unit::Time),
         Column::new("length", "waiting", Unit::Count),
@@ -305,7 +306,7 @@ fn curve_table(at: &RankAt, part: &RankQueues) -> Table {
     table
 }
 
-fn series_table(at: &RankAt, part: &RankQueues) -> Table {
+fn series_table(at: &RankContext, part: &RankQueues) -> Table {
     let columns = vec![
         Column::new("device", "device", Unit::Id),
         Column::new("stream", "stream", Unit::Id),

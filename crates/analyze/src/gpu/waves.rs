@@ -1,7 +1,7 @@
-//! How many blocks of a kernel fill a device.
+//! Computes how many blocks of a kernel fill a device.
 //!
-//! All that it takes at once are a wave. Half of that is enough to keep it busy: beyond half of their
-//! threads, multiprocessors hardly gain by more.
+//! The blocks that a device takes at once are a wave. Half a wave is enough to keep it busy: beyond
+//! half of their threads, multiprocessors hardly gain from more.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
@@ -17,7 +17,7 @@ const PARTS: u64 = 4;
 const SHARED_UNIT: u64 = 128;
 const SHARED_OF_SYSTEM: u64 = 1024;
 
-/// What a multiprocessor has, as far as it was recorded.
+/// The limits of a multiprocessor, as far as they were recorded.
 #[derive(Clone, Copy, Debug, Default)]
 struct Multiprocessor {
     blocks: Option<u64>,
@@ -42,7 +42,8 @@ impl Multiprocessor {
         }
     }
 
-    /// Blocks of a kernel that it takes at once, by what is known; 1 where nothing is.
+    /// Number of the kernel's blocks that it takes at once, by the known limits; 1 if none is
+    /// known.
     fn blocks_of(&self, kernel: &KernelShape) -> u64 {
         let threads: u64 = kernel.block.iter().map(|side| u64::from(*side)).product();
         if threads == 0 {
@@ -58,14 +59,14 @@ impl Multiprocessor {
         let shared: u64 = shared.iter().flatten().map(|bytes| u64::from(*bytes)).sum();
         let shared = (shared + self.shared_of_system).next_multiple_of(SHARED_UNIT);
         let by_shared = self.shared_bytes.map(|all| all / shared.max(1));
-        // Without the limit of threads there is nothing to count from.
+        // Without the limit of threads, there is no basis for the count.
         let limits = [by_threads, self.blocks, by_registers, by_shared];
         by_threads.and(limits.into_iter().flatten().min()).map_or(1, |least| least.max(1))
     }
 }
 
-/// Of each kernel's name, blocks of it that fill a multiprocessor, half of what it takes at once: the
-/// fewest of its runs, where they differ.
+/// For each kernel name: the number of blocks that fill a multiprocessor, which is half of those
+/// that it takes at once. If runs differ, the fewest.
 pub(crate) fn blocks_that_fill(file: &TraceFile) -> FxHashMap<(ProcessIndex, u32, NameId), u64> {
     let devices: FxHashMap<(ProcessIndex, u32), Multiprocessor> = (file.devices().iter())
         .map(|row| ((row.process, row.device), Multiprocessor::of(file, row)))

@@ -1,31 +1,31 @@
-//! Which thread of its process the driving thread waits for: the one that is at work while it waits,
-//! and less so at other times.
+//! Chooses the thread that the driving thread waits for in its process: the one that is at work
+//! while the driving thread waits, and less so at other times.
 
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashSet;
 use tprof_trace::model::ThreadIndex;
 
-use super::awaited::{Awaited, Hint};
 use super::timeline::ThreadWork;
+use super::wait_sites::{Hint, WaitSite};
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::samples::Part;
 
-/// They are at work for this share of the wait, at least.
+/// An awaited team is at work for at least this share of the wait.
 const LEAST_WORK: f64 = 0.3;
 /// Samples stand for the time on a core divided by this, at least.
 const MOST_UNSAMPLED: f64 = 2.0;
-/// Time on a core without samples is this share of what a team does, at most, where it does not matter.
+/// Time on a core without samples does not matter up to this share of a team's activity.
 const MOST_LEFT_OUT: f64 = 0.1;
 /// The end of a thread that is waited for is so far from the end of the wait, at most.
 const ENDS_WITHIN_NS: u64 = 2_000_000;
 /// Names of PyTorch's threads for backward passes begin so.
 pub(crate) const AUTOGRAD: &str = "pt_autograd_";
 
-/// See the module.
-pub(super) struct Choice<'t> {
+/// Chooses among the other threads of the driving thread's process, wait site by wait site.
+pub(super) struct ThreadChoice<'t> {
     pub timelines: &'t [ThreadWork],
-    pub waits: &'t Awaited,
+    pub waits: &'t WaitSite,
     /// Ends of the waits, in order.
     pub ends_ns: Vec<u64>,
     pub window: Interval,
@@ -33,7 +33,7 @@ pub(super) struct Choice<'t> {
     pub used: FxHashSet<ThreadIndex>,
 }
 
-/// Where waits lie: exactly; and how long those are, ns, which lie anywhere in a time.
+/// The time of waits: `exact` is where they are; `added_ns` lie anywhere in `added`, ns.
 pub(super) struct WaitingTime<'k> {
     pub exact: &'k Cover,
     pub added: &'k Cover,
@@ -45,27 +45,27 @@ impl WaitingTime<'_> {
         self.exact.length() + self.added_ns
     }
 
-    /// How much of a time may be in it.
+    /// The part of a time that may be in the waits, ns.
     fn shared(&self, time: &Cover) -> u64 {
         time.shared(self.exact) + time.shared(self.added).min(self.added_ns)
     }
 }
 
-/// How much more time on a core a team had than its samples stand for, as that of many threads that
-/// ended soon; `None` if they are too few to say what it did.
+/// The ratio of a team's time on a core to the time that its samples stand for, as of many threads
+/// that soon ended; `None` if the samples are too few to show what it did.
 pub(super) fn unsampled(team: &[&ThreadWork]) -> Option<f64> {
     let sum = |of: &dyn Fn(&ThreadWork) -> u64| team.iter().map(|one| of(one)).sum::<u64>() as f64;
     let running_ns = sum(&|one| one.running_ns);
     let sampled_ns = sum(&|one| one.sampled_ns);
     let times = if running_ns > 0.0 { running_ns / sampled_ns } else { 1.0 };
-    // Of threads that hardly run, waits show what they do.
+    // If threads hardly run, their waits show what they do.
     let is_little = running_ns - sampled_ns < MOST_LEFT_OUT * sum(&|one| one.busy.length());
     (times <= MOST_UNSAMPLED || is_little).then_some(times.clamp(1.0, MOST_UNSAMPLED))
 }
 
-impl<'t> Choice<'t> {
-    /// The team of threads that is most likely waited for, the one with most work in the waits
-    /// first; none if that would be nobody.
+impl<'t> ThreadChoice<'t> {
+    /// The team of threads that is most likely awaited, the one with most work in the waits first;
+    /// empty if there is none.
     pub fn next(&mut self, kept: &WaitingTime<'_>) -> Vec<&'t ThreadWork> {
         let mut teams: BTreeMap<&str, Vec<&ThreadWork>> = BTreeMap::new();
         for timeline in self.timelines.iter().filter(|one| !self.used.contains(&one.thread)) {
@@ -79,8 +79,8 @@ impl<'t> Choice<'t> {
         team
     }
 
-    /// When a thread works on what is waited for. Who waits for data that its maker sleeps for waits for
-    /// data.
+    /// The time in which a thread works on what is awaited. A thread that waits for data while its
+    /// maker sleeps waits for data.
     pub fn work(&self, one: &ThreadWork) -> Cover {
         match self.waits.at.part {
             Part::Data => one.busy.without(&one.asleep),
@@ -97,7 +97,8 @@ impl<'t> Choice<'t> {
         let share = |ns: u64, of: u64| ns as f64 / of.max(1) as f64;
         let inside = share(inside_ns, kept.ns());
         let outside = share(outside_ns, self.window.length().saturating_sub(kept.ns()));
-        // Who mostly waits may do so at any time, as who looks at something once a second.
+        // A thread that mostly waits may wait at any time, such as one that checks something once a
+        // second.
         let is_waiting = kept.shared(&waits) * 2 > inside_ns;
         unsampled(team)?;
         if inside < LEAST_WORK || is_waiting && outside * 2.0 > inside {
@@ -112,7 +113,7 @@ impl<'t> Choice<'t> {
         Some(inside - outside / 2.0 + if is_known { 1.0 } else { 0.0 })
     }
 
-    /// Whether one of the waits ends at a moment.
+    /// Whether one of the waits ends at this moment.
     fn has_end(&self, ns: u64) -> bool {
         let next = self.ends_ns.partition_point(|end| *end + ENDS_WITHIN_NS < ns);
         self.ends_ns.get(next).is_some_and(|end| end.abs_diff(ns) <= ENDS_WITHIN_NS)

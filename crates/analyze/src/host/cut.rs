@@ -1,15 +1,15 @@
 //! A thread's rows in a window of its time.
 //!
-//! Short waits were added up before they were written: where they lie is known within their spread,
-//! over which they are divided evenly. Longer ones are exact, and keep their time: of a window that
-//! has no room for both, those that were added up lie elsewhere.
+//! Short waits were added up before they were written: their place is known within their spread,
+//! over which they are divided evenly. Longer waits are exact and keep their time: if a window has
+//! no room for both, those that were added up lie elsewhere.
 
 use tprof_trace::model::{Sample, ThreadState};
 
 use crate::base::apportion::apportion;
 use crate::base::intervals::Interval;
 
-/// The rows in a window; of those off a core, no more than it lasts, but for rows that overlap.
+/// The rows in a window. Rows off a core take no longer than the window, unless they overlap.
 pub(super) fn rows_in(rows: &[Sample], window: Interval) -> Vec<Sample> {
     let mut inside: Vec<Sample> = rows.iter().filter_map(|row| row_in(row, window)).collect();
     let is_off = |row: &&Sample| row.state != ThreadState::Running;
@@ -30,7 +30,7 @@ pub(super) fn rows_in(rows: &[Sample], window: Interval) -> Vec<Sample> {
 }
 
 /// The part of a row in a window; `None` if there is none, or if it is time on a core that no
-/// sample stands for: what is left of the window has it.
+/// sample stands for: that is in the rest of the window.
 fn row_in(row: &Sample, window: Interval) -> Option<Sample> {
     if row.state == ThreadState::Running {
         let is_in = (window.start..window.end).contains(&row.time_ns);
@@ -42,8 +42,8 @@ fn row_in(row: &Sample, window: Interval) -> Option<Sample> {
     (weight_ns > 0).then_some(Sample { time_ns: inside.start, weight_ns, spread_ns, ..*row })
 }
 
-/// The time off a core in a window, ns, and no more than that lasts. Windows that touch have all of
-/// it.
+/// The time of a row off a core in a window, ns, and no more than the window lasts. Windows that
+/// touch share out all of it.
 pub(super) fn off_in(row: &Sample, window: Interval) -> u64 {
     let all = extent(row);
     let inside = all.overlap(window);
@@ -54,11 +54,12 @@ pub(super) fn off_in(row: &Sample, window: Interval) -> u64 {
         let share = u128::from(row.weight_ns) * u128::from(end - all.start);
         (share / u128::from(all.length())) as u64
     };
-    // What is said to last beyond the end of the clock has more time than room.
+    // A wait that lasts beyond the end of the clock has more time than room.
     (upto(inside.end) - upto(inside.start)).min(inside.length())
 }
 
-/// From its beginning to its end; of several that were added up, the last one's.
+/// The time from a row's beginning to its end; for several waits that were added up, to the end of
+/// the last.
 pub(super) fn extent(row: &Sample) -> Interval {
     let within_ns = row.spread_ns.unwrap_or(row.weight_ns).max(row.weight_ns);
     Interval::new(row.time_ns, row.time_ns.saturating_add(within_ns))

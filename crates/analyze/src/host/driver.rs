@@ -1,4 +1,4 @@
-//! Which thread drives a rank: the one that must not wait.
+//! Finds the thread that drives a rank: the one that must not wait.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::labels;
@@ -14,11 +14,11 @@ pub struct Driver {
     pub thread: ThreadIndex,
     /// Thread id in the target.
     pub tid: u32,
-    /// Its program, and the thread's own name if it has another.
+    /// Name of its program, and the thread's own name if it differs.
     pub name: String,
-    /// When its process image began, ns on the file's clock.
+    /// The beginning of its process image, ns on the file's clock.
     pub start_ns: u64,
-    /// When the thread, its process or the recording ended.
+    /// The end of the thread, its process or the recording, ns.
     pub end_ns: u64,
 }
 
@@ -76,7 +76,7 @@ fn first_thread<'t>(
     threads: impl Iterator<Item = &'t Thread> + Clone,
 ) -> Option<&'t Thread> {
     let is_first = |row: &&Thread| process.is_some_and(|process| process.pid == row.tid);
-    // In a container a first thread may not have its process's number.
+    // In a container, the id of a first thread may differ from its process's id.
     threads.clone().find(is_first).or_else(|| threads.min_by_key(|row| (row.start_ns, row.thread)))
 }
 

@@ -1,31 +1,32 @@
-//! Waits of the driving thread for what another thread of its process does: that thread's time.
+//! Replaces waits of the driving thread for another thread of its process by that thread's time.
 //!
-//! A condition, the end of a thread, a future, a queue: whoever waits there could go on if another
-//! had done its work. Which thread that is, is not recorded. It is at work while it is waited for,
-//! and less so at other times; and some waits show it by their stack, as those of PyTorch's
-//! autograd for its threads. So such a wait is replaced by the rows of the threads that were at
-//! work in it, and what is left of it stays a wait.
+//! A thread that waits for a condition, a thread's end, a future or a queue could go on if another
+//! thread had done its work. It is not recorded which thread that is. That thread is at work while
+//! it is awaited, and less so at other times; and some waits show it by their stack, as those of
+//! PyTorch's autograd for its threads. So the rows of the threads that were at work during such a
+//! wait take its place, and the rest of it stays a wait.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Sample, ThreadIndex, ThreadState};
 
-use super::awaited::{Awaited, awaited};
-use super::choice::{Choice, WaitingTime, unsampled};
+use super::awaited_threads::AwaitedThreads;
+use super::choice::{ThreadChoice, WaitingTime, unsampled};
 use super::cut::extent;
 use super::driver::Driver;
-use super::hands::Hands;
 use super::timeline::{ThreadWork, timelines};
+use super::wait_sites::{WaitSite, wait_sites};
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::samples::CpuTrace;
 
 /// Waits are followed that take this share of the window, at least.
 const LEAST_SHARE: f64 = 0.01;
-/// What some threads leave of a wait, others may have: so many times, while this share is left.
-const MOST_HANDS: usize = 4;
+/// Up to this many teams of threads in turn are followed for one wait, while this share of it is
+/// left.
+const MOST_THREADS: usize = 4;
 const LEAST_LEFT: f64 = 0.05;
 
-/// A driving thread's rows in a window, with those of the threads that it waits for in the place of
+/// A driving thread's rows in a window, in which the rows of the threads that it waits for replace
 /// its waits. Together they stand for the same time.
 pub(super) fn follow(
     file: &TraceFile,
@@ -33,46 +34,46 @@ pub(super) fn follow(
     driver: &Driver,
     rows: Vec<Sample>,
     window: Interval,
-    hands: Hands,
-) -> (Vec<Sample>, Hands) {
-    let all = awaited(&rows, cpu, driver);
+    awaited_threads: AwaitedThreads,
+) -> (Vec<Sample>, AwaitedThreads) {
+    let all = wait_sites(&rows, cpu, driver);
     let all_ns: u64 = all.iter().map(|waits| waits.ns).sum();
     if all_ns == 0 || (all_ns as f64) < LEAST_SHARE * window.length() as f64 {
-        return (rows, hands);
+        return (rows, awaited_threads);
     }
     let timelines = timelines(file, cpu, driver, window);
     let exact =
         rows.iter().filter(|row| row.state != ThreadState::Running && row.spread_ns.is_none());
-    let mut follow = Follow {
+    let mut follow = Follower {
         rows: &rows,
         exact: Cover::of(exact.map(extent)),
-        hands,
+        awaited_threads,
         gone: FxHashSet::default(),
         found: Vec::new(),
     };
     for waits in &all {
         follow.one(waits, &timelines, window);
     }
-    let Follow { gone, mut found, mut hands, .. } = follow;
+    let Follower { gone, mut found, mut awaited_threads, .. } = follow;
     found.extend(rows.iter().enumerate().filter(|(at, _)| !gone.contains(at)).map(|(_, row)| *row));
     found.sort_by_key(|row| row.time_ns);
-    found.iter().for_each(|row| hands.note(row, cpu));
-    (found, hands)
+    found.iter().for_each(|row| awaited_threads.note(row, cpu));
+    (found, awaited_threads)
 }
 
-struct Follow<'r> {
+struct Follower<'r> {
     rows: &'r [Sample],
-    /// All time off a core that lies where it is recorded.
+    /// All time off a core whose place is exact.
     exact: Cover,
-    hands: Hands,
+    awaited_threads: AwaitedThreads,
     /// Rows that others replace, and these.
     gone: FxHashSet<usize>,
     found: Vec<Sample>,
 }
 
-impl Follow<'_> {
+impl Follower<'_> {
     /// Waits at one place.
-    fn one(&mut self, waits: &Awaited, timelines: &[ThreadWork], window: Interval) {
+    fn one(&mut self, waits: &WaitSite, timelines: &[ThreadWork], window: Interval) {
         let (seen_exact, seen_added) = self.divided(&waits.seen);
         let exact = Cover::of(seen_exact.iter().map(|at| extent(&self.rows[*at])));
         if exact.length() != self.sum(&seen_exact) {
@@ -86,7 +87,7 @@ impl Follow<'_> {
             waits.seen.iter().map(|at| extent(&self.rows[*at]).end).collect();
         ends_ns.sort_unstable();
         let used = FxHashSet::default();
-        let mut choice = Choice { timelines, waits, ends_ns, window, used };
+        let mut choice = ThreadChoice { timelines, waits, ends_ns, window, used };
         let kept = WaitingTime {
             exact: &exact,
             added: &added(&seen_added, &self.exact),
@@ -96,9 +97,9 @@ impl Follow<'_> {
         if team.is_empty() {
             return;
         }
-        let mut numbers = Numbers { waits, of: FxHashMap::default() };
+        let mut numbers = ThreadNumbers { waits, of: FxHashMap::default() };
         let (unseen_exact, unseen_added) = self.divided(&waits.unseen);
-        // One without a stack is of this place if the thread worked then.
+        // A wait without a stack is at this place if the thread worked then.
         let works = |at: &&usize| {
             let row = &self.rows[**at];
             let work_ns: u64 = team.iter().map(|one| one.busy.length_within(extent(row))).sum();
@@ -114,7 +115,7 @@ impl Follow<'_> {
         let whole_ns = all.length();
         let mut left = all;
         let mut team = team;
-        for _ in 0..MOST_HANDS {
+        for _ in 0..MOST_THREADS {
             left = self.claim(left, &team, &choice, &mut numbers);
             if (left.length() as f64) < LEAST_LEFT * whole_ns as f64 {
                 break;
@@ -129,9 +130,9 @@ impl Follow<'_> {
         self.share_unseen(from, waits);
     }
 
-    /// Of waits without a stack, this place has its share; what no thread has of that is a wait here.
-    /// The rest is of other places.
-    fn share_unseen(&mut self, from: usize, waits: &Awaited) {
+    /// Takes the place's share of waits without a stack. The part of it that no thread works in is
+    /// a wait here; the rest belongs to other places.
+    fn share_unseen(&mut self, from: usize, waits: &WaitSite) {
         let all_ns = self.sum(&waits.unseen) as f64;
         let thread = self.rows[waits.seen[0]].thread;
         let is_unseen = |row: &Sample| row.stack == 0 && row.thread == thread;
@@ -165,13 +166,14 @@ impl Follow<'_> {
         rows.iter().map(|at| self.rows[*at].weight_ns).sum()
     }
 
-    /// Gives waits to a team: at each moment to one that runs, or else works. What is left of them.
+    /// Assigns waits to a team: at each moment to a thread that runs, otherwise to one that works.
+    /// Returns the rest.
     fn claim(
         &mut self,
         mut left: Cover,
         team: &[&ThreadWork],
-        choice: &Choice<'_>,
-        numbers: &mut Numbers<'_>,
+        choice: &ThreadChoice<'_>,
+        numbers: &mut ThreadNumbers<'_>,
     ) -> Cover {
         let times = unsampled(team).unwrap_or(1.0);
         let runs = team.iter().map(|one| (one, one.ran.clone()));
@@ -182,7 +184,7 @@ impl Follow<'_> {
                 continue;
             }
             left = left.without(&claim);
-            let thread = numbers.of(one, &mut self.hands);
+            let thread = numbers.of(one, &mut self.awaited_threads);
             for part in claim.parts() {
                 let (rows, idle_ns) = one.work_in(*part);
                 let rows = rows.into_iter().map(|row| Sample { thread, ..more(row, times) });
@@ -206,7 +208,7 @@ impl Follow<'_> {
         left
     }
 
-    /// Of rows that are exact only what is left.
+    /// Keeps of exact rows only the parts that are left.
     fn keep(&mut self, rows: &[usize], left: &Cover) {
         for at in rows {
             let row = self.rows[*at];
@@ -221,15 +223,15 @@ impl Follow<'_> {
         }
     }
 
-    /// The same of waits that were added up, which lie anywhere `within` a time: of that each thread has
-    /// as much as it worked there.
+    /// Assigns waits that were added up, which lie anywhere within a time, like [`Self::claim`]:
+    /// each thread gets as much of it as it worked there.
     fn added_up(
         &mut self,
         rows: &[usize],
         within: &Cover,
         team: &[&ThreadWork],
-        choice: &Choice<'_>,
-        numbers: &mut Numbers<'_>,
+        choice: &ThreadChoice<'_>,
+        numbers: &mut ThreadNumbers<'_>,
     ) {
         let all_ns = self.sum(rows);
         let times = unsampled(team).unwrap_or(1.0);
@@ -263,13 +265,13 @@ impl Follow<'_> {
         }
     }
 
-    /// Gives a part of a wait to what a thread did meanwhile; how much it took.
+    /// Assigns a part of a wait to the activity of a thread, and returns how much it took.
     fn give(
         &mut self,
         within: Interval,
         part_ns: u64,
         (one, work, times): (&ThreadWork, &Cover, f64),
-        numbers: &mut Numbers<'_>,
+        numbers: &mut ThreadNumbers<'_>,
     ) -> u64 {
         let first = work.parts().partition_point(|part| part.end <= within.start);
         let parts = work.parts()[first..].iter().take_while(|part| part.start < within.end);
@@ -279,7 +281,7 @@ impl Follow<'_> {
         let scaled =
             |ns: u64| (u128::from(ns) * u128::from(part_ns) / u128::from(work_ns.max(1))) as u64;
         for part in parts {
-            let thread = numbers.of(one, &mut self.hands);
+            let thread = numbers.of(one, &mut self.awaited_threads);
             let (rows, _) = one.work_in(part);
             let rows = rows.into_iter().map(|row| {
                 let spread_ns = match row.state {
@@ -295,7 +297,7 @@ impl Follow<'_> {
     }
 }
 
-/// A sample that stands for so many times its time.
+/// The sample with its time multiplied.
 fn more(row: Sample, times: f64) -> Sample {
     match row.state {
         ThreadState::Running => Sample { weight_ns: (row.weight_ns as f64 * times) as u64, ..row },
@@ -304,17 +306,17 @@ fn more(row: Sample, times: f64) -> Sample {
 }
 
 /// Numbers of a place's hands.
-struct Numbers<'w> {
-    waits: &'w Awaited,
+struct ThreadNumbers<'w> {
+    waits: &'w WaitSite,
     of: FxHashMap<String, ThreadIndex>,
 }
 
-impl Numbers<'_> {
-    fn of(&mut self, one: &ThreadWork, hands: &mut Hands) -> ThreadIndex {
-        let Numbers { waits, of } = self;
-        let add = || hands.add(&one.name, &waits.at, waits.stack);
+impl ThreadNumbers<'_> {
+    fn of(&mut self, one: &ThreadWork, awaited_threads: &mut AwaitedThreads) -> ThreadIndex {
+        let ThreadNumbers { waits, of } = self;
+        let add = || awaited_threads.add(&one.name, &waits.at, waits.stack);
         let number = *of.entry(one.team.clone()).or_insert_with(add);
-        hands.share(number, &one.name);
+        awaited_threads.share(number, &one.name);
         number
     }
 }

@@ -1,26 +1,26 @@
-//! Which threads of the driving thread's process held Python's lock.
+//! Finds the threads of the driving thread's process that held Python's lock.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::ThreadState;
 
+use super::concurrent::ConcurrentWork;
 use super::driver::Driver;
 use super::line::Place;
-use super::meanwhile::Meanwhile;
 use crate::rank::samples::{CpuTrace, Part};
 
-/// See the module.
+/// The threads that held Python's lock, by line.
 #[derive(Clone, Debug, Default)]
 pub struct GilHolders {
     /// The lines at which other threads held it on a core, most time first.
     pub places: Vec<(Place, u64)>,
-    /// Whether samples show that they held it. Otherwise they ran Python while the driving thread
-    /// waited for the lock, which no thread does without it.
+    /// Whether samples show that they held the lock. Otherwise they ran Python while the driving
+    /// thread waited for the lock, which no thread can do without it.
     pub are_sampled: bool,
 }
 
 impl GilHolders {
-    /// `meanwhile`: while the driving thread waited for the lock.
-    pub(super) fn of(driver: &Driver, trace: &CpuTrace, meanwhile: &Meanwhile) -> GilHolders {
+    /// `concurrent`: while the driving thread waited for the lock.
+    pub(super) fn of(driver: &Driver, trace: &CpuTrace, concurrent: &ConcurrentWork) -> GilHolders {
         let others = trace.stretches.iter().filter(|one| {
             one.process == driver.process
                 && one.thread != driver.thread
@@ -35,10 +35,10 @@ impl GilHolders {
         if !places.is_empty() {
             return GilHolders { places, are_sampled: true };
         }
-        let ran = meanwhile.doings.iter().filter(|doing| {
-            !doing.is_of_other && matches!(doing.place.part, Part::Python | Part::Gc)
+        let ran = concurrent.threads.iter().filter(|other| {
+            !other.is_of_other && matches!(other.place.part, Part::Python | Part::Gc)
         });
-        let ran = ran.map(|doing| (Place { part: Part::Unknown, ..doing.place.clone() }, doing.ns));
+        let ran = ran.map(|other| (Place { part: Part::Unknown, ..other.place.clone() }, other.ns));
         GilHolders { places: by_line(ran), are_sampled: false }
     }
 }
@@ -46,7 +46,7 @@ impl GilHolders {
 fn by_line(times: impl Iterator<Item = (Place, u64)>) -> Vec<(Place, u64)> {
     let mut sums: FxHashMap<Place, u64> = FxHashMap::default();
     for (place, ns) in times {
-        if let Some(place) = place.line_alone() {
+        if let Some(place) = place.line_only() {
             *sums.entry(place).or_default() += ns;
         }
     }

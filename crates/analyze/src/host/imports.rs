@@ -17,14 +17,15 @@ const RUNNERS: [&str; 9] = [
     "ipykernel",
 ];
 
-/// The module whose import takes the time, of a stack's functions, innermost first: the outermost
-/// that is being imported and neither runs the job nor is one of its own files, by its package;
-/// where there is none, the outermost. `None` while it is searched, and outside of imports.
+/// The module whose import takes the time, by a stack's functions, innermost first: the package of
+/// the outermost module that is being imported and neither runs the job nor is one of its own
+/// files; if there is none, the outermost. `None` while the module is searched for, and outside of
+/// imports.
 pub(super) fn module<'a>(functions: impl DoubleEndedIterator<Item = &'a Func>) -> Option<String> {
     let mut outermost = None;
     let mut is_imported = false;
     for func in functions.rev().filter(|func| func.layer == Layer::Python) {
-        // What the import system calls is the module's own code; what that calls is no module.
+        // The import system calls the module's own code; what that calls is not the module.
         if func.is_import() || !std::mem::take(&mut is_imported) {
             is_imported |= func.is_import();
             continue;
@@ -39,7 +40,7 @@ pub(super) fn module<'a>(functions: impl DoubleEndedIterator<Item = &'a Func>) -
     outermost
 }
 
-/// A module's package, or its own name where it is part of none.
+/// A module's package, or its own name if it is not part of one.
 fn name(file: &str) -> String {
     let frozen = file.strip_prefix("<frozen ").and_then(|name| name.strip_suffix('>'));
     let path = frozen.or(file.strip_suffix(".py")).unwrap_or(file);
@@ -74,7 +75,7 @@ mod tests {
         assert_eq!(module(stack.into_iter()).as_deref(), Some("torch"));
         let site = func("<module>", "<frozen site>");
         assert_eq!(module([&site, &find].into_iter()).as_deref(), Some("site"));
-        // Its own import is its own.
+        // The time of its own import is its own.
         assert_eq!(module([&pytest, &find].into_iter()).as_deref(), Some("pytest"));
     }
 

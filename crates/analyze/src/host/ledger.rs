@@ -6,28 +6,29 @@ use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Sample, ThreadState};
 
-use super::hands::Hands;
+use super::awaited_threads::AwaitedThreads;
 use super::line::Place;
 use super::paused::paused;
 use crate::base::apportion::apportion;
 use crate::base::intervals::{Cover, Interval};
-use crate::rank::samples::{CpuTrace, Func, Part, Shared, Stretch};
+use crate::rank::samples::{CpuTrace, Func, Part, Stretch, UnsampledShare};
 
-/// Samples may stand for less than the time on a core by so much, and still be a sample of it.
+/// Samples may stand for no less than this share of the time on a core, and still be a sample of
+/// it.
 const LEAST_SAMPLED: f64 = 0.8;
-/// Or by so many periods.
+/// Samples may also lack up to this many periods.
 const MOST_PERIODS: u64 = 4;
 
-/// Time and what it is uncertain by.
+/// Time with its uncertainty.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WallTime {
     pub ns: u64,
-    /// Of it, on a core: a fault that reads a file is off it, a poll for a device on it.
+    /// The part on a core, ns. A fault that reads a file is off a core, a poll for a device on it.
     pub running_ns: u64,
     /// Samples on a core behind it.
     pub samples: u64,
-    /// Of waits without a stack that were given to it.
-    pub shared: Shared,
+    /// The share of waits without a stack that was added to it.
+    pub shared: UnsampledShare,
 }
 
 impl WallTime {
@@ -44,28 +45,28 @@ impl WallTime {
 pub struct Ledger {
     /// Length of the window, the sum of all parts.
     pub wall_ns: u64,
-    /// Of it, on a core.
+    /// The part of the window on a core, ns.
     pub running_ns: u64,
     /// Samples on a core.
     pub samples: u64,
     pub parts: FxHashMap<Part, WallTime>,
     pub places: FxHashMap<Place, WallTime>,
-    /// Of waits, by the file or peer that is waited for and whether it is to save; as far as
-    /// that was read.
+    /// Time of waits by part, by whether they save, and by the awaited file or peer, as far as that
+    /// was read, ns.
     pub waited_for: FxHashMap<(Part, bool, Arc<str>), u64>,
-    /// Of it, time of other threads that this one waits for: by thread, where it waits, and what
+    /// Time of other threads that this one waits for: by thread, the place of the wait, and what
     /// the thread does.
     pub followed: FxHashMap<(String, Place, Part), WallTime>,
 }
 
 impl Ledger {
-    /// Of a thread's rows in a window, as [`super::cut::rows_in`] has them, some of them perhaps of
-    /// hands in its place.
+    /// Sums a thread's rows in a window as [`super::cut::rows_in`] returns them. Some of them may
+    /// be those of awaited threads in its place.
     pub fn of(
         file: &TraceFile,
         inside: &[Sample],
         window: Interval,
-        hands: &Hands,
+        awaited_threads: &AwaitedThreads,
     ) -> (Ledger, CpuTrace) {
         let trace = CpuTrace::of_rows(file, inside.iter().copied());
         let mut ledger = Ledger { wall_ns: window.length(), ..Ledger::default() };
@@ -74,7 +75,8 @@ impl Ledger {
         let sum = |of: &[&Stretch]| -> u64 { of.iter().map(|one| one.weight_ns).sum() };
         // Rows of another tool may overlap.
         let off_ns = sum(&off).min(ledger.wall_ns);
-        // Nothing stands for the time in which recording was off, but waits that reach into it.
+        // Nothing stands for the time in which recording was off, except for waits that reach into
+        // it.
         let waits = inside.iter().filter(|row| row.state != ThreadState::Running);
         let waits = Cover::of(waits.map(lasted));
         let paused_ns = paused(file).within(window).without(&waits).length();
@@ -88,8 +90,8 @@ impl Ledger {
             && (sampled_ns as f64 >= LEAST_SAMPLED * ledger.running_ns as f64
                 || missing_ns <= MOST_PERIODS * period_ns.unwrap_or(0));
         let known_ns = if is_sampled { ledger.running_ns } else { sampled_ns };
-        ledger.enter(&trace, &off, off_ns, hands);
-        ledger.enter(&trace, &running, known_ns.min(ledger.running_ns), hands);
+        ledger.enter(&trace, &off, off_ns, awaited_threads);
+        ledger.enter(&trace, &running, known_ns.min(ledger.running_ns), awaited_threads);
         let unknown_ns = paused_ns + ledger.running_ns - known_ns.min(ledger.running_ns);
         if unknown_ns > 0 {
             let unknown = WallTime { ns: unknown_ns, ..WallTime::default() };
@@ -99,10 +101,16 @@ impl Ledger {
     }
 
     /// Divides time among stretches by their weights.
-    fn enter(&mut self, trace: &CpuTrace, stretches: &[&Stretch], all_ns: u64, hands: &Hands) {
+    fn enter(
+        &mut self,
+        trace: &CpuTrace,
+        stretches: &[&Stretch],
+        all_ns: u64,
+        awaited_threads: &AwaitedThreads,
+    ) {
         let weights = stretches.iter().map(|stretch| stretch.weight_ns);
         for (stretch, ns) in stretches.iter().zip(apportion(all_ns, weights)) {
-            let stated = hands.stated(stretch.thread, stretch.id, stretch.state);
+            let stated = awaited_threads.stated(stretch.thread, stretch.id, stretch.state);
             let part = stated
                 .unwrap_or_else(|| Part::of_driver(stretch.state, &stretch.stack, &trace.names));
             let is_running = stretch.state == ThreadState::Running;
@@ -111,13 +119,13 @@ impl Ledger {
             let amount = WallTime { ns, running_ns, samples, shared: stretch.shared };
             self.samples += samples;
             self.parts.entry(part).or_default().add(amount);
-            let of_hand = hands.place(stretch.thread, stretch.id, stretch.state);
+            let of_hand = awaited_threads.place(stretch.thread, stretch.id, stretch.state);
             let place = of_hand.cloned().unwrap_or_else(|| {
                 let stack = trace.stack(stretch.process, stretch.id);
                 Place::of(part, stretch.state, stack, &trace.names)
             });
-            if let Some(hand) = hands.get(stretch.thread) {
-                let key = (hand.name.clone(), hand.at.clone(), part);
+            if let Some(awaited_thread) = awaited_threads.get(stretch.thread) {
+                let key = (awaited_thread.name.clone(), awaited_thread.at.clone(), part);
                 self.followed.entry(key).or_default().add(amount);
             }
             let mut frames = stretch.stack.iter().map(|id| trace.names.get(*id));
@@ -133,8 +141,8 @@ impl Ledger {
         self.parts.get(&part).map_or(0, |amount| amount.ns)
     }
 
-    /// Half the width of the interval in which an amount lies in 95 cases of 100, ns: samples
-    /// on a core are a part of all of them.
+    /// Half the width of the 95 % interval of an amount, ns: samples on a core are a part of all
+    /// samples.
     pub fn error_ns(&self, amount: &WallTime) -> u64 {
         let share = amount.samples as f64 / self.samples.max(1) as f64;
         let spread = share * (1.0 - share) / self.samples.max(1) as f64;
@@ -162,7 +170,7 @@ impl Ledger {
     }
 }
 
-/// How long a wait lasted.
+/// The duration of a wait, ns.
 fn lasted(row: &Sample) -> Interval {
     Interval::new(row.time_ns, row.time_ns.saturating_add(row.weight_ns))
 }
@@ -175,7 +183,7 @@ mod tests {
     use proptest::prelude::*;
     use tprof_trace::model::{Mark, MarkKind, SYNTHETIC_FRAME, Stack, Symbol};
 
-    /// With one stack, of a function of Python's.
+    /// A file with one stack, of a function of Python.
     fn made() -> Fixture {
         let mut made = Fixture::new();
         let [function, file, module] = ["train", "/me/train.py", "[python]"].map(|t| made.name(t));
@@ -192,7 +200,7 @@ mod tests {
     }
 
     fn of(file: &TraceFile, rows: &[Sample], window: Interval) -> Ledger {
-        Ledger::of(file, &rows_in(rows, window), window, &Hands::default()).0
+        Ledger::of(file, &rows_in(rows, window), window, &AwaitedThreads::default()).0
     }
 
     fn parts(rows: &[Sample], window: Interval) -> Vec<(Part, u64)> {
@@ -211,7 +219,7 @@ mod tests {
             row(90, 20, Lock, 1),
             row(120, 10, Running, 1),
             row(130, 10, Running, 1),
-            // It is in what is left already.
+            // This time is already in the remainder.
             row(0, 500, Running, 0),
             row(140, 30, Runnable, 0),
             row(190, 50, Blocked, 0),

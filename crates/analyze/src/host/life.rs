@@ -9,60 +9,61 @@ use crate::rank::samples::{CpuTrace, Func, Layer, Part, Role};
 
 /// Start-up goes on over less than this time without an import.
 const LEAST_BREAK_NS: u64 = 50_000_000;
-/// Or over a share of the time of imports so far.
+/// Start-up also goes on over less than the time of imports so far, divided by this.
 const SHARE_OF_BREAK: u64 = 5;
 
-/// Where the judged time begins.
+/// The beginning of the judged time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
-    /// With the first step; it ends with the last one.
+pub enum WindowStart {
+    /// The first step; the window ends with the last one.
     FirstStep,
-    /// With the first batch that was taken from PyTorch's DataLoader.
+    /// The first batch that was taken from PyTorch's DataLoader.
     FirstBatch,
-    /// After start-up. It ends, as with the first batch, where Python was last running.
+    /// The end of start-up. The window ends, as with the first batch, where Python last ran.
     AfterStartUp,
-    /// With the thread's life: it has no Python.
+    /// The beginning of the thread's life, since it has no Python.
     Beginning,
-    /// With the cycle that was chosen; it ends with it.
+    /// The beginning of the chosen cycle; the window ends with it.
     Cycle,
 }
 
-impl Start {
-    /// In words, after "from".
+impl WindowStart {
+    /// The words for it in a report, after "from".
     pub fn words(self) -> &'static str {
         match self {
-            Start::FirstStep => "the first step to the last",
-            Start::FirstBatch => "the first batch",
-            Start::AfterStartUp => "the end of start-up",
-            Start::Beginning => "its beginning",
-            Start::Cycle => "the beginning of the cycle to its end",
+            WindowStart::FirstStep => "the first step to the last",
+            WindowStart::FirstBatch => "the first batch",
+            WindowStart::AfterStartUp => "the end of start-up",
+            WindowStart::Beginning => "its beginning",
+            WindowStart::Cycle => "the beginning of the cycle to its end",
         }
     }
 }
 
-/// See the module.
+/// The phases of a driving thread's life.
 #[derive(Clone, Copy, Debug)]
-pub struct Life {
-    /// All of it.
+pub struct ThreadLife {
+    /// The whole life of the thread.
     pub whole: Interval,
-    /// From the beginning to the first step or batch; where there is neither, Python's start and
-    /// imports. Empty without Python, and where the beginning was not recorded.
+    /// The time from the beginning to the first step or batch; if there is neither, Python's start
+    /// and imports. Empty without Python, and if the beginning was not recorded.
     pub start_up: Interval,
-    /// What is judged.
+    /// The judged time of the thread.
     pub window: Interval,
     /// Why it begins there.
-    pub start: Start,
+    pub start: WindowStart,
 }
 
-impl Life {
-    /// Of a driver with these rows, in order of time. `paused`: when recording was off.
+impl ThreadLife {
+    /// Divides the life of a driver with these rows, in order of time. `paused` is when recording
+    /// was off.
     pub fn of(
         driver: &Driver,
         steps: &[Step],
         rows: &[Sample],
         trace: &CpuTrace,
         paused: &Cover,
-    ) -> Life {
+    ) -> ThreadLife {
         let first_ns = rows.first().map_or(driver.start_ns, began);
         let whole = Interval::new(driver.start_ns.min(first_ns), driver.end_ns);
         let phases: Vec<RowPhase> = rows.iter().map(|row| RowPhase::of(row, trace)).collect();
@@ -81,49 +82,49 @@ impl Life {
             ([first, ..], _) => {
                 let end = steps.iter().map(|step| step.interval.end).max();
                 let end = end.unwrap_or(first.interval.end);
-                (Start::FirstStep, Interval::new(first.interval.start, end))
+                (WindowStart::FirstStep, Interval::new(first.interval.start, end))
             }
             (_, Some((row, _))) => {
                 let from = began(row).max(start_up.end);
-                (Start::FirstBatch, Interval::new(from, end_ns))
+                (WindowStart::FirstBatch, Interval::new(from, end_ns))
             }
-            _ if has_python => (Start::AfterStartUp, Interval::new(start_up.end, end_ns)),
-            _ => (Start::Beginning, whole),
+            _ if has_python => (WindowStart::AfterStartUp, Interval::new(start_up.end, end_ns)),
+            _ => (WindowStart::Beginning, whole),
         };
         let start_up = match start {
-            // Of what lies between, nothing is known to be start-up if steps may have gone
-            // unrecorded.
-            Start::FirstStep | Start::FirstBatch if start_up.length() > 0 => {
+            // None of the time between is known to be start-up if steps may have gone unrecorded.
+            WindowStart::FirstStep | WindowStart::FirstBatch if start_up.length() > 0 => {
                 let between = Interval::new(start_up.end, window.start.max(start_up.end));
                 let is_recorded = paused.within(between).length() == 0;
                 if is_recorded { Interval::new(start_up.start, between.end) } else { start_up }
             }
             _ => start_up,
         };
-        Life { whole, start_up, window, start }
+        ThreadLife { whole, start_up, window, start }
     }
 
-    /// Of a cycle, from and to before: all of it is judged. The times are those in which the
-    /// cycle was recorded; those of the thread's process count.
-    pub fn of_cycle(driver: &Driver, times_ns: &[(u64, u64)]) -> Life {
+    /// The life of a cycle, all of which is judged: each time is a beginning and an end that is not
+    /// in it. They are the times in which the cycle was recorded; those of the thread's process
+    /// count.
+    pub fn of_cycle(driver: &Driver, times_ns: &[(u64, u64)]) -> ThreadLife {
         let life = Interval::new(driver.start_ns, driver.end_ns);
         let of_process = times_ns.iter().map(|(from, to)| Interval::new(*from, *to).overlap(life));
         let of_process = of_process.filter(|part| part.length() > 0);
         let all = of_process.reduce(|a, b| Interval::new(a.start.min(b.start), a.end.max(b.end)));
         let whole = all.unwrap_or(Interval::new(driver.end_ns, driver.end_ns));
         let start_up = Interval::new(whole.start, whole.start);
-        Life { whole, start_up, window: whole, start: Start::Cycle }
+        ThreadLife { whole, start_up, window: whole, start: WindowStart::Cycle }
     }
 
-    /// What of it lies in a part of time.
-    pub fn within(self, part: Interval) -> Life {
+    /// The parts of the life that lie in a part of the time.
+    pub fn within(self, part: Interval) -> ThreadLife {
         let [whole, start_up, window] =
             [self.whole, self.start_up, self.window].map(|of| of.overlap(part));
-        Life { whole, start_up, window, start: self.start }
+        ThreadLife { whole, start_up, window, start: self.start }
     }
 }
 
-/// When what a row stands for began.
+/// The beginning of the time that a row stands for.
 fn began(row: &Sample) -> u64 {
     match row.state {
         ThreadState::Running => row.time_ns.saturating_sub(row.weight_ns),
@@ -138,17 +139,17 @@ fn ended(row: &Sample) -> u64 {
     }
 }
 
-/// What a row shows of the phases of a thread's life.
+/// The phase of a thread's life that a row shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RowPhase {
-    /// No stack.
+    /// The row has no stack.
     Unknown,
-    /// No Python function.
+    /// The stack has no Python function.
     Native,
     Import,
     /// A batch is taken from the DataLoader.
     Batch,
-    /// Other ranks are waited for, as where a group of them is set up.
+    /// The thread waits for other ranks, as where a group of them is set up.
     Collective,
     Python,
 }
@@ -168,7 +169,7 @@ impl RowPhase {
         if python.peek().is_none() {
             return RowPhase::Native;
         }
-        // What the interpreter begins with is frozen into it.
+        // The modules that the interpreter begins with are frozen into it.
         let is_frozen =
             |func: &Func| func.layer != Layer::Python || func.file.starts_with("<frozen");
         if functions().any(Func::is_import) || functions().all(is_frozen) {
@@ -196,7 +197,7 @@ pub(super) fn end_of_start_up(rows: &[Sample], phases: &[RowPhase]) -> u64 {
             continue;
         }
         match phase {
-            // Of a wait Python's frames may not be read in time: it does not show that Python has
+            // In a wait, Python's frames may not be read in time: it does not show that Python has
             // not begun.
             RowPhase::Native if is_before_python && row.state == ThreadState::Running => {
                 end_ns = ended(row);
@@ -239,7 +240,7 @@ mod tests {
         ];
         let phases = [RowPhase::Native, RowPhase::Import, RowPhase::Native, RowPhase::Python];
         assert_eq!(end_of_start_up(&rows, &phases), 20);
-        // Not even before the first import that a sample has.
+        // There is no start-up before the first import that a sample has either.
         let phases = [RowPhase::Native, RowPhase::Native, RowPhase::Native, RowPhase::Python];
         assert_eq!(end_of_start_up(&rows, &phases), 20);
     }

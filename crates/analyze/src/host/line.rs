@@ -1,4 +1,4 @@
-//! Where a thread is: the line of the user's own code, and what that called.
+//! The place of a thread: the line of the user's own code, and the code that it called.
 
 use tprof_facts::functions::in_sentence;
 use tprof_facts::labels::base_name;
@@ -12,63 +12,64 @@ use tprof_trace::model::ThreadState;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
     pub part: Part,
-    /// The innermost function of the user's own Python code; where there is none, of Python;
-    /// else of compiled code. Empty if the stack is unknown.
+    /// The innermost function of the user's own Python code; if there is none, of Python; otherwise
+    /// of compiled code. Empty if the stack is unknown.
     pub function: String,
-    /// Its file; empty if unknown.
+    /// File of the function; empty if unknown.
     pub file: String,
-    /// Its line; 0 if unknown.
+    /// Line in the file; 0 if unknown.
     pub line: u32,
-    /// The function is of the user's own code.
+    /// Whether the function is of the user's own code.
     pub is_own: bool,
     /// The innermost function below it, the interpreter's and the kernel's left out; empty if
     /// there is none.
     pub below: String,
-    /// Base name of that function's module, where it is compiled code.
+    /// Base name of that function's module, if it is compiled code.
     pub library: String,
     /// A checkpoint or a file is saved here, by the functions on the stack.
     pub saves: bool,
-    /// A database's library is on the stack: it waits for its own files where it commits.
+    /// Whether a database's library is on the stack: it waits for its own files when it commits.
     pub of_database: bool,
-    /// Of [`Part::Data`]: the thread makes it itself, or waits for what it makes it of.
+    /// For [`Part::Data`]: whether the thread makes the data itself, or waits for what it makes it
+    /// from.
     pub is_inline: bool,
-    /// Of [`Part::Other`]: what is waited for.
+    /// For [`Part::Other`]: what the thread waits for.
     pub cause: OtherCause,
-    /// The thread whose time it is where the driving thread waits for that; else empty.
+    /// The thread that this time belongs to, if the driving thread waits for it; otherwise empty.
     pub thread: String,
     /// The line is the one that waits: the thread has no code of the user's own there.
     pub is_of_waiter: bool,
 }
 
-/// What is waited for where it is no file, peer, lock, data, device or other rank.
+/// What a thread waits for, if it is not a file, peer, lock, data, device or other rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum OtherCause {
-    /// Anything.
+    /// Any event that is none of the others.
     #[default]
     Event,
-    /// Child processes.
+    /// The end of child processes.
     Child,
     /// A process of `multiprocessing`, or its fork server, to begin.
     Start,
-    /// Threads of its process, to end.
+    /// The end of threads of its process.
     Thread,
-    /// What another thread does, by a condition or the like: unknown which thread that is.
+    /// The work of another thread, by a condition or the like: it is unknown which thread that is.
     Work,
     /// A time to pass.
     Sleep,
-    /// What the program says that it synchronises with.
+    /// Something that the program says it synchronises with.
     Sync,
 }
 
 impl OtherCause {
-    /// Of a wait, by the functions of its stack, the kernel's included.
+    /// Finds the cause of a wait by the functions of its stack, including the kernel's.
     fn of<'f>(
         state: ThreadState,
         mut functions: impl Iterator<Item = &'f Func> + Clone,
     ) -> OtherCause {
         let waits_for_child = |func: &Func| match func.layer {
             Layer::Python => CHILD_FILES.iter().any(|file| func.file.ends_with(file)),
-            // `futex_do_wait` is of no child.
+            // A wait in `futex_do_wait` is not for a child.
             _ => {
                 let is_call = CHILD_CALLS.iter().any(|call| func.name.contains(call));
                 is_call && !func.name.starts_with("futex_")
@@ -87,7 +88,7 @@ impl OtherCause {
         }
     }
 
-    /// Whether threads of the process are waited for.
+    /// Whether the wait is for threads of the process.
     pub fn is_of_thread(self) -> bool {
         matches!(self, OtherCause::Thread | OtherCause::Work)
     }
@@ -98,7 +99,8 @@ const CHILD_FILES: [&str; 3] = ["/subprocess.py", "/popen_fork.py", "/popen_spaw
 const CHILD_CALLS: [&str; 4] = ["wait4", "waitpid", "waitid", "do_wait"];
 
 impl Place {
-    /// Of a part and a stack; `state` is what the thread waits for by it.
+    /// Finds the place of a part by its stack; `state` is the state in which the thread waits
+    /// there.
     pub fn of(part: Part, state: ThreadState, stack: &Stack, names: &FunctionTable) -> Place {
         let frames: Vec<(&Func, u32)> = (stack.functions.iter())
             .zip(&stack.lines)
@@ -154,13 +156,14 @@ impl Place {
         place
     }
 
-    /// The line, apart from what it calls; `None` without a function and a file.
-    pub(super) fn line_alone(self) -> Option<Place> {
+    /// The place without the code that the line calls; `None` without a function and a file.
+    pub(super) fn line_only(self) -> Option<Place> {
         let is_line = !self.function.is_empty() && !self.file.is_empty();
         is_line.then(|| Place { below: String::new(), library: String::new(), ..self })
     }
 
-    /// Whether a thread there works, or waits for what it needs for that: not for its next order.
+    /// Whether a thread at this place works, or waits for what it needs for its work: not for its
+    /// next task.
     pub fn is_work(&self) -> bool {
         match self.part {
             Part::Data | Part::Unknown => false,
@@ -171,7 +174,7 @@ impl Place {
         }
     }
 
-    /// `function (file.py:12)`.
+    /// Formats the place as `function (file.py:12)`.
     pub fn shown(&self) -> String {
         match (self.file.is_empty(), self.line) {
             (true, _) if self.function.is_empty() => "(stack unknown)".to_owned(),

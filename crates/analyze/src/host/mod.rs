@@ -1,38 +1,37 @@
 //! `host`: all of the wall time of the thread that drives each rank, in parts that add up.
 //!
-//! The thread's time off a core is measured, switch by switch; what is left of the wall
-//! time it ran, and its CPU samples divide that. So the parts add up exactly, and what
-//! was not recorded is a part of its own. Start-up is apart, and so is what lies outside
-//! of the steps.
+//! The thread's time off a core is measured, switch by switch; in the rest of the wall time it ran,
+//! which its CPU samples divide. So the parts add up exactly, and unrecorded time is a part of its
+//! own. Start-up is separate, and so is the time outside of the steps.
 
-mod awaited;
+mod awaited_threads;
 mod choice;
+mod concurrent;
 mod cut;
 mod driver;
 mod follow;
 mod gil_holders;
-mod hands;
 mod imports;
 mod ledger;
 mod life;
 mod line;
-mod meanwhile;
 pub(crate) mod paused;
 mod rank_host;
 mod report;
+mod sampled_code;
 mod stated;
 mod steps;
 mod tables;
 mod timeline;
-mod visible;
+mod wait_sites;
 mod workers;
 
 pub(crate) use choice::AUTOGRAD;
+pub(crate) use concurrent::{ConcurrentWork, ThreadAtPlace};
 pub(crate) use gil_holders::GilHolders;
 pub(crate) use ledger::{Ledger, WallTime};
-pub(crate) use life::Start;
+pub(crate) use life::WindowStart;
 pub(crate) use line::{OtherCause, Place};
-pub(crate) use meanwhile::{Doing, Meanwhile};
 pub(crate) use rank_host::{LONGEST, RankHost};
 pub use report::KIND;
 pub(crate) use steps::StepTime;

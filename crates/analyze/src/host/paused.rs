@@ -1,4 +1,4 @@
-//! When recording was off.
+//! Times in which recording was off.
 
 use tprof_facts::cycles;
 use tprof_trace::TraceFile;

@@ -1,4 +1,4 @@
-//! All that is known of the thread that drives a rank.
+//! Everything that is known of the thread that drives a rank.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,58 +6,59 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{Sample, ThreadState};
 
+use super::awaited_threads::AwaitedThreads;
+use super::concurrent::ConcurrentWork;
 use super::cut::rows_in;
 use super::driver::Driver;
 use super::follow::follow;
 use super::gil_holders::GilHolders;
-use super::hands::Hands;
 use super::imports;
 use super::ledger::Ledger;
-use super::life::Life;
+use super::life::ThreadLife;
 use super::line::{OtherCause, Place};
-use super::meanwhile::Meanwhile;
 use super::paused::paused;
+use super::sampled_code::SampledCode;
 use super::stated::in_spans;
 use super::steps::{OF_STEPS, StepTime};
-use super::visible::Visible;
 use super::workers::{Workers, WorkersTime, of_children};
 use crate::base::intervals::{Cover, Interval};
 use crate::base::stats::Repeats;
 use crate::rank::samples::{CpuTrace, Part};
 use crate::rank::{Needs, RankTrace, Step, steps_of_one_process};
 
-/// See the module.
+/// The driving thread of a rank: its time by part, place and step.
 #[derive(Clone, Debug)]
 pub struct RankHost {
     pub driver: Driver,
-    pub life: Life,
-    /// The judged time.
+    pub life: ThreadLife,
+    /// The parts of the judged time.
     pub ledger: Ledger,
-    /// Start-up.
+    /// The parts of start-up.
     pub start_up: Ledger,
     /// Wall time of start-up by imported module, most first; without a module that could be
     /// named: the rest.
     pub imports: Vec<(String, u64)>,
-    /// Each step.
+    /// The time of each step.
     pub steps: Vec<StepTime>,
     /// Other threads of its process that held Python's lock.
     pub gil_holders: GilHolders,
-    /// Processes that make the data it waits for; what they did meanwhile, once they had begun; and
-    /// what children did while it waited for their end.
+    /// The processes that make the data which it waits for. `made` is what they did during those
+    /// waits, once they had begun, and `children` what children did while it waited for their end.
     pub workers: Workers,
-    /// When it waits until processes of `multiprocessing` begin.
+    /// Time in which it waits until processes of `multiprocessing` begin.
     pub for_start: Cover,
     pub made: WorkersTime,
     pub children: WorkersTime,
-    /// What others did while the driving thread waited for a lock, for what other threads do or
-    /// for their end, or for data, and while it had no core; nothing where that took less than 1 % of
-    /// the judged time. In all but the second, what the threads that it waits for do is its own.
-    pub locked: Meanwhile,
-    pub awaiting: Meanwhile,
-    pub without_data: Meanwhile,
-    pub without_core: Meanwhile,
-    /// What samples could show.
-    pub visible: Visible,
+    /// The activity of others while the driving thread waited for a lock, for the work of other
+    /// threads or their end, or for data, and while it had no core; empty if that took less than 1
+    /// % of the judged time. Except in the second, the work of the awaited threads is the driving
+    /// thread's own.
+    pub locked: ConcurrentWork,
+    pub awaiting: ConcurrentWork,
+    pub without_data: ConcurrentWork,
+    pub without_core: ConcurrentWork,
+    /// The kinds of functions that samples could show.
+    pub visible: SampledCode,
     /// Waits and samples in collectives in the judged time.
     pub collective: Vec<Interval>,
     /// The longest waits and samples of each place in the judged time, longest first.
@@ -66,20 +67,22 @@ pub struct RankHost {
 
 const ALL_TIME: Interval = Interval { start: 0, end: u64::MAX };
 
-/// So many of each place, and of what a finding lists.
+/// Number of the longest waits and samples that are kept of each place, and of the places that a
+/// finding lists.
 pub const LONGEST: usize = 20;
 
 impl RankHost {
     /// Tables that it reads.
     pub const NEEDS: Needs = Needs::SAMPLES.and(Needs::STEPS);
 
-    /// Of a rank with annotations, and samples if they were read; `None` where no thread was sampled.
+    /// Measures a rank with annotations, and with samples if they were read; `None` if no thread
+    /// was sampled.
     pub fn of(rank: &RankTrace<'_>) -> Option<RankHost> {
         RankHost::within(rank, |_| ALL_TIME)
     }
 
-    /// The same of the part of its life that `part_of` makes of its steps, on the file's clock;
-    /// where only a part of the file is read, within that.
+    /// Like [`Self::of`], for the part of its life that `part_of` makes of its steps, on the file's
+    /// clock; if only a part of the file is read, within that.
     pub fn within(
         rank: &RankTrace<'_>,
         part_of: impl FnOnce(&[Step]) -> Interval,
@@ -95,50 +98,52 @@ impl RankHost {
         let mut steps = steps_of_one_process(rank);
         let driver = Driver::of(rank, cpu, &steps)?;
         let is_own = |row: &Sample| row.process == driver.process && row.thread == driver.thread;
-        // What cannot be read was noted when the samples were read first.
+        // Unreadable parts were noted when the samples were first read.
         let mut rows: Vec<Sample> = rank.file.blocks::<Sample>().flatten().filter(is_own).collect();
         rows.sort_by_key(|row| row.time_ns);
         let part = part_of(&steps);
         let life = match rank.file.part() {
-            None => Life::of(&driver, &steps, &rows, cpu, &paused(rank.file)),
-            Some(of_file) => Life::of_cycle(&driver, &of_file.recorded_ns),
+            None => ThreadLife::of(&driver, &steps, &rows, cpu, &paused(rank.file)),
+            Some(of_file) => ThreadLife::of_cycle(&driver, &of_file.recorded_ns),
         };
         let life = life.within(part);
         steps.retain(|step| part == ALL_TIME || step.interval.overlap(part).length() > 0);
         let judged = rows_in(&rows, life.window);
         let first = rank.file.threads().iter().map(|row| row.thread + 1).max().unwrap_or(0);
-        let mut hands = Hands::from(first);
-        let judged = in_spans(rank.file, cpu, &driver, judged, &mut hands);
-        let waiting = intervals(&judged, cpu, &hands);
-        let (judged, hands) = follow(rank.file, cpu, &driver, judged, life.window, hands);
-        let (ledger, _) = Ledger::of(rank.file, &judged, life.window, &hands);
+        let mut awaited_threads = AwaitedThreads::from(first);
+        let judged = in_spans(rank.file, cpu, &driver, judged, &mut awaited_threads);
+        let waiting = intervals(&judged, cpu, &awaited_threads);
+        let (judged, awaited_threads) =
+            follow(rank.file, cpu, &driver, judged, life.window, awaited_threads);
+        let (ledger, _) = Ledger::of(rank.file, &judged, life.window, &awaited_threads);
         let before = Interval::new(life.start_up.start, life.start_up.end.min(life.window.start));
         let starting = rows_in(&rows, before);
-        let (start_up, trace) = Ledger::of(rank.file, &starting, before, &Hands::default());
+        let (start_up, trace) =
+            Ledger::of(rank.file, &starting, before, &AwaitedThreads::default());
         let imports = imports_of(&starting, &start_up, &trace);
         let earlier = rows_in(&rows, Interval::new(0, life.window.start));
         let later = rows_in(&rows, Interval::new(life.window.end, u64::MAX));
         let rows = [earlier, judged.clone(), later].concat();
-        let steps = StepTime::all(&steps, &rows, cpu, &hands);
-        let all = intervals(&judged, cpu, &hands);
+        let steps = StepTime::all(&steps, &rows, cpu, &awaited_threads);
+        let all = intervals(&judged, cpu, &awaited_threads);
         let collective = all.iter().filter(|(place, _)| place.part == Part::Collective);
         let collective = collective.map(|(_, interval)| *interval).collect();
         let at = |all: &[(Arc<Place>, Interval)], kept: &dyn Fn(&Place) -> bool| {
             let kept = all.iter().filter(|(place, _)| kept(place)).map(|(_, interval)| *interval);
             kept.collect::<Vec<Interval>>()
         };
-        let meanwhile_of = |kept: Vec<Interval>, but: &Cover| {
+        let concurrent_of = |kept: Vec<Interval>, but: &Cover| {
             let kept = Cover::of(kept).intersection(&Cover::of([life.window])).without(but);
             match !kept.is_empty() && kept.length() * 100 >= ledger.wall_ns {
-                true => Meanwhile::of(rank.file, cpu, &driver, &kept, life.window),
-                false => Meanwhile::default(),
+                true => ConcurrentWork::of(rank.file, cpu, &driver, &kept, life.window),
+                false => ConcurrentWork::default(),
             }
         };
-        let meanwhile = |all: &[(Arc<Place>, Interval)], kept: &dyn Fn(&Place) -> bool| {
-            meanwhile_of(at(all, kept), &Cover::default())
+        let concurrent = |all: &[(Arc<Place>, Interval)], kept: &dyn Fn(&Place) -> bool| {
+            concurrent_of(at(all, kept), &Cover::default())
         };
         let [locked, without_core, without_gil] = [Part::Lock, Part::NoCore, Part::Gil]
-            .map(|part| meanwhile(&all, &|place| place.part == part));
+            .map(|part| concurrent(&all, &|place| place.part == part));
         let gil_holders = GilHolders::of(&driver, cpu, &without_gil);
         let for_data = at(&all, &|place| place.part == Part::Data && !place.is_inline);
         let is_start =
@@ -150,16 +155,16 @@ impl RankHost {
             true => Workers::of(rank.file, cpu, &driver, &for_data, life.window),
             false => Workers::default(),
         };
-        let without_data = meanwhile_of(for_data, &workers.starting);
+        let without_data = concurrent_of(for_data, &workers.starting);
         let made = workers.made(&without_data);
         let is_of_child =
             |place: &Place| place.part == Part::Other && place.cause == OtherCause::Child;
         let for_children = Cover::of(at(&all, &is_of_child));
-        let children = of_children(rank.file, &meanwhile(&all, &is_of_child), &for_children);
+        let children = of_children(rank.file, &concurrent(&all, &is_of_child), &for_children);
         let awaiting =
-            meanwhile(&waiting, &|place| place.part == Part::Other && place.cause.is_of_thread());
+            concurrent(&waiting, &|place| place.part == Part::Other && place.cause.is_of_thread());
         let longest = longest(all);
-        let visible = Visible::of(cpu);
+        let visible = SampledCode::of(cpu);
         Some(RankHost {
             driver,
             life,
@@ -188,8 +193,8 @@ impl RankHost {
         self.life.whole.length().saturating_sub(judged)
     }
 
-    /// Variance of a part's time over the judged time, ns², as far as steps differ: 0 without two
-    /// of them. Time on a core varies alike in all of its parts.
+    /// Variance of a part's time over the judged time, ns², as far as steps differ: 0 if there are
+    /// fewer than two. Time on a core varies alike in all of its parts.
     pub fn variance_by_step(&self, part: Part) -> f64 {
         let at = OF_STEPS.iter().position(|of| *of == part);
         let share = self.ledger.ns(part) as f64 / self.ledger.running_ns.max(1) as f64;
@@ -219,21 +224,28 @@ impl RankHost {
     }
 }
 
-/// File, line, function.
+/// The identity of a line: file, line, function.
 pub type LineKey = (String, u32, String);
 
-/// What each row stands for.
-fn intervals(rows: &[Sample], trace: &CpuTrace, hands: &Hands) -> Vec<(Arc<Place>, Interval)> {
+/// The time that each row stands for.
+fn intervals(
+    rows: &[Sample],
+    trace: &CpuTrace,
+    awaited_threads: &AwaitedThreads,
+) -> Vec<(Arc<Place>, Interval)> {
     let mut places: FxHashMap<(u32, u32, ThreadState), Arc<Place>> = FxHashMap::default();
     let mut found: Vec<(Arc<Place>, Interval)> = Vec::new();
     for row in rows {
         let place = places.entry((row.thread, row.stack, row.state)).or_insert_with(|| {
             let state = trace.state(row.process, row.stack, row.state);
-            Arc::new(hands.place(row.thread, row.stack, state).cloned().unwrap_or_else(|| {
-                let part =
-                    trace.driver_part(row.process, row.stack, row.state).unwrap_or(Part::Unknown);
-                Place::of(part, state, trace.stack(row.process, row.stack), &trace.names)
-            }))
+            Arc::new(awaited_threads.place(row.thread, row.stack, state).cloned().unwrap_or_else(
+                || {
+                    let part = trace
+                        .driver_part(row.process, row.stack, row.state)
+                        .unwrap_or(Part::Unknown);
+                    Place::of(part, state, trace.stack(row.process, row.stack), &trace.names)
+                },
+            ))
         });
         let start_ns = match row.state {
             ThreadState::Running => row.time_ns.saturating_sub(row.weight_ns),

@@ -4,7 +4,7 @@ use tprof_facts::units::{duration, percent};
 
 use super::rank_host::RankHost;
 use super::tables;
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use crate::rank::samples::{NO_SAMPLES, Part};
 use crate::rank::{Needs, RankTrace};
 
@@ -15,7 +15,7 @@ pub const KIND: DocumentKind = DocumentKind {
     analysis: || boxed(HostReport),
 };
 
-/// See the folder.
+/// The report `host`: wall time of the thread that drives each rank.
 pub struct HostReport;
 
 impl Analysis for HostReport {
@@ -27,14 +27,14 @@ impl Analysis for HostReport {
         RankHost::NEEDS
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, options: &Options) -> Option<RankHost> {
+    fn rank(&self, rank: &RankTrace<'_>, at: &RankContext, options: &Options) -> Option<RankHost> {
         // A launcher drives no rank.
         at.rank?;
         RankHost::within(rank, |steps| options.cut.interval(at.clock, steps))
     }
 
-    fn join(&self, parts: Vec<(RankAt, Self::Part)>, _: &Options) -> Body {
-        let ranks: Vec<(RankAt, RankHost)> =
+    fn join(&self, parts: Vec<(RankContext, Self::Part)>, _: &Options) -> Body {
+        let ranks: Vec<(RankContext, RankHost)> =
             parts.into_iter().filter_map(|(at, part)| Some((at, part?))).collect();
         let notes = match ranks.as_slice() {
             [] => Vec::new(),
@@ -47,7 +47,7 @@ impl Analysis for HostReport {
     }
 }
 
-/// What was judged, and what else there is.
+/// States what was judged, and what other time there is.
 fn judged(rank: &str, host: &RankHost) -> String {
     let RankHost { driver, life, ledger, start_up, .. } = host;
     let mut text = format!(

@@ -5,13 +5,13 @@ use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{NameId, NamedSpan, Sample, SpanKind, ThreadState};
 
+use super::awaited_threads::AwaitedThreads;
 use super::cut::{extent, off_in};
 use super::driver::Driver;
-use super::hands::Hands;
 use super::line::{OtherCause, Place};
 use crate::base::innermost::innermost;
 use crate::base::intervals::Interval;
-use crate::rank::Stated;
+use crate::rank::SpanPurpose;
 use crate::rank::samples::{CpuTrace, Part};
 
 /// A driving thread's rows, those in spans that state another cause with the number of that cause.
@@ -20,7 +20,7 @@ pub(super) fn in_spans(
     cpu: &CpuTrace,
     driver: &Driver,
     rows: Vec<Sample>,
-    hands: &mut Hands,
+    awaited_threads: &mut AwaitedThreads,
 ) -> Vec<Sample> {
     let spans = innermost(spans(file, driver));
     if spans.is_empty() {
@@ -31,7 +31,7 @@ pub(super) fn in_spans(
         if row.state == ThreadState::Running {
             let at = spans.partition_point(|(span, _)| span.end <= row.time_ns);
             let stated = spans.get(at).filter(|(span, _)| span.start <= row.time_ns);
-            found.push(marked(row, stated.map(|(_, stated)| *stated), cpu, hands));
+            found.push(marked(row, stated.map(|(_, stated)| *stated), cpu, awaited_threads));
             continue;
         }
         let all = extent(&row);
@@ -44,7 +44,7 @@ pub(super) fn in_spans(
             let weight_ns = off_in(&row, part);
             let spread_ns = row.spread_ns.map(|_| part.length());
             let row = Sample { time_ns: part.start, weight_ns, spread_ns, ..row };
-            found.extend((weight_ns > 0).then(|| marked(row, stated, cpu, hands)));
+            found.extend((weight_ns > 0).then(|| marked(row, stated, cpu, awaited_threads)));
         };
         for (span, stated) in inside {
             part(span.start, None);
@@ -55,51 +55,60 @@ pub(super) fn in_spans(
     found
 }
 
-/// A row, with the number of what its span states if that is another cause than its stack shows.
-fn marked(row: Sample, stated: Option<Stated>, cpu: &CpuTrace, hands: &mut Hands) -> Sample {
+/// The row, with the number of its span's purpose if that is another cause than its stack shows.
+fn marked(
+    row: Sample,
+    stated: Option<SpanPurpose>,
+    cpu: &CpuTrace,
+    awaited_threads: &mut AwaitedThreads,
+) -> Sample {
     let Some(stated) = stated else { return row };
     let part = cpu.driver_part(row.process, row.stack, row.state).unwrap_or(Part::Unknown);
     let state = cpu.state(row.process, row.stack, row.state);
     let stack = cpu.stack(row.process, row.stack);
     let seen = Place::of(part, state, stack, &cpu.names);
     let Some(part) = part_of(stated, &seen) else { return row };
-    let cause = if stated == Stated::Sync { OtherCause::Sync } else { OtherCause::default() };
-    // What it waits for others for, they make.
+    let cause = if stated == SpanPurpose::Sync { OtherCause::Sync } else { OtherCause::default() };
+    // Threads that it waits for make what the span is for.
     let waits = seen.part == Part::Other
         && (seen.cause.is_of_thread()
             || matches!(seen.cause, OtherCause::Child | OtherCause::Start));
     let is_inline = part == Part::Data && !waits;
-    let thread = hands.state(stated, (row.stack, state), Place { part, cause, is_inline, ..seen });
+    let thread =
+        awaited_threads.state(stated, (row.stack, state), Place { part, cause, is_inline, ..seen });
     Sample { thread, ..row }
 }
 
-/// What the time of a place counts as in such a span; `None` as its stack shows. Time that belongs to
-/// Python's lock, to other ranks, to a device, to tprof or to who had the core stays theirs.
-fn part_of(stated: Stated, seen: &Place) -> Option<Part> {
+/// The part that the time of a place counts as in such a span; `None` if it counts as its stack
+/// shows. Time for Python's lock, other ranks, a device or tprof, and time without a core, stays
+/// what it is.
+fn part_of(stated: SpanPurpose, seen: &Place) -> Option<Part> {
     let runs = seen.part.is_running();
     let waits = matches!(seen.part, Part::FileIo | Part::Socket | Part::Unknown)
         || seen.part == Part::Other && !seen.cause.is_of_thread();
     match stated {
-        Stated::DataLoad => {
+        SpanPurpose::DataLoad => {
             (runs || waits || matches!(seen.part, Part::Lock | Part::Other)).then_some(Part::Data)
         }
-        Stated::Sync => (waits || matches!(seen.part, Part::Python | Part::Native))
+        SpanPurpose::Sync => (waits || matches!(seen.part, Part::Python | Part::Native))
             .then_some(Part::Other)
             .filter(|_| seen.cause != OtherCause::Child),
-        Stated::Communication => (runs || waits || matches!(seen.part, Part::Lock | Part::Other))
-            .then_some(Part::Collective),
-        Stated::Memory => {
+        SpanPurpose::Communication => {
+            (runs || waits || matches!(seen.part, Part::Lock | Part::Other))
+                .then_some(Part::Collective)
+        }
+        SpanPurpose::Memory => {
             matches!(seen.part, Part::Python | Part::Native).then_some(Part::Allocator)
         }
-        Stated::Io => (waits && seen.part != Part::Socket && seen.part != Part::FileIo)
+        SpanPurpose::Io => (waits && seen.part != Part::Socket && seen.part != Part::FileIo)
             .then_some(Part::FileIo),
-        Stated::Compute | Stated::Compile => None,
+        SpanPurpose::Compute | SpanPurpose::Compile => None,
     }
 }
 
 /// The driving thread's spans that state something.
-fn spans(file: &TraceFile, driver: &Driver) -> Vec<(Interval, Stated)> {
-    let mut known: FxHashMap<(NameId, NameId), Option<Stated>> = FxHashMap::default();
+fn spans(file: &TraceFile, driver: &Driver) -> Vec<(Interval, SpanPurpose)> {
+    let mut known: FxHashMap<(NameId, NameId), Option<SpanPurpose>> = FxHashMap::default();
     let mut spans = Vec::new();
     for row in file.blocks::<NamedSpan>().flatten() {
         let is_named = matches!(row.kind, SpanKind::Annotation | SpanKind::Nvtx);
@@ -110,7 +119,7 @@ fn spans(file: &TraceFile, driver: &Driver) -> Vec<(Interval, Stated)> {
             let args = file.name(row.args);
             // A span that any thread may end lies on no thread's stack.
             let is_of_thread = !args.contains("\"start/end\"");
-            Stated::of(file.name(row.name), args).filter(|_| is_of_thread)
+            SpanPurpose::of(file.name(row.name), args).filter(|_| is_of_thread)
         });
         let interval = Interval::new(row.start_ns, row.start_ns.saturating_add(row.duration_ns));
         spans.extend(stated.map(|stated| (interval, stated)));

@@ -2,8 +2,8 @@
 
 use tprof_trace::model::{Sample, ThreadState};
 
+use super::awaited_threads::AwaitedThreads;
 use super::cut::{extent, off_in};
-use super::hands::Hands;
 use crate::base::apportion::apportion;
 use crate::rank::Step;
 use crate::rank::samples::{CpuTrace, Part};
@@ -29,34 +29,40 @@ pub(super) const OF_STEPS: [Part; 11] = [
 pub struct StepTime {
     pub number: u64,
     pub wall_ns: u64,
-    /// The rest of the wall time.
+    /// The rest of the wall time, on a core, ns.
     pub running_ns: u64,
-    /// Time of [`OF_STEPS`].
+    /// Time of each part in [`OF_STEPS`], ns.
     pub parts_ns: [u64; OF_STEPS.len()],
-    /// Of waits that were added up, whose place is not exact.
+    /// Time of each part in waits that were added up, whose place is not exact, ns.
     added_ns: [u64; OF_STEPS.len()],
-    /// Samples on a core, and of them those that poll in one of [`OF_STEPS`], ns.
+    /// Time that samples on a core stand for, ns, and below, the part of it that polls in one of
+    /// [`OF_STEPS`].
     sampled_ns: u64,
     polled_ns: [u64; OF_STEPS.len()],
 }
 
 impl StepTime {
-    /// Time of one of [`OF_STEPS`]; 0 of another.
+    /// Time of one of [`OF_STEPS`], ns; 0 for any other part.
     pub fn ns(&self, part: Part) -> u64 {
         OF_STEPS.iter().position(|of| *of == part).map_or(0, |at| self.parts_ns[at])
     }
 
-    /// [`StepTime::running_ns`]; `None` where waits and polling take all of the time, so that no
-    /// sample saw what the step itself ran: it did run, however short.
+    /// The value of [`StepTime::running_ns`]; `None` if waits and polling take all of the time, so
+    /// that no sample saw what the step itself ran: it did run, however short.
     pub fn ran_ns(&self) -> Option<u64> {
         (self.running_ns > 0).then_some(self.running_ns)
     }
 
-    /// Of all steps, which are in order and do not overlap.
-    pub fn all(steps: &[Step], rows: &[Sample], trace: &CpuTrace, hands: &Hands) -> Vec<StepTime> {
+    /// Divides all steps, which are in order and do not overlap.
+    pub fn all(
+        steps: &[Step],
+        rows: &[Sample],
+        trace: &CpuTrace,
+        awaited_threads: &AwaitedThreads,
+    ) -> Vec<StepTime> {
         let part_of = |row: &Sample| {
             let state = trace.state(row.process, row.stack, row.state);
-            let stated = hands.stated(row.thread, row.stack, state);
+            let stated = awaited_threads.stated(row.thread, row.stack, state);
             stated.or_else(|| trace.driver_part(row.process, row.stack, row.state))
         };
         let empty = |step: &Step| StepTime {
@@ -99,8 +105,8 @@ impl StepTime {
         all
     }
 
-    /// What is left was on a core, for work or to poll, by its samples. Waits whose place is not
-    /// exact take no more than exact ones leave.
+    /// Assigns the remaining time to a core, for work or to poll, by its samples. Waits whose place
+    /// is not exact take no more than exact ones leave.
     fn close(&mut self) {
         at_most(self.wall_ns, &mut self.parts_ns);
         at_most(self.wall_ns - self.parts_ns.iter().sum::<u64>(), &mut self.added_ns);
@@ -165,7 +171,8 @@ mod tests {
         let file = made.finish();
         let trace = CpuTrace::of_rows(&file, rows.iter().copied());
         let step = Step::on_host(3, 0, Interval::new(0, 100));
-        let [time] = StepTime::all(&[step], &rows, &trace, &Hands::default()).try_into().unwrap();
+        let [time] =
+            StepTime::all(&[step], &rows, &trace, &AwaitedThreads::default()).try_into().unwrap();
         let at = OF_STEPS.iter().position(|part| *part == Part::Collective).unwrap();
         assert_eq!((time.running_ns, time.parts_ns[at]), (10, 90));
         assert_eq!(time.ran_ns(), Some(10));
@@ -178,7 +185,8 @@ mod tests {
             Sample { weight_ns: 100, state: ThreadState::Sleep, stack: 1, ..Sample::default() };
         let trace = CpuTrace::of_rows(&file, [wait].into_iter());
         let step = Step::on_host(3, 0, Interval::new(0, 100));
-        let [time] = StepTime::all(&[step], &[wait], &trace, &Hands::default()).try_into().unwrap();
+        let [time] =
+            StepTime::all(&[step], &[wait], &trace, &AwaitedThreads::default()).try_into().unwrap();
         assert_eq!((time.ran_ns(), time.parts_ns.iter().sum::<u64>()), (None, 100));
     }
 }

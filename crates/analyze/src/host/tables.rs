@@ -4,12 +4,12 @@ use super::ledger::{Ledger, WallTime};
 use super::line::Place;
 use super::rank_host::RankHost;
 use super::steps::{OF_STEPS, StepTime};
-use crate::document::{Cell, Column, RankAt, Table, Unit, View};
+use crate::document::{Cell, Column, RankContext, Table, Unit, View};
 use crate::rank::samples::{PARTS, Part};
 
-type Ranks = [(RankAt, RankHost)];
+type Ranks = [(RankContext, RankHost)];
 
-/// All of them.
+/// All tables of the report.
 pub(super) fn all(ranks: &Ranks, why: &str) -> Vec<Table> {
     let mut tables = Vec::new();
     if ranks.len() > 1 {
@@ -40,7 +40,7 @@ fn amount(ledger: &Ledger, amount: &WallTime) -> Cell {
     }
 }
 
-/// Columns of the ranks side by side, each of one or several parts.
+/// Columns of the table with ranks side by side, each with one or several parts.
 const GROUPS: [(&str, &str, &[Part]); 9] = [
     ("python_share", "Python", &[Part::Python, Part::Gc]),
     ("native_share", "native", &[Part::Native, Part::Allocator, Part::PageFault]),
@@ -140,7 +140,7 @@ fn places(ranks: &Ranks, why: &str) -> Table {
     let mut table = Table::new("places", "Places, by wall time", columns)
         .about("the innermost line of the user's own code; in brackets: of that thread")
         .empty(why);
-    let mut rows: Vec<(&RankAt, &Ledger, &Place, &WallTime)> = Vec::new();
+    let mut rows: Vec<(&RankContext, &Ledger, &Place, &WallTime)> = Vec::new();
     for (at, host) in ranks {
         let all = host.ledger.places(None).into_iter();
         rows.extend(all.map(|(place, amount)| (at, &host.ledger, place, amount)));
@@ -238,8 +238,8 @@ fn lines(ranks: &Ranks, why: &str) -> Table {
     table
 }
 
-/// Columns of steps for each of [`OF_STEPS`]. A person sees those of which any step has time: they
-/// and what ran add up to the wall time.
+/// Columns of steps, one for each of [`OF_STEPS`]. People see those in which any step has time:
+/// these and the time that ran add up to the wall time.
 const STEP_COLUMNS: [(&str, &str); OF_STEPS.len()] = [
     ("data_ns", "data"),
     ("gil_ns", "GIL"),
@@ -272,7 +272,7 @@ fn steps(ranks: &Ranks) -> Option<Table> {
         "ran: wall time without all waits; other: sleeps, children, threads, events; waits \
              below 1 ms are divided over up to 0.2 s",
     );
-    let mut rows: Vec<(&RankAt, &StepTime)> = Vec::new();
+    let mut rows: Vec<(&RankContext, &StepTime)> = Vec::new();
     for (at, host) in ranks {
         rows.extend(host.steps.iter().map(|step| (at, step)));
     }

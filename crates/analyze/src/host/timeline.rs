@@ -1,61 +1,62 @@
-//! When another thread of the driving thread's process was at work.
+//! The times in which another thread of the driving thread's process was at work.
 
 use rustc_hash::FxHashMap;
-use tprof_facts::passages::is_of_tprof;
+use tprof_facts::pass_through::is_of_tprof;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Sample, StackId, Thread, ThreadIndex, ThreadState};
 
-use super::awaited::{LOOKED_AT_NS, is_of_pool};
+use super::concurrent::name;
 use super::cut::{extent, off_in, rows_in};
 use super::driver::Driver;
 use super::line::{OtherCause, Place};
-use super::meanwhile::name;
 use super::paused::paused;
+use super::wait_sites::{LOOKED_AT_NS, is_of_pool};
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::samples::{CpuTrace, Layer, Part};
 
-/// What a row of another thread shows.
+/// The activity that a row of another thread shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Does {
-    /// It is on a core, or would be but for others.
+enum RowActivity {
+    /// The thread is on a core, or would be but for others.
     Work,
-    /// It waits for a file or a peer, in code of the user's own.
+    /// The thread waits for a file or a peer, in code of the user's own.
     Wait,
-    /// It sleeps there.
+    /// The thread sleeps in code of the user's own.
     Sleep,
-    /// It waits for work, or for unknown things.
+    /// The thread waits for work, or for unknown things.
     Nothing,
 }
 
-/// See the module.
+/// A thread by time: when it worked, ran, waited and slept.
 #[derive(Debug)]
 pub(super) struct ThreadWork {
     pub thread: ThreadIndex,
-    /// Its own name, or its number.
+    /// The thread's own name, or its number.
     pub name: String,
-    /// Its name without numbers: of threads with one name any may do the next work.
+    /// The thread's name without numbers: any thread with this name may do the next work.
     pub team: String,
-    /// When it ended, where that was recorded.
+    /// The end of the thread, ns, if it was recorded.
     pub end_ns: Option<u64>,
-    /// It runs what was given to a pool of Python's.
+    /// Whether it runs tasks that were given to a pool of Python's.
     pub is_of_pool: bool,
-    /// All that is no waiting for work.
+    /// All time but that of waits for work.
     pub busy: Cover,
-    /// Of it, on a core.
+    /// The part of `busy` on a core.
     pub ran: Cover,
-    /// Of it, waiting for files and peers or asleep.
+    /// The part of `busy` in waits for files and peers, or asleep.
     pub waits: Cover,
-    /// Of that, asleep.
+    /// The part of `waits` asleep.
     pub asleep: Cover,
-    /// Time on a core, and that of it which samples stand for.
+    /// Time on a core, ns, and below, the part of it that samples stand for.
     pub running_ns: u64,
     pub sampled_ns: u64,
-    rows: Vec<(Sample, Does)>,
+    rows: Vec<(Sample, RowActivity)>,
     /// The latest end of the rows up to each.
     ends: Vec<u64>,
 }
 
-/// Of the other threads of the driving thread's process that can have worked for it in a window.
+/// The timelines of the other threads of the driving thread's process that may have worked for it
+/// in a window.
 pub(super) fn timelines(
     file: &TraceFile,
     cpu: &CpuTrace,
@@ -77,8 +78,8 @@ pub(super) fn timelines(
 }
 
 impl ThreadWork {
-    /// Of a thread's rows in a window in which only `recorded` was; `None` of a thread of tprof's,
-    /// and of one that only waited for work.
+    /// Reads a thread's rows in a window of which only `recorded` was recorded; `None` for a thread
+    /// of tprof, and for one that only waited for work.
     pub fn of(
         file: &TraceFile,
         cpu: &CpuTrace,
@@ -90,8 +91,8 @@ impl ThreadWork {
         if own.starts_with("tprof-") || is_of_tprofs_own(rows, cpu) {
             return None;
         }
-        let mut known: FxHashMap<(StackId, ThreadState), Does> = FxHashMap::default();
-        let mut rows: Vec<(Sample, Does)> = rows_in(rows, window)
+        let mut known: FxHashMap<(StackId, ThreadState), RowActivity> = FxHashMap::default();
+        let mut rows: Vec<(Sample, RowActivity)> = rows_in(rows, window)
             .into_iter()
             .map(|row| {
                 let does = known.entry((row.stack, row.state)).or_insert_with(|| does(&row, cpu));
@@ -103,19 +104,21 @@ impl ThreadWork {
         let end_ns = file.thread_end(thread.thread);
         let life = Interval::new(thread.start_ns, end_ns.unwrap_or(u64::MAX)).overlap(window);
         let life = recorded.within(life);
-        let off = |passes: &dyn Fn(Does) -> bool| {
+        let off = |passes: &dyn Fn(RowActivity) -> bool| {
             let off = rows.iter().filter(|(row, does)| {
-                // Where waits that were added up lie is not known; most of the time it is theirs.
+                // The place of waits that were added up is unknown; the extent counts if most of it
+                // is theirs.
                 let is_most = row.weight_ns.saturating_mul(2) >= extent(row).length();
                 row.state != ThreadState::Running && is_most && passes(*does)
             });
             Cover::of(off.map(|(row, _)| extent(row)))
         };
-        let idle = off(&|does| does == Does::Nothing);
+        let idle = off(&|does| does == RowActivity::Nothing);
         let busy = life.without(&idle);
-        let ran = busy.without(&off(&|does| does != Does::Nothing));
-        let waits = busy.intersection(&off(&|does| matches!(does, Does::Wait | Does::Sleep)));
-        let asleep = waits.intersection(&off(&|does| does == Does::Sleep));
+        let ran = busy.without(&off(&|does| does != RowActivity::Nothing));
+        let waits =
+            busy.intersection(&off(&|does| matches!(does, RowActivity::Wait | RowActivity::Sleep)));
+        let asleep = waits.intersection(&off(&|does| does == RowActivity::Sleep));
         if busy.is_empty() {
             return None;
         }
@@ -154,8 +157,8 @@ impl ThreadWork {
         })
     }
 
-    /// What it did in a part of its time, at which it was not idle for the most part: its rows
-    /// there, and time of waits for work that lies somewhere in it, ns.
+    /// The activity in a part of the thread's time for most of which it was not idle: its rows
+    /// there, and the time of waits for work that lies somewhere in the part, ns.
     pub fn work_in(&self, part: Interval) -> (Vec<Sample>, u64) {
         let first = self.ends.partition_point(|end| *end <= part.start);
         let inside = self.rows[first..].iter().take_while(|(row, _)| row.time_ns < part.end);
@@ -168,7 +171,7 @@ impl ThreadWork {
             let weight_ns = off_in(row, part);
             let within = extent(row).overlap(part);
             match does {
-                Does::Nothing => idle_ns += weight_ns,
+                RowActivity::Nothing => idle_ns += weight_ns,
                 _ if weight_ns == 0 => {}
                 _ => work.push(Sample {
                     time_ns: within.start,
@@ -182,7 +185,7 @@ impl ThreadWork {
     }
 }
 
-/// Whether all that is known of a thread lies in code of tprof's.
+/// Whether everything that is known of a thread lies in tprof's code.
 fn is_of_tprofs_own(rows: &[Sample], cpu: &CpuTrace) -> bool {
     let mut stacks = rows.iter().map(|row| &cpu.stack(row.process, row.stack).functions);
     let mut known = stacks.by_ref().filter(|stack| !stack.is_empty()).peekable();
@@ -196,41 +199,41 @@ fn is_of_tprofs_own(rows: &[Sample], cpu: &CpuTrace) -> bool {
         })
 }
 
-/// Short waits without a stack are as most of those with one.
-fn unseen(rows: &mut [(Sample, Does)]) {
+/// Short waits without a stack are taken to be like most of those with one.
+fn unseen(rows: &mut [(Sample, RowActivity)]) {
     let is_short = |row: &Sample| {
         let is_wait = !matches!(row.state, ThreadState::Running | ThreadState::Runnable);
         is_wait && row.weight_ns < LOOKED_AT_NS
     };
     let mut sums = [0, 0];
     for (row, does) in rows.iter().filter(|(row, _)| is_short(row) && row.stack != 0) {
-        sums[usize::from(*does == Does::Work)] += row.weight_ns;
+        sums[usize::from(*does == RowActivity::Work)] += row.weight_ns;
     }
     if sums[1] > sums[0] {
         let all = rows.iter_mut().filter(|(row, _)| is_short(row) && row.stack == 0);
-        all.for_each(|(_, does)| *does = Does::Work);
+        all.for_each(|(_, does)| *does = RowActivity::Work);
     }
 }
 
-fn does(row: &Sample, cpu: &CpuTrace) -> Does {
+fn does(row: &Sample, cpu: &CpuTrace) -> RowActivity {
     let state = cpu.state(row.process, row.stack, row.state);
     if matches!(state, ThreadState::Running | ThreadState::Runnable | ThreadState::Gil) {
-        return Does::Work;
+        return RowActivity::Work;
     }
     let stack = cpu.stack(row.process, row.stack);
     let part = cpu.part(row.process, row.stack, row.state).unwrap_or(Part::Unknown);
     if stack.functions.is_empty() {
-        return Does::Nothing;
+        return RowActivity::Nothing;
     }
     let place = Place::of(part, state, stack, &cpu.names);
     match part {
-        Part::Unknown | Part::Data => Does::Nothing,
-        Part::FileIo | Part::Socket if place.is_own => Does::Wait,
+        Part::Unknown | Part::Data => RowActivity::Nothing,
+        Part::FileIo | Part::Socket if place.is_own => RowActivity::Wait,
         // Servers of libraries wait for their next order so.
-        Part::FileIo | Part::Socket => Does::Nothing,
-        Part::Other if place.cause == OtherCause::Child => Does::Work,
-        Part::Other if place.cause == OtherCause::Sleep && place.is_own => Does::Sleep,
-        Part::Other => Does::Nothing,
-        _ => Does::Work,
+        Part::FileIo | Part::Socket => RowActivity::Nothing,
+        Part::Other if place.cause == OtherCause::Child => RowActivity::Work,
+        Part::Other if place.cause == OtherCause::Sleep && place.is_own => RowActivity::Sleep,
+        Part::Other => RowActivity::Nothing,
+        _ => RowActivity::Work,
     }
 }

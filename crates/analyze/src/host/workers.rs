@@ -1,13 +1,15 @@
-//! Which other processes make what the driving thread waits for, and which only live beside it.
+//! Finds which other processes make what the driving thread waits for, and which only exist beside
+//! it.
 //!
 //! A job has processes that wait on purpose: multiprocessing's fork server and resource tracker,
-//! services of loggers, monitors. Their waits delay nothing. What tells a worker from them:
+//! services of loggers, monitors. Their waits delay nothing. A worker differs from them as follows:
 //!
-//! - Where processes of `multiprocessing` (DataLoader's workers, pools) were seen, others are none.
-//! - It runs while the driving thread waits, or it ran right before these waits end, more often than
-//!   a process would by chance whose times have nothing to do with them.
+//! - If processes of `multiprocessing` (DataLoader's workers, pools) were seen, no others are
+//!   workers.
+//! - It runs while the driving thread waits, or it ran right before these waits end, more often
+//!   than a process would by chance whose times have nothing to do with them.
 //! - If another process' work ends the waits, a process that is busy all the time, whatever the
-//!   driving thread does, is not the one that is waited for.
+//!   driving thread does, is not the awaited one.
 //!
 //! Workers of one function are a team: any of them may make the next.
 
@@ -17,64 +19,65 @@ use tprof_trace::model::{
     Process, ProcessIndex, Sample, StackId, Thread, ThreadIndex, ThreadState,
 };
 
+use super::concurrent::{ConcurrentWork, ThreadAtPlace};
 use super::cut::{extent, rows_in};
 use super::driver::Driver;
 use super::imports;
 use super::life::{RowPhase, end_of_start_up};
 use super::line::Place;
-use super::meanwhile::{Doing, Meanwhile};
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::samples::{CpuTrace, FuncId, Layer, Part, Stack};
 
-/// Who runs for this share of the waits makes something in them.
+/// A process that runs for this share of the waits makes something in them.
 const LEAST_RUNNING: f64 = 0.1;
-/// Who runs for more of the time is always on a core when a wait ends: its own waits are taken for a
-/// part of its work.
+/// A process that runs for more of the time than this is always on a core when a wait ends: its own
+/// waits are taken for a part of its work.
 const MOSTLY_RUNNING: f64 = 0.5;
-/// The most that one wait's end counts: it comes so soon after the process ran.
+/// A single wait's end counts at most this much, however soon it comes after the process ran.
 const MOST_SCORE: f64 = 7.0;
-/// So many standard errors above what chance makes of the ends of waits.
+/// Waits end this many standard errors more often after a run of the process than by chance.
 const LEAST_ERRORS: f64 = 3.0;
-/// And so much above it, at least. Where processes share a core, those that run briefly run one after
-/// another, and that alone makes 1.1 of it.
+/// Waits end at least this many times as often after a run as by chance. If processes share a core,
+/// those that run briefly run one after another, which alone makes the ratio 1.1.
 const LEAST_MORE: f64 = 1.5;
-/// Who ends a wait ran so lately: what it made is handed over by then.
+/// A process that ends a wait ran within this time before: by then, what it made is handed over,
+/// ns.
 const HANDS_OVER_NS: u64 = 1_000_000;
-/// And it ends this share of the waits.
+/// A process that hands something over ends this share of the waits.
 const MOST_ENDS: f64 = 2.0 / 3.0;
-/// One process works while its mates wait for tasks for this share of the waits.
+/// One process works while the others of its team wait for tasks for this share of the waits.
 const LEAST_ALONE: f64 = 0.5;
-/// A child that is waited for ends so long after the wait at most.
+/// An awaited child ends at most this long after the wait, ns.
 const ENDS_WITHIN_NS: u64 = 2_000_000;
 
-/// See the module.
+/// The processes and threads that the driving thread waits for.
 #[derive(Clone, Debug, Default)]
 pub struct Workers {
     /// `multiprocessing` runs a function in them.
     of_pool: FxHashSet<ProcessIndex>,
-    /// They make what is waited for.
+    /// Processes that make what is awaited.
     makers: FxHashSet<ProcessIndex>,
-    /// Of them, those whose own waits make that take longer.
+    /// The makers whose own waits make that take longer.
     delayed: FxHashSet<ProcessIndex>,
     /// Threads of the driving thread's process that are waited for.
     threads: FxHashSet<ThreadIndex>,
-    /// When the driving thread waits, a worker is starting, and none has work yet.
+    /// Time in which the driving thread waits, a worker is starting, and none has work yet.
     pub starting: Cover,
-    /// By imported module, the time of workers in `starting`, most first.
+    /// Time of workers in `starting` by imported module, most first, ns.
     pub imports: Vec<(String, u64)>,
-    /// For most of the waits only one process of a team worked: which, and for how long.
+    /// The process that worked alone in its team for most of the waits, and for how long, ns.
     pub alone: Option<(ProcessIndex, u64)>,
 }
 
-/// What workers did while the driving thread waited for them and they had begun.
+/// The activity of workers while the driving thread waited for them and they had begun.
 #[derive(Clone, Debug, Default)]
 pub struct WorkersTime {
     pub running_ns: u64,
     /// Ready, without a core.
     pub ready_ns: u64,
-    /// Their lines with most time on a core, most first.
+    /// The lines with most time on a core, most first.
     pub running: Vec<(Place, u64)>,
-    /// Their lines with most time in sleeps, files and sockets, most first.
+    /// The lines with most time in sleeps, files and sockets, most first.
     pub waiting: Vec<(Place, u64)>,
 }
 
@@ -85,18 +88,18 @@ struct Worker {
     target: Option<FuncId>,
     start_up: Interval,
     imports: Vec<(Interval, String)>,
-    /// From the end of its start-up to its own.
+    /// The time from the end of its start-up to its own end.
     life: Interval,
-    /// At least one of its threads was on a core.
+    /// Time in which at least one of its threads was on a core.
     ran: Cover,
-    /// Or ready for one.
+    /// Time in which at least one of its threads was on a core or ready for one.
     busy: Cover,
-    /// Its first thread waits for something else than its next task.
+    /// Time in which its first thread waits for something else than its next task.
     waits: Cover,
 }
 
 impl Worker {
-    /// When it works, or waits for what it needs for that.
+    /// The time in which it works, or waits for what it needs for that.
     fn work(&self, is_delayed: bool) -> Cover {
         let begun = self.busy.without(&Cover::of([self.start_up]));
         if is_delayed {
@@ -108,7 +111,7 @@ impl Worker {
 }
 
 impl Workers {
-    /// Of the driving thread's waits for data in a window.
+    /// Finds the workers by the driving thread's waits for data in a window.
     pub fn of(
         file: &TraceFile,
         cpu: &CpuTrace,
@@ -148,7 +151,7 @@ impl Workers {
                 (team, share)
             })
             .collect();
-        let ahead: Vec<Ahead> = teams
+        let ahead: Vec<HeadStart> = teams
             .iter()
             .map(|(team, _)| ahead(&sum(team, |one| &one.ran), waits, window))
             .collect();
@@ -159,7 +162,7 @@ impl Workers {
         // If one team is busy during most of the waits, we blame its work, and not the sleep of some
         // other process. The exception is a process whose work clearly ends the waits.
         let is_explained = !ends && teams.iter().any(|(_, share)| is_busy(*share));
-        // Where none is clearly waited for, the one that most likely is.
+        // If no process is clearly awaited, it is the one that most likely is.
         let is_clear = ahead.iter().any(|one| one.is_clear);
         let best = ahead.iter().map(|one| one.errors).fold(LEAST_ERRORS, f64::max);
         for ((team, share), ahead) in teams.iter().zip(&ahead) {
@@ -210,29 +213,33 @@ impl Workers {
         self.threads.contains(&thread)
     }
 
-    /// What they did meanwhile.
-    pub fn made(&self, meanwhile: &Meanwhile) -> WorkersTime {
-        let makes = |doing: &&Doing| self.makers.contains(&doing.process);
-        let waits = |doing: &&Doing| {
-            let place = &doing.place;
+    /// The activity of the workers during these waits.
+    pub fn made(&self, concurrent: &ConcurrentWork) -> WorkersTime {
+        let makes = |other: &&ThreadAtPlace| self.makers.contains(&other.process);
+        let waits = |other: &&ThreadAtPlace| {
+            let place = &other.place;
             let is_slow = matches!(place.part, Part::FileIo | Part::Socket)
                 || place.part == Part::Other && !place.cause.is_of_thread();
-            doing.is_first && is_slow && self.delayed.contains(&doing.process)
+            other.is_first && is_slow && self.delayed.contains(&other.process)
         };
-        let doings = || meanwhile.doings.iter().filter(makes);
-        let running = || doings().filter(|doing| doing.place.part.is_running());
-        let ready = doings().filter(|doing| doing.place.part == Part::NoCore);
+        let threads = || concurrent.threads.iter().filter(makes);
+        let running = || threads().filter(|other| other.place.part.is_running());
+        let ready = threads().filter(|other| other.place.part == Part::NoCore);
         WorkersTime {
-            running_ns: running().map(|doing| doing.ns).sum(),
-            ready_ns: ready.map(|doing| doing.ns).sum(),
+            running_ns: running().map(|other| other.ns).sum(),
+            ready_ns: ready.map(|other| other.ns).sum(),
             running: by_line(running()),
-            waiting: by_line(doings().filter(waits)),
+            waiting: by_line(threads().filter(waits)),
         }
     }
 }
 
-/// What children did that ended with a wait for them, or other processes where none did.
-pub(super) fn of_children(file: &TraceFile, meanwhile: &Meanwhile, waits: &Cover) -> WorkersTime {
+/// The activity of children that ended with a wait for them, or if none did, of other processes.
+pub(super) fn of_children(
+    file: &TraceFile,
+    concurrent: &ConcurrentWork,
+    waits: &Cover,
+) -> WorkersTime {
     let ends = |process: &Process| {
         file.process_end(process.process).is_some_and(|(end_ns, _)| {
             waits.touches(Interval::new(end_ns.saturating_sub(ENDS_WITHIN_NS), end_ns + 1))
@@ -241,22 +248,22 @@ pub(super) fn of_children(file: &TraceFile, meanwhile: &Meanwhile, waits: &Cover
     let ended: FxHashSet<ProcessIndex> =
         file.processes().iter().filter(|one| ends(one)).map(|one| one.process).collect();
     let any = ended.is_empty();
-    let doings = meanwhile.doings.iter();
-    let of = doings.filter(|doing| doing.is_of_other && (any || ended.contains(&doing.process)));
-    let running = of.filter(|doing| doing.place.part.is_running());
+    let threads = concurrent.threads.iter();
+    let of = threads.filter(|other| other.is_of_other && (any || ended.contains(&other.process)));
+    let running = of.filter(|other| other.place.part.is_running());
     WorkersTime {
-        running_ns: running.clone().map(|doing| doing.ns).sum(),
+        running_ns: running.clone().map(|other| other.ns).sum(),
         running: by_line(running),
         ..WorkersTime::default()
     }
 }
 
-fn by_line<'d>(doings: impl Iterator<Item = &'d Doing>) -> Vec<(Place, u64)> {
+fn by_line<'d>(threads: impl Iterator<Item = &'d ThreadAtPlace>) -> Vec<(Place, u64)> {
     let mut sums: FxHashMap<Place, u64> = FxHashMap::default();
-    for doing in doings {
-        let unknown = Place { part: Part::Unknown, ..doing.place.clone() };
-        if let Some(place) = unknown.line_alone() {
-            *sums.entry(place).or_default() += doing.ns;
+    for other in threads {
+        let unknown = Place { part: Part::Unknown, ..other.place.clone() };
+        if let Some(place) = unknown.line_only() {
+            *sums.entry(place).or_default() += other.ns;
         }
     }
     let mut all: Vec<(Place, u64)> = sums.into_iter().collect();
@@ -264,18 +271,18 @@ fn by_line<'d>(doings: impl Iterator<Item = &'d Doing>) -> Vec<(Place, u64)> {
     all
 }
 
-/// How much sooner waits end after somebody ran than chance makes them.
+/// How much sooner waits end after a process ran than by chance.
 #[derive(Clone, Copy, Debug, Default)]
-struct Ahead {
-    /// In standard errors.
+struct HeadStart {
+    /// The difference in standard errors.
     errors: f64,
-    /// It is more than a busy machine makes of those that only run at the same times.
+    /// Whether it is more than a busy machine causes for processes that only run at the same times.
     is_clear: bool,
 }
 
-/// See [`Ahead`]. How probable it is that a moment of
-/// the window comes so soon is evenly distributed for one whose times have nothing to do with the waits.
-fn ahead(ran: &Cover, waits: &[Interval], window: Interval) -> Ahead {
+/// Measures the [`HeadStart`] of a process. If its times have nothing to do with the waits, the
+/// probability that a moment of the window comes this soon is evenly distributed.
+fn ahead(ran: &Cover, waits: &[Interval], window: Interval) -> HeadStart {
     let gaps = Cover::of([window]).without(ran);
     let mut lengths: Vec<u64> = gaps.parts().iter().map(|gap| gap.length()).collect();
     lengths.sort_unstable();
@@ -301,25 +308,25 @@ fn ahead(ran: &Cover, waits: &[Interval], window: Interval) -> Ahead {
     };
     let ends = waits.iter().filter(|wait| (window.start..window.end).contains(&wait.end));
     let scores: Vec<f64> = ends.map(score).collect();
-    // Mean and mean square of the logarithm of what is evenly distributed, but for a share at its
-    // lower end that counts as one.
+    // Mean and mean square of the logarithm of an even distribution, except for a share at its
+    // lower end that counts as one value.
     let lowest = share(0).max((-MOST_SCORE).exp());
     let mean = 1.0 - lowest;
     let square = 2.0 + 2.0 * lowest * lowest.ln() - 2.0 * lowest;
     let count = scores.len() as f64;
     let error = (square - mean * mean).max(0.0).sqrt() / count.sqrt();
     if scores.is_empty() || error == 0.0 {
-        return Ahead::default();
+        return HeadStart::default();
     }
     let more = scores.iter().sum::<f64>() / count - mean;
-    // Who runs for much of the time cannot be far above chance.
+    // A process that runs for much of the time cannot be far above chance.
     let least = ((-lowest.ln() - mean) / 2.0).min(LEAST_MORE);
     let errors = more / error;
-    Ahead { errors, is_clear: errors >= LEAST_ERRORS && more >= least }
+    HeadStart { errors, is_clear: errors >= LEAST_ERRORS && more >= least }
 }
 
-/// Whether most waits end as somebody hands over what it made: it ran within the wait, and to the end
-/// of it, but did not run all the time.
+/// Whether most waits end when a process hands over what it made: it ran within the wait and to its
+/// end, but not all the time.
 fn ends_waits(ran: &Cover, waits: &[Interval], window: Interval) -> bool {
     let of_window = |wait: &&Interval| (window.start..window.end).contains(&wait.end);
     let (mut ended, mut count) = (0, 0);
@@ -332,7 +339,7 @@ fn ends_waits(ran: &Cover, waits: &[Interval], window: Interval) -> bool {
     ended as f64 >= MOST_ENDS * count as f64 && share < MOSTLY_RUNNING
 }
 
-/// Whether somebody is waited for: runs for most of the time, or right before waits end.
+/// Whether a process is awaited: it runs for most of the time, or right before waits end.
 fn is_awaited(ran: &Cover, waits: &[Interval], kept: &Cover, window: Interval) -> bool {
     let share = ran.shared(kept) as f64 / kept.length().max(1) as f64;
     share >= MOSTLY_RUNNING || ahead(ran, waits, window).is_clear
@@ -364,14 +371,14 @@ fn alone(
     (alone_ns as f64 >= LEAST_ALONE * kept.length().max(1) as f64).then_some((process, alone_ns))
 }
 
-/// What is in at least one of these, and in two.
+/// The time in at least one of these, and the time in at least two.
 fn once_and_twice(all: impl Iterator<Item = Cover>) -> (Cover, Cover) {
     all.fold((Cover::default(), Cover::default()), |(once, twice), one| {
         (once.union(&one), twice.union(&once.intersection(&one)))
     })
 }
 
-/// All other processes with rows in a window.
+/// Every other process with rows in a window.
 fn workers(
     file: &TraceFile,
     cpu: &CpuTrace,
@@ -461,18 +468,19 @@ fn life_of(file: &TraceFile, thread: &Thread) -> Interval {
     Interval::new(thread.start_ns, end_ns.unwrap_or(u64::MAX))
 }
 
-/// When a thread with these rows was off its core.
+/// The time in which a thread with these rows was off a core.
 fn off(rows: &[Sample], passes: impl Fn(&Sample) -> bool) -> Cover {
     let off = rows.iter().filter(|row| {
-        // Where waits that were added up lie is not known; most of the time it is theirs.
+        // The place of waits that were added up is unknown; the extent counts if most of it is
+        // theirs.
         let is_most = row.weight_ns.saturating_mul(2) >= extent(row).length();
         row.state != ThreadState::Running && is_most && passes(row)
     });
     Cover::of(off.map(extent))
 }
 
-/// Where `multiprocessing` begins to run a process's own function, innermost first: what lies outside
-/// is its start, or of the process from which it was forked.
+/// The frame, innermost first, at which `multiprocessing` begins to run a process's own function:
+/// frames outside of it are of its start, or of the process from which it was forked.
 fn bootstrap(stack: &Stack, cpu: &CpuTrace) -> Option<usize> {
     stack.functions.iter().position(|id| {
         let func = cpu.names.get(*id);
@@ -491,7 +499,7 @@ fn target(stack: &Stack, cpu: &CpuTrace) -> Option<FuncId> {
     inner.copied().find(|id| is_own(&id))
 }
 
-/// What a row shows of the start of a process.
+/// The phase of a process's start that a row shows.
 fn phase(row: &Sample, stack: &Stack, cpu: &CpuTrace) -> RowPhase {
     let Some(at) = bootstrap(stack, cpu) else {
         let prepares = stack.functions.iter().map(|id| cpu.names.get(*id)).any(|func| {

@@ -1,11 +1,10 @@
 //! Live blocks of a process by their ordinal.
 //!
-//! Ordinals are handed out in sequence, so blocks lie in pages of 64 consecutive
-//! ones: inserting walks forward in memory, and a lookup costs one cache miss
-//! where a hash table has two (a third less time for the whole analysis of a job
-//! with 100,000 live blocks freed in random order). A page with few blocks left
-//! moves them to a hash table, so that memory stays bounded by live blocks and
-//! not by the time since the oldest.
+//! Ordinals are handed out in sequence, so blocks lie in pages of 64 consecutive ones: inserting
+//! walks forward in memory, and a lookup costs one cache miss where a hash table has two (a third
+//! less time for the whole analysis of a job with 100,000 live blocks freed in random order). A
+//! page with few blocks left moves them to a hash table, so that memory is bounded by the number of
+//! live blocks and not by the time since the oldest one.
 
 use std::collections::VecDeque;
 
@@ -18,7 +17,7 @@ const FEW: u32 = 8;
 /// Ordinals further ahead than this many pages do not belong to the sequence.
 const AHEAD: u64 = 64;
 
-/// A live block.
+/// A block that was not freed yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Block {
     pub size: u64,
@@ -32,7 +31,7 @@ struct Page {
     live: u64,
 }
 
-/// Live blocks.
+/// The live blocks of a process.
 #[derive(Default)]
 pub(crate) struct Blocks {
     /// Page of ordinals `first * PAGE ..`, and those that follow it.
@@ -42,7 +41,7 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// Adds a block.
+    /// Adds a live block.
     #[inline]
     pub fn insert(&mut self, ordinal: u64, block: Block) {
         let (page, bit) = (ordinal / PAGE, ordinal % PAGE);
@@ -71,7 +70,7 @@ impl Blocks {
             return false;
         }
         for _ in end..=page {
-            // What was freed while the page still filled gave it no cause to be given up.
+            // Blocks that were freed while the page was still filling did not give it up.
             if let Some(Some(last)) = self.pages.back()
                 && last.live.count_ones() <= FEW
             {

@@ -1,4 +1,4 @@
-//! How fast blocks come and go.
+//! Rates at which blocks come and go.
 
 use super::replay::Replay;
 use super::weight::{Mean, Z};
@@ -39,7 +39,7 @@ pub(crate) fn churn(
         }
         _ => total.clone().map(|total| total as f64 * 1e9 / recorded_ns as f64),
     };
-    // By how much few samples, all on one side, may deceive: nothing where all is recorded.
+    // The bias if few samples all err on one side: zero if every allocation is recorded.
     let few = |mean: &Mean| Z * Z / (mean.samples as f64 + Z * Z);
     let mean = |mean: &Mean, floor: f64| match mean.result() {
         None => Reading::missing("no recorded block was freed"),

@@ -4,15 +4,15 @@
 //! the last value before it. Where time goes past the last bucket, neighbours
 //! are merged and the buckets grow: the end need not be known beforehand.
 
-/// Most buckets in a curve.
+/// The largest number of buckets in a curve.
 pub const BUCKETS: usize = 200;
 
-/// Where the buckets lie.
+/// The places of the buckets in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Axis {
     /// Start of the first bucket.
     pub start_ns: u64,
-    /// Length of each.
+    /// Length of each bucket, ns.
     pub bucket_ns: u64,
 }
 
@@ -34,12 +34,12 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// An empty curve.
+    /// Makes an empty curve.
     pub fn new(axis: Axis) -> Curve {
         Curve { axis, buckets: Vec::new(), last: None, bucket_end: axis.start_ns }
     }
 
-    /// From `time_ns` on the quantity is `value`; times must not fall.
+    /// Sets the quantity from `time_ns` on to `value`; times must not fall.
     #[inline]
     pub fn set(&mut self, time_ns: u64, value: u64) {
         if time_ns >= self.bucket_end {

@@ -1,8 +1,8 @@
 //! Memory that forked workers copied: pages that they shared with their parent until one of them
 //! wrote.
 //!
-//! Of a process and its forked children, proportional set sizes (PSS) add up to the pages that
-//! they have together. Before the fork that was the parent's RSS; since then it rises by what is
+//! The proportional set sizes (PSS) of a process and its forked children add up to the pages that
+//! they have together. Before the fork, that was the parent's RSS; since then it rises by what is
 //! allocated and by what is copied.
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -11,12 +11,12 @@ use tprof_trace::model::{Process, ProcessIndex, counter, property};
 
 use super::gauges::{Sample, process_samples};
 
-/// What a process and its workers have.
+/// Memory of a process and its forked workers, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ForkedMemory {
     /// Forked children that lived when it was read.
     pub workers: u64,
-    /// RSS of the parent before the first of them.
+    /// RSS of the parent before the first fork.
     pub before: u64,
     /// Sum of PSS, at its highest.
     pub pss: u64,
@@ -24,15 +24,15 @@ pub(crate) struct ForkedMemory {
     pub rss: u64,
     /// Live heap that came since; `None` if no heap was recorded.
     pub own: Option<u64>,
-    /// The rest of what came since: copies, and slack of allocators.
+    /// The rest of the growth since then: copies, and slack of allocators.
     pub copied: u64,
 }
 
-/// Of the process with most forked children that were read together; `None` if there is none.
+/// Measures the process with most forked children that were read together; `None` if there is none.
 ///
 /// # Errors
 ///
-/// Why there is no PSS.
+/// The reason why there is no PSS.
 pub(crate) fn copies(file: &TraceFile) -> Result<Option<ForkedMemory>, String> {
     let Some((parent, children)) = family(file) else { return Ok(None) };
     let members: FxHashSet<ProcessIndex> =
@@ -43,7 +43,7 @@ pub(crate) fn copies(file: &TraceFile) -> Result<Option<ForkedMemory>, String> {
             rounds.entry(sample.0).or_default().push(sample);
         }
     }
-    // The parent's pages count in parts only where it was read with its children.
+    // The parent's pages are counted in parts only if it was read together with its children.
     let of_all =
         |round: &[Sample]| round.len() > 1 && round.iter().any(|sample| sample.1 == parent.process);
     rounds.retain(|_, round| of_all(round));
@@ -72,7 +72,7 @@ pub(crate) fn copies(file: &TraceFile) -> Result<Option<ForkedMemory>, String> {
     Ok(Some(ForkedMemory { workers, before, pss, rss: rss_then, own, copied }))
 }
 
-/// Parts of the command lines of processes that start others for what they compile or track, and
+/// Parts of the command lines of processes that start others to compile or to track something, and
 /// load no data: Inductor's pool of compilers, and helpers of Python's `multiprocessing`.
 const HELPERS: [&str; 4] = [
     "compile_worker",
@@ -103,7 +103,7 @@ pub(super) struct Images<'a> {
 }
 
 impl<'a> Images<'a> {
-    /// Those of a file.
+    /// The images of a file.
     pub(super) fn of(all: &'a [Process]) -> Images<'a> {
         let mut of_pid: FxHashMap<u32, Vec<&Process>> = FxHashMap::default();
         all.iter().for_each(|one| of_pid.entry(one.pid).or_default().push(one));
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
     use crate::fixture::Fixture;
 
-    /// The pid of the parent that counts, of processes of these command lines: pid, parent, command.
+    /// The pid of the parent that counts, given processes as pid, parent and command line.
     fn parent(processes: &[(u32, u32, &str)]) -> Option<u32> {
         let mut made = Fixture::new();
         for (process, (pid, parent, command)) in (0..).zip(processes) {

@@ -9,10 +9,10 @@ use tprof_trace::model::ProcessIndex;
 
 use super::curve::{Axis, Curve};
 
-/// When processes ended; one that is absent has no recorded end.
-pub(crate) type Ends = FxHashMap<ProcessIndex, u64>;
+/// The ends of processes; a process that is absent has no recorded end.
+pub(crate) type ProcessEnds = FxHashMap<ProcessIndex, u64>;
 
-/// One sample of one process.
+/// One sample of one process: time in ns, process, value.
 pub(crate) type Sample = (u64, ProcessIndex, u64);
 
 /// Sum of a quantity over the processes of a rank.
@@ -20,12 +20,12 @@ pub(crate) struct GaugeSum {
     pub buckets: Vec<Option<u64>>,
     pub highest: u64,
     pub highest_at_ns: u64,
-    /// Moments at which it was read: of what lay between them nothing is known.
+    /// Number of moments at which it was read: nothing is known of the time between them.
     pub readings: u64,
 }
 
 /// Calls `change` with each moment and the sum from then on.
-pub(crate) fn sweep(samples: &mut [Sample], ends: &Ends, mut change: impl FnMut(u64, u64)) {
+pub(crate) fn sweep(samples: &mut [Sample], ends: &ProcessEnds, mut change: impl FnMut(u64, u64)) {
     samples.sort_by_key(|sample| sample.0);
     let mut over: Vec<(u64, ProcessIndex)> =
         ends.iter().map(|(process, end_ns)| (*end_ns, *process)).collect();
@@ -40,7 +40,7 @@ pub(crate) fn sweep(samples: &mut [Sample], ends: &Ends, mut change: impl FnMut(
                 change(end_ns.saturating_add(1), sum);
             }
         }
-        // A last reading may be stamped after the end; the process is gone all the same.
+        // A last reading may have a time after the end; the process is gone nevertheless.
         if ends.get(&process).is_some_and(|end_ns| *end_ns < time_ns) {
             continue;
         }
@@ -59,7 +59,7 @@ pub(crate) fn sweep(samples: &mut [Sample], ends: &Ends, mut change: impl FnMut(
 /// Sums samples on an axis up to `end_ns`; `None` without samples.
 pub(crate) fn sum(
     mut samples: Vec<Sample>,
-    ends: &Ends,
+    ends: &ProcessEnds,
     axis: Axis,
     end_ns: u64,
 ) -> Option<GaugeSum> {
@@ -80,7 +80,7 @@ pub(crate) fn sum(
     Some(GaugeSum { buckets: curve.buckets(), highest, highest_at_ns, readings })
 }
 
-/// How many different ones these are.
+/// Number of different moments among these.
 pub(crate) fn moments(times: impl Iterator<Item = u64>) -> u64 {
     times.collect::<FxHashSet<u64>>().len() as u64
 }
@@ -93,8 +93,8 @@ pub(crate) fn part_of(file: &TraceFile) -> (u64, u64) {
     (from_ns.unwrap_or(u64::MAX), to_ns.unwrap_or(u64::MAX))
 }
 
-/// Of samples in order of time, those in the part of a file that is read, and what held when it
-/// began: the last of each process before it, at its first moment.
+/// The samples, in order of time, in the part of a file that is read. At its first moment come the
+/// values that held then: the last sample of each process before it.
 pub(crate) fn in_part(file: &TraceFile, samples: Vec<Sample>) -> Vec<Sample> {
     let (from_ns, to_ns) = part_of(file);
     if from_ns == u64::MAX {
@@ -147,7 +147,7 @@ mod tests {
     fn moments_are_counted_at_which_a_living_process_was_read() {
         let samples = vec![(10, 0, 5), (10, 1, 7), (40, 1, 3), (60, 0, 9)];
         let axis = Axis { start_ns: 0, bucket_ns: 10 };
-        let sum = sum(samples, &Ends::from_iter([(0, 30)]), axis, 100).unwrap();
+        let sum = sum(samples, &ProcessEnds::from_iter([(0, 30)]), axis, 100).unwrap();
         assert_eq!((sum.highest, sum.readings), (12, 2));
     }
 
@@ -155,7 +155,7 @@ mod tests {
     fn a_process_counts_from_its_first_sample_to_its_end() {
         let mut samples = vec![(10, 0, 5), (20, 1, 7), (40, 1, 3), (60, 0, 9)];
         let mut seen = Vec::new();
-        sweep(&mut samples, &Ends::from_iter([(0, 30)]), |time, sum| seen.push((time, sum)));
+        sweep(&mut samples, &ProcessEnds::from_iter([(0, 30)]), |time, sum| seen.push((time, sum)));
         assert_eq!(seen, [(10, 5), (20, 12), (31, 7), (40, 3)]);
     }
 }

@@ -1,13 +1,13 @@
-//! What holds more from mark to mark, kept apart from what is merely alive at exit.
+//! Finds memory that grows from mark to mark, separately from memory that is merely live at exit.
 //!
-//! A cache filled once is alive at exit and is no leak; a site with live bytes that
-//! rise from step to step is one, whether or not it is freed at the end.
+//! A cache that is filled once is live at exit and is not a leak; a site with live bytes that rise
+//! from step to step is one, whether or not it is freed at the end.
 
 use tprof_facts::Clock;
 
-use super::points::{Beat, LEAST};
+use super::points::{LEAST, MomentKind};
 use super::replay::Replay;
-use super::sites::{GrowingSite, Merged, Sampled};
+use super::sites::{GrowingSite, MergedSites, Sampled};
 use crate::base::frames::Frames;
 use crate::base::object::object;
 use crate::base::reading::Reading;
@@ -17,19 +17,19 @@ use crate::base::reading::Reading;
 pub struct Growth {
     /// `step`, `mark` or `quarter`.
     pub by: &'static str,
-    /// How many of them were recorded.
+    /// Number of these points that were recorded.
     pub points: usize,
-    /// How many of the first are left out as warm-up.
+    /// Number of the first points, which are left out as warm-up.
     pub warm_up: usize,
     /// First one compared, since the run began.
     pub first_ns: u64,
-    /// Last one compared.
+    /// The last point that is compared.
     pub last_ns: u64,
     /// Live bytes at the first.
     pub first_bytes: Reading<u64>,
     /// Live bytes at the last.
     pub last_bytes: Reading<u64>,
-    /// Their difference.
+    /// The difference between first and last.
     pub growth_bytes: Reading<i64>,
     /// Slope of the least-squares line through all that are compared.
     pub bytes_per_interval: f64,
@@ -48,23 +48,23 @@ object! { Growth {
 } }
 
 /// Growth over marks or steps, and over quarters where there are none.
-pub(crate) struct Both {
+pub(crate) struct GrowthPair {
     pub marks: Reading<Growth>,
     pub quarters: Option<Growth>,
 }
 
-/// Computes what grew.
+/// Computes the growth between points.
 pub(crate) fn growth(
     replay: &Replay,
-    merged: &Merged,
+    merged: &MergedSites,
     frames: &Frames,
     sampled: Option<&Sampled>,
     clock: Clock,
     uncertain: Option<String>,
-) -> Both {
+) -> GrowthPair {
     let points = &replay.points;
     let Some((first_ns, last_ns)) = points.span() else {
-        return Both { marks: Reading::missing(no_marks()), quarters: None };
+        return GrowthPair { marks: Reading::missing(no_marks()), quarters: None };
     };
     let grown = merged.grown(&replay.trend, sampled, points);
     let growth = Growth {
@@ -83,8 +83,12 @@ pub(crate) fn growth(
         uncertain,
     };
     match points.beat {
-        Beat::Quarter => Both { marks: Reading::missing(no_marks()), quarters: Some(growth) },
-        Beat::Step | Beat::Mark => Both { marks: Reading::Is(growth), quarters: None },
+        MomentKind::Quarter => {
+            GrowthPair { marks: Reading::missing(no_marks()), quarters: Some(growth) }
+        }
+        MomentKind::Step | MomentKind::Mark => {
+            GrowthPair { marks: Reading::Is(growth), quarters: None }
+        }
     }
 }
 

@@ -1,15 +1,15 @@
 //! The most live bytes of the heap within windows of time.
 //!
-//! Where every allocation is recorded, live bytes are known at each moment. Under `--mem sampled` they
-//! are known at the moments at which the process's counters were read, and at the highest it came to
-//! before; between two of these samples say how they moved, and the difference between both is
-//! spread over the time between.
+//! If every allocation is recorded, live bytes are known at each moment. With `--mem sampled` they
+//! are known at the moments at which the process's counters were read, as is the peak before each;
+//! between two of these, samples show how they moved, and the difference between the two is spread
+//! over the time between.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::units;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{
-    HeapEvent, HeapTotals, HeapWhat, Mark, MarkKind, MemoryRecording, ProcessIndex, counter, loss,
+    HeapChange, HeapEvent, HeapTotals, Mark, MarkKind, MemoryRecording, ProcessIndex, counter, loss,
 };
 
 use super::blocks::{Block, Blocks};
@@ -18,7 +18,7 @@ use super::held_within::{HeldLevel, HeldSweep, HeldWindow, HeldWithin};
 use super::missing::{CYCLE, OFF, PARTIAL};
 use super::weight::{error, weigh};
 
-/// Of each window, in their order.
+/// The peak of each window, in the order of `windows`.
 pub(crate) fn heap_within(file: &TraceFile, windows: &[HeldWindow]) -> Vec<HeldWithin> {
     let mut sweep = HeldSweep::of(windows);
     let mut heaps: FxHashMap<ProcessIndex, HeapLevels> = FxHashMap::default();
@@ -39,7 +39,7 @@ pub(crate) fn heap_within(file: &TraceFile, windows: &[HeldWindow]) -> Vec<HeldW
         let is_damaged = !events.problems().is_empty() || !file.problems().is_empty();
         for (process, mut heap) in heaps {
             heap.finish(&mut sweep);
-            // Its blocks vanish with a process.
+            // The blocks of a process vanish with it.
             if let Some((end_ns, _)) = file.process_end(process) {
                 sweep.level(process, end_ns.saturating_add(1), HeldLevel::default());
             }
@@ -59,7 +59,7 @@ pub(crate) fn heap_within(file: &TraceFile, windows: &[HeldWindow]) -> Vec<HeldW
         .collect()
 }
 
-/// What was live at a moment, for certain.
+/// The bytes that were live at a moment, for certain.
 #[derive(Clone, Copy, Debug)]
 struct KnownLive {
     time_ns: u64,
@@ -81,14 +81,14 @@ struct HeapLevels {
     /// Bytes known at moments, in order; the first one is in the past.
     known: Vec<KnownLive>,
     at: usize,
-    /// What the samples left out at that moment.
+    /// Bytes that the samples left out at that moment.
     left_out: i128,
     /// Levels of samples since then: when, live bytes, variance.
     waiting: Vec<(u64, u64, f64)>,
 }
 
 impl HeapLevels {
-    /// Of a process, or why they are not known.
+    /// Reads a process, or returns why its live bytes are unknown.
     fn of(
         file: &TraceFile,
         process: ProcessIndex,
@@ -109,7 +109,7 @@ impl HeapLevels {
         }
         let mut known = known.into_iter().collect::<Option<Vec<KnownLive>>>().ok_or(PARTIAL)?;
         if is_switched(file, process) {
-            // What is asked for while recording is off is not counted.
+            // Requests while recording is off are not counted.
             known.iter_mut().for_each(|known| known.asked_for = (0, u64::MAX));
         }
         let start_ns = file.processes().iter().find(|one| one.process == process);
@@ -138,13 +138,13 @@ impl HeapLevels {
         }
         let since_ns = self.known[self.at].time_ns;
         match event.what {
-            HeapWhat::Alloc { ordinal, size, .. } => {
+            HeapChange::Alloc { ordinal, size, .. } => {
                 let weight = weigh(size, self.interval);
                 self.blocks.insert(ordinal, Block { size, time_ns: event.time_ns, site: 0 });
                 self.live = self.live.saturating_add(weight.bytes);
                 self.variance += weight.variance * (size.max(1) as f64).powi(2);
             }
-            HeapWhat::Free { ordinal, .. } => {
+            HeapChange::Free { ordinal, .. } => {
                 let Some(block) = ordinal.and_then(|ordinal| self.blocks.remove(ordinal)) else {
                     return;
                 };
@@ -164,7 +164,7 @@ impl HeapLevels {
         }
     }
 
-    /// Comes to a moment: what is known before it has its say.
+    /// Advances to a moment, after taking in everything that is known before it.
     fn reach(&mut self, time_ns: u64, sweep: &mut HeldSweep<'_>) {
         while self.known.get(self.at + 1).is_some_and(|next| next.time_ns < time_ns) {
             let to = self.known[self.at + 1];
@@ -176,8 +176,9 @@ impl HeapLevels {
         }
     }
 
-    /// Gives the levels that wait, with what the samples left out by then: until `to` that changes
-    /// by so much. No more was live than was known before, and was asked for since.
+    /// Passes on the levels that wait, with the bytes that the samples left out; until `to`, those
+    /// change by the given amount. No more was live than was known to be before, plus what was
+    /// requested since.
     fn give(&mut self, sweep: &mut HeldSweep<'_>, to: Option<(KnownLive, i128)>) {
         let from = self.known[self.at];
         let unit = self.interval.unwrap_or(1) as f64;
@@ -265,12 +266,12 @@ pub(crate) fn is_switched(file: &TraceFile, process: ProcessIndex) -> bool {
 const LOSSES: [&str; 5] =
     [loss::EVENTS, "records", "heap events", "frees", "events after the limit"];
 
-/// Why recorded allocations and frees are not all that there were.
+/// The reason if recorded allocations and frees are not complete.
 pub(crate) fn lost(file: &TraceFile) -> Option<String> {
     lost_of(file, &LOSSES)
 }
 
-/// As [`lost`], of what counters of processes count, which is all that they did since they attached.
+/// Like [`lost`], for the counters of processes, which count everything since they attached.
 pub(crate) fn uncounted(file: &TraceFile) -> Option<String> {
     lost_of(file, &LOSSES[..1])
 }

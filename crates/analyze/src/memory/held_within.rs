@@ -1,14 +1,15 @@
-//! The most that processes held within windows of time, such as spans: of the heap, or of devices.
+//! The most memory that processes held within windows of time, such as spans: of the heap, or of
+//! devices.
 //!
-//! Levels come in order of time, and no window is known to matter before it ends, so that the
-//! highest level since each moment is kept: levels that a later one exceeds are not.
+//! Levels come in order of time, and no window is known to matter before it ends. So the highest
+//! level since each moment is kept, and levels that a later one exceeds are dropped.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::ProcessIndex;
 
 use crate::base::reading::Reading;
 
-/// A window of one process.
+/// A window of one process's time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeldWindow {
     pub process: ProcessIndex,
@@ -16,7 +17,7 @@ pub(crate) struct HeldWindow {
     pub end_ns: u64,
 }
 
-/// What is held at a moment, how far that may be off, and the most that it may be.
+/// The bytes held at a moment, by how much that may be off, and the most that it may be.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HeldLevel {
     pub bytes: u64,
@@ -25,18 +26,18 @@ pub(crate) struct HeldLevel {
 }
 
 impl HeldLevel {
-    /// Known for certain.
+    /// A level that is known for certain.
     pub fn is(bytes: u64) -> HeldLevel {
         HeldLevel { bytes, off: 0, most: bytes }
     }
 }
 
-/// What was held within a window.
+/// The memory that was held within a window.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HeldWithin {
     /// The most bytes that were held at any moment of the window.
     pub peak_bytes: Reading<u64>,
-    /// By how much that is more than what was held at its start.
+    /// The rise from the start of the window to the peak, bytes.
     pub rise_bytes: Reading<u64>,
 }
 
@@ -72,12 +73,13 @@ impl HeldWithin {
     }
 }
 
-/// The highest since each moment, falling; the moments of those that a later one reached are gone.
+/// The highest level since each moment, falling; moments whose level a later one reached are
+/// removed.
 #[derive(Default)]
-struct Highest(Vec<(u64, (u64, u64))>);
+struct SlidingMaximum(Vec<(u64, (u64, u64))>);
 
-impl Highest {
-    /// A level, and what belongs to it.
+impl SlidingMaximum {
+    /// Adds a level, with a value that belongs to it.
     fn push(&mut self, time_ns: u64, level: u64, with: u64) {
         while self.0.last().is_some_and(|(_, last)| last.0 <= level) {
             self.0.pop();
@@ -91,18 +93,18 @@ impl Highest {
     }
 }
 
-/// Windows of one process, as its levels come.
+/// The windows of one process, while its levels come.
 #[derive(Default)]
 struct WindowsOfProcess {
     /// Places of windows, by start and by end; the last ones come first.
     starts: Vec<u32>,
     ends: Vec<u32>,
-    bytes: Highest,
-    most: Highest,
+    bytes: SlidingMaximum,
+    most: SlidingMaximum,
     now: HeldLevel,
 }
 
-/// See the module.
+/// Computes the most that is held in each window while levels come in.
 pub(crate) struct HeldSweep<'w> {
     windows: &'w [HeldWindow],
     of: FxHashMap<ProcessIndex, WindowsOfProcess>,
@@ -126,12 +128,12 @@ impl<'w> HeldSweep<'w> {
         HeldSweep { windows, of, at_start, found: vec![None; windows.len()] }
     }
 
-    /// Whether any window is of a process.
+    /// Whether any window belongs to a process.
     pub fn is_of(&self, process: ProcessIndex) -> bool {
         self.of.contains_key(&process)
     }
 
-    /// From this moment on a process holds so much; moments of one process must not fall.
+    /// Sets the level of a process from this moment on; moments of one process must not fall.
     pub fn level(&mut self, process: ProcessIndex, time_ns: u64, level: HeldLevel) {
         let Some(of) = self.of.get_mut(&process) else { return };
         let windows = self.windows;
@@ -150,13 +152,13 @@ impl<'w> HeldSweep<'w> {
         of.most.push(time_ns, level.most, 0);
         of.now = level;
         if of.starts.len() == of.ends.len() {
-            // No window is open.
+            // No window is open: only the last level matters.
             of.bytes.0.drain(..of.bytes.0.len() - 1);
             of.most.0.drain(..of.most.0.len() - 1);
         }
     }
 
-    /// After the last level of each process.
+    /// Ends the sweep after the last level of each process.
     pub fn finish(mut self) -> Vec<Option<HeldWithin>> {
         let last: Vec<(ProcessIndex, HeldLevel)> =
             self.of.iter().map(|(process, of)| (*process, of.now)).collect();

@@ -14,17 +14,18 @@ pub struct HostMemory {
     pub recording: &'static str,
     /// Mean bytes between samples.
     pub sample_interval_bytes: Option<u64>,
-    /// What live and peak bytes count: `requested` or `usable` (as the allocator rounds).
+    /// The bytes that live and peak figures count: `requested` or `usable` (as the allocator
+    /// rounds).
     pub live_counts: &'static str,
     /// Allocations; a realloc is one.
     pub allocations: Reading<u64>,
     /// Frees; a realloc is one.
     pub frees: Reading<u64>,
-    /// Requested bytes.
+    /// Sum of the requested bytes.
     pub allocated_bytes: Reading<u64>,
     /// Highest sum of live bytes of the rank's processes.
     pub peak_bytes: Reading<u64>,
-    /// When that was, since the run began.
+    /// The moment of the peak, nanoseconds since the run began.
     pub peak_at_ns: Reading<u64>,
     /// Live bytes of each process at its end, summed.
     pub live_at_exit_bytes: Reading<u64>,
@@ -33,13 +34,14 @@ pub struct HostMemory {
     pub at_least: Option<String>,
     /// Frees of blocks without a recorded allocation.
     pub unmatched_frees: u64,
-    /// Of these, those in processes that a process of the rank forked: their blocks are its own.
+    /// The part of these in processes that a process of the rank forked: the blocks are the
+    /// parent's.
     pub unmatched_frees_forked: u64,
-    /// Rates and lifetimes.
+    /// Rates and lifetimes of blocks.
     pub churn: Churn,
-    /// What grew from mark to mark.
+    /// Growth from mark to mark, or from step to step.
     pub growth: Reading<Growth>,
-    /// The same over quarters of the run, where there are no marks.
+    /// Growth over quarters of the run, if there are no marks or steps.
     pub growth_over_quarters: Option<Growth>,
     /// Mappings that the program made.
     pub maps: Maps,
@@ -49,8 +51,8 @@ pub struct HostMemory {
     pub sites: Vec<Site>,
 }
 impl HostMemory {
-    /// What goes with every figure of the heap where events are missing: with a free, a block that is
-    /// gone counts as live; with an allocation, a live one does not.
+    /// The caution that goes with every figure of the heap if events are missing: a block whose
+    /// free is missing counts as live, and one whose allocation is missing does not.
     pub fn caution(&self) -> Option<String> {
         let why = self.at_least.as_ref()?;
         Some(format!(

@@ -1,7 +1,7 @@
-//! Why a process was killed, as far as the data shows it.
+//! Why a process was killed, to the extent that the data shows it.
 //!
-//! Only the cgroup's own count of OOM kills proves an OOM kill; a SIGKILL by itself
-//! proves nothing about memory, and neither does memory near its limit.
+//! Only the cgroup's own count of OOM kills proves an OOM kill; a SIGKILL by itself proves nothing
+//! about memory, and neither does memory near its limit.
 
 use std::sync::Arc;
 
@@ -19,19 +19,19 @@ pub const NEAR_LIMIT: f64 = 0.95;
 /// A process that was killed by a signal.
 #[derive(Clone, Debug)]
 pub struct Death {
-    /// Process id.
+    /// Id of the process.
     pub pid: u32,
-    /// Command line.
+    /// Command line of the process.
     pub command: String,
-    /// The signal.
+    /// Number of the signal.
     pub signal: i32,
-    /// When, since the run began.
+    /// The moment of death, nanoseconds since the run began.
     pub at_ns: u64,
     /// `oom`, `perhaps-oom`, `killed`, `crashed` or `stopped`.
     pub cause: &'static str,
     /// The evidence, in sentences.
     pub why: String,
-    /// Last RSS read.
+    /// The last RSS that was read, bytes.
     pub rss_bytes: Reading<u64>,
     /// Live heap bytes at the end.
     pub heap_bytes: Reading<u64>,
@@ -43,12 +43,12 @@ object! { Death {
     reading rss_bytes, reading heap_bytes, plain owners,
 } }
 
-/// Who held memory when a process was killed.
+/// A call stack that held memory when a process was killed.
 #[derive(Clone, Debug)]
 pub struct Owner {
-    /// Live bytes.
+    /// Live bytes of the stack.
     pub live_bytes: u64,
-    /// Frames, innermost first.
+    /// Frames of the stack, innermost first.
     pub stack: Vec<Arc<str>>,
 }
 object! { Owner { plain live_bytes, plain stack } }

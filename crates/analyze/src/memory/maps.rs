@@ -7,21 +7,21 @@ use crate::base::object::object;
 /// Calls of `mmap`, `munmap`, `mremap`, `shmat` and `shmdt`, not those of the allocator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Maps {
-    /// `mmap` calls.
+    /// Number of `mmap` calls.
     pub maps: u64,
-    /// `munmap` calls.
+    /// Number of `munmap` calls.
     pub unmaps: u64,
-    /// `mremap` calls.
+    /// Number of `mremap` calls.
     pub remaps: u64,
     /// `shmat` calls: System V segments that were attached.
     pub attached_segments: u64,
-    /// How many System V segments `shmdt` detached.
+    /// Number of System V segments that `shmdt` detached.
     pub detached_segments: u64,
-    /// Bytes added by `mmap` and `shmat`, and by `mremap` where it grew.
+    /// Bytes added by `mmap` and `shmat`, and by `mremap` when it grew a mapping.
     pub mapped_bytes: u64,
-    /// Those of segments among them.
+    /// The part of `mapped_bytes` of System V segments.
     pub attached_bytes: u64,
-    /// Bytes taken away by `munmap` and `shmdt`, and by `mremap` where it shrank.
+    /// Bytes taken away by `munmap` and `shmdt`, and by `mremap` when it shrank a mapping.
     pub unmapped_bytes: u64,
     /// Set where events are missing, and why: the figures are then at least these.
     pub at_least: Option<String>,

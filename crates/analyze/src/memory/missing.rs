@@ -11,8 +11,8 @@ pub(crate) const SAMPLED_CYCLE: &str =
 /// Why it is not known when live bytes were most in a cycle of a sampled run.
 pub(crate) const NO_TIME: &str =
     "under --mem sampled the highest live bytes of a cycle are estimated, without their time";
-/// Why nothing is known of the heap in a file that ends too early.
+/// The reason why nothing is known of the heap in a file that ends too early.
 pub(crate) const NO_PROCESS: &str = "the file has no process: it ends before the first";
-/// Why nothing is known of the heap of a process that was not recorded.
+/// The reason why nothing is known of the heap of a process that was not recorded.
 pub(crate) const OFF: &str =
     "allocations were not recorded (--mem off, or the program has its own allocator)";

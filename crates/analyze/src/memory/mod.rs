@@ -1,8 +1,7 @@
 //! Host memory of one rank: all processes of its file.
 //!
-//! Exact recordings are replayed event by event; sampled ones take their totals
-//! from the processes' own counters and estimate sites from the samples.
-//! `docs/metrics.md` defines every number.
+//! Exact recordings are replayed event by event. Sampled ones take their totals from the processes'
+//! own counters, and estimate sites from the samples. `docs/metrics.md` defines every number.
 
 mod blocks;
 pub mod churn;

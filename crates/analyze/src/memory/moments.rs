@@ -5,7 +5,7 @@ use tprof_trace::TraceFile;
 
 use super::growth::Growth;
 use super::pass::Pass;
-use super::points::{Beat, Points};
+use super::points::{MomentKind, Points};
 use crate::base::reading::Reading;
 
 /// Moments at which live bytes are compared, none of them warm-up.
@@ -14,20 +14,20 @@ pub(crate) struct Moments(Points);
 impl Moments {
     /// Beginnings of steps, in order.
     pub fn steps(times: Vec<u64>) -> Moments {
-        Moments(Points { beat: Beat::Step, times, warm_up: 0 })
+        Moments(Points { beat: MomentKind::Step, times, warm_up: 0 })
     }
 
     /// Even moments, in order.
     pub fn even(times: Vec<u64>) -> Moments {
-        Moments(Points { beat: Beat::Mark, times, warm_up: 0 })
+        Moments(Points { beat: MomentKind::Mark, times, warm_up: 0 })
     }
 }
 
-/// What grew between these moments.
+/// Computes the growth between these moments.
 ///
 /// # Errors
 ///
-/// Why that is not known.
+/// The reason why it is not known.
 pub(crate) fn growth_at(
     file: &TraceFile,
     clock: Clock,

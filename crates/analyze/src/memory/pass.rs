@@ -1,5 +1,5 @@
-//! From a file to the memory of a rank: the pass over its events, and what the
-//! parts of the report take from it.
+//! The pass over a file's events that measures the memory of a rank, and the parts that reports
+//! take from it.
 
 use tprof_facts::Clock;
 use tprof_trace::model::{
@@ -8,15 +8,15 @@ use tprof_trace::model::{
 use tprof_trace::{Problem, TraceFile};
 
 use super::curve::{Axis, Curve};
-use super::gauges::{self, Ends, Sample};
+use super::gauges::{self, ProcessEnds, Sample};
 use super::heap_within::{lost, uncounted};
 use super::host_memory::HostMemory;
 use super::killed::{self, Death, Owner};
 use super::missing::{CYCLE, NO_PROCESS, OFF, PARTIAL};
 use super::points::Points;
 use super::replay::Replay;
-use super::sites::{Merged, Sampled};
-use super::timeline::{self, Given, Timeline};
+use super::sites::{MergedSites, Sampled};
+use super::timeline::{self, Timeline, TimelineInputs};
 use super::totals::{self, Totals};
 use super::{churn, forked, growth, maps};
 use crate::base::frames::Frames;
@@ -29,12 +29,12 @@ const MOST_DEATHS: usize = 10;
 /// Owners that are named for each.
 const MOST_OWNERS: usize = 3;
 
-/// Why nothing is known of the heap in a damaged file.
+/// The reason why nothing is known of the heap in a damaged file.
 const UNREAD: &str = "no block of heap events could be read";
 /// Why live bytes are unknown in a file that was cut off, or still grows, before the first events.
 const UNWRITTEN: &str = "the file ends before its first heap events";
 
-/// How a rank's allocations were recorded.
+/// The way in which a rank's allocations were recorded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Recording {
     Off,
@@ -56,16 +56,16 @@ impl Recording {
     }
 }
 
-/// One pass over a file.
+/// The result of one pass over a file.
 pub(crate) struct Pass<'a> {
     pub(super) file: &'a TraceFile,
     pub(super) clock: Clock,
-    ends: Ends,
+    ends: ProcessEnds,
     pub(super) recording: Recording,
     pub(super) totals: Option<Totals>,
     pub(super) replay: Replay,
     pub(super) frames: Frames<'a>,
-    pub(super) merged: Merged,
+    pub(super) merged: MergedSites,
     /// Why records do not tell whose the live bytes are.
     pub(super) partial: Option<&'static str>,
     /// Why it is not known how many bytes are live. Sampled processes keep the balance while
@@ -82,16 +82,16 @@ pub(crate) struct Pass<'a> {
 }
 
 impl<'a> Pass<'a> {
-    /// With the moments for growth that suit the file best.
+    /// Passes over a file with the moments for growth that suit it best.
     pub fn over(file: &'a TraceFile, clock: Clock) -> Pass<'a> {
         Pass::at(file, clock, None)
     }
 
-    /// With these moments.
+    /// Passes over a file with these moments for growth.
     pub fn at(file: &'a TraceFile, clock: Clock, points: Option<Points>) -> Pass<'a> {
         let processes = file.processes();
         let end = |p: &Process| Some((p.process, file.process_end(p.process)?.0));
-        let ends: Ends = processes.iter().filter_map(end).collect();
+        let ends: ProcessEnds = processes.iter().filter_map(end).collect();
         let (start_ns, mut end_ns) = extent(file);
         let mut life_ns = life(file, &ends, (start_ns, end_ns));
         let recording = Recording::of(processes);
@@ -117,7 +117,7 @@ impl<'a> Pass<'a> {
         }
         let replay = replay.finish();
         let mut frames = Frames::new(file);
-        let merged = Merged::new(&replay, &mut frames);
+        let merged = MergedSites::new(&replay, &mut frames);
         let switches = Switches::of(file, &ends);
         let partial = match file.part() {
             Some(_) => Some(CYCLE),
@@ -191,14 +191,14 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Frees without a block, of these processes.
+    /// Number of frees without a block in these processes.
     fn unmatched_frees(&self, of: impl Fn(ProcessIndex) -> bool) -> u64 {
         let unmatched = self.replay.processes.iter().filter(|sums| sums.unmatched_frees > 0);
         unmatched.filter(|sums| of(sums.process)).map(|sums| sums.unmatched_frees).sum()
     }
 
     pub fn timeline(&self) -> Timeline {
-        let given = Given {
+        let given = TimelineInputs {
             ends: &self.ends,
             axis: self.axis,
             end_ns: self.end_ns,
@@ -244,10 +244,10 @@ impl<'a> Pass<'a> {
         }
     }
 
-    pub(super) fn growth(&self) -> growth::Both {
+    pub(super) fn growth(&self) -> growth::GrowthPair {
         let why = if self.recording == Recording::Off { Some(OFF) } else { self.partial };
         if let Some(why) = why {
-            return growth::Both { marks: Reading::missing(why), quarters: None };
+            return growth::GrowthPair { marks: Reading::missing(why), quarters: None };
         }
         let sampled = self.interval().map(|unit| Sampled { unit, most: self.most_live() });
         let (replay, merged) = (&self.replay, &self.merged);
@@ -255,19 +255,20 @@ impl<'a> Pass<'a> {
         growth::growth(replay, merged, &self.frames, sampled.as_ref(), self.clock, uncertain)
     }
 
-    /// What the live bytes of sampled processes never exceeded, by their own counters.
+    /// An upper bound of the live bytes of sampled processes, by their own counters.
     fn most_live(&self) -> Option<u64> {
         let peak = &self.totals.as_ref()?.peak_bytes;
         Some(peak.get()?.saturating_add(peak.error().copied().unwrap_or(0)))
     }
 
-    /// Why nothing is known of the heap.
+    /// The reason why nothing is known of the heap.
     pub(super) fn off(&self) -> &'static str {
         if self.file.processes().is_empty() { NO_PROCESS } else { OFF }
     }
 
-    /// Why a file kept none of the events that were recorded, which is not the same as none.
-    pub(super) fn unread(&self) -> Option<String> {
+    /// Why a file kept none of the events that were recorded, which is not the same as there being
+    /// none.
+    pub(super) fn why_unread(&self) -> Option<String> {
         if self.recording != Recording::Exact || !self.replay.is_empty() {
             return None;
         }
@@ -326,7 +327,7 @@ impl<'a> Pass<'a> {
         if self.recording == Recording::Off {
             return Reading::missing(self.off());
         }
-        if let Some(why) = self.unbalanced.map(str::to_owned).or_else(|| self.unread()) {
+        if let Some(why) = self.unbalanced.map(str::to_owned).or_else(|| self.why_unread()) {
             return Reading::missing(&why);
         }
         let mut curve = match &self.totals {
@@ -335,7 +336,7 @@ impl<'a> Pass<'a> {
                 let mut curve = Curve::new(self.axis);
                 let mut samples = self.heap_samples(totals);
                 gauges::sweep(&mut samples, &self.ends, |time_ns, sum| curve.set(time_ns, sum));
-                // No sample need have met the peak, which the processes saw themselves.
+                // A sample need not have met the peak, which the processes saw themselves.
                 if let (Some(at_ns), Some(peak)) = (totals.peak_at_ns, totals.peak_bytes.get()) {
                     curve.raise(at_ns, peak);
                 }
@@ -368,16 +369,16 @@ fn extent(file: &TraceFile) -> (u64, u64) {
     within_part(file, (start, end.max(start)))
 }
 
-/// What of these times lies in the part of a file that is read.
+/// The part of this time within the part of a file that is read.
 fn within_part(file: &TraceFile, (start_ns, end_ns): (u64, u64)) -> (u64, u64) {
     let (from_ns, to_ns) = gauges::part_of(file);
     let start_ns = start_ns.max(from_ns);
     (start_ns, end_ns.min(to_ns).max(start_ns))
 }
 
-/// First and last moment of the processes with a recorded heap; the file's where the end of one
-/// is not known. What is read of the host goes on after them.
-fn life(file: &TraceFile, ends: &Ends, extent: (u64, u64)) -> (u64, u64) {
+/// First and last moment of the processes with a recorded heap; those of the file if the end of one
+/// is unknown. Readings of the host go on after them.
+fn life(file: &TraceFile, ends: &ProcessEnds, extent: (u64, u64)) -> (u64, u64) {
     let recorded = || file.processes().iter().filter(|p| p.memory != MemoryRecording::Off);
     let start_ns = recorded().map(|process| process.start_ns).min().unwrap_or(extent.0);
     let ends: Option<Vec<u64>> =
@@ -388,14 +389,14 @@ fn life(file: &TraceFile, ends: &Ends, extent: (u64, u64)) -> (u64, u64) {
 
 /// Whether some recorded process had recording off for a while.
 struct Switches {
-    /// Any: then blocks may have come or gone without a record.
+    /// Whether any process had: then blocks may have come or gone without a record.
     any: bool,
-    /// One that did not count them meanwhile: what is live is not known.
+    /// Whether such a process did not count blocks during that time: it is unknown what is live.
     unbalanced: bool,
 }
 
 impl Switches {
-    fn of(file: &TraceFile, ends: &Ends) -> Switches {
+    fn of(file: &TraceFile, ends: &ProcessEnds) -> Switches {
         let switches: Vec<&Mark> = (file.marks().iter())
             .filter(|mark| matches!(mark.kind, MarkKind::RecordingOn | MarkKind::RecordingOff))
             .collect();

@@ -1,48 +1,48 @@
 //! Moments at which live bytes are compared, and the straight line through them.
 //!
-//! Steps where the job has them, else marks, else the middles of the run's
-//! quarters. The first tenth of the points, at least one, is warm-up: caches
-//! fill and pools grow there in every healthy job.
+//! The moments are steps if the job has them, otherwise marks, otherwise the middles of the run's
+//! quarters. The first tenth of the points, at least one, is warm-up: caches fill and pools grow
+//! there in every healthy job.
 
 use tprof_facts::steps;
 use tprof_trace::TraceFile;
 use tprof_trace::model::MarkKind;
 
-/// What the moments are.
+/// The kind of moments at which live bytes are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beat {
+pub enum MomentKind {
     /// Beginnings of training steps, and the end of the last.
     Step,
-    /// Marks set by a person or a program.
+    /// Marks that a person or a program set.
     Mark,
     /// Middles of the quarters of the run: no steps or marks were recorded.
     Quarter,
 }
 
-impl Beat {
-    /// One word.
+impl MomentKind {
+    /// The kind as one word.
     pub fn word(self) -> &'static str {
         match self {
-            Beat::Step => "step",
-            Beat::Mark => "mark",
-            Beat::Quarter => "quarter",
+            MomentKind::Step => "step",
+            MomentKind::Mark => "mark",
+            MomentKind::Quarter => "quarter",
         }
     }
 }
 
-/// Least steps or marks from which growth is computed.
+/// Growth is computed from this many steps or marks on.
 pub(crate) const LEAST: usize = 3;
 
 /// Moments at which live bytes are compared.
 #[derive(Clone, Debug)]
 pub(crate) struct Points {
-    pub beat: Beat,
+    pub beat: MomentKind,
     pub times: Vec<u64>,
     pub warm_up: usize,
 }
 
 impl Points {
-    /// The best moments that a file has within the life of its processes.
+    /// Chooses the best moments that a file has within the life of its processes.
     pub fn choose(file: &TraceFile, (start_ns, end_ns): (u64, u64)) -> Points {
         let steps = steps::of_file(file, None).all;
         let end_ns_of_last = steps.iter().map(|step| step.end_ns).max();
@@ -50,7 +50,7 @@ impl Points {
             steps.iter().map(|step| step.start_ns).chain(end_ns_of_last).collect();
         let marks = file.marks().iter().filter(|mark| mark.kind == MarkKind::Mark);
         let marks: Vec<u64> = marks.map(|mark| mark.time_ns).collect();
-        for (beat, mut times) in [(Beat::Step, steps), (Beat::Mark, marks)] {
+        for (beat, mut times) in [(MomentKind::Step, steps), (MomentKind::Mark, marks)] {
             times.retain(|time_ns| (start_ns..=end_ns).contains(time_ns));
             times.sort_unstable();
             if times.len() >= LEAST {
@@ -60,7 +60,7 @@ impl Points {
         }
         let span = end_ns.saturating_sub(start_ns);
         let times = [1u64, 3, 5, 7].map(|eighths| start_ns + (span / 8).saturating_mul(eighths));
-        Points { beat: Beat::Quarter, times: times.to_vec(), warm_up: 1 }
+        Points { beat: MomentKind::Quarter, times: times.to_vec(), warm_up: 1 }
     }
 
     /// Points that are compared.
@@ -73,9 +73,9 @@ impl Points {
         Some((*self.times.get(self.warm_up)?, *self.times.last()?))
     }
 
-    /// The steepest slope of a line through values from 0 to `most`, bytes per point: the first
-    /// half of them 0, the rest `most`.
-    pub fn steepest(&self, most: u64) -> f64 {
+    /// The steepest slope, bytes per point, of a line through values from 0 to `most`: those whose
+    /// first half is 0 and whose rest is `most`.
+    pub fn steepest_slope(&self, most: u64) -> f64 {
         let n = self.compared() as f64;
         if n < 2.0 {
             0.0
@@ -85,10 +85,10 @@ impl Points {
     }
 }
 
-/// What was live at the points, as sums: enough for a least-squares line.
+/// Live bytes at the points, as sums: enough for a least-squares line.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Trend {
-    /// Points taken in.
+    /// Number of points taken in.
     pub reached: u32,
     /// Live bytes at the first point after warm-up.
     pub first: u64,
@@ -101,8 +101,8 @@ pub(crate) struct Trend {
 }
 
 impl Trend {
-    /// Of a site that held nothing at the first `reached` points.
-    pub fn unborn(reached: u32) -> Trend {
+    /// The trend of a site that held nothing at the first `reached` points.
+    pub fn empty_until(reached: u32) -> Trend {
         Trend { reached, ..Trend::default() }
     }
 
@@ -126,7 +126,7 @@ impl Trend {
         self.sum_xy += value as f64 * (b * (b - 1.0) - a * (a - 1.0)) / 2.0;
     }
 
-    /// Adds another site's.
+    /// Adds another site's trend.
     pub fn add(&mut self, other: &Trend) {
         self.first = self.first.saturating_add(other.first);
         self.last = self.last.saturating_add(other.last);
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     fn steps(n: usize) -> Points {
-        Points { beat: Beat::Step, times: (0..n as u64).collect(), warm_up: n / 10 }
+        Points { beat: MomentKind::Step, times: (0..n as u64).collect(), warm_up: n / 10 }
     }
 
     #[test]
@@ -185,7 +185,7 @@ mod tests {
                 trend.slope(&points)
             };
             let most = (0..=compared).map(slope).fold(0.0, f64::max);
-            assert!((points.steepest(1000) - most).abs() < 1e-9, "{n}: {most}");
+            assert!((points.steepest_slope(1000) - most).abs() < 1e-9, "{n}: {most}");
         }
     }
 

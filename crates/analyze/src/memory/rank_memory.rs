@@ -1,4 +1,4 @@
-//! All that one pass over a rank's file gives of memory.
+//! The memory of a rank, from one pass over its file.
 
 use tprof_facts::Clock;
 use tprof_trace::TraceFile;
@@ -8,18 +8,18 @@ use super::killed::Death;
 use super::pass::Pass;
 use super::timeline::{Cgroup, Timeline};
 
-/// All that one pass over a file yields about memory.
+/// The memory of a rank.
 #[derive(Clone, Debug)]
 pub struct RankMemory {
-    /// The heap.
+    /// Allocations and live bytes of the heap.
     pub host_memory: HostMemory,
     /// RSS, mapped and heap over time.
     pub timeline: Timeline,
-    /// What the file has of the cgroup.
+    /// The memory figures of the cgroup in the file.
     pub cgroup: Cgroup,
     /// Processes that a signal ended; judged once all files are read.
     pub deaths: Vec<Death>,
-    /// How many processes SIGKILL ended.
+    /// Number of processes that SIGKILL ended.
     pub sigkills: u64,
     /// Last moment in the file, on its own clock.
     pub end_ns: u64,

@@ -1,4 +1,5 @@
-//! How fast a rank allocated in a part of its life, from the counters that its processes keep.
+//! The rate at which a rank allocated in a part of its life, from the counters that its processes
+//! keep.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;

@@ -1,21 +1,21 @@
 //! One pass over the heap events of a rank.
 //!
-//! Keeps what is live and, for each allocation site, the sums; memory is bounded
-//! by live blocks and sites, not by events. Two questions about moments that are
-//! known only later are answered lazily, when a site changes next:
+//! It keeps live blocks and, for each allocation site, sums; memory is bounded by the number of
+//! live blocks and sites, not by that of events. Two questions about moments that are known only
+//! later are answered lazily, when a site next changes:
 //!
-//! - *What was live here at the rank's peak?* Every new peak of the whole raises
-//!   an epoch. Before a site changes, it saves its value if its epoch is behind:
-//!   it has not changed since, so that is what it held at the last peak.
-//! - *What was live here at each mark?* The number of marks passed plays the
-//!   same part; the value is added once for all marks since the last change.
+//! - *What was live here at the rank's peak?* Every new peak of the rank raises an epoch. Before a
+//!   site changes, it saves its value if its epoch is behind: it has not changed since, so that it
+//!   held this value at the last peak.
+//! - *What was live here at each mark?* The number of marks passed plays the same part; the value
+//!   is added once for all marks since the last change.
 
 use rustc_hash::FxHashMap;
-use tprof_trace::model::{HeapEvent, HeapWhat, MemoryRecording, Process, ProcessIndex, StackId};
+use tprof_trace::model::{HeapChange, HeapEvent, MemoryRecording, Process, ProcessIndex, StackId};
 
 use super::blocks::{Block, Blocks};
 use super::curve::{Axis, Curve};
-use super::gauges::Ends;
+use super::gauges::ProcessEnds;
 use super::points::{Points, Trend};
 use super::weight::{Mean, Weight, weigh};
 
@@ -24,14 +24,14 @@ const LATE_NS: u64 = 100_000_000;
 /// A block that lives no longer than this counts as short-lived.
 pub(crate) const SHORT_NS: u64 = 1_000_000;
 
-/// Sums over one stack of one process.
+/// Sums of one stack of one process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RawSite {
     pub process: ProcessIndex,
     pub stack: StackId,
     pub bytes: u64,
     pub allocations: f64,
-    /// Bytes not freed.
+    /// Bytes that were not freed yet.
     pub live: u64,
     /// Bytes live at the rank's peak.
     pub peak: u64,
@@ -66,9 +66,9 @@ pub(crate) struct ProcessSums {
     sites: FxHashMap<StackId, u32>,
 }
 
-/// What happens between events, in this order at equal times.
+/// Actions between events, in this order at equal times.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Due {
+enum DueAction {
     Point,
     Snapshot,
     End(ProcessIndex),
@@ -88,11 +88,11 @@ pub(crate) struct Replay {
     pub points: Points,
     /// Live bytes of the rank at the points.
     pub trend: Trend,
-    /// The same at each of them.
+    /// Live bytes at each point.
     pub levels: Vec<u64>,
     /// Places of processes with an index that is not their place.
     places: FxHashMap<ProcessIndex, usize>,
-    agenda: Vec<(u64, Due)>,
+    agenda: Vec<(u64, DueAction)>,
     agenda_at: usize,
     due_ns: u64,
     reached: u32,
@@ -101,20 +101,21 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    /// `ends` are the ends of `processes`, `axis` that of the curve. `peak_at_ns`
-    /// is given where the peak is known beforehand; otherwise the pass finds it.
+    /// `ends` are the ends of `processes`, `axis` is that of the curve. `peak_at_ns` is given if
+    /// the peak is already known; otherwise the pass finds it.
     pub fn new(
         processes: &[Process],
-        ends: &Ends,
+        ends: &ProcessEnds,
         points: Points,
         axis: Axis,
         peak_at_ns: Option<u64>,
     ) -> Replay {
-        let mut agenda: Vec<(u64, Due)> = points.times.iter().map(|&t| (t, Due::Point)).collect();
-        agenda.extend(peak_at_ns.map(|t| (t.saturating_add(1), Due::Snapshot)));
+        let mut agenda: Vec<(u64, DueAction)> =
+            points.times.iter().map(|&t| (t, DueAction::Point)).collect();
+        agenda.extend(peak_at_ns.map(|t| (t.saturating_add(1), DueAction::Snapshot)));
         for (&process, &end_ns) in ends {
-            agenda.push((end_ns.saturating_add(1), Due::End(process)));
-            agenda.push((end_ns.saturating_add(LATE_NS), Due::Forget(process)));
+            agenda.push((end_ns.saturating_add(1), DueAction::End(process)));
+            agenda.push((end_ns.saturating_add(LATE_NS), DueAction::Forget(process)));
         }
         agenda.sort_unstable();
         let sums = |process: &Process| ProcessSums {
@@ -154,10 +155,10 @@ impl Replay {
             self.advance(event.time_ns);
         }
         match event.what {
-            HeapWhat::Alloc { ordinal, size, stack, .. } => {
+            HeapChange::Alloc { ordinal, size, stack, .. } => {
                 self.alloc(event, ordinal, size, stack);
             }
-            HeapWhat::Free { ordinal, .. } => self.free(event, ordinal),
+            HeapChange::Free { ordinal, .. } => self.free(event, ordinal),
         }
     }
 
@@ -173,8 +174,8 @@ impl Replay {
         at_its_place.or_else(|| self.processes.iter().find(is_of))
     }
 
-    /// Where a process' sums are. Rows are complete and in order unless a part
-    /// of the file is damaged; a process without a row is taken for exact.
+    /// The index of a process' sums. Rows are complete and in order unless a part of the file is
+    /// damaged; a process without a row is taken to be exact.
     #[inline]
     fn place(&mut self, process: ProcessIndex) -> usize {
         match self.processes.get(process as usize) {
@@ -212,7 +213,7 @@ impl Replay {
                 stack,
                 gone: ended,
                 epoch: self.epoch,
-                trend: Trend::unborn(self.reached),
+                trend: Trend::empty_until(self.reached),
                 ..RawSite::default()
             });
         }
@@ -288,15 +289,15 @@ impl Replay {
             }
             self.agenda_at += 1;
             match due {
-                Due::Point => {
+                DueAction::Point => {
                     self.reached += 1;
                     // The sites have its variance.
                     self.trend.hold(self.live, 0.0, self.reached, &self.points);
                     self.levels.push(self.live);
                 }
-                Due::Snapshot => self.snapshot(),
-                Due::End(process) => self.end(process, due_ns),
-                Due::Forget(process) => {
+                DueAction::Snapshot => self.snapshot(),
+                DueAction::End(process) => self.end(process, due_ns),
+                DueAction::Forget(process) => {
                     let place = self.place(process);
                     self.processes[place].blocks = Blocks::default();
                 }

@@ -1,5 +1,5 @@
-//! Resident memory of a rank, each page counted once: of one live process its RSS, of several the
-//! sum of their proportional set sizes (PSS), which divide shared pages among them.
+//! Resident memory of a rank, with each page counted once: of a single live process its RSS, of
+//! several the sum of their proportional set sizes (PSS), which divide shared pages among them.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,9 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::{ProcessIndex, counter, property};
 
 use super::curve::{Axis, Curve};
-use super::gauges::{Ends, GaugeSum, Sample, in_part, moments, process_samples};
+use super::gauges::{GaugeSum, ProcessEnds, Sample, in_part, moments, process_samples};
 
-/// What resident memory is the sum of.
+/// The readings that resident memory is the sum of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// RSS: processes lived one at a time.
@@ -25,7 +25,7 @@ const NOT_READ: &str = "processes shared the rank for too short a time";
 /// Sums the resident memory of a file's processes up to `end_ns`, or returns why it is not known.
 pub(crate) fn resident(
     file: &TraceFile,
-    ends: &Ends,
+    ends: &ProcessEnds,
     axis: Axis,
     end_ns: u64,
 ) -> Result<(GaugeSum, Source), String> {
@@ -61,7 +61,7 @@ pub(crate) fn resident(
     Ok((GaugeSum { buckets: curve.buckets(), highest, highest_at_ns, readings }, source))
 }
 
-/// PSS that was read together, summed as if of one process, in order of time.
+/// The PSS that was read in one round, summed as if of one process, in order of time.
 fn rounds(pss: Vec<Sample>) -> Vec<Sample> {
     let mut sums: BTreeMap<u64, u64> = BTreeMap::new();
     for (time_ns, _, bytes) in pss {
@@ -70,12 +70,12 @@ fn rounds(pss: Vec<Sample>) -> Vec<Sample> {
     sums.into_iter().map(|(time_ns, bytes)| (time_ns, 0, bytes)).collect()
 }
 
-/// RSS while one process at most was alive, and whether several ever were. Images of one pid are
+/// RSS while at most one process was alive, and whether several ever were. Images of one pid are
 /// one process: an `exec` is noticed a little after the new image was first read.
 fn alone(
     mut rss: Vec<Sample>,
     pids: &FxHashMap<ProcessIndex, u32>,
-    ends: &Ends,
+    ends: &ProcessEnds,
 ) -> (Vec<(u64, u64)>, bool) {
     rss.sort_by_key(|sample| sample.0);
     let mut over: Vec<(u64, ProcessIndex)> =
@@ -96,7 +96,7 @@ fn alone(
         while let Some((end_ns, gone)) = over.next_if(|end| end.0 < time_ns) {
             points.extend(ended(gone, end_ns, &mut alive));
         }
-        // A last reading may be stamped after the end; the process is gone all the same.
+        // A last reading may have a time after the end; the process is gone nevertheless.
         if ends.get(&process).is_some_and(|end_ns| *end_ns < time_ns) {
             continue;
         }
@@ -124,12 +124,12 @@ mod tests {
     fn rss_counts_while_one_process_lives() {
         let rss = vec![(10, 0, 5), (20, 1, 5), (30, 0, 6), (50, 0, 7), (90, 0, 9)];
         let pids = FxHashMap::from_iter([(0, 100), (1, 101), (2, 100)]);
-        let (points, several) = alone(rss, &pids, &Ends::from_iter([(1, 40), (0, 80)]));
+        let (points, several) = alone(rss, &pids, &ProcessEnds::from_iter([(1, 40), (0, 80)]));
         assert_eq!(points, [(10, 5), (50, 7), (81, 0)]);
         assert!(several);
         // An image that an `exec` replaced, its last reading after the first of the next.
         let rss = vec![(10, 0, 5), (20, 2, 1), (25, 0, 5), (30, 2, 2)];
-        let (points, several) = alone(rss, &pids, &Ends::from_iter([(0, 28), (2, 50)]));
+        let (points, several) = alone(rss, &pids, &ProcessEnds::from_iter([(0, 28), (2, 50)]));
         assert_eq!((&points[..], several), (&[(10, 5), (20, 1), (30, 2), (51, 0)][..], false));
     }
 

@@ -12,10 +12,10 @@ use crate::base::frames::{FrameId, Frames};
 use crate::base::object::object;
 use crate::base::reading::Reading;
 
-/// What one call stack allocated.
+/// The allocations of one call stack.
 #[derive(Clone, Debug)]
 pub struct Site {
-    /// Requested bytes.
+    /// Sum of the requested bytes.
     pub bytes: Reading<u64>,
     /// Allocations; a realloc is one.
     pub allocations: Reading<u64>,
@@ -42,14 +42,14 @@ pub struct GrowingSite {
     pub bytes_per_interval: f64,
     /// Live bytes at the last point.
     pub last_bytes: Reading<u64>,
-    /// Frames, innermost first.
+    /// Frames of the stack, innermost first.
     pub stack: Vec<Arc<str>>,
 }
 object! { GrowingSite {
     reading growth_bytes, plain bytes_per_interval, reading last_bytes, plain stack,
 } }
 
-/// How allocations were sampled, and what is known of live bytes besides.
+/// The way in which allocations were sampled, and a bound of live bytes.
 pub(crate) struct Sampled {
     /// Mean bytes between samples.
     pub unit: u64,
@@ -58,23 +58,23 @@ pub(crate) struct Sampled {
 }
 
 /// Live bytes compared at points.
-pub(crate) struct Grown {
+pub(crate) struct SiteGrowth {
     pub first_bytes: Reading<u64>,
     pub last_bytes: Reading<u64>,
     pub growth_bytes: Reading<i64>,
     pub bytes_per_interval: f64,
 }
 
-/// Sites of one rank, merged.
-pub(crate) struct Merged {
+/// The sites of one rank, merged over its processes.
+pub(crate) struct MergedSites {
     frames: Vec<Vec<FrameId>>,
     sums: Vec<RawSite>,
     of_raw: Vec<usize>,
 }
 
-impl Merged {
-    pub fn new(replay: &Replay, frames: &mut Frames) -> Merged {
-        let mut merged = Merged { frames: Vec::new(), sums: Vec::new(), of_raw: Vec::new() };
+impl MergedSites {
+    pub fn new(replay: &Replay, frames: &mut Frames) -> MergedSites {
+        let mut merged = MergedSites { frames: Vec::new(), sums: Vec::new(), of_raw: Vec::new() };
         let mut index: HashMap<Vec<FrameId>, usize> = HashMap::new();
         for raw in &replay.sites {
             let stack = frames.stack(raw.process, raw.stack);
@@ -101,7 +101,7 @@ impl Merged {
         (all.count_reading(Some(unit)), all.bytes_reading(all.bytes, 0, Some(unit)))
     }
 
-    /// For each site of one process, the merged one.
+    /// For each site of one process: the index of its merged site.
     pub fn of_raw(&self) -> &[usize] {
         &self.of_raw
     }
@@ -128,7 +128,7 @@ impl Merged {
                 stack: frames.texts(stack),
             })
             .collect();
-        // Equal sites keep one order whatever the order of the events was.
+        // Equal sites keep the same order, whatever the order of events.
         sites.sort_by(|a, b| {
             let key =
                 |site: &Site| (site.peak_bytes.get(), site.bytes.get(), site.allocations.get());
@@ -137,8 +137,8 @@ impl Merged {
         sites
     }
 
-    /// What grew on the whole.
-    pub fn grown(&self, total: &Trend, sampled: Option<&Sampled>, points: &Points) -> Grown {
+    /// The growth of all sites together.
+    pub fn grown(&self, total: &Trend, sampled: Option<&Sampled>, points: &Points) -> SiteGrowth {
         let mut all = RawSite::default();
         self.sums.iter().for_each(|sum| all.absorb(sum));
         let variance = all.trend.variance;
@@ -157,7 +157,7 @@ impl Merged {
         let mut growing: Vec<GrowingSite> = (self.frames.iter().zip(&self.sums))
             .filter(|(_, sum)| sum.trend.growth() > 0 && sum.trend.slope(points) > 0.0)
             .map(|(stack, sum)| {
-                let Grown { growth_bytes, bytes_per_interval, last_bytes, .. } =
+                let SiteGrowth { growth_bytes, bytes_per_interval, last_bytes, .. } =
                     sum.grown(sampled, points);
                 let stack = frames.texts(stack);
                 GrowingSite { growth_bytes, bytes_per_interval, last_bytes, stack }
@@ -170,7 +170,7 @@ impl Merged {
         growing
     }
 
-    /// The largest owners of what a process held at its end: bytes and stack.
+    /// The sites that hold most of the memory at a process's end: bytes and stack.
     pub fn owners(
         &self,
         replay: &Replay,
@@ -207,12 +207,12 @@ impl RawSite {
         self.trend = trend;
     }
 
-    fn grown(&self, sampled: Option<&Sampled>, points: &Points) -> Grown {
+    fn grown(&self, sampled: Option<&Sampled>, points: &Points) -> SiteGrowth {
         let trend = &self.trend;
         let (first, last, growth) = (trend.first, trend.last, trend.growth());
         let slope = trend.slope(points);
         let Some(sampled) = sampled.filter(|_| self.uncertain > 0.0) else {
-            return Grown {
+            return SiteGrowth {
                 first_bytes: Reading::Is(first),
                 last_bytes: Reading::Is(last),
                 growth_bytes: Reading::Is(growth),
@@ -226,13 +226,13 @@ impl RawSite {
             bounded(value, error, least, most)
         };
         let live = |value, variance| known(signed(value), variance, 0).map(|is| is.max(0) as u64);
-        let steepest = sampled.most.map_or(f64::INFINITY, |most| points.steepest(most));
-        Grown {
+        let steepest_slope = sampled.most.map_or(f64::INFINITY, |most| points.steepest_slope(most));
+        SiteGrowth {
             first_bytes: live(first, trend.variance[0]),
             last_bytes: live(last, trend.variance[1]),
             // Blocks that are live at both count twice: the error is no less than it is.
             growth_bytes: known(growth, trend.variance.iter().sum(), most.saturating_neg()),
-            bytes_per_interval: slope.clamp(-steepest, steepest),
+            bytes_per_interval: slope.clamp(-steepest_slope, steepest_slope),
         }
     }
 

@@ -1,6 +1,6 @@
-//! What a rank holds at this moment of a run that is still recorded: of processes that live.
+//! Memory that a rank's live processes hold at this moment, while the run is still recorded.
 //!
-//! `tprof ctl snapshot` makes it, right after the collector has written what it knows.
+//! `tprof ctl snapshot` makes it, right after the collector has written what it has.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use super::pass::Pass;
 use super::weight::error;
 use crate::base::reading::Reading;
 use crate::document::{
-    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, boxed,
 };
 use crate::rank::{Needs, RankTrace};
 
-/// The kind; not one that `tprof report` lists, since it is of a moment.
+/// The report `snapshot`. `tprof report` does not list it, since it is about a single moment.
 pub const KIND: DocumentKind = DocumentKind {
     name: "snapshot",
     about: "live bytes and the sites that hold most, at this moment",
@@ -28,7 +28,7 @@ pub const KIND: DocumentKind = DocumentKind {
 /// Sites of a rank that are kept.
 const MOST_SITES: usize = 1000;
 
-/// What a rank holds now.
+/// Memory that a rank holds now.
 pub struct HeldMemory {
     processes: u64,
     live_bytes: Reading<u64>,
@@ -36,14 +36,14 @@ pub struct HeldMemory {
     sites: Vec<HeldSite>,
 }
 
-/// What a call stack holds now.
+/// Memory that a call stack holds now.
 pub struct HeldSite {
     live_bytes: Reading<u64>,
-    /// Innermost first.
+    /// Frames of the stack, innermost first.
     stack: Vec<Arc<str>>,
 }
 
-/// `tprof ctl snapshot`.
+/// A snapshot of the heap: `tprof ctl snapshot`.
 struct Snapshot;
 
 impl Analysis for Snapshot {
@@ -54,11 +54,11 @@ impl Analysis for Snapshot {
         Needs::default()
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, _: &Options) -> HeldMemory {
+    fn rank(&self, rank: &RankTrace<'_>, at: &RankContext, _: &Options) -> HeldMemory {
         Pass::over(rank.file, at.clock).held()
     }
 
-    fn join(&self, parts: Vec<(RankAt, HeldMemory)>, _: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, HeldMemory)>, _: &Options) -> Body {
         let mut ranks = rank_table();
         let mut sites = site_table();
         for (at, held) in parts {
@@ -105,7 +105,7 @@ fn site_table() -> Table {
         .empty("no live allocation was recorded")
 }
 
-fn site_row(at: &RankAt, held: &HeldMemory, site: &HeldSite) -> Vec<Cell> {
+fn site_row(at: &RankContext, held: &HeldMemory, site: &HeldSite) -> Vec<Cell> {
     let share = match (site.live_bytes.get(), held.live_bytes.get()) {
         // An estimate may lie above the whole that it is a part of.
         (Some(part), Some(whole)) if whole > 0 => Cell::from((part as f64 / whole as f64).min(1.0)),
@@ -123,7 +123,7 @@ fn site_row(at: &RankAt, held: &HeldMemory, site: &HeldSite) -> Vec<Cell> {
 }
 
 impl Pass<'_> {
-    /// What processes hold that have not ended.
+    /// Sums what processes hold that have not ended.
     fn held(&self) -> HeldMemory {
         let live: Vec<&Process> = self.live_processes().collect();
         let live_bytes =
@@ -144,7 +144,7 @@ impl Pass<'_> {
     fn live_of(&self, process: &Process) -> Reading<u64> {
         match process.memory {
             MemoryRecording::Off => Reading::missing(OFF),
-            _ => match self.unread() {
+            _ => match self.why_unread() {
                 Some(why) => Reading::missing(&why),
                 None => self.heap_at_end(process),
             },
@@ -159,7 +159,7 @@ impl Pass<'_> {
         live.iter().map(last).fold(Reading::Is(0), Reading::plus)
     }
 
-    /// Sites by what they hold, most first.
+    /// Sites by the bytes that they hold, most first.
     fn held_sites(&self, of: &FxHashSet<ProcessIndex>) -> Vec<HeldSite> {
         if self.partial.is_some() {
             return Vec::new();

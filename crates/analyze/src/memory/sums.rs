@@ -9,7 +9,7 @@ use super::pass::{Pass, Recording};
 use super::replay::ProcessSums;
 use crate::base::reading::Reading;
 
-/// The rank's totals.
+/// The totals of a rank.
 pub(crate) struct RankTotals {
     pub allocations: Reading<u64>,
     pub frees: Reading<u64>,
@@ -44,13 +44,13 @@ impl Pass<'_> {
         if self.recording == Recording::Off {
             return RankTotals::missing(self.off());
         }
-        if let Some(why) = self.unread() {
+        if let Some(why) = self.why_unread() {
             return RankTotals::missing(&why);
         }
         if self.file.part().is_some()
             && let Some(interval) = self.interval()
         {
-            // The processes' own counters are of their whole lives.
+            // The processes' own counters cover their whole lives.
             let (allocations, allocated_bytes) = self.merged.estimates(interval);
             let frees = Reading::missing(SAMPLED_CYCLE);
             let (peak_bytes, live_at_exit_bytes) = self.within_part();
@@ -93,7 +93,8 @@ impl Pass<'_> {
     }
 
     /// The most live bytes in the part that is read, and those at its end. Peaks of processes that
-    /// ran side by side need not coincide: that of all lies between the highest and their sum.
+    /// ran side by side need not coincide: the peak of all lies between the highest of them and
+    /// their sum.
     fn within_part(&self) -> (Reading<u64>, Reading<u64>) {
         let recorded = self.file.part().map_or(&[][..], |part| &part.recorded_ns);
         let processes =

@@ -6,7 +6,7 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::counter;
 
 use super::curve::Axis;
-use super::gauges::{self, Ends, Sample, host_samples, process_samples};
+use super::gauges::{self, ProcessEnds, Sample, host_samples, process_samples};
 use super::resident::{self, Source};
 use crate::base::object::object;
 use crate::base::reading::Reading;
@@ -25,11 +25,11 @@ pub struct Timeline {
     pub resident_bytes: Reading<Series>,
     /// `RSS`, or `PSS` where several processes lived at once.
     pub resident_source: Reading<&'static str>,
-    /// Highest resident bytes.
+    /// The most resident bytes.
     pub resident_peak_bytes: Reading<u64>,
-    /// When that was, since the run began.
+    /// The moment of that peak, nanoseconds since the run began.
     pub resident_peak_at_ns: Reading<u64>,
-    /// At how many moments they were read.
+    /// Number of moments at which resident memory was read.
     pub resident_readings: Option<u64>,
     /// Why the peak is a lower bound.
     pub resident_peak_at_least: Option<String>,
@@ -45,9 +45,9 @@ pub struct Timeline {
     pub cgroup_bytes: Reading<Series>,
     /// Highest sum of RSS.
     pub rss_peak_bytes: Reading<u64>,
-    /// When that was, since the run began.
+    /// The moment of that peak, nanoseconds since the run began.
     pub rss_peak_at_ns: Reading<u64>,
-    /// At how many moments RSS was read.
+    /// Number of moments at which RSS was read.
     pub rss_readings: Option<u64>,
     /// Why the peak is a lower bound.
     pub rss_peak_at_least: Option<String>,
@@ -60,10 +60,10 @@ object! { Timeline {
     some rss_readings, some rss_peak_at_least,
 } }
 
-/// What the cgroup counted.
+/// The memory figures of the cgroup.
 #[derive(Clone, Debug)]
 pub struct Cgroup {
-    /// `memory.max`.
+    /// The limit `memory.max`, bytes.
     pub limit_bytes: Reading<u64>,
     /// Highest sample of `memory.current`.
     pub peak_bytes: Reading<u64>,
@@ -102,7 +102,7 @@ impl Cgroup {
         }
     }
 
-    /// Of a run without a readable file.
+    /// The figures if no file of the run is readable.
     pub(crate) fn unknown() -> Cgroup {
         let missing = || Reading::missing(NO_CGROUP);
         Cgroup {
@@ -131,8 +131,8 @@ impl Cgroup {
     }
 }
 
-/// Use without page cache, of readings near the limit. A value is written where it changes, and
-/// holds until then.
+/// Memory in use without page cache, at readings near the limit. A value is written when it
+/// changes, and holds until then.
 fn held(file: &TraceFile, usage: &[Sample], limit: &[Sample]) -> Vec<Sample> {
     let cache = host_samples(file, counter::CGROUP_CACHE_BYTES);
     let at = |samples: &[Sample], time_ns: u64| {
@@ -147,9 +147,9 @@ fn held(file: &TraceFile, usage: &[Sample], limit: &[Sample]) -> Vec<Sample> {
     usage.iter().chain(&cache).filter_map(held).collect()
 }
 
-/// What the timeline needs beside the file.
-pub(crate) struct Given<'a> {
-    pub ends: &'a Ends,
+/// The inputs of the timeline beside the file.
+pub(crate) struct TimelineInputs<'a> {
+    pub ends: &'a ProcessEnds,
     pub axis: Axis,
     pub end_ns: u64,
     pub heap: Reading<Series>,
@@ -157,8 +157,8 @@ pub(crate) struct Given<'a> {
 }
 
 /// Puts the curves of a rank side by side.
-pub(crate) fn timeline(file: &TraceFile, given: Given) -> Timeline {
-    let Given { ends, axis, end_ns, heap, clock } = given;
+pub(crate) fn timeline(file: &TraceFile, given: TimelineInputs) -> Timeline {
+    let TimelineInputs { ends, axis, end_ns, heap, clock } = given;
     let samples = |name: &str| gauges::in_part(file, process_samples(file, name));
     let sum = |name: &str| gauges::sum(samples(name), ends, axis, end_ns);
     let rss = sum(counter::RSS_BYTES);
@@ -205,7 +205,10 @@ pub(crate) fn timeline(file: &TraceFile, given: Given) -> Timeline {
         rss_bytes,
         mapped_bytes: series(sum(counter::MAPPED_BYTES), "virtual size"),
         heap_bytes: heap,
-        cgroup_bytes: series(gauges::sum(cgroup, &Ends::default(), axis, end_ns), "cgroup memory"),
+        cgroup_bytes: series(
+            gauges::sum(cgroup, &ProcessEnds::default(), axis, end_ns),
+            "cgroup memory",
+        ),
         rss_peak_bytes,
         rss_peak_at_ns,
         rss_readings,

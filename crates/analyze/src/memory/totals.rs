@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{HeapTotals, MemoryRecording, Process, ProcessIndex};
 
-use super::gauges::{Ends, Sample, sweep};
+use super::gauges::{ProcessEnds, Sample, sweep};
 use super::missing::PARTIAL;
 use crate::base::reading::Reading;
 
@@ -31,7 +31,7 @@ pub(crate) struct Totals {
 }
 
 /// Reads the totals of all processes that kept some.
-pub(crate) fn totals(file: &TraceFile, ends: &Ends) -> Totals {
+pub(crate) fn totals(file: &TraceFile, ends: &ProcessEnds) -> Totals {
     // Rows are in order of time: the last one of each process stays.
     let last: Last = file.totals().iter().map(|row| (row.process, row)).collect();
     let sum = |part: fn(&HeapTotals) -> Reading<u64>| {
@@ -68,7 +68,7 @@ fn live_samples(file: &TraceFile) -> Vec<Sample> {
 
 /// The peak of the sum lies between what was read at one moment and the sum of
 /// the peaks of processes that lived at one time.
-fn peak(file: &TraceFile, ends: &Ends, last: &Last) -> (Reading<u64>, Option<u64>) {
+fn peak(file: &TraceFile, ends: &ProcessEnds, last: &Last) -> (Reading<u64>, Option<u64>) {
     let mut lifetimes: Vec<Sample> = Vec::new();
     let (mut lower, mut at) = (0, None);
     for process in recorded(file) {
@@ -93,8 +93,8 @@ fn peak(file: &TraceFile, ends: &Ends, last: &Last) -> (Reading<u64>, Option<u64
     (Reading::Estimate { value: lower, error }, at)
 }
 
-/// Most threads alive at one time.
-fn most_threads(file: &TraceFile, ends: &Ends) -> u64 {
+/// The largest number of threads that were alive at one time.
+fn most_threads(file: &TraceFile, ends: &ProcessEnds) -> u64 {
     let mut changes: Vec<(u64, i64)> = Vec::new();
     for thread in file.threads() {
         changes.push((thread.start_ns, 1));

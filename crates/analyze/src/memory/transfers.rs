@@ -1,22 +1,24 @@
-//! What a process read and wrote while it was recorded, as the kernel counts it by process.
+//! Bytes that a process read and wrote while it was recorded, by the kernel's counters of the
+//! process.
 
 use tprof_trace::TraceFile;
 use tprof_trace::model::{ProcessIndex, counter};
 
 use super::gauges::process_samples;
 
-/// Bytes.
+/// Bytes that a process transferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Transfers {
-    /// By calls: of files, pipes, and sockets that are read as files; from memory or storage.
+    /// Bytes read by calls: from files, pipes, and sockets that are read as files, out of memory or
+    /// storage.
     pub read: u64,
     pub written: u64,
     pub storage_read: u64,
     pub storage_written: u64,
 }
 
-/// Of one process, from its first reading, as it attached, to its last; what came after that, of up
-/// to one interval, is missing. `None` where it was not counted.
+/// Measures a process from its first reading, as it attached, to its last; transfers after that, in
+/// up to one interval, are missing. `None` if they were not counted.
 pub(crate) fn of_process(file: &TraceFile, process: ProcessIndex) -> Option<Transfers> {
     let of = |name| {
         let samples = process_samples(file, name);

@@ -1,4 +1,4 @@
-//! What a recorded allocation stands for, and how far off a sum of them may be.
+//! The weight of a recorded allocation, and the error of a sum of such weights.
 //!
 //! Under `--mem sampled` bytes are drawn by a Poisson process with one draw per
 //! interval `I`, so an allocation of `s` bytes is recorded with probability
@@ -11,14 +11,14 @@ use crate::base::reading::Reading;
 /// Half the width of the 95 % interval of a normal variable, in standard deviations.
 pub(crate) const Z: f64 = 1.96;
 
-/// What one recorded allocation adds to the sums.
+/// The amounts that one recorded allocation adds to the sums.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Weight {
     /// Bytes that it stands for.
     pub bytes: u64,
     /// Allocations that it stands for.
     pub count: f64,
-    /// What it adds to the variance of the count; times `s²`, to that of the bytes.
+    /// The variance that it adds to the count, and times `s²` to the bytes.
     pub variance: f64,
 }
 
@@ -49,14 +49,14 @@ pub(crate) fn error(variance: f64, unit: f64) -> f64 {
     half + (Z * Z * variance.max(0.0) + half * half).sqrt()
 }
 
-/// What is known of a quantity that is estimated to be `value` within `error`, and lies between
-/// `least` and `most` for certain: what both leave.
+/// Joins the knowledge of a quantity that is estimated as `value` within `error`, and lies between
+/// `least` and `most` for certain.
 pub(crate) fn bounded(value: i64, error: u64, least: i64, most: i64) -> Reading<i64> {
     let error = i64::try_from(error).unwrap_or(i64::MAX);
     let inside = value.clamp(least, most.max(least));
     let low = value.saturating_sub(error).max(least);
     let high = value.saturating_add(error).min(most);
-    // Where the interval lies outside of what is possible, no more is known than that.
+    // If the interval lies outside of the certain bounds, only the bounds are known.
     let error = match low <= high {
         true => inside.saturating_sub(low).max(high.saturating_sub(inside)),
         false => error.min(most.saturating_sub(least)),
@@ -67,7 +67,7 @@ pub(crate) fn bounded(value: i64, error: u64, least: i64, most: i64) -> Reading<
 /// A weighted mean with its error: of lifetimes, for example, over blocks that were sampled.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mean {
-    /// Recorded blocks.
+    /// Number of recorded blocks.
     pub samples: u64,
     weight: f64,
     sum: f64,

@@ -1,5 +1,5 @@
-//! What the program did: its steps, ranges, operators and counters. One file or
-//! folder per kind of report.
+//! The activity of the program: its steps, ranges, operators and counters. One file or folder per
+//! kind of report.
 
 pub mod annotations;
 pub mod compile;

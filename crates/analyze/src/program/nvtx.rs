@@ -7,7 +7,7 @@ use tprof_trace::model::{NameId, SpanKind};
 
 use crate::document::nsys::{self, Values};
 use crate::document::{
-    Analysis, Body, Cell, Column, DocumentKind, Options, RankAt, Table, Unit, boxed,
+    Analysis, Body, Cell, Column, DocumentKind, Options, RankContext, Table, Unit, boxed,
 };
 use crate::gpu::breakdown::NO_WORK;
 use crate::gpu::device_memory::device_within;
@@ -15,7 +15,7 @@ use crate::memory::{HeldWindow, HeldWithin, heap_within};
 use crate::program::annotations::caused_by;
 use crate::rank::{HostSpan, Needs, RankTrace};
 
-/// The report.
+/// The report `nvtx`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "nvtx",
     about: "NVTX ranges by domain and text: time, GPU time of their work",
@@ -27,22 +27,22 @@ const NO_PUSH_POP: &str = "no NVTX range was pushed and popped (torch.cuda.nvtx.
 const NO_START_END: &str =
     "no NVTX range was started and ended (nvtx.start_range(), nvtxRangeStart())";
 
-/// `tprof report nvtx`.
+/// NVTX ranges by domain and text: `tprof report nvtx`.
 struct Nvtx;
 
-/// How a range was made, its domain and its text.
+/// The way in which a range was made, its domain and its text.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct RangeKey {
     start_end: bool,
     range: String,
 }
 
-/// Ranges of one key; what they caused, where any work of a device was recorded.
+/// Ranges of one key, with their effects if any device work was recorded.
 struct RangeColumns {
     key: RangeKey,
     kernels: Option<u64>,
     gpu_ns: Option<u64>,
-    /// The most that the process held within one of them, of its heap and of its devices.
+    /// The most bytes that the process held within one of them, of its heap and of its devices.
     held: Option<[HeldWithin; 2]>,
 }
 
@@ -58,11 +58,16 @@ impl Analysis for Nvtx {
             | Needs::spans(SpanKind::Nvtx)
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Vec<Values<RangeColumns>> {
+    fn rank(
+        &self,
+        rank: &RankTrace<'_>,
+        _: &RankContext,
+        _: &Options,
+    ) -> Vec<Values<RangeColumns>> {
         of_rank(rank)
     }
 
-    fn join(&self, parts: Vec<(RankAt, Vec<Values<RangeColumns>>)>, _: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, Vec<Values<RangeColumns>>)>, _: &Options) -> Body {
         let mut push_pop = table("nvtx_pushpop_sum", "NVTX ranges, pushed and popped", NO_PUSH_POP);
         let mut start_end =
             table("nvtx_startend_sum", "NVTX ranges, started and ended", NO_START_END);

@@ -1,33 +1,33 @@
-//! When each device was busy with what.
+//! The times in which each device was busy, by class.
 
 use tprof_facts::Class;
 
 use super::rows::Work;
 use crate::base::intervals::{Cover, Interval, Union};
 
-/// When a device worked, by class.
+/// The times in which a device worked, by class.
 #[derive(Clone, Debug, Default)]
 pub struct Busy {
     /// Device, as its process numbers it. Under Holistic Trace Analysis's reading
     /// all of a rank's devices are one.
     pub device: Option<u32>,
-    /// Kernels that compute.
+    /// Time in which kernels computed.
     pub compute: Cover,
-    /// Kernels that communicate.
+    /// Time in which kernels communicated.
     pub communication: Cover,
-    /// Copies and memsets.
+    /// Time of copies and memsets.
     pub memory: Cover,
-    /// All of these, and what has no class.
+    /// Time of all of these, and of work without a class.
     pub any: Cover,
 }
 
 impl Busy {
-    /// From the first work's start to the last one's end; none if nothing ran.
+    /// The time from the first work's start to the last one's end; `None` if nothing ran.
     pub fn window(&self) -> Option<Interval> {
         self.any.span()
     }
 
-    /// The part of it within a time.
+    /// The parts within a time.
     pub fn within(&self, time: &Cover) -> Busy {
         let [compute, communication, memory, any] =
             [&self.compute, &self.communication, &self.memory, &self.any]

@@ -21,8 +21,8 @@ fn plain(name: &str) -> &str {
     if is_library { plain } else { "" }
 }
 
-/// Whether a call is of a library with names that are known here: the runtime and the driver
-/// of CUDA, and HIP.
+/// Whether a call's library has names that are known here: the runtime and the driver of CUDA, and
+/// HIP.
 pub(crate) fn is_known(name: &str) -> bool {
     !plain(name).is_empty()
 }
@@ -35,7 +35,7 @@ pub(crate) fn is_wait(name: &str) -> bool {
 
 /// Whether a call copies, and returns when the copy is done.
 pub(crate) fn is_synchronous_copy(name: &str) -> bool {
-    // hipMemcpyWithStream is what PyTorch calls on AMD in place of a copy and a wait.
+    // On AMD, PyTorch calls hipMemcpyWithStream in place of a copy and a wait.
     plain(name).contains("Memcpy") && !name.contains("Async") && !name.contains("Batch")
 }
 

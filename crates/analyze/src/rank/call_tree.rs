@@ -1,22 +1,22 @@
-//! Which span called which: the call trees of all host threads of a rank.
+//! The call trees of all host threads of a rank: which span called which.
 //!
-//! A span's caller is the innermost span of its thread that holds all of it, of
-//! whatever kind. Clocks of microseconds make siblings overlap by one and spans
-//! last no time at all; neither may hide what follows, so a span that nothing
-//! holds whole is at the outermost level.
+//! A span's caller is the innermost span of its thread that holds all of it, whatever its kind.
+//! With clocks of microseconds, siblings may overlap by one and spans may have no duration. Neither
+//! may hide the spans that follow, so a span that no other span holds as a whole is at the
+//! outermost level.
 
 use tprof_trace::model::{NameId, SpanKind};
 
 use super::nested::Nested;
 use super::rows::HostSpan;
 
-/// No caller, or no such call.
+/// The index that stands for no caller, or no such call.
 const NONE: u32 = u32::MAX;
 
 /// Spans of all threads, in the order of [`Nested`].
 #[derive(Clone, Debug, Default)]
 pub struct CallTree {
-    /// The spans.
+    /// All spans in nesting order.
     pub spans: Vec<TreeSpan>,
     caller: Vec<u32>,
     depth: Vec<u32>,
@@ -26,17 +26,17 @@ pub struct CallTree {
 /// The fields of a span that give its place in the tree and its cost.
 #[derive(Clone, Copy, Debug)]
 pub struct TreeSpan {
-    /// When it began.
+    /// The beginning of the span, ns.
     pub start_ns: u64,
-    /// How long it took.
+    /// Duration of the span, ns.
     pub duration_ns: u64,
-    /// On which thread.
+    /// Index of its thread.
     pub thread: u32,
     /// Function, operator or range.
     pub name: NameId,
-    /// Everything else that was known of it, as a JSON object; 0 if nothing.
+    /// Its other properties as a JSON object; 0 if there are none.
     pub args: NameId,
-    /// What it is.
+    /// The kind of the span.
     pub kind: SpanKind,
 }
 
@@ -46,18 +46,18 @@ impl TreeSpan {
         TreeSpan { start_ns, duration_ns, thread, name, args, kind }
     }
 
-    /// When it was over.
+    /// The end of the span, ns.
     pub fn end_ns(&self) -> u64 {
         self.start_ns.saturating_add(self.duration_ns)
     }
 }
 
 impl CallTree {
-    /// Trees of spans, of which so many are calls. See
+    /// Builds trees of spans, of which `calls` are calls. See
     /// [`RankTrace::call_tree`](super::RankTrace::call_tree).
     pub(super) fn of(nested: Nested<'_>, calls: usize) -> CallTree {
         let mut of_call = vec![NONE; calls];
-        let mut spans = Vec::with_capacity(nested.left());
+        let mut spans = Vec::with_capacity(nested.remaining());
         for ((span, call), place) in nested.zip(0..) {
             spans.push(TreeSpan::of(span));
             if let Some(call) = call {
@@ -73,12 +73,12 @@ impl CallTree {
         self.caller.get(span as usize).copied().filter(|&caller| caller != NONE)
     }
 
-    /// How many spans hold this one.
+    /// Number of spans that hold this one.
     pub fn depth(&self, span: u32) -> u32 {
         self.depth[span as usize]
     }
 
-    /// Where a call of the rank is among the spans.
+    /// Index among the spans of a call of the rank.
     pub fn of_call(&self, call: usize) -> Option<u32> {
         self.of_call.get(call).copied().filter(|&at| at != NONE)
     }
@@ -138,7 +138,7 @@ mod tests {
         (span.thread, span.start_ns, span.duration_ns)
     }
 
-    /// Times of each span, of its caller, and its depth.
+    /// For each span: its times, those of its caller, and its depth.
     fn rows(tree: &CallTree) -> Vec<(Times, Option<Times>, u32)> {
         let of = |at: u32| times(&tree.spans[at as usize]);
         let row = |at: u32| (of(at), tree.caller(at).map(of), tree.depth(at));

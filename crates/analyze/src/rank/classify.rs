@@ -1,4 +1,4 @@
-//! What Holistic Trace Analysis takes device work for.
+//! The classes of device work by Holistic Trace Analysis's rules.
 
 use tprof_facts::Class;
 

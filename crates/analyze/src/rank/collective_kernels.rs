@@ -1,9 +1,9 @@
 //! Collectives that hooks recorded, joined to the kernels that they launched.
 //!
-//! A hook records the call and not the kernel; CUPTI records the kernel and the call that
-//! launched it. Both were on one thread: the launch of a kernel of NCCL's belongs to the
-//! call that lies around it, or, clocks being joined to microseconds, next to it. Calls
-//! of one group end together and share the group's kernels.
+//! A hook records the call and not the kernel; CUPTI records the kernel and the call that launched
+//! it. Both were on one thread: the launch of a kernel of NCCL belongs to the call that lies around
+//! it, or, since clocks are joined to microseconds, next to it. Calls of one group end together and
+//! share the group's kernels.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use tprof_trace::model::Collective;
 use super::launches::Launches;
 use super::rows::{HostSpan, Work};
 
-/// How far a launch may lie from its call.
+/// The largest distance of a launch from its call, ns.
 const APART_NS: u64 = 1_000_000;
 
 /// Calls that end together on one thread: when they began and ended, and their rows.
@@ -100,7 +100,7 @@ mod tests {
         // A group of two.
         call(200_000, 230_000);
         call(205_000, 230_000);
-        // Its kernel was not seen.
+        // The kernel of this call was not recorded.
         call(9_000_000, 9_010_000);
         for (at, correlation, name) in [
             // Two microseconds before its call began, by a clock that is that much off.

@@ -16,8 +16,8 @@ pub struct Operation {
     pub name: String,
     /// Type of an element; empty if unknown.
     pub element_type: String,
-    /// Bytes of the larger of what the rank gave and got; of operations that were
-    /// grouped into one kernel, their sum.
+    /// Bytes that the rank sent or received, whichever is more; for operations that were grouped
+    /// into one kernel, their sum.
     pub bytes: Option<u64>,
     /// Ranks that take part.
     pub group_size: Option<u32>,
@@ -28,20 +28,21 @@ pub struct Operation {
     /// Algorithm and protocol that its library chose; empty if unknown, or not one for all that
     /// were grouped.
     pub algorithm: String,
-    /// See `algorithm`.
+    /// Name of the protocol; see `algorithm`.
     pub protocol: String,
     /// Channels; of grouped operations, if all have as many.
     pub channels: Option<u32>,
-    /// Its process.
+    /// Index of its process.
     pub process: ProcessIndex,
-    /// When it began.
+    /// The beginning of the operation, ns.
     pub start_ns: u64,
-    /// How long it took.
+    /// Duration of the operation, ns.
     pub duration_ns: u64,
-    /// What of that no operation before it took, too: operations on the host that wait at once for
-    /// the same rank wait once. Of a kernel all: those of one stream follow each other.
+    /// The part of the duration that no earlier operation covers, ns: operations on the host that
+    /// wait for the same rank at once wait only once. For a kernel it is the whole duration:
+    /// kernels of one stream follow each other.
     pub added_ns: u64,
-    /// Index of its kernel in the rank's work; none of one on the host.
+    /// Index of its kernel in the rank's work; `None` for an operation on the host.
     pub work: Option<u32>,
 }
 
@@ -253,7 +254,7 @@ mod tests {
         trace.span(row, "gloo:all_reduce");
         let file = trace.finish();
         let mut rank = RankTrace::load(&file, Needs::COLLECTIVES);
-        // A group of more ranks may be a part of them.
+        // A group of more ranks may contain them as a part.
         for (world_size, group_size) in [(None, None), (Some(2), Some(2)), (Some(3), None)] {
             rank.world_size = world_size;
             assert_eq!(operations(&rank).0[0].group_size, group_size);

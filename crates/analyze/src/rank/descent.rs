@@ -1,4 +1,4 @@
-//! Which process began within which.
+//! The ancestry of processes.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::model::Process;

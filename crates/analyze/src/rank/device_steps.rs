@@ -1,17 +1,20 @@
 //! Training steps as devices do them.
 //!
-//! The host may be far ahead: it queues the work of a step in two milliseconds for which the device takes
-//! thirty, and waits only once a thousand launches are queued. So a step's time is the device's: from its
-//! first work to the first work of the next step. Where the device has nothing left to do before the next
-//! step even begins on the host, the idle time after that belongs to the next step, whose host is late:
+//! The host may be far ahead: it queues the work of a step in two milliseconds for which the device
+//! takes thirty, and waits only once a thousand launches are queued. So a step's time is the
+//! device's: from its first work to the first work of the next step. If the device has nothing left
+//! to do before the next step even begins on the host, the idle time after that belongs to the next
+//! step, whose host is late:
 //!
-//! - a step begins when it has begun on the host and the stream is done with all that came before, but no
-//!   later than its first work;
-//! - it ends when its work is done and it is over on the host, but no later than the next one begins.
+//! - a step begins when it has begun on the host and the stream is done with everything that came
+//!   before, but no later than its first work;
+//! - it ends when its work is done and it is over on the host, but no later than the next one
+//!   begins.
 //!
-//! Steps that follow each other on the host do so on the device, too, and what lies between two steps
-//! (validation, a checkpoint) belongs to neither. First works are those of one stream, which runs in order:
-//! a copy for the next batch on a stream of its own may run long before the work that it is for.
+//! Steps that follow each other on the host do so on the device, too, and the time between two
+//! steps (validation, a checkpoint) belongs to neither. First works are those of one stream, which
+//! runs in order: a copy for the next batch on a stream of its own may run long before the work
+//! that it is for.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -23,8 +26,8 @@ use super::rows::{StreamKey, Work};
 use super::step::Step;
 use crate::base::intervals::Interval;
 
-/// Of the steps of the stream with most of them, a stream has at least this share to be the one whose first
-/// works begin steps.
+/// A stream whose first works begin steps has at least this share of the steps that the stream with
+/// the most has.
 const MOST_STEPS: f64 = 0.9;
 
 /// Steps of one process as one device did them.
@@ -42,29 +45,30 @@ pub struct DeviceSteps {
 
 /// The first work of a step on a stream.
 #[derive(Clone, Copy)]
-struct First {
+struct FirstWork {
     step: u32,
     start_ns: u64,
-    /// When all was done that began before it on the stream; 0 if nothing did.
+    /// The end of all work that began before it on the stream, ns; 0 if there was none.
     free_ns: u64,
 }
 
 /// A stream's part in the steps.
 #[derive(Clone, Default)]
-struct OnStream {
-    firsts: Vec<First>,
+struct StreamSteps {
+    firsts: Vec<FirstWork>,
     compute_ns: u64,
     work_ns: u64,
     /// The last end so far.
     end_ns: u64,
 }
 
-impl OnStream {
+impl StreamSteps {
     fn add(&mut self, row: &Work, step: Option<u32>) {
         if let Some(step) = step {
-            // The work of a stream is in the order of its steps; a thread that lags behind begins none.
+            // The work of a stream is in the order of its steps; a thread that lags behind begins
+            // none.
             if self.firsts.last().is_none_or(|last| last.step < step) {
-                self.firsts.push(First { step, start_ns: row.start_ns, free_ns: self.end_ns });
+                self.firsts.push(FirstWork { step, start_ns: row.start_ns, free_ns: self.end_ns });
             }
             self.work_ns += row.duration_ns;
             self.compute_ns += if row.class == Class::Compute { row.duration_ns } else { 0 };
@@ -73,13 +77,13 @@ impl OnStream {
     }
 }
 
-/// When the last work of each step ended on a device: only of the steps in which it worked, in order.
+/// The end of the last work of each step on a device, in order, for the steps in which it worked.
 #[derive(Clone, Debug, Default)]
 struct StepEnds(Vec<(u32, u64)>);
 
 impl StepEnds {
     fn add(&mut self, step: u32, end_ns: u64) {
-        // Work comes in the order of its steps, but for a thread that lags behind.
+        // Work comes in the order of its steps, except from a thread that lags behind.
         let at = match self.0.last() {
             Some(last) if last.0 >= step => self.0.binary_search_by_key(&step, |one| one.0),
             _ => Err(self.0.len()),
@@ -110,7 +114,7 @@ pub(super) fn of_devices(
     devices.dedup();
     let device_of = |stream| devices.binary_search(&key(stream)).unwrap_or(0);
     let device_of: Vec<usize> = streams.iter().map(device_of).collect();
-    let mut on: Vec<OnStream> = vec![OnStream::default(); streams.len()];
+    let mut on: Vec<StreamSteps> = vec![StreamSteps::default(); streams.len()];
     let mut ends: Vec<StepEnds> = vec![StepEnds::default(); devices.len()];
     for (row, step) in work.iter().zip(of_work) {
         let stream = row.stream as usize;
@@ -119,7 +123,7 @@ pub(super) fn of_devices(
             ends[device_of[stream]].add(*step, row.end_ns());
         }
     }
-    let mut streams_of: Vec<Vec<&OnStream>> = vec![Vec::new(); devices.len()];
+    let mut streams_of: Vec<Vec<&StreamSteps>> = vec![Vec::new(); devices.len()];
     on.iter().zip(&device_of).for_each(|(stream, device)| streams_of[*device].push(stream));
     let of_device = |(at, &(device, process)): (usize, &(u32, ProcessIndex))| {
         let streams = &streams_of[at];
@@ -131,18 +135,19 @@ pub(super) fn of_devices(
     all.filter(|of| !of.steps.is_empty()).collect()
 }
 
-/// The stream whose first works begin steps: of those that take part in nearly all steps, the one that
-/// computes longest.
-fn leading<'s>(streams: &[&'s OnStream]) -> Option<&'s OnStream> {
+/// The stream whose first works begin steps: among those that take part in nearly all steps, the
+/// one that computes longest.
+fn leading<'s>(streams: &[&'s StreamSteps]) -> Option<&'s StreamSteps> {
     let most = streams.iter().map(|stream| stream.firsts.len()).max()?;
-    let is_in_most = |stream: &&&OnStream| stream.firsts.len() as f64 >= MOST_STEPS * most as f64;
+    let is_in_most =
+        |stream: &&&StreamSteps| stream.firsts.len() as f64 >= MOST_STEPS * most as f64;
     let of_most = streams.iter().filter(is_in_most);
     of_most.copied().rev().max_by_key(|stream| (stream.compute_ns, stream.work_ns))
 }
 
-/// When the device was at each step.
-fn intervals(steps: &[Step], firsts: &[First], ends: &StepEnds) -> Vec<(u32, Interval)> {
-    let start = |first: &First| {
+/// The time of the device at each step.
+fn intervals(steps: &[Step], firsts: &[FirstWork], ends: &StepEnds) -> Vec<(u32, Interval)> {
+    let start = |first: &FirstWork| {
         let host = steps[first.step as usize].interval;
         first.start_ns.min(host.start.max(first.free_ns))
     };
@@ -158,7 +163,7 @@ fn intervals(steps: &[Step], firsts: &[First], ends: &StepEnds) -> Vec<(u32, Int
     found
 }
 
-/// Of each step when it was on its device: of each process, the device that most of its steps used.
+/// Sets the device time of each step, by the device that most steps of its process used.
 pub(super) fn on_leading_devices(steps: &mut [Step], devices: &[DeviceSteps]) {
     let mut leading: BTreeMap<ProcessIndex, &DeviceSteps> = BTreeMap::new();
     let rank = |of: &DeviceSteps| (of.steps.len(), of.work_ns, Reverse(of.device));
@@ -180,17 +185,17 @@ mod tests {
     use crate::rank::{Needs, RankTrace, WINDOW_NEEDS};
     use tprof_trace::model::{Kernel, Span, SpanKind};
 
-    /// Start and end.
+    /// The start and the end, ns.
     type Times = (u64, u64);
 
     /// A trace in the making: steps on the host, and kernels with their launches.
-    struct Made {
+    struct TraceBuilder {
         fixture: Fixture,
         launches: u64,
     }
 
-    impl Made {
-        fn of(steps: &[(u64, u64)]) -> Made {
+    impl TraceBuilder {
+        fn of(steps: &[(u64, u64)]) -> TraceBuilder {
             let mut fixture = Fixture::new();
             for ((start_ns, end_ns), number) in steps.iter().zip(0..) {
                 let (start_ns, duration_ns) = (*start_ns, end_ns - start_ns);
@@ -198,7 +203,7 @@ mod tests {
                 let row = Span { start_ns, duration_ns, kind, ..Span::default() };
                 fixture.span(row, &format!("ProfilerStep#{number}"));
             }
-            Made { fixture, launches: 0 }
+            TraceBuilder { fixture, launches: 0 }
         }
 
         /// A kernel on a stream of a device that runs in an interval, launched at a moment.
@@ -207,7 +212,7 @@ mod tests {
             (device, stream): (u32, u64),
             at: u64,
             (start_ns, end_ns): (u64, u64),
-        ) -> Made {
+        ) -> TraceBuilder {
             self.launches += 1;
             self.fixture.call(0, at, 1, "cudaLaunchKernel", self.launches);
             let (duration_ns, correlation) = (end_ns - start_ns, Some(self.launches));
@@ -217,7 +222,7 @@ mod tests {
             self
         }
 
-        /// When each step was on its device, and what is judged of each device.
+        /// Returns the device time of each step, and the judged time of each device.
         fn read(self) -> (Vec<Option<Times>>, Vec<Vec<Times>>) {
             let file = self.fixture.finish();
             let rank = RankTrace::load(&file, WINDOW_NEEDS);
@@ -234,22 +239,25 @@ mod tests {
 
     #[test]
     fn steps_of_a_host_that_is_ahead_last_from_first_work_to_first_work() {
-        let made = Made::of(&[(0, 10), (10, 20), (20, 30)])
+        let made = TraceBuilder::of(&[(0, 10), (10, 20), (20, 30)])
             .ran(ONE, 1, (5, 60))
             .ran(ONE, 2, (60, 100))
             .ran(ONE, 11, (100, 190))
             .ran(ONE, 12, (195, 200))
             .ran(ONE, 21, (204, 300));
         let (steps, windows) = made.read();
-        // In the gap before its first work the device waits for the third step.
+        // In the gap before its first work, the device waits for the third step.
         assert_eq!(steps, [Some((0, 100)), Some((100, 200)), Some((200, 300))]);
         assert_eq!(windows, [[(0, 300)]]);
     }
 
     #[test]
     fn a_device_that_waits_for_the_host_has_the_hosts_steps() {
-        let made =
-            Made::of(&[(0, 100), (100, 200)]).ran(ONE, 50, (51, 60)).ran(ONE, 180, (181, 190));
+        let made = TraceBuilder::of(&[(0, 100), (100, 200)]).ran(ONE, 50, (51, 60)).ran(
+            ONE,
+            180,
+            (181, 190),
+        );
         let (steps, windows) = made.read();
         assert_eq!(steps, [Some((0, 100)), Some((100, 200))]);
         assert_eq!(windows, [[(0, 200)]]);
@@ -257,8 +265,9 @@ mod tests {
 
     #[test]
     fn the_device_is_at_a_step_once_it_is_done_with_what_came_before() {
-        // A warm-up and a validation of which the device does a part during the next step on the host.
-        let made = Made::of(&[(100, 200), (400, 500)])
+        // A warm-up and a validation, part of which the device does during the next step on the
+        // host.
+        let made = TraceBuilder::of(&[(100, 200), (400, 500)])
             .ran(ONE, 10, (20, 150))
             .ran(ONE, 110, (150, 210))
             .ran(ONE, 300, (301, 450))
@@ -271,12 +280,12 @@ mod tests {
     #[test]
     fn a_copy_on_a_stream_of_its_own_begins_no_step() {
         let copies = (0, 8);
-        let made = Made::of(&[(0, 10), (10, 20)])
+        let made = TraceBuilder::of(&[(0, 10), (10, 20)])
             .ran(copies, 1, (2, 3))
             .ran(ONE, 3, (5, 100))
             .ran(copies, 11, (12, 13))
             .ran(ONE, 13, (100, 180))
-            // It is done when the last of its work is, wherever that runs.
+            // The step is done when the last of its work is, wherever that runs.
             .ran(copies, 14, (170, 190));
         assert_eq!(made.read().0, [Some((0, 100)), Some((100, 190))]);
     }
@@ -284,7 +293,7 @@ mod tests {
     #[test]
     fn each_device_has_its_own_steps_and_the_one_that_most_use_times_them() {
         let second = (1, 7);
-        let made = Made::of(&[(0, 10), (10, 20), (20, 30)])
+        let made = TraceBuilder::of(&[(0, 10), (10, 20), (20, 30)])
             .ran(ONE, 1, (2, 50))
             .ran(second, 2, (50, 120))
             .ran(ONE, 11, (60, 90))
@@ -293,14 +302,17 @@ mod tests {
         assert_eq!(steps, [Some((0, 50)), Some((50, 90)), Some((90, 130))]);
         assert_eq!(windows, [[(0, 130)], [(0, 120)]]);
         // A device without any part in the steps is judged while the others did theirs.
-        let made = Made::of(&[(0, 10)]).ran(ONE, 1, (2, 50)).ran(second, 15, (60, 70));
+        let made = TraceBuilder::of(&[(0, 10)]).ran(ONE, 1, (2, 50)).ran(second, 15, (60, 70));
         assert_eq!(made.read().1, [[(0, 50)], [(0, 50)]]);
     }
 
     #[test]
     fn a_step_without_work_has_only_its_time_on_the_host() {
-        let made =
-            Made::of(&[(0, 10), (10, 20), (20, 30)]).ran(ONE, 1, (2, 15)).ran(ONE, 21, (22, 28));
+        let made = TraceBuilder::of(&[(0, 10), (10, 20), (20, 30)]).ran(ONE, 1, (2, 15)).ran(
+            ONE,
+            21,
+            (22, 28),
+        );
         let file = made.fixture.finish();
         let rank = RankTrace::load(&file, WINDOW_NEEDS);
         let steps = rank.steps();
@@ -314,13 +326,13 @@ mod tests {
     #[test]
     fn without_steps_and_as_hta_reads_it_all_of_a_devices_time_is_judged() {
         let ran = |steps: &[(u64, u64)]| {
-            Made::of(steps).ran(ONE, 1, (1000, 5000)).ran(ONE, 11, (7000, 9000))
+            TraceBuilder::of(steps).ran(ONE, 1, (1000, 5000)).ran(ONE, 11, (7000, 9000))
         };
         assert_eq!(ran(&[]).read().1, [[(1000, 9000)]]);
         let file = ran(&[(5, 10)]).fixture.finish();
         let hta = RankTrace::load_as(&file, WINDOW_NEEDS, true, 1);
         assert_eq!(hta.device_windows()[0].steps, 0);
-        // Without the calls that launched work nothing is known of whose it is.
+        // Without the calls that launched the work, it is unknown which step it belongs to.
         let rank = RankTrace::load(&file, Needs::WORK | Needs::STEPS);
         assert_eq!(rank.device_windows()[0].steps, 0);
         assert_eq!(rank.steps()[0].on_device, None);
@@ -329,7 +341,7 @@ mod tests {
 
     #[test]
     fn what_is_outside_of_the_steps_is_named() {
-        let made = Made::of(&[(100, 200), (300, 400)])
+        let made = TraceBuilder::of(&[(100, 200), (300, 400)])
             .ran(ONE, 10, (20, 30))
             .ran(ONE, 110, (120, 180))
             .ran(ONE, 210, (220, 230))

@@ -21,14 +21,14 @@ use super::streams::StreamTable;
 use super::trace::RankTrace;
 use crate::base::intervals::Interval;
 
-/// Property in which an import keeps the start of its file's first event.
+/// The property in which an import keeps the start of its file's first event.
 const FIRST_EVENT: &str = "tprof.first_event_ns";
 /// Names of steps contain this.
 const STEP: &str = "ProfilerStep";
 
 impl<'a> RankTrace<'a> {
-    /// As [`Self::load`], or as Holistic Trace Analysis reads the file
-    /// (`--hta`): rounded, without the last step, with waits for work.
+    /// Like [`Self::load`], or as Holistic Trace Analysis reads the file (`--hta`): rounded,
+    /// without the last step, with waits for work.
     pub fn load_as(file: &'a TraceFile, needs: Needs, hta: bool, cores: usize) -> RankTrace<'a> {
         if hta { load(file, needs, cores) } else { load_as_recorded(file, needs, cores) }
     }
@@ -85,14 +85,13 @@ fn round(rank: &mut RankTrace<'_>) {
     waits.iter_mut().for_each(|row| inwards(&mut row.start_ns, &mut row.duration_ns));
 }
 
-/// Adds what carries a stream number to the work, and gives all of it the class
-/// that its name has.
+/// Adds rows with a stream number to the work, and gives all work the class of its name.
 fn add_rows_with_streams(rank: &mut RankTrace<'_>) {
     let file = rank.file;
     let mut classes = FxHashMap::default();
     for row in &mut rank.work {
         let class = || match row.kind {
-            // HTA reads Kineto's names, and all of these begin so.
+            // HTA reads Kineto's names, all of which begin like this.
             WorkKind::Copy { kind, .. } if row.name == NameId(0) => hta_class(direction(kind)),
             _ => hta_class(file.name(row.name)),
         };
@@ -186,14 +185,14 @@ fn drop_from(rank: &mut RankTrace<'_>, last_step_ns: u64) {
     }
     let times = |row: &Work| match row.correlation.get() {
         Some(number) => launched.get(&number).copied().unwrap_or(0),
-        // Without a correlation it passes for a host row there.
+        // HTA takes a row without a correlation for a host row.
         None => usize::from(early(row.start_ns)),
     };
     let work = std::mem::take(&mut rank.work);
     rank.work = work.into_iter().flat_map(|row| std::iter::repeat_n(row, times(&row))).collect();
 }
 
-/// From the first row's start to the last one's.
+/// The time from the first row's start to the last one's.
 fn extent(rank: &RankTrace<'_>) -> Option<Interval> {
     let host = rank.spans.iter().flatten().chain(&rank.calls).map(|row| row.start_ns);
     let device = rank.work.iter().map(|row| row.start_ns);

@@ -1,11 +1,11 @@
-//! Which call started which work: both carry the same correlation.
+//! Joins calls with the work that they started: both carry the same correlation.
 
 use rustc_hash::FxHashSet;
 
 use super::rows::{HostSpan, StreamKey, Work};
 use crate::base::search::partition_near;
 
-/// No launch.
+/// The index that stands for no launch.
 const NONE: u32 = u32::MAX;
 
 /// Calls and the work that they started.
@@ -31,7 +31,7 @@ impl Launches {
         for (call, at) in calls.iter().zip(0..) {
             keys.extend(call.correlation.get().map(|number| (number, call.process, at)));
         }
-        // Correlations are given in order, so that this is nearly sorted already.
+        // Correlations are given in order, so that the keys are nearly sorted already.
         keys.sort();
         keys.dedup_by_key(|key| (key.0, key.1));
         let callers: FxHashSet<u32> =
@@ -71,12 +71,12 @@ impl Launches {
         Launches { call_of, starts, work }
     }
 
-    /// The call that started a piece of work, as an index; none if it was not recorded.
+    /// Index of the call that started a piece of work; `None` if it was not recorded.
     pub fn call_of(&self, work: usize) -> Option<usize> {
         self.call_of.get(work).filter(|call| **call != NONE).map(|call| *call as usize)
     }
 
-    /// The work that a call started, as indices in order of start; none for most calls.
+    /// The work that a call started, as indices in order of start; empty for most calls.
     pub fn work_of(&self, call: usize) -> &[u32] {
         match (self.starts.get(call), self.starts.get(call + 1)) {
             (Some(from), Some(to)) => &self.work[*from as usize..*to as usize],

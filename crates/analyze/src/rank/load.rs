@@ -1,7 +1,7 @@
-//! From a file's tables to the rows of a rank.
+//! Reads a file's tables into the rows of a rank.
 //!
-//! What devices did and what hosts did are read side by side where there are cores
-//! for both: neither needs the other.
+//! The rows of devices and of hosts are read side by side if there are cores for both: neither
+//! needs the other.
 
 use tprof_facts::Class;
 use tprof_facts::communication::Communication;
@@ -52,7 +52,7 @@ pub(super) fn load(file: &TraceFile, needs: Needs, cores: usize) -> RankTrace<'_
     rank
 }
 
-/// What takes no part in the joining of calls and work.
+/// The rows that take no part in the joining of calls and work.
 struct OtherRows {
     synchronizations: Vec<Synchronization>,
     device_spans: Vec<DeviceSpan>,
@@ -74,7 +74,7 @@ impl OtherRows {
     }
 }
 
-/// All rows of a table by time, if it is needed.
+/// All rows of a table by time, if the table is needed.
 fn rows<R: TraceRow>(file: &TraceFile, needs: Needs, of: Needs) -> Vec<R> {
     match needs.has_any(of) {
         true => file.rows().0,
@@ -82,12 +82,12 @@ fn rows<R: TraceRow>(file: &TraceFile, needs: Needs, of: Needs) -> Vec<R> {
     }
 }
 
-/// Makes room for rows, if there is any: what a damaged file promises may not fit.
+/// Reserves room for rows if possible: the number in a damaged file may not fit.
 fn reserve<T>(list: &mut Vec<T>, rows: u64) {
     let _ = usize::try_from(rows).map(|rows| list.try_reserve_exact(rows));
 }
 
-/// What devices did.
+/// The rows of devices.
 #[derive(Default)]
 struct DeviceRows {
     collectives: Vec<Collective>,
@@ -132,14 +132,14 @@ impl DeviceRows {
         for row in &mut work {
             row.stream = order[row.stream as usize];
         }
-        // Ties are broken by what ran, not by where the file had it.
+        // Ties are broken by the contents of rows, not by their places in the file.
         work.sort_by_key(|row| (row.start_ns, row.duration_ns, row.stream, row.correlation));
         self.streams = streams;
         self.work = work;
     }
 }
 
-/// What hosts did.
+/// The rows of hosts.
 #[derive(Default)]
 struct HostRows {
     calls: Vec<HostSpan>,
@@ -173,7 +173,8 @@ impl HostRows {
                     kind => &mut spans[kind as usize],
                 };
                 if list.capacity() == 0 {
-                    // As many of all rows as of this block's: a list that grows is copied.
+                    // The share of this kind in the block is taken for that of all rows: a list
+                    // that grows is copied.
                     let of_block = rows[row.kind as usize] * file.row_count::<SpanOutline>();
                     reserve(list, of_block / block.len() as u64 + block.len() as u64);
                 }

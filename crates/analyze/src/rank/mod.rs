@@ -1,8 +1,8 @@
 //! One rank's device work and host spans in memory, joined, in order of time.
 //!
-//! [`RankTrace::load`] reads those tables that a report needs and keeps little of
-//! each row. Ranks are loaded one by one per core and dropped when they have been
-//! summarised, so that memory does not grow with ranks.
+//! [`RankTrace::load`] reads the tables that a report needs, and keeps little of each row. Ranks
+//! are loaded one by one per core and dropped when they have been summarised, so that memory does
+//! not grow with the number of ranks.
 
 mod busy;
 pub(crate) mod call_names;
@@ -21,7 +21,7 @@ mod nested;
 mod nesting;
 mod rows;
 pub mod samples;
-mod stated;
+mod span_purpose;
 mod step;
 mod steps;
 mod streams;
@@ -40,7 +40,7 @@ pub(crate) use nested::Nested;
 pub(crate) use nested::place_of_span;
 pub use nesting::{Moment, OnThread, enclosing, nesting_order, parents};
 pub use rows::{HostSpan, MaybeId, StreamIndex, StreamKey, Work, WorkKind};
-pub(crate) use stated::Stated;
+pub(crate) use span_purpose::SpanPurpose;
 pub use step::{Step, step_at};
 pub use steps::PROFILER_STEP;
 pub(crate) use steps::steps_of_one_process;

@@ -9,8 +9,8 @@ use super::rows::HostSpan;
 use super::trace::RankTrace;
 
 impl RankTrace<'_> {
-    /// Calls of modules in order, callers before what they call: annotations, which must have been
-    /// read; where none is one, Python functions, which need not.
+    /// Calls of modules in order, callers before callees: annotations, which must have been read;
+    /// if there are none, Python functions, which need not have been.
     pub fn module_calls(&self) -> Vec<HostSpan> {
         let is_module = |(id, name): (NameId, &str)| ModuleName::of(name).map(|_| id);
         let names: FxHashSet<NameId> = self.file.names().filter_map(is_module).collect();

@@ -1,4 +1,4 @@
-//! Which tables of a file a report reads.
+//! The tables of a file that a report reads.
 
 use std::ops::BitOr;
 
@@ -11,15 +11,15 @@ pub struct Needs(u32);
 impl Needs {
     /// Kernels, copies, memsets.
     pub const WORK: Needs = Needs(1 << 16);
-    /// Waits for devices.
+    /// Waits of hosts for devices.
     pub const SYNCHRONIZATIONS: Needs = Needs(1 << 17);
     /// Annotations' images on devices, ranges of range profilers.
     pub const DEVICE_SPANS: Needs = Needs(1 << 18);
-    /// Collectives.
+    /// Collectives between ranks.
     pub const COLLECTIVES: Needs = Needs(1 << 19);
     /// Device memory taken and given back.
     pub const ALLOCATIONS: Needs = Needs(1 << 20);
-    /// CPU samples.
+    /// CPU samples of threads.
     pub const SAMPLES: Needs = Needs(1 << 21);
     /// Logs of `torch.compile`, which lie beside the file.
     pub const COMPILE: Needs = Needs(1 << 22);
@@ -27,13 +27,13 @@ impl Needs {
     pub const CALLS: Needs = Needs(1 << SpanKind::Runtime as u32 | 1 << SpanKind::Driver as u32);
     /// Operators of a framework.
     pub const OPERATORS: Needs = Needs::spans(SpanKind::Operator);
-    /// Annotations.
+    /// Annotations of the program.
     pub const ANNOTATIONS: Needs = Needs::spans(SpanKind::Annotation);
-    /// Training steps, and what shows them.
+    /// Training steps, and the rows that show them.
     pub const STEPS: Needs = Needs::ANNOTATIONS.and(Needs(1 << 23));
     /// Host spans of all kinds.
     pub const ALL_SPANS: Needs = Needs(0xff);
-    /// Everything but samples.
+    /// All tables except samples.
     pub const ALL: Needs = Needs(!Needs::SAMPLES.0);
 
     /// Host spans of one kind.
@@ -41,12 +41,12 @@ impl Needs {
         Needs(1 << kind as u32)
     }
 
-    /// Tables of either.
+    /// The tables of both.
     pub const fn and(self, other: Needs) -> Needs {
         Needs(self.0 | other.0)
     }
 
-    /// Whether all of `other` is in it.
+    /// Whether all tables of `other` are included.
     pub fn has(self, other: Needs) -> bool {
         self.0 & other.0 == other.0
     }

@@ -17,8 +17,8 @@ pub(super) const ALL_KINDS: [SpanKind; 6] = [
     SpanKind::Overhead,
 ];
 
-/// Rank of a kind where two spans have the same start and end: what people name
-/// holds what the framework calls, which holds what the device's library does.
+/// The rank of a kind among spans with the same start and end: ranges of the program hold the
+/// framework's calls, which hold those of the device's library.
 fn outwards(kind: SpanKind) -> u8 {
     match kind {
         SpanKind::Python => 0,
@@ -31,51 +31,51 @@ fn outwards(kind: SpanKind) -> u8 {
     }
 }
 
-/// By thread, start, end and kind.
+/// The order of spans: by thread, start, end and kind.
 pub type SpanOrder = (u32, u64, Reverse<u64>, u8);
 
 fn key(span: &HostSpan) -> SpanOrder {
     place_of_span(span.thread, span.start_ns, span.end_ns(), span.kind)
 }
 
-/// Where a span comes in the order of [`Nested`].
+/// The position of a span in the order of [`Nested`].
 pub fn place_of_span(thread: u32, start_ns: u64, end_ns: u64, kind: SpanKind) -> SpanOrder {
     (thread, start_ns, Reverse(end_ns), outwards(kind))
 }
 
-/// Spans one after another; each with its index, if it is a call.
+/// Iterates over spans one after another, each with its index if it is a call.
 ///
-/// Ten million of them are merged from the lists that the rank has, which are in order
-/// but for calls of several threads: a sorted copy takes half a gigabyte.
+/// Ten million of them are merged from the lists that the rank has, which are in order except for
+/// calls of several threads: a sorted copy would take half a gigabyte.
 pub struct Nested<'r> {
-    lists: Vec<List<'r>>,
+    lists: Vec<SpanList<'r>>,
 }
 
-/// Spans of one kind, or all calls.
-struct List<'r> {
+/// A list of spans of one kind, or of all calls.
+struct SpanList<'r> {
     spans: &'r [HostSpan],
-    /// How to take them; none if they are in order.
+    /// The order in which to take the spans; `None` if they are in order.
     order: Option<Vec<u32>>,
     are_calls: bool,
-    /// How many were taken.
+    /// Number of spans taken so far.
     taken: usize,
-    /// Of the next one.
+    /// The position of the next span.
     key: SpanOrder,
 }
 
-impl<'r> List<'r> {
-    fn of(spans: &'r [HostSpan], are_calls: bool) -> Option<List<'r>> {
+impl<'r> SpanList<'r> {
+    fn of(spans: &'r [HostSpan], are_calls: bool) -> Option<SpanList<'r>> {
         let order = (!spans.is_sorted_by_key(key)).then(|| {
             let mut order: Vec<u32> = (0..spans.len() as u32).collect();
             order.sort_by_key(|&at| key(&spans[at as usize]));
             order
         });
-        let mut list = List { spans, order, are_calls, taken: 0, key: key(spans.first()?) };
+        let mut list = SpanList { spans, order, are_calls, taken: 0, key: key(spans.first()?) };
         list.key = key(&spans[list.place()?]);
         Some(list)
     }
 
-    /// Where the next one is.
+    /// Index of the next span.
     fn place(&self) -> Option<usize> {
         match &self.order {
             Some(order) => order.get(self.taken).map(|&at| at as usize),
@@ -85,16 +85,16 @@ impl<'r> List<'r> {
 }
 
 impl<'r> Nested<'r> {
-    /// Lists of spans, each of which holds calls only or none.
+    /// Merges lists of spans, each of which holds only calls or none.
     pub fn of(lists: impl IntoIterator<Item = (&'r [HostSpan], bool)>) -> Nested<'r> {
         let lists = lists.into_iter();
         Nested {
-            lists: lists.filter_map(|(spans, are_calls)| List::of(spans, are_calls)).collect(),
+            lists: lists.filter_map(|(spans, are_calls)| SpanList::of(spans, are_calls)).collect(),
         }
     }
 
-    /// How many are left.
-    pub fn left(&self) -> usize {
+    /// Number of spans that are left.
+    pub fn remaining(&self) -> usize {
         self.lists.iter().map(|list| list.spans.len() - list.taken).sum()
     }
 }
@@ -103,7 +103,7 @@ impl<'r> Iterator for Nested<'r> {
     type Item = (&'r HostSpan, Option<u32>);
 
     fn next(&mut self) -> Option<(&'r HostSpan, Option<u32>)> {
-        // Of equal ones, that of the first list.
+        // Among equal spans, the one of the first list comes first.
         let (at, list) = self.lists.iter_mut().enumerate().min_by_key(|(_, list)| list.key)?;
         let place = list.place()?;
         list.taken += 1;

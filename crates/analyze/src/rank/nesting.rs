@@ -1,25 +1,25 @@
-//! Which span lies around which: one sweep per thread, with a stack.
+//! Finds which span lies around which: one sweep per thread, with a stack.
 
 use super::rows::HostSpan;
 
-/// What lasts for a while on a host thread.
+/// Something that lasts for a while on a host thread.
 pub trait OnThread {
-    /// On which thread.
+    /// Index of the thread.
     fn thread(&self) -> u32;
-    /// When it began.
+    /// The beginning, ns.
     fn start_ns(&self) -> u64;
-    /// When it was over.
+    /// The end, ns.
     fn end_ns(&self) -> u64;
 }
 
 /// A moment of a thread, to ask what lies around it.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment<T> {
-    /// On which thread.
+    /// Index of the thread.
     pub thread: u32,
-    /// When.
+    /// The moment, ns.
     pub time_ns: u64,
-    /// What was then, or what it counts for.
+    /// A value that belongs to the moment.
     pub of: T,
 }
 
@@ -56,8 +56,8 @@ pub fn nesting_order(span: &impl OnThread) -> (u32, u64, std::cmp::Reverse<u64>)
     (span.thread(), span.start_ns(), std::cmp::Reverse(span.end_ns()))
 }
 
-/// For each of `inner`, the innermost of `outer` that lasts from before its start
-/// to after its end on the same thread, as an index. Both are in [`nesting_order`].
+/// For each of `inner`: the index of the innermost of `outer` that lasts from before its start to
+/// after its end on the same thread. Both are in [`nesting_order`].
 pub fn enclosing<'s>(
     outer: &'s [impl OnThread],
     inner: &'s [impl OnThread],
@@ -135,7 +135,7 @@ mod tests {
         let found: Vec<Option<u64>> = enclosing(&outer, &inner)
             .map(|at| at.map(|at| outer[at as usize].duration_ns))
             .collect();
-        // One that begins within (10, 50) and outlasts it belongs to what is around both.
+        // A span that begins within (10, 50) and outlasts it belongs to the span around both.
         assert_eq!(found, [Some(100), Some(10), Some(100), Some(10), Some(100), None]);
     }
 

@@ -1,8 +1,8 @@
-//! Rows as analyses hold them: what every analysis needs, and no more.
+//! The rows that analyses hold: only what every analysis needs.
 //!
-//! A kernel's row in the trace model takes three hundred bytes, most of them for
-//! exports. Ten million rows must fit, so these are a fifth of that. Memory costs
-//! time too: to touch a page first takes one or two microseconds.
+//! A kernel's row in the trace model takes three hundred bytes, most of them for exports. Ten
+//! million rows must fit, so the rows here are a fifth of that. Memory costs time, too: the first
+//! touch of a page takes one or two microseconds.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ use crate::base::intervals::Interval;
 pub struct MaybeId(u64);
 
 impl MaybeId {
-    /// Unknown.
+    /// The unknown value.
     pub const NONE: MaybeId = MaybeId(u64::MAX);
 
     /// The number, if it is known.
@@ -52,24 +52,24 @@ pub type StreamIndex = u32;
 /// A stream of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamKey {
-    /// Its process.
+    /// Index of its process.
     pub process: ProcessIndex,
-    /// Device.
+    /// Number of the device.
     pub device: u32,
     /// Context; 0 if unknown.
     pub context: u32,
-    /// Stream.
+    /// Number of the stream.
     pub stream: u64,
 }
 
-/// What ran on a stream.
+/// The kind of a piece of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WorkKind {
-    /// A kernel.
+    /// A kernel on a device.
     Kernel,
     /// A copy or a memset.
     Copy {
-        /// Direction.
+        /// The direction of the copy.
         kind: CopyKind,
         /// Kind of memory that was read.
         from: MemoryKind,
@@ -85,27 +85,27 @@ pub enum WorkKind {
 /// A kernel, a copy or a memset, as it ran on a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
-    /// When it began.
+    /// The beginning of the work, ns.
     pub start_ns: u64,
-    /// How long it took.
+    /// Duration of the work, ns.
     pub duration_ns: u64,
     /// Number that its launch carries too.
     pub correlation: MaybeId,
     /// Bytes of a copy.
     pub bytes: MaybeId,
-    /// Where.
+    /// Index of its stream.
     pub stream: StreamIndex,
     /// Name; of a copy, as its source wrote it, or empty.
     pub name: NameId,
-    /// Everything else that was known of it, as a JSON object; 0 if nothing.
+    /// Its other properties as a JSON object; 0 if there are none.
     pub args: NameId,
     /// Graph that launched it.
     pub graph: Option<u32>,
     /// Blocks of a kernel's grid, as many as fit; 0 if unknown.
     pub blocks: u32,
-    /// What ran.
+    /// The kind of the work.
     pub kind: WorkKind,
-    /// What it is for.
+    /// The class: what it is for.
     pub class: Class,
 }
 
@@ -142,12 +142,12 @@ impl Work {
         }
     }
 
-    /// When it was over.
+    /// The end of the work, ns.
     pub fn end_ns(&self) -> u64 {
         self.start_ns.saturating_add(self.duration_ns)
     }
 
-    /// When it ran.
+    /// The time in which it ran.
     pub fn interval(&self) -> Interval {
         Interval::new(self.start_ns, self.end_ns())
     }
@@ -161,23 +161,23 @@ impl Work {
 /// A span of a host thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HostSpan {
-    /// When it began.
+    /// The beginning of the span, ns.
     pub start_ns: u64,
-    /// How long it took.
+    /// Duration of the span, ns.
     pub duration_ns: u64,
     /// Number that what this call started on a device carries too.
     pub correlation: MaybeId,
-    /// Its process.
+    /// Index of its process.
     pub process: ProcessIndex,
-    /// On which thread.
+    /// Index of its thread.
     pub thread: ThreadIndex,
     /// Function, operator or range.
     pub name: NameId,
     /// NVTX domain, or an import's category.
     pub category: NameId,
-    /// Everything else that was known of it, as a JSON object; 0 if nothing.
+    /// Its other properties as a JSON object; 0 if there are none.
     pub args: NameId,
-    /// What it is.
+    /// The kind of the span.
     pub kind: SpanKind,
 }
 
@@ -198,12 +198,12 @@ impl From<&SpanOutline> for HostSpan {
 }
 
 impl HostSpan {
-    /// When it was over.
+    /// The end of the span, ns.
     pub fn end_ns(&self) -> u64 {
         self.start_ns.saturating_add(self.duration_ns)
     }
 
-    /// When it lasted.
+    /// The time in which it lasted.
     pub fn interval(&self) -> Interval {
         Interval::new(self.start_ns, self.end_ns())
     }

@@ -1,4 +1,4 @@
-//! What a training step is, to analyses, and which one holds a moment.
+//! Training steps as analyses use them, and the step at a moment.
 
 use tprof_trace::model::ProcessIndex;
 
@@ -7,31 +7,31 @@ use crate::base::intervals::Interval;
 /// A training step of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Its number as its source gave it; without one, its place, from 0.
+    /// The number that its source gave it; if there is none, its place, from 0.
     pub number: u64,
     /// The process that marked the step.
     pub process: ProcessIndex,
-    /// When it lasted, on the host: calls and operators belong to it by this.
+    /// The time of the step on the host, by which calls and operators belong to it.
     pub interval: Interval,
-    /// When its device was at it ([`super::device_steps`]), of the device that most steps used; none where
-    /// it has no work there, and where device work was not read.
+    /// The time of its device at the step ([`super::device_steps`]), for the device that most steps
+    /// used; `None` if it has no work there, or if device work was not read.
     pub on_device: Option<Interval>,
 }
 
 impl Step {
-    /// A step of which only the host is known.
+    /// Makes a step of which only the host is known.
     pub fn on_host(number: u64, process: ProcessIndex, interval: Interval) -> Step {
         Step { number, process, interval, on_device: None }
     }
 
-    /// When it lasted: on its device, or on the host where no device worked. This is what the time of a
-    /// step means in every report.
+    /// The time of the step: on its device, or on the host if no device worked. Every report means
+    /// this by the time of a step.
     pub fn time(&self) -> Interval {
         self.on_device.unwrap_or(self.interval)
     }
 }
 
-/// Whether a step of a process holds a moment of the host, and none begins between.
+/// Whether a step of a process holds a moment of the host, and no other step begins in between.
 pub(super) fn is_latest(steps: &[Step], at: u32, process: ProcessIndex, time_ns: u64) -> bool {
     let step = &steps[at as usize];
     let holds = step.interval.start <= time_ns && time_ns < step.interval.end;
@@ -39,8 +39,8 @@ pub(super) fn is_latest(steps: &[Step], at: u32, process: ProcessIndex, time_ns:
     step.process == process && holds && next.is_none_or(|next| next.interval.start > time_ns)
 }
 
-/// The step of a process that holds a moment of the host; `steps` are in order of start. Of
-/// steps that overlap, the one that began last.
+/// The step of a process at a moment of the host; `steps` are in order of start. Among steps that
+/// overlap, it is the one that began last.
 pub fn step_at(steps: &[Step], process: ProcessIndex, time_ns: u64) -> Option<u32> {
     let after = steps.partition_point(|step| step.interval.start <= time_ns);
     let holds = |at: &usize| {

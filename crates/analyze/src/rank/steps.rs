@@ -22,7 +22,7 @@ impl RankTrace<'_> {
         self.steps_found.get_or_init(found)
     }
 
-    /// Whether steps were asked for, and are inferred.
+    /// Whether steps were asked for and are inferred.
     pub(crate) fn has_inferred_steps(&self) -> bool {
         self.steps_found.get().is_some_and(steps::Steps::are_inferred)
     }
@@ -33,8 +33,8 @@ impl RankTrace<'_> {
         self.stepping().steps.clone()
     }
 
-    /// Steps as each device of each process did them; none where calls and device work were not read, and
-    /// as Holistic Trace Analysis reads a rank.
+    /// The steps of each process as each of its devices did them; empty if calls and device work
+    /// were not read, or if the rank is read as Holistic Trace Analysis does.
     pub fn device_steps(&self) -> &[DeviceSteps] {
         &self.stepping().devices
     }
@@ -56,13 +56,13 @@ impl RankTrace<'_> {
         })
     }
 
-    /// For each piece of work, the step that it belongs to, as an index into
-    /// `steps`: the one in which its launch began. Where other launches were recorded
-    /// and its own was not, that came before the recording, and it belongs to no
-    /// step; where none was recorded at all, to the one in which it began itself.
+    /// For each piece of work: index in `steps` of the step that it belongs to, in which its launch
+    /// began. If its launch was not recorded but others were, the launch came before the recording,
+    /// and the work belongs to no step. If no launch was recorded at all, it belongs to the step in
+    /// which it began itself.
     pub fn steps_of_work(&self, steps: &[Step]) -> Vec<Option<u32>> {
         let none_seen = (0..self.work.len()).all(|at| self.launches.call_of(at).is_none());
-        // Most work belongs to the step of the work before it.
+        // Most work belongs to the same step as the work before it.
         let mut last = None;
         let at = |(index, work): (usize, &Work)| {
             let call = self.launches.call_of(index).map(|call| self.calls[call].start_ns);
@@ -76,7 +76,7 @@ impl RankTrace<'_> {
     }
 }
 
-/// Steps of the process that has most of them, in order.
+/// The steps of the process with the most steps, in order.
 pub(crate) fn steps_of_one_process(rank: &RankTrace<'_>) -> Vec<Step> {
     let mut steps = rank.steps();
     let mut counts: FxHashMap<ProcessIndex, usize> = FxHashMap::default();

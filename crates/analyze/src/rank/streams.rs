@@ -8,12 +8,12 @@ use super::rows::{StreamIndex, StreamKey};
 #[derive(Default)]
 pub(super) struct StreamTable {
     index: FxHashMap<StreamKey, StreamIndex>,
-    /// Rows come in runs of one stream.
+    /// The stream of the last row, since rows come in runs of one stream.
     last: Option<(StreamKey, StreamIndex)>,
 }
 
 impl StreamTable {
-    /// Begins with these.
+    /// Starts with these streams.
     pub(super) fn new(streams: &[StreamKey]) -> StreamTable {
         StreamTable { index: streams.iter().copied().zip(0..).collect(), last: None }
     }

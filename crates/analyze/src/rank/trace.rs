@@ -1,4 +1,4 @@
-//! One rank file's rows in memory, and what is found in them once for all that ask.
+//! One rank file's rows in memory, and values that are computed once for all analyses.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use rustc_hash::FxHashMap;
 use tprof_facts::communication::on_host::HostCollective;
 use tprof_facts::compile::RankCompile;
-use tprof_facts::copies::{self, Copied};
+use tprof_facts::copies::{self, CopyNameKey};
 use tprof_facts::steps::{StepRange, StepSource, Steps};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{
@@ -30,9 +30,9 @@ use crate::base::intervals::Interval;
 /// One rank file's rows. Tables that were not asked for are empty.
 #[derive(Debug)]
 pub struct RankTrace<'a> {
-    /// Where the names are.
+    /// The file, which has the names.
     pub file: &'a TraceFile,
-    /// What was read.
+    /// The tables that were read.
     pub needs: Needs,
     /// Streams that something ran on, in order.
     pub streams: Vec<StreamKey>,
@@ -40,7 +40,7 @@ pub struct RankTrace<'a> {
     pub work: Vec<Work>,
     /// Calls of the runtime and the driver, in order of start.
     pub calls: Vec<HostSpan>,
-    /// Which call started which work; empty unless both were read.
+    /// The work that each call started; empty unless both were read.
     pub launches: Launches,
     /// Waits, in order of start.
     pub synchronizations: Vec<Synchronization>,
@@ -54,17 +54,17 @@ pub struct RankTrace<'a> {
     pub allocations: Vec<DeviceAllocation>,
     /// Samples of threads, added up.
     pub cpu: CpuTrace,
-    /// Its logs of `torch.compile`.
+    /// The rank's logs of `torch.compile`.
     pub compile: RankCompile,
     /// Ranks that its launcher started, if it gave that.
     pub world_size: Option<u32>,
     /// Threads that work on this rank may use.
     pub cores: usize,
-    /// See [`Self::devices`].
+    /// The value of [`Self::devices`], once computed.
     devices: OnceLock<Vec<Busy>>,
-    /// See [`Self::call_tree`] and [`Self::operator_tree`].
+    /// The values of [`Self::call_tree`] and [`Self::operator_tree`], once computed.
     trees: [OnceLock<CallTree>; 2],
-    /// Whether this is how Holistic Trace Analysis reads it.
+    /// Whether the rank is read as Holistic Trace Analysis does.
     pub hta: bool,
     /// Under that reading, from the first row's start to the last one's.
     pub extent: Option<Interval>,
@@ -73,11 +73,11 @@ pub struct RankTrace<'a> {
     pub first_row_ns: Option<u64>,
     /// Ranges that show steps, where annotations were read.
     pub(super) step_ranges: Vec<StepRange>,
-    /// Where steps are to come from; none: from the first source that has any.
+    /// The source of steps; `None` for the first source that has any.
     pub steps_from: Option<StepSource>,
-    /// See [`Self::steps_found`].
+    /// The value of [`Self::steps_found`], once computed.
     pub(super) steps_found: OnceLock<Steps>,
-    /// See [`Self::steps`].
+    /// The value of [`Self::steps`], once computed.
     pub(super) stepping: OnceLock<Stepping>,
     /// Host spans by kind, without calls, each in [`nesting_order`].
     pub(super) spans: [Vec<HostSpan>; SPAN_KINDS],
@@ -90,7 +90,7 @@ pub(super) struct Stepping {
     pub devices: Vec<DeviceSteps>,
 }
 
-/// Kinds of spans.
+/// Number of kinds of spans.
 pub(super) const SPAN_KINDS: usize = SpanKind::Other as usize + 1;
 
 impl<'a> RankTrace<'a> {
@@ -139,7 +139,7 @@ impl<'a> RankTrace<'a> {
         self.trees[1].get_or_init(|| CallTree::of(self.nested(of), self.calls.len()))
     }
 
-    /// Calls, and other host spans of these kinds, in the order in which they nest.
+    /// Calls and other host spans of these kinds, in the order in which they nest.
     pub(crate) fn nested(&self, kinds: Needs) -> Nested<'_> {
         let kinds = ALL_KINDS.into_iter().filter(|kind| kinds.has(Needs::spans(*kind)));
         let lists = kinds.map(|kind| (self.spans(kind), false));
@@ -161,17 +161,17 @@ impl<'a> RankTrace<'a> {
         self.name_of_work(work.name, work.kind)
     }
 
-    /// As [`Self::work_name`], of a row's name and kind.
+    /// Like [`Self::work_name`], for a row's name and kind.
     pub fn name_of_work(&self, name: NameId, kind: WorkKind) -> Cow<'a, str> {
         match kind {
             WorkKind::Copy { kind, from, to } => {
-                copies::name(self.file, Copied { name, kind, from, to })
+                copies::name(self.file, CopyNameKey { name, kind, from, to })
             }
             _ => Cow::Borrowed(self.name(name)),
         }
     }
 
-    /// Where a piece of work ran.
+    /// The stream that a piece of work ran on.
     pub fn stream(&self, work: &Work) -> StreamKey {
         self.streams[work.stream as usize]
     }
@@ -192,8 +192,7 @@ impl<'a> RankTrace<'a> {
         (0..self.work.len() as u32).collect()
     }
 
-    /// The places of each device's work, in order. Who asks for each device's own looks at all work
-    /// once.
+    /// The indices of each device's work, in order. It goes through all work once for all devices.
     pub fn work_by_device(&self) -> FxHashMap<Option<u32>, Vec<u32>> {
         let mut devices: FxHashMap<Option<u32>, Vec<u32>> = FxHashMap::default();
         for (row, at) in self.work.iter().zip(0..) {

@@ -1,7 +1,7 @@
-//! The time of each device that reports judge: its steps, as it did them.
+//! The judged time of each device: its steps, as the device did them.
 //!
-//! Start-up has other causes than what happens in steps, and takes longer than all of them in a short run:
-//! reports on devices are of the steps where there are any, and name the rest apart.
+//! Start-up has other causes than the time in steps, and takes longer than all of them in a short
+//! run. If there are steps, reports on devices cover only those, and name the rest separately.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,8 @@ use super::step::Step;
 use super::trace::RankTrace;
 use crate::base::intervals::{Cover, Interval};
 
-/// What reports on devices read beside the work, so that [`RankTrace::device_windows`] knows the steps.
+/// The tables that reports on devices read beside the work, so that [`RankTrace::device_windows`]
+/// knows the steps.
 pub const WINDOW_NEEDS: Needs = Needs::WORK.and(Needs::CALLS).and(Needs::STEPS);
 
 /// The time of a device that is judged.
@@ -23,16 +24,17 @@ pub const WINDOW_NEEDS: Needs = Needs::WORK.and(Needs::CALLS).and(Needs::STEPS);
 pub struct DeviceWindow {
     /// Device, as its process numbers it; as [`Busy::device`].
     pub device: Option<u32>,
-    /// How many steps the device did in it; 0 where the rank has none, and where others did them.
+    /// Number of steps that the device did in it; 0 if the rank has none, or if other devices did
+    /// them.
     pub steps: usize,
-    /// When the device was at its steps; without steps, [`Self::all`].
+    /// The time of the device at its steps; without steps, [`Self::all`].
     pub judged: Cover,
-    /// From the device's first work's start to the last one's end.
+    /// The time from the device's first work's start to the last one's end.
     pub all: Interval,
 }
 
 impl DeviceWindow {
-    /// Whether all its time is judged.
+    /// Whether all of its time is judged.
     pub fn is_whole(&self) -> bool {
         self.judged.parts() == [self.all]
     }
@@ -42,18 +44,19 @@ impl DeviceWindow {
         self.judged.length()
     }
 
-    /// From the first to the last moment that is judged.
+    /// The interval from the first to the last judged moment.
     pub fn span(&self) -> Interval {
         self.judged.span().unwrap_or(self.all)
     }
 
-    /// From the device's first work to its first step; empty without steps, and where it has no such work.
+    /// The time from the device's first work to its first step; empty without steps, and if there
+    /// is no such work.
     pub fn before(&self) -> Interval {
         let first = self.span().start;
         Interval::new(self.all.start.min(first), first)
     }
 
-    /// After its last step, until its last work is done.
+    /// The time from the end of its last step until its last work is done.
     pub fn after(&self) -> Interval {
         let last = self.span().end;
         Interval::new(last, self.all.end.max(last))
@@ -66,10 +69,10 @@ impl DeviceWindow {
 }
 
 impl RankTrace<'_> {
-    /// The time of each device that reports judge, in the order of [`Self::devices`]: the union of its steps
-    /// as it did them, those of all processes. All its time where the rank has no steps, or steps were not
-    /// read ([`WINDOW_NEEDS`]), and as Holistic Trace Analysis reads it. A device that worked in no step is
-    /// judged while others did theirs.
+    /// The judged time of each device, in the order of [`Self::devices`]: the union of its steps as
+    /// it did them, over all processes. It is all its time if the rank has no steps, if steps were
+    /// not read ([`WINDOW_NEEDS`]), and if the rank is read as Holistic Trace Analysis does. A
+    /// device that worked in no step is judged while others did theirs.
     pub fn device_windows(&self) -> Vec<DeviceWindow> {
         let devices = || self.devices().iter().filter_map(|busy| Some((busy, busy.window()?)));
         let whole = |(busy, all): (&Busy, Interval)| {
@@ -97,8 +100,8 @@ impl RankTrace<'_> {
         devices().map(of_device).collect()
     }
 
-    /// When each device was busy with what in its window, and the window: what [`Self::devices`] and
-    /// [`Self::device_windows`] have of it.
+    /// The busy times of each device within its window, and the window: [`Self::devices`] joined
+    /// with [`Self::device_windows`].
     pub fn judged_devices(&self) -> Vec<(Busy, DeviceWindow)> {
         let devices = self.devices().iter().filter(|busy| busy.window().is_some());
         let within = |(busy, window): (&Busy, DeviceWindow)| match window.is_whole() {
@@ -108,7 +111,7 @@ impl RankTrace<'_> {
         devices.zip(self.device_windows()).map(within).collect()
     }
 
-    /// Of each piece of work, whether it began in the time of its device that is judged.
+    /// For each piece of work: whether it began in the judged time of its device.
     pub fn is_judged(&self) -> Vec<bool> {
         let windows = self.device_windows();
         if windows.iter().all(|window| window.is_whole() && window.steps == 0) {
@@ -117,7 +120,7 @@ impl RankTrace<'_> {
         self.work.iter().map(|row| judges(&windows, self.device_of(row), row.start_ns)).collect()
     }
 
-    /// What of the rank belongs to the time that is judged.
+    /// The rows of the rank that belong to the judged time.
     pub fn judged(&self) -> JudgedRows {
         let has_steps = self.device_windows().iter().any(|window| window.steps > 0);
         let on_host = match has_steps {
@@ -127,7 +130,7 @@ impl RankTrace<'_> {
         JudgedRows { has_steps, work: self.is_judged(), on_host }
     }
 
-    /// Of each call, whether it is judged.
+    /// For each call: whether it is judged.
     pub fn is_call_judged(&self) -> Vec<bool> {
         let judged = self.judged();
         let of_call = |(at, call): (usize, &HostSpan)| {
@@ -136,8 +139,8 @@ impl RankTrace<'_> {
         self.calls.iter().enumerate().map(of_call).collect()
     }
 
-    /// The time of the rank that is judged over steps, those of one process: when each of its devices was at
-    /// its steps; on the host for steps in which no device worked.
+    /// The judged time of the rank over the steps of one process: the times of its devices at the
+    /// steps; on the host for steps in which no device worked.
     pub(crate) fn window_of_steps(&self, steps: &[Step]) -> Cover {
         let process = steps.first().map(|step| step.process);
         let of_process = self.device_steps().iter().filter(|of| Some(of.process) == process);
@@ -147,20 +150,20 @@ impl RankTrace<'_> {
     }
 }
 
-/// What of a rank is judged: all, where no device did steps.
+/// The judged rows of a rank: all, if no device did steps.
 #[derive(Clone, Debug)]
 pub struct JudgedRows {
     /// Whether any device did steps.
     pub has_steps: bool,
-    /// Of each piece of work, whether it is judged.
+    /// For each piece of work: whether it is judged.
     pub work: Vec<bool>,
-    /// When hosts were at the steps.
+    /// The time of hosts at the steps.
     pub on_host: Cover,
 }
 
 impl JudgedRows {
-    /// Whether something is judged that began at this moment on the host: what started work is if the
-    /// work is.
+    /// Whether an event that began at this moment on the host is judged; an event that started work
+    /// is judged if the work is.
     pub fn holds(&self, work: Option<u32>, start_ns: u64) -> bool {
         match work {
             Some(work) => self.work[work as usize],
@@ -168,20 +171,20 @@ impl JudgedRows {
         }
     }
 
-    /// When the rank was at its steps, on the host or on a device.
+    /// The time of the rank at its steps, on the host or on a device.
     pub fn time(&self, rank: &RankTrace<'_>) -> Cover {
         let windows = rank.device_windows();
         Cover::any(windows.iter().map(|window| &window.judged).chain([&self.on_host]))
     }
 }
 
-/// The window of a device, of those that [`RankTrace::device_windows`] has in order of devices.
+/// The window of a device among those of [`RankTrace::device_windows`].
 pub fn window_of(windows: &[DeviceWindow], device: Option<u32>) -> Option<&DeviceWindow> {
     let at = windows.binary_search_by_key(&device, |window| window.device).ok()?;
     windows.get(at)
 }
 
-/// Whether windows judge what a device began at a moment.
+/// Whether windows judge work that a device began at this moment.
 pub fn judges(windows: &[DeviceWindow], device: Option<u32>, time_ns: u64) -> bool {
     window_of(windows, device).is_some_and(|window| {
         let is_all = window.is_whole() && window.steps == 0;
@@ -193,7 +196,7 @@ fn times(of: &DeviceSteps) -> impl Iterator<Item = Interval> + '_ {
     of.steps.iter().map(|(_, interval)| *interval)
 }
 
-/// When any of a rank's devices was busy so.
+/// The time in which any of a rank's devices was busy in this way.
 pub(crate) fn of_devices<'r>(rank: &'r RankTrace<'_>, of: fn(&Busy) -> &Cover) -> Cow<'r, Cover> {
     match rank.devices() {
         [one] => Cow::Borrowed(of(one)),
@@ -201,8 +204,8 @@ pub(crate) fn of_devices<'r>(rank: &'r RankTrace<'_>, of: fn(&Busy) -> &Cover) -
     }
 }
 
-/// The time of a rank that findings judge: its steps; without steps, from the first work on a device to
-/// the last, else its life.
+/// The time of a rank that findings judge: its steps; without steps, from the first work on a
+/// device to the last; without devices, its life.
 pub(crate) fn judged_window(rank: &RankTrace<'_>, steps: &[Step]) -> Cover {
     if steps.is_empty() {
         let end = rank.work.iter().map(Work::end_ns).max();

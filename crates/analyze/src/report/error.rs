@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tprof_trace::TraceError;
 
-use crate::document::Named;
+use crate::document::OptionMatches;
 
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +17,7 @@ pub enum AnalyzeError {
     NoRank {
         /// The rank that was asked for.
         rank: u32,
-        /// Where.
+        /// Path of the file or directory.
         path: PathBuf,
         /// The ranks that are there.
         there: Vec<u32>,
@@ -32,5 +32,5 @@ pub enum AnalyzeError {
     },
     /// An option names something that the run has not.
     #[error("{} `{}` chooses none of the run's {}", .0.option, .0.text, .0.what)]
-    Nothing(Named),
+    Nothing(OptionMatches),
 }

@@ -1,11 +1,12 @@
-//! Why a table has no rows after a loss: what was lost is unknown, not absent.
+//! Why a table has no rows after a loss: the lost events are unknown, not absent.
 
 use tprof_facts::units::count;
 use tprof_trace::run::LossInfo;
 
 use crate::document::Table;
 
-/// Kinds of loss, and words for what they leave out, as reasons of empty tables have them.
+/// Kinds of loss, with words for the events that they leave out, as used in the reasons of empty
+/// tables.
 const LEFT_OUT: [(&str, &[&str]); 9] = [
     ("CPU samples", &["CPU sample"]),
     ("CUDA and NCCL calls", &["kernel", "device", "call", "collective", "copies", "copy"]),

@@ -1,6 +1,6 @@
-//! What makes reports of a run's files: every file is read once for all of them.
+//! Makes reports of a run's files: every file is read once for all of them.
 
-mod behind;
+mod after_end;
 mod error;
 mod kinds;
 mod lost_rows;
@@ -9,5 +9,5 @@ pub mod summary;
 
 pub use error::AnalyzeError;
 pub use kinds::KINDS;
-pub use pass::{Made, Wanted, read_together, report, report_with};
-pub(crate) use pass::{OfKind, read_ranks};
+pub(crate) use pass::{DocumentContext, read_ranks};
+pub use pass::{ReportRequest, Reports, read_together, report, report_with};

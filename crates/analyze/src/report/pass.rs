@@ -1,10 +1,11 @@
-//! Several reports of one run at once: each file is opened and decoded once, and
-//! everything that is asked about a rank is answered before the next one is read.
+//! Makes several reports of one run at once: each file is opened and decoded once, and everything
+//! that is asked about a rank is answered before the next one is read.
 //!
-//! Ranks are read on all cores. A run of fewer ranks than cores gives the others to
-//! the questions: these are independent of each other too.
+//! Ranks are read on all cores. If a run has fewer ranks than cores, the other cores work on the
+//! questions, which are independent of each other too.
 //!
-//! Damage of a file is named in each report: whatever of it any of them asked for. Which table a
+//! Each report names the damage of a file, even if only another report read the damaged table: a
+//! reader need not know which table a figure comes from.
 //! figure comes from is no matter of who reads it.
 
 use std::any::Any;
@@ -18,53 +19,57 @@ use tprof_facts::units::duration;
 use tprof_facts::{Zero, operators, steps};
 use tprof_trace::{Problem, RankFile, RunDir, SymbolSource, TraceError, TraceFile};
 
-use super::behind::Behind;
+use super::after_end::WorkAfterEnd;
 use super::error::AnalyzeError;
 use super::lost_rows;
 use crate::base::parallel;
 use crate::document::{
-    Begun, Body, Document, DocumentKind, Machine, Named, Options, RankAt, UnjoinedAnalysis, Window,
+    Body, Document, DocumentKind, Machine, OptionMatches, Options, RankContext, StartedAnalysis,
+    UnjoinedAnalysis, Window,
 };
 use crate::findings::{Findings, RankFindings};
 use crate::rank::{Needs, RankTrace};
 use crate::report::summary::{Kind, RankSummary, Report, part_of, report_of};
-use crate::run::completeness::{Completeness, Seen, unclosed};
+use crate::run::completeness::{Completeness, FileCompleteness, unclosed};
 use crate::run::info::{Run, run_of};
 
-/// What the summary and the report on memory have of the whole run, where the rest is of a cycle.
+/// The note that the summary and the report on memory have figures of the whole run, if the rest
+/// covers a cycle.
 const OF_WHOLE_RUN: &str =
     "processes, their ends, the cgroup, losses and overhead are of the whole run";
 
-/// Which reports to make.
+/// The reports to make.
 #[derive(Default)]
-pub struct Wanted<'a> {
-    /// Of these two.
+pub struct ReportRequest<'a> {
+    /// The summary, the report on memory, or both.
     pub reports: &'a [Kind],
-    /// Of [`crate::KINDS`].
+    /// Kinds of documents, from [`crate::KINDS`].
     pub kinds: &'a [&'a DocumentKind],
 }
 
 /// The reports, in the order in which they were wanted.
 #[derive(Clone, Debug)]
-pub struct Made {
+pub struct Reports {
     /// The summary and the report on memory.
     pub reports: Vec<Report>,
-    /// All others.
+    /// All documents besides those reports.
     pub documents: Vec<Document>,
 }
 
-/// Makes reports of a run directory or one of its files; addresses without a name are
-/// found in the symbols. Each is what it would be by itself, with the damage that any of them met.
+/// Makes reports of a run directory or one of its files; addresses without a name are looked up in
+/// the symbols. Each report is the same as if it were made alone, but has the damage that any of
+/// them met.
 pub fn read_together(
     path: &Path,
-    wanted: &Wanted<'_>,
+    wanted: &ReportRequest<'_>,
     options: &Options,
     symbols: Option<&dyn SymbolSource>,
-) -> Result<Made, AnalyzeError> {
-    let analyses: Vec<Box<dyn Begun>> = wanted.kinds.iter().map(|kind| (kind.analysis)()).collect();
-    let begun: Vec<&dyn Begun> = analyses.iter().map(|one| &**one).collect();
-    let read = read_ranks(path, wanted.reports, &begun, options, symbols)?;
-    if let Some(named) = chooses_nothing(&begun) {
+) -> Result<Reports, AnalyzeError> {
+    let analyses: Vec<Box<dyn StartedAnalysis>> =
+        wanted.kinds.iter().map(|kind| (kind.analysis)()).collect();
+    let started: Vec<&dyn StartedAnalysis> = analyses.iter().map(|one| &**one).collect();
+    let read = read_ranks(path, wanted.reports, &started, options, symbols)?;
+    if let Some(named) = chooses_nothing(&started) {
         return Err(AnalyzeError::Nothing(named));
     }
     let kinds = analyses.iter().map(|one| one.kind()).collect::<Vec<_>>();
@@ -74,7 +79,8 @@ pub fn read_together(
         lost_rows::explain(&mut tables, &of.completeness.losses);
         notes.extend(read.part.iter().map(|part| format!("only {part}")));
         notes.extend(read.unfinished.iter().cloned());
-        let OfKind { completeness, problems, operators_ended, steps_inferred } = of.clone();
+        let DocumentContext { completeness, problems, operators_ended, steps_inferred } =
+            of.clone();
         notes.extend(operators::note(operators_ended));
         notes.extend(steps_inferred.then(|| steps::INFERRED.to_owned()));
         Document { kind, run: read.run.clone(), completeness, problems, notes, tables }
@@ -89,104 +95,106 @@ pub fn read_together(
         report.notes.extend(read.unfinished.iter().cloned());
         report
     });
-    Ok(Made { reports: reports.collect(), documents })
+    Ok(Reports { reports: reports.collect(), documents })
 }
 
 impl DocumentKind {
-    /// Makes a document of a run directory or one of its files; addresses without a
-    /// name are found in the symbols.
+    /// Makes a document of a run directory or one of its files; addresses without a name are looked
+    /// up in the symbols.
     pub fn make(
         &self,
         path: &Path,
         options: &Options,
         symbols: Option<&dyn SymbolSource>,
     ) -> Result<Document, AnalyzeError> {
-        let wanted = Wanted { reports: &[], kinds: &[self] };
+        let wanted = ReportRequest { reports: &[], kinds: &[self] };
         let mut made = read_together(path, &wanted, options, symbols)?;
         Ok(made.documents.remove(0))
     }
 }
 
-/// Reads a run, or one rank of it.
+/// Reads a run, or one rank of it, and makes a report.
 pub fn report(path: &Path, kind: Kind, rank: Option<u32>) -> Result<Report, AnalyzeError> {
     report_with(path, kind, rank, None)
 }
 
-/// As [`report`]; addresses that the recorder left without a name are searched
-/// in `symbols`.
+/// Like [`report`]; addresses that the recorder left without a name are looked up in `symbols`.
 pub fn report_with(
     path: &Path,
     kind: Kind,
     rank: Option<u32>,
     symbols: Option<&dyn SymbolSource>,
 ) -> Result<Report, AnalyzeError> {
-    let wanted = Wanted { reports: &[kind], kinds: &[] };
+    let wanted = ReportRequest { reports: &[kind], kinds: &[] };
     let options = Options { rank, ..Options::default() };
     Ok(read_together(path, &wanted, &options, symbols)?.reports.remove(0))
 }
 
-/// An option by which none of the analyses that honour it finds anything.
-fn chooses_nothing(begun: &[&dyn Begun]) -> Option<Named> {
-    let all: Vec<Named> = begun.iter().flat_map(|one| one.named()).collect();
-    let is_chosen = |of: &Named| all.iter().any(|one| one.option == of.option && one.chosen);
-    let mut none: Vec<Named> = all.iter().filter(|one| !is_chosen(one)).cloned().collect();
+/// Finds an option that chooses nothing in any of the analyses that honour it.
+fn chooses_nothing(started: &[&dyn StartedAnalysis]) -> Option<OptionMatches> {
+    let all: Vec<OptionMatches> = started.iter().flat_map(|one| one.named()).collect();
+    let is_chosen =
+        |of: &OptionMatches| all.iter().any(|one| one.option == of.option && one.chosen);
+    let mut none: Vec<OptionMatches> = all.iter().filter(|one| !is_chosen(one)).cloned().collect();
     // The one with the largest choice helps most.
     none.sort_by_key(|one| one.there.len());
     none.pop()
 }
 
-/// What a document has of the run beside its tables.
+/// Properties of the run that a document states beside its tables.
 #[derive(Clone, Debug)]
-pub(crate) struct OfKind {
+pub(crate) struct DocumentContext {
     pub completeness: Completeness,
     pub problems: Vec<String>,
-    /// Of one that reads operators: ranks with recording of these [`operators::ended`].
+    /// For documents that read operators: number of ranks whose recording of operators
+    /// [`operators::ended`] early.
     pub operators_ended: u64,
-    /// Of one that reads steps: whether a rank's [`steps::Steps::are_inferred`].
+    /// For documents that read steps: whether those of a rank are inferred
+    /// ([`steps::Steps::are_inferred`]).
     pub steps_inferred: bool,
 }
 
-/// A run with all of its ranks read.
-pub(crate) struct Read {
+/// A run whose ranks have all been read.
+pub(crate) struct ReadRun {
     dir: RunDir,
     pub run: Run,
     /// The part that was asked for, in words.
     part: Option<String>,
-    /// What devices did behind the end of that part, in sentences.
+    /// The device work after the end of that part, in sentences.
     unfinished: Vec<String>,
-    /// For each analysis.
-    pub of_kinds: Vec<OfKind>,
-    /// What the summary and the report on memory are made of.
+    /// The properties for each analysis.
+    pub of_kinds: Vec<DocumentContext>,
+    /// The ranks' parts of the summary and the report on memory.
     parts: Vec<Result<RankSummary, String>>,
 }
 
 /// A rank that was read; its analyses keep what they took themselves.
 struct ReadRank {
-    seen: Seen,
+    seen: FileCompleteness,
     last_ns: u64,
-    /// What of its file could not be read.
+    /// Problems with the parts of its file that could not be read.
     problems: Vec<String>,
     part: Option<RankSummary>,
-    /// As [`operators::ended`].
+    /// Whether its recording of operators [`operators::ended`] early.
     operators_ended: bool,
-    /// As [`steps::Steps::are_inferred`], if anything asked for them.
+    /// Whether its steps are inferred ([`steps::Steps::are_inferred`]), if anything asked for them.
     steps_inferred: bool,
-    /// Where one of them was asked for.
+    /// The cycles of the file, if one of them was asked for.
     cycles: Vec<Cycle>,
-    /// Where a part of the run's time was asked for: that, since the run began.
+    /// The part of the run's time that was asked for, if any, nanoseconds since the run began.
     window_ns: Option<(u64, u64)>,
-    /// What of that part devices did behind its end, in a sentence.
+    /// The device work after the end of that part, in a sentence.
     unfinished: Option<String>,
 }
 
-/// What all ranks of a run have in common.
+/// The data that all ranks of a run share.
 struct Context<'a> {
     dir: &'a RunDir,
     zero: Zero,
     /// Logs of `torch.compile`, once they are needed.
     logs: OnceLock<RunLogs>,
     reports: &'a [Kind],
-    begun: &'a [&'a dyn Begun],
+    started: &'a [&'a dyn StartedAnalysis],
     options: &'a Options,
     symbols: Option<&'a dyn SymbolSource>,
     /// Threads that one rank may use.
@@ -197,17 +205,17 @@ struct Context<'a> {
 pub(crate) fn read_ranks(
     path: &Path,
     reports: &[Kind],
-    begun: &[&dyn Begun],
+    started: &[&dyn StartedAnalysis],
     options: &Options,
     symbols: Option<&dyn SymbolSource>,
-) -> Result<Read, AnalyzeError> {
+) -> Result<ReadRun, AnalyzeError> {
     let dir = RunDir::open(path)?;
     let files: Vec<(usize, &RankFile)> =
         pick(&dir, path, options.rank)?.into_iter().enumerate().collect();
     let cores = (parallel::cores() / files.len().max(1)).max(1);
     let zero = Zero::of(&dir);
     let logs = OnceLock::new();
-    let context = Context { dir: &dir, zero, logs, reports, begun, options, symbols, cores };
+    let context = Context { dir: &dir, zero, logs, reports, started, options, symbols, cores };
     let mut problems: Vec<String> = dir.problems().iter().map(|p| p.what.clone()).collect();
     let (mut parts, mut seen, mut last_ns) = (Vec::new(), Vec::new(), None);
     let (mut failure, mut any, mut cycles, mut ended) = (None, false, Vec::new(), 0);
@@ -247,17 +255,17 @@ pub(crate) fn read_ranks(
     let finished = !infos.is_empty() && infos.iter().all(|info| info.finished);
     let in_part = options.rank.is_some() || path.is_file();
     let whole = finished && problems.is_empty();
-    let of_kind = |begun: &&dyn Begun| {
+    let of_kind = |started: &&dyn StartedAnalysis| {
         let completeness = Completeness::of(infos, finished && !in_part, whole, seen.clone());
         let operators_ended =
-            if begun.needs(options).has_any(Needs::OPERATORS) { ended } else { 0 };
-        let steps_inferred = inferred && begun.needs(options).has(Needs::STEPS);
+            if started.needs(options).has_any(Needs::OPERATORS) { ended } else { 0 };
+        let steps_inferred = inferred && started.needs(options).has(Needs::STEPS);
         let problems = problems.clone();
-        OfKind { completeness, problems, operators_ended, steps_inferred }
+        DocumentContext { completeness, problems, operators_ended, steps_inferred }
     };
-    let of_kinds = begun.iter().map(of_kind).collect();
+    let of_kinds = started.iter().map(of_kind).collect();
     let run = run_of(path, infos, options.is_running, last_ns, context.zero);
-    Ok(Read { run, part, unfinished, of_kinds, parts, dir })
+    Ok(ReadRun { run, part, unfinished, of_kinds, parts, dir })
 }
 
 /// A cycle in words, if any rank has it.
@@ -270,7 +278,7 @@ fn named(cycle: u32, all: &[Cycle]) -> Result<String, AnalyzeError> {
     Err(AnalyzeError::NoCycle { cycle, there })
 }
 
-/// Files of a run, or of one rank of it.
+/// The files of a run, or of one rank of it.
 fn pick<'a>(
     dir: &'a RunDir,
     path: &Path,
@@ -286,7 +294,7 @@ fn pick<'a>(
     Ok(files)
 }
 
-/// Leaves only a cycle of what is read of a file, which has these.
+/// Cuts a file to one of its cycles, and returns all of them.
 fn only_cycle(trace: &mut TraceFile, cycle: u32) -> Vec<Cycle> {
     let all = cycles::of(trace);
     let chosen = all.iter().find(|of| of.number == cycle);
@@ -309,8 +317,8 @@ impl Context<'_> {
         let clock = self.zero.clock(&trace, self.dir);
         let machine = Machine::of(self.dir.infos());
         let label = file.label.to_string();
-        let at = RankAt { rank: file.rank, label, file: name, clock, machine };
-        let seen = Seen::of(&trace);
+        let at = RankContext { rank: file.rank, label, file: name, clock, machine };
+        let seen = FileCompleteness::of(&trace);
         let cycles = match self.options.cycle {
             Some(cycle) => only_cycle(&mut trace, cycle),
             None => Vec::new(),
@@ -320,9 +328,9 @@ impl Context<'_> {
             let (from_ns, to_ns) = window.on(clock);
             let mut part = cycles::between(&trace, from_ns, to_ns);
             if let Window::OfProgram { device_until_ns, .. } = window {
-                let behind = Behind::of(&trace, to_ns, device_until_ns);
-                part.device_until_ns = device_until_ns.filter(|_| !behind.is_mixed);
-                unfinished = behind.note();
+                let after_end = WorkAfterEnd::of(&trace, to_ns, device_until_ns);
+                part.device_until_ns = device_until_ns.filter(|_| !after_end.is_mixed);
+                unfinished = after_end.note();
             }
             trace.read_only(part);
             let since = |ns: u64| if ns == u64::MAX { ns } else { clock.since_start(ns) };
@@ -330,17 +338,18 @@ impl Context<'_> {
         });
         let mut part = None;
         let mut steps_inferred = false;
-        // As it was recorded and as Holistic Trace Analysis reads it: one at a time.
+        // The two readings, as it was recorded and as Holistic Trace Analysis reads it, are done
+        // one at a time.
         for hta in [false, true] {
             let these: Vec<usize> =
-                (0..self.begun.len()).filter(|&one| self.reads_as(one, hta)).collect();
+                (0..self.started.len()).filter(|&one| self.reads_as(one, hta)).collect();
             let with_reports = !hta && !self.reports.is_empty();
             if these.is_empty() && !with_reports {
                 continue;
             }
             let mut needs = Needs::default();
             for &one in &these {
-                needs = needs | self.begun[one].needs(self.options);
+                needs = needs | self.started[one].needs(self.options);
             }
             if with_reports && self.reports.contains(&Kind::Summary) {
                 needs = needs | crate::report::summary::needs(&trace, &at);
@@ -353,7 +362,7 @@ impl Context<'_> {
                 rank.compile = logs.of_rank(file, &trace);
             }
             parallel::each_on(self.cores, &these, |&one| {
-                self.begun[one].rank(place, &rank, &at, self.options);
+                self.started[one].rank(place, &rank, &at, self.options);
             });
             steps_inferred |= rank.has_inferred_steps();
             if with_reports {
@@ -380,15 +389,15 @@ impl Context<'_> {
         })
     }
 
-    /// What the analysis of findings made of a rank, if it is one of those begun.
+    /// The rank's part of the findings, if those are among the analyses.
     fn findings(&self, place: usize) -> Option<RankFindings> {
-        self.begun.iter().find_map(|&begun| {
-            let begun: &dyn Any = begun;
-            begun.downcast_ref::<UnjoinedAnalysis<Findings>>()?.part(place)?
+        self.started.iter().find_map(|&started| {
+            let started: &dyn Any = started;
+            started.downcast_ref::<UnjoinedAnalysis<Findings>>()?.part(place)?
         })
     }
 
     fn reads_as(&self, analysis: usize, hta: bool) -> bool {
-        (self.options.hta && self.begun[analysis].has_hta()) == hta
+        (self.options.hta && self.started[analysis].has_hta()) == hta
     }
 }

@@ -1,34 +1,34 @@
-//! Is the recording complete, and what is missing?
+//! The completeness of a recording, and what is missing.
 
 use std::collections::BTreeMap;
 
 use tprof_facts::units;
-use tprof_trace::run::{Blind, LossInfo, RunInfo, blind_alike};
+use tprof_trace::run::{BlindSpot, LossInfo, RunInfo, group_blind_spots};
 use tprof_trace::{Recorded, RunDir, TraceFile};
 
 use crate::base::object::object;
 use crate::run::{minor, missing};
 
-/// What was recorded, what was lost, which processes were not recorded.
+/// The completeness of a recording: events, losses, and processes that were not recorded.
 #[derive(Clone, Debug)]
 pub struct Completeness {
     /// True if the run was finished, nothing was lost, no process blind, and every file whole.
     pub complete: bool,
     /// Events recorded: those in the files that are read.
     pub recorded: u64,
-    /// CPU samples recorded.
+    /// Number of CPU samples recorded.
     pub samples: u64,
     /// Events known to be lost.
     pub lost: u64,
     /// The losses, by kind.
     pub losses: Vec<LossInfo>,
     /// Processes that were not recorded, wholly or in part.
-    pub blind: Vec<Blind>,
-    /// Where all gaps are minor, and CPU samples, stacks or names were lost: the largest share
-    /// that a loss has of what was recorded and lost of its kind, 0.01 at most.
+    pub blind: Vec<BlindSpot>,
+    /// If all gaps are minor, and CPU samples, stacks or names were lost: the largest share of a
+    /// loss in the recorded and lost events of its kind, at most 0.01.
     pub minor_loss_share: Option<f64>,
-    /// Where all gaps are minor, and processes of at most a second are blind: their share of
-    /// the time that all program images lasted, 0.01 at most.
+    /// If all gaps are minor, and processes of at most a second are blind: their share of the time
+    /// that all program images lasted, at most 0.01.
     pub minor_blind_share: Option<f64>,
 }
 object! { Completeness {
@@ -36,9 +36,9 @@ object! { Completeness {
     plain minor_loss_share, plain minor_blind_share,
 } }
 
-/// What one file has.
+/// The recorded and lost events of one file.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct FileCompleteness {
     pub recorded: Recorded,
     /// Losses of its processes.
     pub losses: Vec<LossInfo>,
@@ -46,9 +46,9 @@ pub(crate) struct Seen {
     pub of_run: Vec<LossInfo>,
 }
 
-impl Seen {
+impl FileCompleteness {
     /// Counts a file's events and losses.
-    pub fn of(file: &TraceFile) -> Seen {
+    pub fn of(file: &TraceFile) -> FileCompleteness {
         let (mut losses, mut of_run) = (Vec::new(), Vec::new());
         for loss in file.losses() {
             let info = LossInfo {
@@ -58,20 +58,20 @@ impl Seen {
             };
             if loss.process.is_some() { losses.push(info) } else { of_run.push(info) }
         }
-        Seen { recorded: file.recorded(), losses, of_run }
+        FileCompleteness { recorded: file.recorded(), losses, of_run }
     }
 }
 
 impl Completeness {
-    /// What was recorded is counted from the files. What was lost comes from the collectors'
-    /// own account where it covers just these files and was closed, else by the files.
+    /// Recorded events are counted from the files. Losses come from the collectors' own accounts if
+    /// these cover exactly the same files and were closed, otherwise from the files.
     pub(crate) fn of(
         infos: &[RunInfo],
         closed: bool,
         whole: bool,
-        seen: Vec<Seen>,
+        seen: Vec<FileCompleteness>,
     ) -> Completeness {
-        let mut blind: Vec<Blind> =
+        let mut blind: Vec<BlindSpot> =
             infos.iter().flat_map(|info| info.completeness.blind.iter().cloned()).collect();
         blind.extend(missing::ranks(infos));
         let accounts = || infos.iter().map(|info| &info.completeness);
@@ -88,8 +88,8 @@ impl Completeness {
             let losses = merge(of_run.into_iter().chain(of_processes));
             (losses.iter().map(|loss| loss.count).fold(0, u64::saturating_add), losses)
         };
-        let of_losses = minor::losses(Recorded { events, samples }, &losses);
-        let of_blind = minor::blind(infos, &blind);
+        let of_losses = minor::loss_share(Recorded { events, samples }, &losses);
+        let of_blind = minor::blind_share(infos, &blind);
         let minor = |share: Option<f64>, is_there: bool| {
             share.filter(|_| is_there && whole && of_losses.is_some() && of_blind.is_some())
         };
@@ -105,25 +105,26 @@ impl Completeness {
         }
     }
 
-    /// Minor gaps in words, e.g. `0.42 %` or `0.42 % and 7 ldconfig (0.08 % of the time)`;
-    /// nothing if there is none, or one that is not minor.
-    pub fn but_for(&self) -> Option<String> {
+    /// Minor gaps in words, e.g. `0.42 %` or `0.42 % and 7 ldconfig (0.08 % of the time)`; `None`
+    /// if there is no gap, or one that is not minor.
+    pub fn minor_gaps(&self) -> Option<String> {
         let lost = self.minor_loss_share.map(units::small_share);
         let blind = self.minor_blind_share.map(|share| {
-            let whom: Vec<String> = blind_alike(&self.blind).into_iter().map(|of| of.1).collect();
+            let whom: Vec<String> =
+                group_blind_spots(&self.blind).into_iter().map(|of| of.1).collect();
             format!("{} ({} of the time)", whom.join(" and "), units::small_share(share))
         });
         let words: Vec<String> = [lost, blind].into_iter().flatten().collect();
         (!words.is_empty()).then(|| words.join(" and "))
     }
 
-    /// How much was recorded, in words.
+    /// The number of recorded events, in words.
     pub fn recorded_words(&self) -> String {
         units::recorded(Recorded { events: self.recorded, samples: self.samples })
     }
 }
 
-/// One row for each kind of loss, in order of name.
+/// Joins losses to one row for each kind, in order of name.
 fn merge(losses: impl Iterator<Item = LossInfo>) -> Vec<LossInfo> {
     let mut kinds: BTreeMap<(String, String), u64> = BTreeMap::new();
     for loss in losses {
@@ -143,8 +144,7 @@ fn most(a: Vec<LossInfo>, b: Vec<LossInfo>) -> Vec<LossInfo> {
     kinds.into_iter().map(|((what, why), count)| LossInfo { what, why, count }).collect()
 }
 
-/// The note on a file without an end. Of a run that was cut off or
-/// still lasts, its state shows that.
+/// The note on a file without an end. For a run that was cut off or still lasts, its state says so.
 pub(crate) fn unclosed(trace: &TraceFile, name: &str, dir: &RunDir) -> Option<String> {
     if trace.is_closed() {
         return None;
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_run_without_an_account_is_counted_from_its_files() {
-        let seen = |events, count| Seen {
+        let seen = |events, count| FileCompleteness {
             recorded: Recorded { events, samples: 2 },
             losses: vec![loss("heap events", count)],
             of_run: vec![loss("map events", 7)],
@@ -187,7 +187,7 @@ mod tests {
     fn a_few_lost_stacks_are_minor_and_any_other_gap_is_not() {
         let share = |whole, losses: &[LossInfo]| {
             let recorded = Recorded { events: 990, samples: 99_999 };
-            let seen = Seen { recorded, losses: losses.to_vec(), of_run: Vec::new() };
+            let seen = FileCompleteness { recorded, losses: losses.to_vec(), of_run: Vec::new() };
             let sum = Completeness::of(&[], false, whole, vec![seen]);
             assert!(!sum.complete);
             sum.minor_loss_share
@@ -206,7 +206,8 @@ mod tests {
     #[test]
     fn a_loss_of_unknown_size_is_still_a_loss() {
         let recorded = Recorded { events: 1, samples: 0 };
-        let seen = Seen { recorded, losses: vec![loss("heap events", 0)], of_run: Vec::new() };
+        let seen =
+            FileCompleteness { recorded, losses: vec![loss("heap events", 0)], of_run: Vec::new() };
         assert!(!Completeness::of(&[], false, true, vec![seen]).complete);
     }
 }

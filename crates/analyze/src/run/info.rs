@@ -1,4 +1,4 @@
-//! What was run: command, hosts, state, beginning and length.
+//! The facts of a run: command, hosts, state, beginning and length.
 
 use std::path::{Path, PathBuf};
 
@@ -8,20 +8,20 @@ use tprof_trace::run::RunInfo;
 use crate::base::object::object;
 use crate::base::reading::Reading;
 
-/// What was run.
+/// The facts of a run.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// Run directory, or the one file that was opened.
     pub path: PathBuf,
     /// Command line; empty if attached by hand.
     pub command: Vec<String>,
-    /// Hosts.
+    /// Names of the hosts.
     pub hosts: Vec<String>,
     /// `finished`, `running` or `cut off`.
     pub state: &'static str,
-    /// When it began, nanoseconds since 1970.
+    /// The beginning of the run, nanoseconds since 1970.
     pub start_unix_ns: Reading<u64>,
-    /// From the beginning to the end of the last process.
+    /// Time from the beginning of the run to the end of the last process, ns.
     pub wall_ns: Reading<u64>,
     /// Version of tprof that recorded or imported it.
     pub recorded_by: String,
@@ -38,7 +38,8 @@ object! { Run {
     plain recorded_by, plain imported,
 } }
 
-/// What was run, by what its collectors wrote and, of one cut off, its last event.
+/// Joins the facts that the collectors wrote; the length of a run that was cut off is up to its
+/// last event.
 pub(crate) fn run_of(
     path: &Path,
     infos: &[RunInfo],
@@ -92,7 +93,7 @@ fn asked_to_end(infos: &[RunInfo], zero: Zero) -> Option<(i32, u64)> {
     asked.min_by_key(|(_, time_ns)| *time_ns)
 }
 
-/// What a run was imported from.
+/// The traces that a run was imported from.
 fn imported(info: &RunInfo) -> Vec<String> {
     let sources = info.options["imported"].as_array().into_iter().flatten();
     sources.filter_map(|source| source["path"].as_str().map(str::to_owned)).collect()

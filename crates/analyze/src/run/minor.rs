@@ -2,52 +2,52 @@
 //! moment that were not recorded.
 
 use tprof_trace::Recorded;
-use tprof_trace::run::{Blind, LossInfo, ProcessInfo, RunInfo};
+use tprof_trace::run::{BlindSpot, LossInfo, ProcessInfo, RunInfo};
 
-/// Up to this share a gap is minor.
+/// A gap is minor up to this share.
 const MINOR: f64 = 0.01;
-/// How long a process may last, ns, to be a helper of a moment: `ldconfig -p`, which PyTorch
+/// The longest life of a process that counts as a brief helper, ns: `ldconfig -p`, which PyTorch
 /// starts with an empty environment, takes 3 ms.
 const MOMENT_NS: u64 = 1_000_000_000;
 
-/// What a minor loss leaves without its place, or its name.
-enum Of {
+/// The events that a minor loss leaves without a place or a name.
+enum LossScope {
     Samples,
     Events,
     Both,
 }
 
-/// What minor losses are of. None of them changes a count, a size or a time, unlike a lost
-/// record of an allocation or of device work.
-const LOSSES: [(&str, Of); 8] = [
-    ("CPU samples", Of::Samples),
-    ("Python frames of CPU samples", Of::Samples),
-    ("Python frames in stacks of allocations", Of::Events),
-    ("stacks", Of::Events),
-    ("whole stacks", Of::Events),
-    ("names of functions", Of::Both),
-    ("names of Python functions", Of::Both),
-    ("ends of names", Of::Both),
+/// The kinds of minor losses. None of them changes a count, a size or a time, unlike a lost record
+/// of an allocation or of device work.
+const LOSSES: [(&str, LossScope); 8] = [
+    ("CPU samples", LossScope::Samples),
+    ("Python frames of CPU samples", LossScope::Samples),
+    ("Python frames in stacks of allocations", LossScope::Events),
+    ("stacks", LossScope::Events),
+    ("whole stacks", LossScope::Events),
+    ("names of functions", LossScope::Both),
+    ("names of Python functions", LossScope::Both),
+    ("ends of names", LossScope::Both),
 ];
 
-/// The largest share that a loss has of what was recorded and lost of its kind; nothing if one
-/// of them is not minor.
-pub(super) fn losses(recorded: Recorded, losses: &[LossInfo]) -> Option<f64> {
+/// The largest share of a loss in the recorded and lost events of its kind; `None` if one of the
+/// losses is not minor.
+pub(super) fn loss_share(recorded: Recorded, losses: &[LossInfo]) -> Option<f64> {
     let share = |loss: &LossInfo| {
         let of = &LOSSES.iter().find(|(what, _)| *what == loss.what)?.1;
         let whole = match of {
-            Of::Samples => recorded.samples,
-            Of::Events => recorded.events,
-            Of::Both => recorded.events.saturating_add(recorded.samples),
+            LossScope::Samples => recorded.samples,
+            LossScope::Events => recorded.events,
+            LossScope::Both => recorded.events.saturating_add(recorded.samples),
         };
         at_most(loss.count, whole.saturating_add(loss.count)).filter(|_| loss.count > 0)
     };
     losses.iter().try_fold(0.0f64, |most, loss| Some(most.max(share(loss)?)))
 }
 
-/// The share of blind processes in the time that all program images lasted, added up; nothing
-/// if it is not known of one how long it lasted, or that was more than a moment.
-pub(super) fn blind(infos: &[RunInfo], blind: &[Blind]) -> Option<f64> {
+/// The share of blind processes in the sum of the times that all program images lasted; `None` if
+/// it is unknown how long one of them lasted, or if that was more than a moment.
+pub(super) fn blind_share(infos: &[RunInfo], blind: &[BlindSpot]) -> Option<f64> {
     let mut lasted_ns = 0u64;
     for one in blind {
         if !one.what.starts_with("everything") {
@@ -62,8 +62,8 @@ pub(super) fn blind(infos: &[RunInfo], blind: &[Blind]) -> Option<f64> {
     at_most(lasted_ns, all.fold(0, u64::saturating_add))
 }
 
-/// How long a process lasted that a run names as blind, ns.
-fn of_blind(info: &RunInfo, blind: &Blind) -> Option<u64> {
+/// The time that a process lasted which a run names as blind, ns.
+fn of_blind(info: &RunInfo, blind: &BlindSpot) -> Option<u64> {
     if !info.completeness.blind.iter().any(|one| one.process == blind.process) {
         return None;
     }
@@ -88,7 +88,7 @@ fn at_most(part: u64, whole: u64) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn run(end_ns: Option<u64>) -> (RunInfo, Vec<Blind>) {
+    fn run(end_ns: Option<u64>) -> (RunInfo, Vec<BlindSpot>) {
         let image = |pid, command: &str, start_ns, end_ns| ProcessInfo {
             pid,
             command: command.into(),
@@ -96,10 +96,10 @@ mod tests {
             end_ns,
             ..ProcessInfo::default()
         };
-        let blind = vec![Blind {
+        let blind = vec![BlindSpot {
             process: "7 ldconfig".into(),
             what: "everything".into(),
-            ..Blind::default()
+            ..BlindSpot::default()
         }];
         let mut info = RunInfo { end_ns: Some(1_000_000_000), ..RunInfo::default() };
         info.processes = vec![
@@ -114,7 +114,7 @@ mod tests {
     fn a_helper_of_a_moment_is_minor_and_a_longer_process_is_not() {
         let share = |end_ns| {
             let (info, named) = run(end_ns);
-            blind(&[info], &named)
+            blind_share(&[info], &named)
         };
         assert_eq!(share(Some(105_000_000)), Some(5e6 / 1.005e9));
         assert_eq!(share(Some(120_000_000)), None, "2 % of the time");
@@ -125,10 +125,11 @@ mod tests {
     fn what_is_no_whole_process_is_not_minor() {
         let (info, named) = run(Some(105_000_000));
         let of = |process: &str, what: &str| {
-            let one = Blind { process: process.into(), what: what.into(), ..Blind::default() };
+            let one =
+                BlindSpot { process: process.into(), what: what.into(), ..BlindSpot::default() };
             let mut info = info.clone();
             info.completeness.blind = vec![one.clone()];
-            blind(&[info], &[one])
+            blind_share(&[info], &[one])
         };
         assert!(of("7 ldconfig", &named[0].what).is_some());
         assert_eq!(of("7 ldconfig", "allocations"), None);

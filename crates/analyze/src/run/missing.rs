@@ -1,12 +1,12 @@
 //! Ranks that a launcher started and no file holds.
 //!
-//! The number of ranks is in each rank's environment, so one rank is enough to know of the
-//! others. A rank is missing where its host could not load tprof's library, where it was
-//! started without tprof's variables, or where each rank records into a run of its own.
+//! The number of ranks is in each rank's environment, so one rank is enough to know about the
+//! others. A rank is missing if its host could not load tprof's library, if it was started without
+//! tprof's variables, or if each rank records into a run of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tprof_trace::run::{Blind, RunInfo};
+use tprof_trace::run::{BlindSpot, RunInfo};
 
 /// Ranks that are named one by one.
 const MOST_NAMED: usize = 8;
@@ -15,13 +15,13 @@ const WHY: &str = "not in this run; its host may not find tprof's library, it wa
 
 /// The ranks that are missing, those of a launch together. A run that is not over has ranks
 /// that may still come.
-pub(crate) fn ranks(infos: &[RunInfo]) -> Vec<Blind> {
+pub(crate) fn ranks(infos: &[RunInfo]) -> Vec<BlindSpot> {
     if infos.iter().any(|info| !info.finished) {
         return Vec::new();
     }
-    // Of each launch: how many ranks there are, and which were recorded. Its starts count
-    // together: an agent of torchrun counts only restarts of its own, so that ranks of one
-    // start on several nodes may have different counts.
+    // For each launch: how many ranks there are, and which were recorded. Starts of a launch count
+    // together: an agent of torchrun counts only its own restarts, so that ranks of one start on
+    // several nodes may have different counts.
     let mut launches: BTreeMap<(Option<&str>, u32), BTreeSet<u32>> = BTreeMap::new();
     for rank in infos.iter().flat_map(|info| &info.ranks) {
         let Some(size) = rank.size.filter(|size| rank.rank < *size) else { continue };
@@ -31,7 +31,7 @@ pub(crate) fn ranks(infos: &[RunInfo]) -> Vec<Blind> {
         let count = size as usize - recorded.len();
         let first: Vec<u32> =
             (0..size).filter(|rank| !recorded.contains(rank)).take(MOST_NAMED).collect();
-        (count > 0).then(|| Blind {
+        (count > 0).then(|| BlindSpot {
             process: format!("{} of {size}", named(&first, count)),
             what: "everything".to_owned(),
             why: WHY.to_owned(),

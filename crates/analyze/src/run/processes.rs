@@ -1,4 +1,4 @@
-//! Every program image of a run: who, when, and how it ended.
+//! Every program image of a run: its process, its time, and its end.
 
 use std::collections::HashMap;
 
@@ -11,41 +11,42 @@ use tprof_trace::run::{ImageLife, ProcessInfo, RunInfo, count_processes};
 
 use crate::base::reading::{Reading, entry};
 
-/// How a program image ended.
+/// The end of a program image.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum ImageEnd {
     /// An `exec` began another image of the same process.
     Replaced,
-    /// With this status.
+    /// It exited with this status.
     Status(i32),
-    /// By this signal.
+    /// This signal ended it.
     Signal(i32),
-    /// Not known, or not at all: why.
+    /// The end is not known, or there was none: why.
     Otherwise(String),
 }
 
-/// A program image: what a process runs from its beginning or an `exec` to the next, or to its end.
+/// A program image: the program that a process runs from its beginning or an `exec` to the next
+/// `exec`, or to its end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessRow {
     /// Host that it ran on; empty if unknown.
     pub host: String,
-    /// Process id.
+    /// Id of the process.
     pub pid: u32,
-    /// Parent's process id.
+    /// Id of the parent process.
     pub parent: u32,
     /// Rank that it counts for; `None` for launchers.
     pub rank: Option<u32>,
-    /// Command line.
+    /// Command line of the process.
     pub command: String,
-    /// How it ended.
-    pub ended: Ended,
-    /// When it attached, since the run began.
+    /// The end of the image.
+    pub ended: ImageEnd,
+    /// The moment at which it attached, nanoseconds since the run began.
     pub start_ns: u64,
-    /// When it ended, since the run began.
+    /// The moment at which it ended, nanoseconds since the run began.
     pub end_ns: Reading<u64>,
     /// File that holds its data.
     pub file: Option<String>,
-    /// Its records that were lost, and events before it could attach.
+    /// Number of its lost records, and of events before it could attach.
     pub lost: Reading<u64>,
 }
 
@@ -58,12 +59,12 @@ impl Serialize for ProcessRow {
         map.serialize_entry("rank", &self.rank)?;
         map.serialize_entry("command", &self.command)?;
         match &self.ended {
-            Ended::Status(status) => map.serialize_entry("exit_status", status)?,
-            Ended::Signal(signal) => map.serialize_entry("signal", signal)?,
-            Ended::Replaced => {
+            ImageEnd::Status(status) => map.serialize_entry("exit_status", status)?,
+            ImageEnd::Signal(signal) => map.serialize_entry("signal", signal)?,
+            ImageEnd::Replaced => {
                 entry(&mut map, "exit_status", &Reading::<i32>::missing(REPLACED))?;
             }
-            Ended::Otherwise(why) => {
+            ImageEnd::Otherwise(why) => {
                 entry(&mut map, "exit_status", &Reading::<i32>::missing(why.as_str()))?;
             }
         }
@@ -85,8 +86,8 @@ impl ProcessRow {
     }
 }
 
-/// Whether a row of the collector's is that of a program which a file has a row of too, made
-/// from samples: nothing of it attached, so that its end is unknown.
+/// Whether a row of the collector is of the same program as a row of a file that was made from
+/// samples: nothing attached to that program, so that its end is unknown.
 fn is_same(row: &ProcessRow, collected: &ProcessRow) -> bool {
     row.pid == collected.pid
         && [otherwise(UNKNOWN), otherwise("")].contains(&row.ended)
@@ -95,7 +96,8 @@ fn is_same(row: &ProcessRow, collected: &ProcessRow) -> bool {
         && is_cut_to(labels::program(&row.command), labels::program(&collected.command))
 }
 
-/// Whether a program's name is one, or what the kernel keeps of one: its first 15 bytes.
+/// Whether a program is shown by its name, or by the first 15 bytes of it, which is what the kernel
+/// keeps.
 fn is_cut_to(shown: &str, name: &str) -> bool {
     shown == name || shown.len() == 15 && name.starts_with(shown)
 }
@@ -121,9 +123,9 @@ pub(crate) fn of_file(
             rank,
             command: file.name(process.command).to_owned(),
             ended: match end.map(|(_, how)| how) {
-                Some(ProcessEnd::Exited(status)) => Ended::Status(status),
-                Some(ProcessEnd::Signal(signal)) => Ended::Signal(signal),
-                Some(ProcessEnd::Exec) => Ended::Replaced,
+                Some(ProcessEnd::Exited(status)) => ImageEnd::Status(status),
+                Some(ProcessEnd::Signal(signal)) => ImageEnd::Signal(signal),
+                Some(ProcessEnd::Exec) => ImageEnd::Replaced,
                 Some(ProcessEnd::Unknown) => otherwise(UNKNOWN),
                 None => otherwise(""),
             },
@@ -155,10 +157,10 @@ pub(crate) fn join(
             let mine = |files: &[&str]| process.file.as_deref().is_some_and(|f| files.contains(&f));
             let collected = of_info(process, &info.host, clock);
             if let Some(at) = known.get(&(collected.pid, collected.start_ns)) {
-                // How it ended may have been recorded after its file was written.
+                // The end may have been recorded after its file was written.
                 let row = &mut rows[*at];
                 row.lost = collected.lost.clone();
-                let ended = matches!(collected.ended, Ended::Status(_) | Ended::Signal(_));
+                let ended = matches!(collected.ended, ImageEnd::Status(_) | ImageEnd::Signal(_));
                 if ended && [otherwise(UNKNOWN), otherwise("")].contains(&row.ended) {
                     row.take(&collected);
                 }
@@ -186,9 +188,9 @@ fn of_info(process: &ProcessInfo, host: &str, clock: Clock) -> ProcessRow {
         rank: process.rank,
         command: process.command.clone(),
         ended: match (process.exit_status, process.signal) {
-            (_, Some(signal)) => Ended::Signal(signal),
-            (Some(status), None) => Ended::Status(status),
-            (None, None) if process.ended_by == "exec" => Ended::Replaced,
+            (_, Some(signal)) => ImageEnd::Signal(signal),
+            (Some(status), None) => ImageEnd::Status(status),
+            (None, None) if process.ended_by == "exec" => ImageEnd::Replaced,
             (None, None) => otherwise(&process.ended_by),
         },
         start_ns: clock.since_start(process.start_ns),
@@ -205,23 +207,23 @@ fn lost_of(process: &ProcessInfo) -> Reading<u64> {
     process.lost.map_or_else(|| Reading::missing("it was not recorded"), Reading::Is)
 }
 
-fn otherwise(how: &str) -> Ended {
-    Ended::Otherwise(match how {
+fn otherwise(how: &str) -> ImageEnd {
+    ImageEnd::Otherwise(match how {
         "running" => "still running when this was written".to_owned(),
         "unknown" => "its end was not recorded".to_owned(),
         _ => NO_END.to_owned(),
     })
 }
 
-/// How many processes these images are.
+/// Number of processes that these images belong to.
 pub(crate) fn count(rows: &[ProcessRow]) -> usize {
     count_processes(rows.iter().map(|row| ImageLife {
-        // An import has no host; its files are of processes of their own.
+        // An import has no host; each of its files has its own processes.
         place: if row.host.is_empty() { row.file.as_deref().unwrap_or("") } else { &row.host },
         pid: row.pid,
         start_ns: row.start_ns,
         end_ns: row.end_ns.get(),
-        replaced: row.ended == Ended::Replaced,
+        replaced: row.ended == ImageEnd::Replaced,
     }))
 }
 
@@ -229,7 +231,7 @@ pub(crate) fn count(rows: &[ProcessRow]) -> usize {
 mod tests {
     use super::*;
 
-    fn row(pid: u32, command: &str, lasted: (u64, u64), ended: Ended) -> ProcessRow {
+    fn row(pid: u32, command: &str, lasted: (u64, u64), ended: ImageEnd) -> ProcessRow {
         ProcessRow {
             host: "node1".to_owned(),
             pid,
@@ -248,7 +250,7 @@ mod tests {
     fn a_program_that_samples_and_the_collector_record_is_one() {
         let unknown = || otherwise(UNKNOWN);
         let sampled = row(7, "./fixed a b", (0, 100), unknown());
-        let collected = row(7, "/opt/fixed", (20, 90), Ended::Status(3));
+        let collected = row(7, "/opt/fixed", (20, 90), ImageEnd::Status(3));
         assert!(is_same(&sampled, &collected));
         let mut both = sampled.clone();
         both.take(&collected);
@@ -257,10 +259,10 @@ mod tests {
             ("./fixed a b", 20, &collected.ended)
         );
         assert_eq!(both.end_ns, Reading::Is(90));
-        // Another process, program or time, and one whose end is in its file.
+        // Another process, another program, another time, and a process whose end is in its file.
         assert!(!is_same(&row(8, "fixed", (0, 100), unknown()), &collected));
         assert!(!is_same(&row(7, "sh -c fixed", (0, 100), unknown()), &collected));
         assert!(!is_same(&row(7, "fixed", (95, 100), unknown()), &collected));
-        assert!(!is_same(&row(7, "fixed", (0, 100), Ended::Status(0)), &collected));
+        assert!(!is_same(&row(7, "fixed", (0, 100), ImageEnd::Status(0)), &collected));
     }
 }

@@ -1,8 +1,8 @@
-//! Schemas of what is not printed by [`object`](crate::base::object::object): rows of `run.json`, and objects
-//! whose members depend on their values.
+//! Schemas of objects that [`object`](crate::base::object::object) does not print: rows of
+//! `run.json`, and objects whose members depend on their values.
 
 use serde_json::{Value, json};
-use tprof_trace::run::{Blind, LossInfo, OverheadPart};
+use tprof_trace::run::{BlindSpot, LossInfo, OverheadPart};
 
 use super::overhead::Overhead;
 use super::processes::ProcessRow;
@@ -24,7 +24,7 @@ macro_rules! rows {
 }
 rows! {
     LossInfo { what, why, count }
-    Blind { process, what, why }
+    BlindSpot { process, what, why }
     OverheadPart { part, count, ns_low, ns_high }
 }
 
@@ -52,7 +52,7 @@ impl HasSchema for Overhead {
 
 impl HasSchema for ProcessRow {
     fn schema() -> Value {
-        // It has `exit_status`, null beside its reason where there is none, or `signal`.
+        // It has either `exit_status`, null beside its reason if there is none, or `signal`.
         ObjectSchema::default()
             .plain("host", plain_field(|of: &ProcessRow| &of.host))
             .plain("pid", plain_field(|of: &ProcessRow| &of.pid))
@@ -74,7 +74,7 @@ impl HasSchema for ProcessRow {
 mod tests {
     use super::*;
 
-    /// Members of what is printed, and of the schema.
+    /// Members of the printed object, and of its schema.
     fn members<T: HasSchema + serde::Serialize + Default>() -> [Vec<String>; 2] {
         let keys = |of: &Value| of.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         let printed = serde_json::to_value(T::default()).unwrap();
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn rows_have_the_members_that_are_printed() {
         for [printed, schema] in
-            [members::<LossInfo>(), members::<Blind>(), members::<OverheadPart>()]
+            [members::<LossInfo>(), members::<BlindSpot>(), members::<OverheadPart>()]
         {
             assert_eq!(printed, schema);
         }

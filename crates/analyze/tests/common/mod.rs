@@ -9,7 +9,7 @@ use tprof_trace::{HeapBlock, TraceHeader, TraceWriter};
 
 /// The run's zero on the monotonic clock.
 pub const START: u64 = 5_000_000_000;
-/// The same moment since 1970.
+/// The same moment, in nanoseconds since 1970.
 pub const UNIX: u64 = 1_790_000_000_000_000_000;
 
 /// A rank file in the making.

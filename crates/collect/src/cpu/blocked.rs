@@ -1,9 +1,8 @@
-//! Where a thread waits and what for, read while it waits: its system call, pc and stack
-//! pointer from `/proc`, its stack from its memory. It is not stopped, and does not notice.
+//! Reads where a thread waits and what for, while it waits: its system call, pc and stack pointer
+//! from `/proc`, its stack from its memory. The thread is not stopped, and does not notice.
 //!
-//! This needs the permission that a debugger needs, which a user has over their
-//! own processes unless Yama restricts it. The name of the kernel's function (`wchan`)
-//! needs less.
+//! This needs the permission that a debugger needs, which users have for their own processes unless
+//! Yama restricts it. The name of the kernel's function (`wchan`) needs less.
 
 use super::call::Call;
 use crate::os::proc;
@@ -18,26 +17,26 @@ const STACK_BYTES: usize = 32 << 10;
 
 /// A thread that waits.
 #[derive(Debug, Default)]
-pub struct Blocked {
-    /// What for, if its system call shows it.
+pub struct BlockedThread {
+    /// The kind of wait, if its system call shows it.
     pub waits_for: Option<ThreadState>,
     /// The descriptor that it waits for, if its system call has one.
     pub descriptor: Option<u32>,
     /// The kernel's function in which it waits; read where the call does not show it.
     pub function: Option<String>,
-    /// Its registers, if they may be read. The frame pointer is not included: 0 stands for
-    /// unknown and leads nowhere. The argument is the futex that it waits for.
+    /// The thread's registers, if they may be read. The frame pointer is not included: it is 0 for
+    /// unknown and leads nowhere. The argument is the futex that the thread waits for.
     pub registers: Option<Registers>,
     /// The top of its stack; empty if that may not be read.
     pub stack: Vec<u8>,
 }
 
-/// A thread that waits; `None` if it does not, or nothing can be known of it.
-/// `stack`: what is on its stack is wanted.
-pub fn look(pid: u32, tid: u32, stack: bool) -> Option<Blocked> {
+/// Inspects a thread that waits; `None` if it does not wait, or nothing can be known of it.
+/// `stack`: whether the content of its stack is wanted.
+pub fn inspect(pid: u32, tid: u32, stack: bool) -> Option<BlockedThread> {
     let file = file_of(pid, tid);
     let text = text_of(file.as_ref());
-    let mut blocked = Blocked::default();
+    let mut blocked = BlockedThread::default();
     if let Some(at) = parse(&text) {
         let call = at.call();
         blocked.waits_for = call.and_then(|call| call.waits_for(pid, tid));
@@ -58,7 +57,7 @@ pub fn look(pid: u32, tid: u32, stack: bool) -> Option<Blocked> {
     }
     let known =
         blocked.registers.is_some() || blocked.waits_for.is_some() || blocked.function.is_some();
-    // It may have gone on meanwhile.
+    // The thread may have gone on meanwhile.
     (known && text_of(file.as_ref()) == text).then_some(blocked)
 }
 
@@ -78,7 +77,7 @@ fn file_of(pid: u32, tid: u32) -> Option<File> {
     File::open(format!("/proc/{pid}/task/{tid}/syscall")).ok()
 }
 
-/// What the file of a thread's system call has now; empty if that may not be read.
+/// Returns the present content of a thread's system call file; empty if that may not be read.
 fn text_of(file: Option<&File>) -> String {
     // Number, eight words of 16 digits.
     let mut text = [0; 256];
@@ -93,16 +92,16 @@ fn function_of(pid: u32, tid: u32) -> Option<String> {
     String::from_utf8(name).ok().filter(|name| !name.is_empty() && name != "0")
 }
 
-/// What the kernel shows of a thread that waits.
+/// The kernel's description of a thread that waits.
 #[derive(Debug, PartialEq, Eq)]
-struct Shown {
-    /// Number and arguments of its system call; none if something else holds it up.
+struct SyscallLine {
+    /// Number and arguments of its system call; `None` if something else holds it up.
     words: Option<(i64, [u64; 6])>,
     sp: u64,
     pc: u64,
 }
 
-impl Shown {
+impl SyscallLine {
     /// Numbers of system calls are another's in a 32-bit program; its stack and code lie
     /// below 4 GiB.
     fn call(&self) -> Option<Call> {
@@ -112,7 +111,7 @@ impl Shown {
     }
 }
 
-fn parse(text: &str) -> Option<Shown> {
+fn parse(text: &str) -> Option<SyscallLine> {
     // "running", or number, six arguments, sp, pc; or "-1", sp, pc.
     let words: Vec<&str> = text.split_whitespace().collect();
     let [.., sp, pc] = words.as_slice() else { return None };
@@ -123,7 +122,7 @@ fn parse(text: &str) -> Option<Shown> {
         let args: Option<Vec<u64>> = args.iter().map(|word| hex(word)).collect();
         Some((number.parse().ok()?, args?.try_into().ok()?))
     };
-    (sp != 0).then(|| Shown { words: call(), sp, pc })
+    (sp != 0).then(|| SyscallLine { words: call(), sp, pc })
 }
 
 #[cfg(test)]
@@ -135,7 +134,7 @@ mod tests {
     #[test]
     fn a_thread_that_runs_has_no_place() {
         assert_eq!(parse("running\n"), None);
-        let held_up = Shown { words: None, sp: 0x7ffd_0000_0010, pc: 0x55aa };
+        let held_up = SyscallLine { words: None, sp: 0x7ffd_0000_0010, pc: 0x55aa };
         assert_eq!(parse("-1 0x7ffd00000010 0x55aa\n"), Some(held_up));
         let shown = parse("202 0x1 0x80 0x0 0x0 0x0 0x0 0x7ffd00000010 0x55aa\n").unwrap();
         let call = Call { number: 202, args: [1, 0x80, 0, 0, 0, 0] };
@@ -161,7 +160,7 @@ mod tests {
         });
         let (pid, tid): (_, u32) = (std::process::id(), receiver.recv().unwrap());
         let blocked = loop {
-            let found = look(pid, tid, true);
+            let found = inspect(pid, tid, true);
             match found.filter(|found| found.waits_for == Some(ThreadState::Io)) {
                 Some(found) => break found,
                 None => std::thread::yield_now(),

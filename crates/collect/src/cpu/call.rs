@@ -1,7 +1,7 @@
-//! What a thread waits for, from the system call that it waits in.
+//! Finds out what a thread waits for, from the system call that it waits in.
 //!
-//! `/proc/PID/task/TID/syscall` shows its number and arguments. A call that may wait for
-//! several things shows it by its arguments, or not at all.
+//! `/proc/PID/task/TID/syscall` shows the call's number and arguments. A call that may wait for
+//! several things shows by its arguments which it is, or not at all.
 
 use std::fs::read_link;
 use std::path::Path;
@@ -10,9 +10,9 @@ use tprof_trace::model::ThreadState;
 /// A system call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Call {
-    /// Its number.
+    /// Number of the system call.
     pub number: i64,
-    /// Its arguments.
+    /// Arguments of the system call.
     pub args: [u64; 6],
 }
 
@@ -23,8 +23,8 @@ impl Call {
         waits.then_some(self.args[0])
     }
 
-    /// The descriptor that it waits for: its first argument, or the only one of those that it
-    /// polls, which `read` reads at an address.
+    /// Returns the descriptor that it waits for: its first argument, or the only one of those that
+    /// it polls, which `read` reads at an address.
     pub fn descriptor(&self, read: impl FnOnce(u64) -> Option<u32>) -> Option<u32> {
         let Call { number, args } = *self;
         if number == libc::SYS_ppoll || is_poll(number) {
@@ -35,7 +35,7 @@ impl Call {
         u32::try_from(args[0]).ok().filter(|_| is_io)
     }
 
-    /// What it waits for; `None` if that is none of the kinds there are, or not known.
+    /// Returns what the call waits for; `None` if it is of no known kind.
     pub fn waits_for(&self, pid: u32, tid: u32) -> Option<ThreadState> {
         if is_ioctl(self.number) {
             // CUDA's driver waits in its own device files.
@@ -53,7 +53,7 @@ impl Call {
             libc::SYS_flock | libc::SYS_semop | libc::SYS_semtimedop => Some(ThreadState::Lock),
             FUTEX_WAITV | FUTEX_WAIT => Some(ThreadState::Lock),
             libc::SYS_nanosleep | libc::SYS_clock_nanosleep => Some(ThreadState::Sleep),
-            // Of no descriptors: until its time is over, or for a signal.
+            // Without descriptors it waits until its time is over, or for a signal.
             libc::SYS_ppoll if args[1] == 0 => (args[2] != 0).then_some(ThreadState::Sleep),
             libc::SYS_pselect6 if args[1..4] == [0; 3] => {
                 (args[4] != 0).then_some(ThreadState::Sleep)
@@ -71,7 +71,7 @@ impl Call {
     fn kind_of_old(&self) -> Option<ThreadState> {
         let Call { number, args } = *self;
         match number {
-            // Its time is a number of milliseconds; below 0 it has none.
+            // The time is a number of milliseconds; a negative one never ends.
             libc::SYS_poll if args[1] == 0 => (args[2] as i32 >= 0).then_some(ThreadState::Sleep),
             libc::SYS_select if args[1..4] == [0; 3] => {
                 (args[4] != 0).then_some(ThreadState::Sleep)
@@ -156,7 +156,7 @@ const OLD_IO: [i64; 8] = [
     libc::SYS_readlink,
 ];
 
-/// Of these, those with something else as their first argument.
+/// Those of them whose first argument is not a descriptor.
 const WITHOUT_DESCRIPTOR: [i64; 11] = [
     libc::SYS_openat,
     libc::SYS_statx,
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(kind(libc::SYS_read, [0; 6]), Some(Io));
         assert_eq!(kind(libc::SYS_epoll_pwait, [3, 9, 1, u64::MAX, 0, 0]), Some(Poll));
         assert_eq!(kind(libc::SYS_ppoll, [9, 1, 0, 0, 0, 0]), Some(Poll));
-        // For a child, for a signal, or nothing that anybody knows.
+        // It waits for a child, for a signal, or for something unknown.
         assert_eq!(kind(libc::SYS_wait4, [u64::MAX, 0, 0, 0, 0, 0]), None);
         assert_eq!(kind(libc::SYS_ppoll, [0; 6]), None);
         assert_eq!(kind(-1, [0; 6]), None);

@@ -1,12 +1,12 @@
-//! Opens the counters of a run, as many and as rich as the machine allows.
+//! Opens the counters of a run, as many and as detailed as the machine allows.
 //!
-//! One clock per thread tree and processor: a ring can be mapped only for a
-//! counter that is bound to one processor if the counter is inherited. All
-//! counters of a processor write into one ring.
+//! There is one clock for each thread tree and processor: the ring of an inherited counter can only
+//! be mapped if the counter is bound to one processor. All counters of a processor write into one
+//! ring.
 
 use super::events::EventCounters;
+use super::options::SamplingOptions;
 use super::refusal::why_refused;
-use super::wanted::Wanted;
 use crate::config::{PerfEvent, StackMode};
 use crate::os::proc;
 use crate::perf::record::Layout;
@@ -24,9 +24,9 @@ const RING_BYTES: [usize; 5] = [4 << 20, 1 << 20, 512 << 10, 128 << 10, 32 << 10
 /// second.
 const RINGS_BYTES: usize = 16 << 20;
 /// Counters of a process that runs already, at most.
-const MOST_COUNTERS: usize = 8192;
+const MAX_COUNTERS: usize = 8192;
 
-/// What a counter is for.
+/// The purpose of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Samples of running threads, and all other records.
@@ -44,25 +44,25 @@ const FAULTS: [u32; 2] = [PERF_COUNT_SW_PAGE_FAULTS_MIN, PERF_COUNT_SW_PAGE_FAUL
 #[derive(Debug, Default)]
 pub struct Counters {
     counters: Vec<Counter>,
-    /// Which of them count time.
+    /// Indexes of the counters that count time.
     clocks: Vec<usize>,
-    /// By processor: the index of the counter that owns the ring, and the ring.
+    /// For each processor: its number, the index of the counter that owns the ring, and the ring.
     pub rings: Vec<(u32, usize, Ring)>,
     purpose: HashMap<u64, Purpose>,
-    /// By thread that counters were opened of: its own faults, not those of
+    /// For each thread that counters were opened for: counters of its own faults, without those of
     /// threads that it started.
     own: HashMap<u32, [Counter; 2]>,
-    /// What the machine refused: kernel frames, stacks of waits.
+    /// The error number with which the machine refused kernel frames and stacks of waits, if it did.
     pub kernel_refused: Option<i32>,
     /// Samples hold registers and stack.
     pub with_stack: bool,
-    /// What is counted beside time.
+    /// Counters of events other than time.
     pub(super) events: Vec<EventCounters>,
     /// Events that could not be counted although the machine can, and why.
     pub(super) refused_events: Vec<(PerfEvent, String)>,
 }
 
-/// Online processors.
+/// Lists the online processors.
 pub fn processors() -> Vec<u32> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let mut all = Vec::new();
@@ -79,11 +79,16 @@ pub fn processors() -> Vec<u32> {
 }
 
 impl Counters {
-    /// Opens counters of threads and what they will start, on every processor.
-    /// `on_exec`: they begin with the next exec.
-    pub fn open(&mut self, wanted: &Wanted, tids: &[u32], on_exec: bool) -> io::Result<()> {
+    /// Opens counters of threads and of those that they will start, on every processor. `on_exec`:
+    /// the counters begin with the next exec.
+    pub fn open(
+        &mut self,
+        wanted: &SamplingOptions,
+        tids: &[u32],
+        on_exec: bool,
+    ) -> io::Result<()> {
         let processors = processors();
-        if tids.len() * processors.len() > MOST_COUNTERS {
+        if tids.len() * processors.len() > MAX_COUNTERS {
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
         }
         self.with_stack = wanted.with_stack();
@@ -116,7 +121,13 @@ impl Counters {
         }
     }
 
-    fn open_one(&mut self, wanted: &Wanted, tid: u32, cpu: u32, on_exec: bool) -> io::Result<()> {
+    fn open_one(
+        &mut self,
+        wanted: &SamplingOptions,
+        tid: u32,
+        cpu: u32,
+        on_exec: bool,
+    ) -> io::Result<()> {
         let open = |attr: Attr| Counter::open(&attr, tid as i32, cpu as i32);
         let clock = match self.kernel_refused {
             Some(_) => open(wanted.clock(false, on_exec))?,
@@ -140,20 +151,20 @@ impl Counters {
         Ok(())
     }
 
-    /// Minor and major faults of a thread that has ended; `None` if they are not
-    /// known, as of all threads that began while they were watched. Counters that
-    /// pass on to those and report each end (`inherit_stat`) made the kernel
-    /// (6.18) leave out the ends of some: 500 of 12,000.
+    /// Returns the minor and major faults of a thread that has ended; `None` if they are not known,
+    /// as for all threads that began while they were watched. Counters that pass on to those and
+    /// report each end (`inherit_stat`) made the kernel (6.18) leave out the ends of some: 500 of
+    /// 12,000.
     pub fn faults_of_ended(&mut self, tid: u32) -> Option<[u64; 2]> {
         let [minor, major] = self.own.remove(&tid)?;
         Some([minor.value().ok()?, major.value().ok()?])
     }
 
-    /// Those of a thread that runs on.
+    /// Returns the faults of a thread that runs on.
     pub fn faults_of_live(&mut self, pid: u32, tid: u32) -> Option<[u64; 2]> {
         match self.own.contains_key(&tid) {
             true => self.faults_of_ended(tid),
-            // It began while it was watched: all its faults count.
+            // The thread began while it was watched, so all its faults count.
             false => proc::Stat::of_thread(pid, tid)?.faults(),
         }
     }
@@ -211,16 +222,16 @@ impl Counters {
         Ok(())
     }
 
-    /// What a sample's counter is for.
+    /// Returns the purpose of the counter that took a sample.
     ///
-    /// Where another profiler counts how threads leave their processors as well, the kernel
-    /// (6.18) writes one's samples with the id of the other's counter: all counters of a
-    /// software event share what it prepared for the first. The clock's are never shared.
+    /// Where another profiler also counts how threads leave their processors, the kernel (6.18) may
+    /// write one's samples with the id of the other's counter, since all counters of a software
+    /// event share what it prepared for the first. The clock's samples are never mixed up.
     pub fn purpose(&self, id: u64) -> Purpose {
         self.purpose.get(&id).copied().unwrap_or(Purpose::Leave)
     }
 
-    /// What a counter's samples hold.
+    /// Returns the layout of a counter's samples.
     pub fn layout(&self, id: u64) -> Layout {
         match self.purpose(id) {
             Purpose::Event(event) => event.layout(),
@@ -249,7 +260,13 @@ impl Counters {
 
     /// Opens the counters of events of a thread on a processor that has a ring.
     /// An event that is refused is not tried again.
-    pub(super) fn open_events(&mut self, wanted: &Wanted, tid: u32, cpu: u32, on_exec: bool) {
+    pub(super) fn open_events(
+        &mut self,
+        wanted: &SamplingOptions,
+        tid: u32,
+        cpu: u32,
+        on_exec: bool,
+    ) {
         let kernel = self.kernel_refused.is_none();
         if self.events.is_empty() {
             let counted = |event: &PerfEvent| EventCounters {
@@ -278,12 +295,12 @@ impl Counters {
         }
     }
 
-    /// For which share of the time on a core events were counted: below 1 where the
-    /// processor has too few counters for all at once, and they take turns.
+    /// Returns the share of the time on a core for which events were counted: below 1 where the
+    /// processor has too few counters for all at once, so that they take turns.
     ///
-    /// The clock always runs: what it ran for is the whole. A counter's own time
-    /// enabled is not, since it goes on while the thread is on another processor
-    /// (with two, twice the time).
+    /// The clock always runs, so the time that it ran is the whole. A counter's own enabled time is
+    /// not, since it goes on while the thread is on another processor (with two processors it is
+    /// twice the time).
     pub fn event_shares(&self) -> Vec<(PerfEvent, f64)> {
         let ran = |counters: &mut dyn Iterator<Item = &Counter>| -> u64 {
             counters.filter_map(|counter| counter.ran_ns().ok()).sum()

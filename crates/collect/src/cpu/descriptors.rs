@@ -1,7 +1,8 @@
-//! Which file or peer a thread waits for, by the descriptor of its system call.
+//! Finds the file or peer that a thread waits for, by the descriptor of its system call.
 //!
-//! A wait has it as its innermost frame, `(waits for /data/a.bin)`, so that time by file and peer
-//! needs no table of its own. It is read while the thread waits: of short waits some have none.
+//! The result becomes the innermost frame of the wait, `(waits for /data/a.bin)`, so that time by
+//! file and peer needs no table of its own. It is read while the thread waits, so some short waits
+//! have none.
 
 use std::collections::HashMap;
 use std::fs::{read_link, read_to_string};
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Sockets and files that are kept.
-const MOST: usize = 4096;
+const MAX_KNOWN: usize = 4096;
 /// The kernel's lists of sockets are read that often at most, and for that share of the time.
 const EVERY: Duration = Duration::from_millis(500);
 const SHARE: u32 = 50;
@@ -26,7 +27,7 @@ pub struct Descriptors {
 }
 
 impl Descriptors {
-    /// The frame that stands for what a thread's descriptor is open for; `None` where that is
+    /// Returns the frame that names what a thread's descriptor is open for; `None` where that is
     /// unknown.
     pub fn frame(&mut self, pid: u32, tid: u32, descriptor: u32) -> Option<Arc<str>> {
         let link = read_link(format!("/proc/{pid}/task/{tid}/fd/{descriptor}")).ok()?;
@@ -40,11 +41,11 @@ impl Descriptors {
         let what = match link.split_once(':') {
             _ if link.starts_with('/') => link.trim_end_matches(" (deleted)"),
             Some(("pipe", _)) => "a pipe",
-            // Of many descriptors: which one ends the wait is not known.
+            // With many descriptors it is not known which one ends the wait.
             _ => return None,
         };
         let frame: Arc<str> = frame(what).into();
-        if self.files.len() >= MOST {
+        if self.files.len() >= MAX_KNOWN {
             self.files.clear();
         }
         self.files.insert(link.into_owned(), Arc::clone(&frame));
@@ -57,7 +58,7 @@ impl Descriptors {
             if self.next.is_some_and(|next| now < next) {
                 return Some(frame("socket").into());
             }
-            if self.sockets.len() >= MOST {
+            if self.sockets.len() >= MAX_KNOWN {
                 self.sockets.clear();
             }
             self.list(pid);
@@ -72,12 +73,12 @@ impl Descriptors {
         let read = |name: &str| read_to_string(format!("/proc/{pid}/net/{name}"));
         for name in ["tcp", "tcp6", "udp", "udp6"] {
             let text = read(name).unwrap_or_default();
-            for (inode, peer) in text.lines().skip(1).filter_map(internet).take(MOST) {
+            for (inode, peer) in text.lines().skip(1).filter_map(internet).take(MAX_KNOWN) {
                 self.sockets.insert(inode, frame(&peer).into());
             }
         }
         let text = read("unix").unwrap_or_default();
-        for (inode, path) in text.lines().skip(1).filter_map(unix).take(MOST) {
+        for (inode, path) in text.lines().skip(1).filter_map(unix).take(MAX_KNOWN) {
             self.sockets.insert(inode, frame(&path).into());
         }
     }

@@ -1,29 +1,28 @@
-//! What is counted beside time: cycles, cache misses, page faults.
+//! Counters of events other than time: cycles, cache misses, page faults.
 //!
-//! A counter interrupts its thread after so many events, and records how many and
-//! where: no stack is taken, so that a few events cost little more than one.
-//! Numbers of a thread, of a function or of a step are sums over such samples.
-//! Reading the counters at each sample of the clock would charge a function with
-//! what others did since the sample before.
+//! A counter interrupts its thread after so many events, and records how many and where. No stack
+//! is taken, so that a few events cost little more than one. The numbers of a thread, of a function
+//! or of a step are sums over such samples. To read the counters at each sample of the clock
+//! instead would charge a function with what others did since the sample before.
 
+use super::options::sampling;
 use super::refusal::why_no_hardware;
-use super::wanted::sampling;
 use crate::config::PerfEvent;
 use crate::perf::record::{EVENT_FIELDS, Layout, WITH_COUNT};
 use crate::perf::{Attr, Counter, attr_of};
 use perf_event_open_sys::bindings::*;
 
 /// Most samples of one event a second: each interrupts its thread.
-const MOST_SAMPLES: u32 = 250;
+const MAX_SAMPLES: u32 = 250;
 /// Page faults come by the hundred thousand a second.
 const FAULTS_PER_SAMPLE: u64 = 16;
 
-/// How many events are in a sample.
+/// Number of events between two samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Every {
-    /// As many as bring that many samples a second.
+enum SamplePeriod {
+    /// Chosen by the kernel, to give a number of samples a second.
     Often,
-    /// So many.
+    /// A fixed number of events.
     Events(u64),
 }
 
@@ -42,11 +41,11 @@ impl PerfEvent {
         }
     }
 
-    fn every(self) -> Every {
+    fn every(self) -> SamplePeriod {
         match self {
-            PerfEvent::PageFaults => Every::Events(FAULTS_PER_SAMPLE),
-            PerfEvent::MajorFaults => Every::Events(1),
-            _ => Every::Often,
+            PerfEvent::PageFaults => SamplePeriod::Events(FAULTS_PER_SAMPLE),
+            PerfEvent::MajorFaults => SamplePeriod::Events(1),
+            _ => SamplePeriod::Often,
         }
     }
 
@@ -61,27 +60,27 @@ impl PerfEvent {
         Counter::open(&attr, 0, -1).map(drop).map_err(|e| why_no_hardware(&e))
     }
 
-    /// What its samples hold. A software event that records its period does so event
-    /// by event, whatever the period is (`perf_swevent_event`).
+    /// Returns the layout of its samples. A software event that records its period does so event by
+    /// event, whatever the period is (`perf_swevent_event`).
     pub(super) fn layout(self) -> Layout {
         match self.every() {
-            Every::Often => Layout::Counted,
-            Every::Events(events) => Layout::Every(events),
+            SamplePeriod::Often => Layout::Counted,
+            SamplePeriod::Events(events) => Layout::Every(events),
         }
     }
 
     pub(super) fn attr(self, rate: u32, kernel: bool, on_exec: bool) -> Attr {
         let (kind, config) = self.code();
-        // None of its samples wakes the reader: the clock's do.
+        // Its samples do not wake the reader; those of the clock do.
         let mut attr = sampling(kind, config, kernel, on_exec);
         attr.sample_type = EVENT_FIELDS;
         match self.every() {
-            Every::Often => {
+            SamplePeriod::Often => {
                 attr.set_freq(1);
-                attr.sample_freq = rate.min(MOST_SAMPLES).into();
+                attr.sample_freq = rate.min(MAX_SAMPLES).into();
                 attr.sample_type |= WITH_COUNT;
             }
-            Every::Events(events) => attr.sample_period = events,
+            SamplePeriod::Events(events) => attr.sample_period = events,
         }
         attr
     }
@@ -92,7 +91,7 @@ impl PerfEvent {
 pub(super) struct EventCounters {
     pub(super) event: PerfEvent,
     pub(super) counters: Vec<Counter>,
-    /// No more of them are opened.
+    /// Whether no more of them are opened.
     pub(super) refused: bool,
 }
 

@@ -1,91 +1,99 @@
-//! What threads do where perf events are refused, as in most containers: asked of
-//! `/proc`, so many times a second, without a trace in the job.
+//! Samples threads where perf events are refused, as in most containers: by reading `/proc` so many
+//! times a second, without a trace in the job.
 //!
-//! The kernel counts for each thread how long it ran and how long it was ready
-//! (`schedstat`), so those times are exact; the rest is waiting. Where a thread
-//! waits is read as for long waits elsewhere. Of one that runs, only Python's frames
-//! can be read: its registers cannot be read. What threads ran after the last reading
-//! at them is in the process's own clock, which goes on counting them; the thread is
-//! not known, so it is given to none.
+//! The kernel counts for each thread how long it ran and how long it was ready (`schedstat`), so
+//! those times are exact; the rest is waiting. The place of a wait is read as for long waits
+//! elsewhere. For a thread that runs only Python's frames can be read, since its registers cannot.
+//! Time that threads ran after their last reading is in the process's own clock, which goes on
+//! counting it; since it is not known which thread ran, that time is given to none.
+//!
+//! - Time after a thread's last reading, and threads between two readings, are known for the
+//!   process as a whole only, and count as lost. The last moment of a process is unknown, and so
+//!   is a process of under 0.1 s without the library.
+//! - Waiting for a child or a signal is `other`. A stopped thread counts as waiting for what it
+//!   waited for before.
+//! - Switches are not counted. The readings take at most 10 % of a core, so thousands of threads
+//!   are read less often.
 
 pub use super::polled_thread::ThreadActivity;
-use super::polled_thread::{PolledThread, SchedStat, Times};
-use super::threads::{Stretch, WaitSite};
+use super::polled_thread::{PolledThread, RunTimes, SchedStat};
+use super::threads::{ThreadInterval, WaitSite};
 use crate::os::proc::{self, Stat};
 use crate::os::sys;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// How often threads are listed while their number has not changed.
+/// Time between two listings of threads while their number has not changed.
 const LIST_NS: u64 = 100_000_000;
 
 /// Whether this kernel has times of threads.
 pub fn is_possible() -> bool {
     let pid = std::process::id();
     let times = SchedStat::open(pid, pid).and_then(|source| source.read());
-    times.is_some_and(|times| times != Times::default())
+    times.is_some_and(|times| times != RunTimes::default())
 }
 
-/// A process.
+/// A process that is polled.
 #[derive(Debug)]
 struct PolledProcess {
-    /// Where its program's stack begins: another program has another one.
+    /// Address at which its program's stack begins, which differs from program to program.
     program: u64,
-    /// When it was last read.
+    /// Time when it was last read.
     at_ns: u64,
     threads: HashMap<u32, PolledThread>,
-    /// Its threads when they were last listed, when that was, and how many the kernel
-    /// reported.
+    /// Its threads when they were last listed, the time of that, and their number according to the
+    /// kernel.
     tids: Vec<u32>,
     listed_ns: u64,
     count: u64,
-    /// What the process's clock showed when it began to be watched.
+    /// The process's clock when it began to be watched.
     clock_ns: u64,
-    /// What its threads ran since, as far as they were read.
+    /// Time that its threads ran since, as far as they were read.
     ran_ns: u64,
-    /// See [`Polled::read_clock`].
+    /// Time that ran in unknown threads; see [`PolledProcesses::read_clock`].
     unseen_ns: u64,
 }
 
 /// All processes that are asked.
 #[derive(Debug, Default)]
-pub struct Polled {
-    of: HashMap<u32, PolledProcess>,
+pub struct PolledProcesses {
+    by_pid: HashMap<u32, PolledProcess>,
 }
 
-/// What became of a process since the last look.
+/// What became of a process since the last reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramChange {
-    /// It runs on.
+    /// The process runs on.
     Same,
-    /// It runs another program; the old one was last read then.
+    /// The process runs another program; the old one was last read at this time.
     Replaced(u64),
-    /// It is gone.
+    /// The process is gone.
     Gone,
 }
 
-/// Where the stack of a process's program begins; 0 where that may not be read.
+/// Returns the address at which the stack of a process's program begins; 0 where that may not be
+/// read.
 fn program_of(pid: u32) -> Option<u64> {
     Stat::of(pid).filter(Stat::lives)?.stack_start()
 }
 
-impl Polled {
+impl PolledProcesses {
     /// Whether any process is.
     pub fn is_empty(&self) -> bool {
-        self.of.is_empty()
+        self.by_pid.is_empty()
     }
 
     /// Whether a process is.
     pub fn has(&self, pid: u32) -> bool {
-        self.of.contains_key(&pid)
+        self.by_pid.contains_key(&pid)
     }
 
-    /// All of them.
+    /// Returns the pids of all processes.
     pub fn pids(&self) -> Vec<u32> {
-        self.of.keys().copied().collect()
+        self.by_pid.keys().copied().collect()
     }
 
-    /// Begins with a process. `from_start`: what its threads did before counts too.
+    /// Begins to poll a process. `from_start`: the time of its threads before now counts too.
     pub fn begin(&mut self, pid: u32, now_ns: u64, from_start: bool) -> bool {
         let Some(program) = program_of(pid) else { return false };
         let mut threads = HashMap::new();
@@ -108,13 +116,13 @@ impl Polled {
             ran_ns: 0,
             unseen_ns: 0,
         };
-        self.of.insert(pid, process);
+        self.by_pid.insert(pid, process);
         true
     }
 
     /// Checks whether a process still runs its program.
     pub fn program(&mut self, pid: u32, now_ns: u64) -> ProgramChange {
-        let Some(process) = self.of.get_mut(&pid) else { return ProgramChange::Gone };
+        let Some(process) = self.by_pid.get_mut(&pid) else { return ProgramChange::Gone };
         let Some(program) = program_of(pid) else { return ProgramChange::Gone };
         let last_ns = std::mem::replace(&mut process.at_ns, now_ns);
         match std::mem::replace(&mut process.program, program) == program {
@@ -123,10 +131,10 @@ impl Polled {
         }
     }
 
-    /// Threads of a process. They are listed anew when there are more or fewer, and now
-    /// and then in case that as many began as ended.
+    /// Lists the threads of a process. They are listed again when there are more or fewer, and now
+    /// and then in case as many began as ended.
     pub fn tids(&mut self, pid: u32, now_ns: u64) -> Vec<u32> {
-        let Some(process) = self.of.get_mut(&pid) else { return Vec::new() };
+        let Some(process) = self.by_pid.get_mut(&pid) else { return Vec::new() };
         let count = proc::count_threads(pid);
         if count != process.count || now_ns.saturating_sub(process.listed_ns) >= LIST_NS {
             process.tids = proc::threads_of(pid);
@@ -136,21 +144,21 @@ impl Polled {
     }
 
     /// Reads a thread; its state is read only if it ran.
-    pub fn look(
+    pub fn observe(
         &mut self,
         pid: u32,
         tid: u32,
         now_ns: u64,
         runs: impl FnOnce() -> bool,
-        out: &mut Vec<Stretch>,
+        out: &mut Vec<ThreadInterval>,
     ) -> Option<ThreadActivity> {
-        let process = self.of.get_mut(&pid)?;
+        let process = self.by_pid.get_mut(&pid)?;
         let thread = match process.threads.entry(tid) {
             Entry::Occupied(thread) => thread.into_mut(),
-            // One that began since the last look.
+            // The thread began since the last reading.
             Entry::Vacant(place) => place.insert(PolledThread::new(
                 SchedStat::open(pid, tid)?,
-                Times::default(),
+                RunTimes::default(),
                 now_ns,
             )),
         };
@@ -161,38 +169,38 @@ impl Polled {
             return None;
         };
         process.ran_ns += times.ran_ns.saturating_sub(thread.times.ran_ns);
-        Some(thread.look(pid, tid, times, now_ns, runs, out))
+        Some(thread.observe(pid, tid, times, now_ns, runs, out))
     }
 
     /// Whether a thread had another name when it was last read.
     pub fn is_new_name(&mut self, pid: u32, tid: u32, name: &str) -> bool {
-        let thread = self.of.get_mut(&pid).and_then(|process| process.threads.get_mut(&tid));
+        let thread = self.by_pid.get_mut(&pid).and_then(|process| process.threads.get_mut(&tid));
         thread.filter(|thread| thread.name != name).is_some_and(|thread| {
             name.clone_into(&mut thread.name);
             true
         })
     }
 
-    /// Where a thread was found to wait.
+    /// Records where a thread was found to wait.
     pub fn waits_at(&mut self, pid: u32, tid: u32, place: WaitSite) {
-        let thread = self.of.get_mut(&pid).and_then(|process| process.threads.get_mut(&tid));
+        let thread = self.by_pid.get_mut(&pid).and_then(|process| process.threads.get_mut(&tid));
         if let Some(wait) = thread.and_then(|thread| thread.wait.as_mut()) {
             wait.place = Some(place);
         }
     }
 
-    /// Hands out what was added up of all threads.
-    pub fn give(&mut self, out: &mut Vec<Stretch>) {
-        for (pid, process) in &mut self.of {
+    /// Emits the times that were added up for all threads.
+    pub fn emit(&mut self, out: &mut Vec<ThreadInterval>) {
+        for (pid, process) in &mut self.by_pid {
             for (tid, thread) in &mut process.threads {
-                thread.give(*pid, *tid, out);
+                thread.emit(*pid, *tid, out);
             }
         }
     }
 
     /// Forgets threads that are gone.
-    pub fn keep_threads(&mut self, pid: u32, tids: &[u32], out: &mut Vec<Stretch>) {
-        let Some(process) = self.of.get_mut(&pid) else { return };
+    pub fn keep_threads(&mut self, pid: u32, tids: &[u32], out: &mut Vec<ThreadInterval>) {
+        let Some(process) = self.by_pid.get_mut(&pid) else { return };
         process.threads.retain(|tid, thread| {
             let lives = !thread.is_gone && tids.contains(tid);
             if !lives {
@@ -202,33 +210,33 @@ impl Polled {
         });
     }
 
-    /// Reads a process's clock, after a look at its threads: what it ran that no thread
-    /// is known to have run.
+    /// Reads a process's clock, after its threads were read, to find the time that no known thread
+    /// ran.
     pub fn read_clock(&mut self, pid: u32) {
-        let Some(process) = self.of.get_mut(&pid) else { return };
+        let Some(process) = self.by_pid.get_mut(&pid) else { return };
         let Some(clock_ns) = sys::process_clock_ns(pid) else { return };
         process.unseen_ns = clock_ns.saturating_sub(process.clock_ns + process.ran_ns);
     }
 
-    /// What a process ran, by its clock, in unknown threads: those that
-    /// ended between two readings. Threads that run on have done so since they were read
-    /// at: less than a millisecond for each of them is none.
+    /// Returns the time that a process ran, by its clock, in unknown threads: those that ended
+    /// between two readings. Threads that run on have done so since they were last read, so less
+    /// than a millisecond for each of them counts as none.
     pub fn unseen_ms(&self, pid: u32) -> u64 {
-        let Some(process) = self.of.get(&pid) else { return 0 };
+        let Some(process) = self.by_pid.get(&pid) else { return 0 };
         let unseen_ms = process.unseen_ns / 1_000_000;
         if unseen_ms > process.tids.len() as u64 { unseen_ms } else { 0 }
     }
 
-    /// All threads of a program end; those of its process begin anew if `goes_on`.
-    pub fn ended(&mut self, pid: u32, goes_on: bool, out: &mut Vec<Stretch>) {
-        let Some(process) = self.of.get_mut(&pid) else { return };
+    /// Ends all threads of a program; if `goes_on`, the process runs another program from now on.
+    pub fn ended(&mut self, pid: u32, goes_on: bool, out: &mut Vec<ThreadInterval>) {
+        let Some(process) = self.by_pid.get_mut(&pid) else { return };
         for (tid, thread) in &mut process.threads {
             thread.end(pid, *tid, out);
         }
         match goes_on {
-            // The thread that goes on has run before.
+            // Only the thread that goes on has run before.
             true => process.threads.retain(|tid, _| *tid == pid),
-            false => drop(self.of.remove(&pid)),
+            false => drop(self.by_pid.remove(&pid)),
         }
     }
 }
@@ -240,10 +248,10 @@ mod tests {
     #[test]
     fn this_process_is_found_and_one_that_is_gone_is_not() {
         let pid = std::process::id();
-        let mut polled = Polled::default();
+        let mut polled = PolledProcesses::default();
         assert!(polled.begin(pid, 5, false) && is_possible());
         assert_eq!(polled.program(pid, 7), ProgramChange::Same);
-        polled.of.get_mut(&pid).unwrap().program += 16;
+        polled.by_pid.get_mut(&pid).unwrap().program += 16;
         assert_eq!(polled.program(pid, 9), ProgramChange::Replaced(7));
         assert!(!polled.begin(u32::MAX, 5, false));
     }

@@ -1,24 +1,25 @@
 //! A thread that is read from `/proc`: how long it ran, was ready and waited.
 
 use super::sample::Kind;
-use super::threads::{Stretch, WaitSite};
+use super::threads::{ThreadInterval, WaitSite};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// A thread that runs in short bursts is seldom found running: what it ran since it was
-/// last read is that of the place where it is found, up to so many times between two readings.
-const MOST_LOOKS: u64 = 4;
+/// A thread that runs in short bursts is seldom found running: the time that it ran since it was
+/// last read counts for the place where it is found, up to so many times the interval between two
+/// readings.
+const MAX_READINGS: u64 = 4;
 
-/// What the kernel counts of a thread.
+/// The kernel's times of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Times {
-    /// On a core, ns.
+pub struct RunTimes {
+    /// Time on a core, ns.
     pub ran_ns: u64,
     /// Ready, but not on one, ns.
     pub ready_ns: u64,
 }
 
-/// Where the kernel has them: kept open, since opening costs more than reading.
+/// The kernel's file with these times; it is kept open, since opening costs more than reading.
 #[derive(Debug)]
 pub struct SchedStat(File);
 
@@ -27,66 +28,67 @@ impl SchedStat {
         File::open(format!("/proc/{pid}/task/{tid}/schedstat")).ok().map(SchedStat)
     }
 
-    /// `None` if the thread is gone, or the kernel does not count.
-    pub fn read(&self) -> Option<Times> {
+    /// Reads the times; `None` if the thread is gone, or the kernel does not count.
+    pub fn read(&self) -> Option<RunTimes> {
         // Three numbers of up to 20 digits.
         let mut text = [0; 64];
         let len = self.0.read_at(&mut text, 0).ok()?;
         let mut words = std::str::from_utf8(&text[..len]).ok()?.split_whitespace();
         let mut next = || words.next()?.parse().ok();
-        Some(Times { ran_ns: next()?, ready_ns: next()? })
+        Some(RunTimes { ran_ns: next()?, ready_ns: next()? })
     }
 }
 
-/// A thread.
+/// A thread that is polled.
 #[derive(Debug)]
 pub struct PolledThread {
     pub source: SchedStat,
     /// The source has no more.
     pub is_gone: bool,
-    pub times: Times,
-    /// When it was last read.
+    pub times: RunTimes,
+    /// Time when it was last read.
     at_ns: u64,
-    /// When it was first, or when that for which places are unknown was last reported.
+    /// Time when it was first read, or when time in unknown places was last reported.
     given_ns: u64,
-    /// It ran so long since it was last found running, in unknown places.
+    /// Time that it ran since it was last found running, in unknown places.
     unseen_ns: u64,
-    /// It ran so long in places that stay unknown; not reported yet.
+    /// Time that it ran in places that stay unknown, and that is not reported yet.
     unplaced_ns: u64,
     ready_ns: u64,
-    /// Time that it neither ran nor was ready, not reported yet. The kernel counts a thread
-    /// as ready once it runs again: what appeared as waiting may turn out not to be.
+    /// Time that it neither ran nor was ready, not reported yet. The kernel counts a thread as
+    /// ready only once it runs again, so time that looked like waiting may turn out to be ready
+    /// time.
     owed_ns: i64,
     pub wait: Option<Wait>,
-    /// Its name, as far as it was reported.
+    /// Its name, as last reported.
     pub name: String,
 }
 
-/// A wait that goes on.
+/// A wait that has not ended.
 #[derive(Debug)]
 pub struct Wait {
     since_ns: u64,
     pub place: Option<WaitSite>,
-    /// How often its place was searched.
+    /// Number of times that its place was searched.
     looks: u32,
 }
 
 /// A stack that could not be read is tried again, so often.
-const MOST_TRIES: u32 = 8;
+const MAX_TRIES: u32 = 8;
 
 /// What a thread was found to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ThreadActivity {
-    /// It ran, and still does; that time counts for where it is now.
+    /// The thread ran, and still does; that time counts for where it is now.
     Runs(u64),
-    /// It waits in a place that was not read yet.
+    /// The thread waits in a place that was not read yet.
     Waits,
-    /// It waits as before.
+    /// The thread waits as before.
     Still,
 }
 
 impl PolledThread {
-    pub fn new(source: SchedStat, times: Times, now_ns: u64) -> PolledThread {
+    pub fn new(source: SchedStat, times: RunTimes, now_ns: u64) -> PolledThread {
         PolledThread {
             source,
             is_gone: false,
@@ -102,14 +104,14 @@ impl PolledThread {
         }
     }
 
-    pub fn look(
+    pub fn observe(
         &mut self,
         pid: u32,
         tid: u32,
-        times: Times,
+        times: RunTimes,
         now_ns: u64,
         runs: impl FnOnce() -> bool,
-        out: &mut Vec<Stretch>,
+        out: &mut Vec<ThreadInterval>,
     ) -> ThreadActivity {
         let passed_ns = now_ns.saturating_sub(self.at_ns);
         let ran_ns = times.ran_ns.saturating_sub(self.times.ran_ns);
@@ -125,15 +127,15 @@ impl PolledThread {
             self.owed_ns += rest_ns;
             wait.looks += 1;
             let seen = wait.place.as_ref().is_some_and(|place| !place.frames.is_empty());
-            let look = !seen && wait.looks <= MOST_TRIES;
+            let look = !seen && wait.looks <= MAX_TRIES;
             return if look { ThreadActivity::Waits } else { ThreadActivity::Still };
         }
-        // What it was ready for after the wait is not part of it.
+        // Time that it was ready after the wait is not part of the wait.
         self.owed_ns += rest_ns.min(0);
         self.close(pid, tid, out);
         self.owed_ns += rest_ns.max(0);
         if runs() {
-            let seen_ns = self.unseen_ns.min(passed_ns.max(ran_ns).saturating_mul(MOST_LOOKS));
+            let seen_ns = self.unseen_ns.min(passed_ns.max(ran_ns).saturating_mul(MAX_READINGS));
             self.unplaced_ns += self.unseen_ns - seen_ns;
             self.unseen_ns = 0;
             return ThreadActivity::Runs(seen_ns);
@@ -144,35 +146,35 @@ impl PolledThread {
     }
 
     /// Ends the wait.
-    fn close(&mut self, pid: u32, tid: u32, out: &mut Vec<Stretch>) {
+    fn close(&mut self, pid: u32, tid: u32, out: &mut Vec<ThreadInterval>) {
         let Some(Wait { since_ns: time_ns, place, looks }) = self.wait.take() else { return };
         if let Some(length_ns) = u64::try_from(self.owed_ns).ok().filter(|ns| *ns > 0) {
             self.owed_ns = 0;
-            // Of a wait that no reading found unbroken, only the time between readings is known.
+            // For a wait that no reading found unbroken, only the time between readings is known.
             let within_ns = self.at_ns.saturating_sub(time_ns).max(length_ns);
             let (kind, spread_ns) = (Kind::Waited, (looks == 0).then_some(within_ns));
-            out.push(Stretch { pid, tid, time_ns, length_ns, spread_ns, kind, place });
+            out.push(ThreadInterval { pid, tid, time_ns, length_ns, spread_ns, kind, place });
         }
     }
 
-    pub fn give(&mut self, pid: u32, tid: u32, out: &mut Vec<Stretch>) {
+    pub fn emit(&mut self, pid: u32, tid: u32, out: &mut Vec<ThreadInterval>) {
         let ready = (Kind::Ready, std::mem::take(&mut self.ready_ns));
         let ran = (Kind::Ran, std::mem::take(&mut self.unplaced_ns));
         for (kind, length_ns) in [ready, ran].into_iter().filter(|(_, length_ns)| *length_ns > 0) {
             let (time_ns, place) = (self.given_ns, None);
             let spread_ns = Some(self.at_ns.saturating_sub(time_ns).max(length_ns));
-            out.push(Stretch { pid, tid, time_ns, length_ns, spread_ns, kind, place });
+            out.push(ThreadInterval { pid, tid, time_ns, length_ns, spread_ns, kind, place });
         }
         self.given_ns = self.at_ns;
     }
 
-    pub fn end(&mut self, pid: u32, tid: u32, out: &mut Vec<Stretch>) {
+    pub fn end(&mut self, pid: u32, tid: u32, out: &mut Vec<ThreadInterval>) {
         self.unplaced_ns += std::mem::take(&mut self.unseen_ns);
         // Short waits between stretches of running, in unknown places.
         let since_ns = self.at_ns.saturating_sub(self.owed_ns.max(0) as u64);
         self.wait.get_or_insert(Wait { since_ns, place: None, looks: 0 });
         self.close(pid, tid, out);
-        self.give(pid, tid, out);
+        self.emit(pid, tid, out);
     }
 }
 
@@ -185,10 +187,10 @@ mod tests {
 
     fn thread() -> PolledThread {
         let pid = std::process::id();
-        PolledThread::new(SchedStat::open(pid, pid).unwrap(), Times::default(), 0)
+        PolledThread::new(SchedStat::open(pid, pid).unwrap(), RunTimes::default(), 0)
     }
 
-    fn look(
+    fn observe(
         thread: &mut PolledThread,
         now: u64,
         ran: u64,
@@ -196,53 +198,53 @@ mod tests {
         runs: bool,
     ) -> (ThreadActivity, u64) {
         let mut out = Vec::new();
-        let times = Times { ran_ns: ran * MS, ready_ns: ready * MS };
-        let found = thread.look(1, 1, times, now * MS, || runs, &mut out);
+        let times = RunTimes { ran_ns: ran * MS, ready_ns: ready * MS };
+        let found = thread.observe(1, 1, times, now * MS, || runs, &mut out);
         (found, out.iter().map(|stretch| stretch.length_ns / MS).sum())
     }
 
     #[test]
     fn running_ready_and_waiting_add_up() {
         let mut thread = thread();
-        assert_eq!(look(&mut thread, 10, 10, 0, true), (ThreadActivity::Runs(10 * MS), 0));
-        assert_eq!(look(&mut thread, 20, 14, 2, false), (ThreadActivity::Waits, 0));
+        assert_eq!(observe(&mut thread, 10, 10, 0, true), (ThreadActivity::Runs(10 * MS), 0));
+        assert_eq!(observe(&mut thread, 20, 14, 2, false), (ThreadActivity::Waits, 0));
         let place = WaitSite { frames: vec![Frame::Address(7)], ..WaitSite::default() };
         thread.wait.as_mut().unwrap().place = Some(place);
-        assert_eq!(look(&mut thread, 30, 14, 2, false), (ThreadActivity::Still, 0));
-        assert_eq!(look(&mut thread, 40, 14, 2, false), (ThreadActivity::Still, 0));
+        assert_eq!(observe(&mut thread, 30, 14, 2, false), (ThreadActivity::Still, 0));
+        assert_eq!(observe(&mut thread, 40, 14, 2, false), (ThreadActivity::Still, 0));
         // The wait is over, and what ran before it is where it runs now.
-        assert_eq!(look(&mut thread, 50, 20, 2, true), (ThreadActivity::Runs(10 * MS), 24));
+        assert_eq!(observe(&mut thread, 50, 20, 2, true), (ThreadActivity::Runs(10 * MS), 24));
         let mut out = Vec::new();
         thread.end(1, 1, &mut out);
-        let stretches: Vec<_> = out.iter().map(|s| (s.kind, s.length_ns)).collect();
-        assert_eq!(stretches, [(Kind::Waited, 4 * MS), (Kind::Ready, 2 * MS)]);
+        let intervals: Vec<_> = out.iter().map(|s| (s.kind, s.length_ns)).collect();
+        assert_eq!(intervals, [(Kind::Waited, 4 * MS), (Kind::Ready, 2 * MS)]);
     }
 
     #[test]
     fn a_thread_that_is_ready_and_not_counted_so_yet_does_not_wait() {
         let mut thread = thread();
-        assert_eq!(look(&mut thread, 10, 4, 0, true), (ThreadActivity::Runs(4 * MS), 0));
-        assert_eq!(look(&mut thread, 20, 4, 0, true), (ThreadActivity::Runs(0), 0));
+        assert_eq!(observe(&mut thread, 10, 4, 0, true), (ThreadActivity::Runs(4 * MS), 0));
+        assert_eq!(observe(&mut thread, 20, 4, 0, true), (ThreadActivity::Runs(0), 0));
         // The kernel counts the 16 ms once it runs again.
-        assert_eq!(look(&mut thread, 30, 14, 16, true), (ThreadActivity::Runs(10 * MS), 0));
+        assert_eq!(observe(&mut thread, 30, 14, 16, true), (ThreadActivity::Runs(10 * MS), 0));
         let mut out = Vec::new();
         thread.end(1, 1, &mut out);
-        let stretches: Vec<_> = out.iter().map(|s| (s.kind, s.length_ns)).collect();
-        assert_eq!(stretches, [(Kind::Ready, 16 * MS)]);
+        let intervals: Vec<_> = out.iter().map(|s| (s.kind, s.length_ns)).collect();
+        assert_eq!(intervals, [(Kind::Ready, 16 * MS)]);
         // Woken, and ready for 6 ms of the 10 that it seemed to wait.
         let mut thread = self::thread();
-        assert_eq!(look(&mut thread, 10, 10, 0, false).0, ThreadActivity::Waits);
-        assert_eq!(look(&mut thread, 20, 10, 0, false).0, ThreadActivity::Waits);
-        assert_eq!(look(&mut thread, 30, 20, 6, true), (ThreadActivity::Runs(20 * MS), 4));
+        assert_eq!(observe(&mut thread, 10, 10, 0, false).0, ThreadActivity::Waits);
+        assert_eq!(observe(&mut thread, 20, 10, 0, false).0, ThreadActivity::Waits);
+        assert_eq!(observe(&mut thread, 30, 20, 6, true), (ThreadActivity::Runs(20 * MS), 4));
     }
 
     #[test]
     fn what_ran_long_ago_is_not_where_it_runs_now() {
         let mut thread = thread();
         for n in 1..=10 {
-            look(&mut thread, n * 10, n * 5, 0, false);
+            observe(&mut thread, n * 10, n * 5, 0, false);
         }
-        let (found, _) = look(&mut thread, 110, 60, 0, true);
+        let (found, _) = observe(&mut thread, 110, 60, 0, true);
         assert_eq!(found, ThreadActivity::Runs(40 * MS));
         let mut out = Vec::new();
         thread.end(1, 1, &mut out);

@@ -1,4 +1,4 @@
-//! What this machine and account let be sampled, tried on this process.
+//! Finds out what this machine and account permit to sample, by trying it on this process.
 
 use super::refusal::why_refused;
 use crate::config::PerfEvent;
@@ -7,7 +7,7 @@ use crate::perf::{Counter, attr_of};
 use perf_event_open_sys::bindings::{PERF_COUNT_SW_CPU_CLOCK, PERF_TYPE_SOFTWARE};
 use std::io::{self, Read};
 
-/// What was found; an error has the reason.
+/// What is permitted; an error holds the reason.
 #[derive(Clone, Debug)]
 pub struct Permitted {
     /// Samples of user code.
@@ -35,7 +35,7 @@ fn open_clock(kernel: bool) -> io::Result<Counter> {
 
 /// Why addresses of the kernel's functions are hidden, if they are.
 pub fn why_kernel_names_are_hidden() -> Option<String> {
-    // One page of it is enough: of 200,000 lines, the first may have an address of 0.
+    // One page is enough: of 200,000 lines, only the first may have an address of 0.
     let mut page = vec![0; 4096];
     let mut file = std::fs::File::open("/proc/kallsyms").ok();
     let got = file.as_mut().and_then(|file| file.read(&mut page).ok()).unwrap_or(0);
@@ -56,7 +56,7 @@ fn shows_addresses(lines: &[u8]) -> bool {
     lines.split(|b| *b == b'\n').filter(|line| line.len() > 16).any(address)
 }
 
-/// Tries it.
+/// Tries what is permitted.
 pub fn permitted() -> Permitted {
     let cpu_clock = |kernel| open_clock(kernel).map(drop).map_err(|e| why_refused(&e));
     Permitted {

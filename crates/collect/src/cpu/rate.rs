@@ -1,8 +1,8 @@
-//! How often is sampled.
+//! The highest rate of sampling.
 
 use crate::os::proc;
 
-/// Samples a second by default: not a divisor of what timers use.
+/// Samples a second by default; not a divisor of the frequencies that timers use.
 pub const DEFAULT_RATE: u32 = 99;
 
 /// Most samples a second that the kernel grants.

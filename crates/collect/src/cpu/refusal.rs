@@ -3,7 +3,7 @@
 use crate::os::proc;
 use std::io;
 
-/// Why counters could not be opened, and what would allow them.
+/// Explains why counters could not be opened, and what would allow them.
 pub fn why_refused(error: &io::Error) -> String {
     let level = proc::setting("kernel/perf_event_paranoid");
     match error.raw_os_error() {

@@ -1,40 +1,40 @@
-//! What the sampler gives: samples, and what it learns of processes meanwhile.
+//! The sampler's output: samples, and events of the processes that it watches.
 
 use crate::config::PerfEvent;
-use crate::modules::MetModule;
+use crate::modules::ModuleLoad;
 use crate::python::PyFunction;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use tprof_trace::model::ThreadState;
 
-/// What was counted of a thread.
+/// Counts of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Counts {
-    /// It left its processor to wait.
+    /// Times that it left its processor to wait.
     pub voluntary: u64,
-    /// It was made to leave.
+    /// Times that it was made to leave.
     pub involuntary: u64,
-    /// It came back on another processor.
+    /// Times that it came back on another processor.
     pub migrations: u64,
 }
 
 /// Kinds of stretches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Ran, and no sample stands for it.
+    /// It ran, for a time that no sample covers.
     Ran,
     /// Could have run.
     Ready,
-    /// Waited.
+    /// It waited for something.
     Waited,
 }
 
-/// What was counted of a thread until it ended, or the sampler.
+/// The counts of a thread until it ended, or until the sampler did.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadTotals {
-    /// When.
+    /// Time of the counts.
     pub time_ns: u64,
-    /// Switches; `None` if records of them were lost.
+    /// Context switches; `None` if records of them were lost.
     pub counts: Option<Counts>,
     /// Minor and major page faults, if they are known.
     pub faults: Option<[u64; 2]>,
@@ -43,16 +43,16 @@ pub struct ThreadTotals {
 /// A sample, or a stretch of time without one.
 #[derive(Clone, Debug)]
 pub struct CpuSample {
-    /// When.
+    /// Time of the sample.
     pub time_ns: u64,
-    /// Process.
+    /// Pid of the process.
     pub pid: u32,
-    /// Thread.
+    /// Tid of the thread.
     pub tid: u32,
-    /// Time that it stands for.
+    /// Time that the sample covers.
     pub weight_ns: u64,
-    /// Of several waits that were added up, and of one at no exact time: it lies within so many
-    /// nanoseconds from `time_ns` on.
+    /// For several waits that were added up, and for one at no exact time: the wait lies within so
+    /// many nanoseconds from `time_ns` on.
     pub spread_ns: Option<u64>,
     /// What the thread did.
     pub kind: Kind,
@@ -62,16 +62,16 @@ pub struct CpuSample {
     pub cpu: Option<u32>,
     /// Whether it held Python's lock, where that is known.
     pub gil: Option<bool>,
-    /// Innermost first.
+    /// Frames, the innermost first.
     pub frames: Vec<Frame>,
     /// Why the frames end: a [`tprof_wire::record::StackEnd`].
     pub end: u8,
-    /// What it holds.
+    /// What the sample measures.
     pub measure: Measure,
 }
 
 impl CpuSample {
-    /// Of a thread that ran, and nothing else.
+    /// A sample of a thread that ran, and nothing else.
     pub(super) fn of(pid: u32, tid: u32, time_ns: u64, measure: Measure) -> CpuSample {
         CpuSample {
             time_ns,
@@ -90,18 +90,18 @@ impl CpuSample {
     }
 }
 
-/// What a [`CpuSample`] holds.
+/// What a [`CpuSample`] measures.
 #[derive(Clone, Copy, Debug)]
 pub enum Measure {
-    /// What a thread did for a while.
+    /// A time that a thread spent.
     Time,
-    /// What was counted of it so far.
+    /// The counts of the thread so far.
     Counted(ThreadTotals),
-    /// So many events since the last such row of the thread.
+    /// A number of events since the last such row of the thread.
     Events(PerfEvent, u64),
 }
 
-/// One frame of a sample.
+/// A frame of a sample.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Frame {
     /// A return address.
@@ -114,16 +114,16 @@ pub enum Frame {
     Python(Arc<PyFunction>),
 }
 
-/// What the sampler sends.
+/// An event that the sampler sends.
 #[derive(Debug)]
 pub enum SamplerEvent {
     /// A process began by a fork, at a time.
     Forked {
-        /// The child.
+        /// Pid of the child.
         pid: u32,
-        /// Its parent.
+        /// Pid of its parent.
         parent: u32,
-        /// When.
+        /// Time of the fork.
         time_ns: u64,
     },
     /// A process runs another program since.
@@ -133,28 +133,28 @@ pub enum SamplerEvent {
     /// A thread was given a name.
     Named(u32, u32, u64, String),
     /// A module that samples lie in.
-    Met(MetModule),
+    ModuleLoaded(ModuleLoad),
     /// Samples, nearly in order.
     Samples(Vec<CpuSample>),
-    /// Something was lost: what, why, how many.
+    /// Something was lost: what, why, and how many.
     Lost(&'static str, &'static str, u64),
-    /// For which share of the time events were counted.
+    /// The share of the time for which each event was counted.
     EventShares(Vec<(PerfEvent, f64)>),
     /// The kernel was sampled, but its functions have no names; why.
     KernelNamesHidden(String),
-    /// Something cannot be recorded: of which process (empty: of all), what, why.
+    /// Something cannot be recorded: of which process (empty: of all), what, and why.
     Missing(String, &'static str, String),
 }
 
-/// How often the kernel interrupted the job's threads for the sampler.
+/// Number of times that the kernel interrupted the job's threads for the sampler.
 #[derive(Debug, Default)]
 pub struct Interruptions {
-    /// For samples, of running threads and of those that leave their processor.
+    /// Interruptions for samples, of running threads and of those that leave their processor.
     pub samples: AtomicU64,
-    /// To write down that they left their processor.
+    /// Interruptions to record that a thread left its processor.
     pub switches: AtomicU64,
-    /// Samples of running threads by the clock: each stands for a period.
+    /// Samples of running threads by the clock, each of which covers one period.
     pub clocked: AtomicU64,
-    /// Those of them that found a thread in tprof's library, or in the kernel for it.
+    /// Those of them that found a thread in tprof's library, or in the kernel on its behalf.
     pub in_library: AtomicU64,
 }

@@ -1,7 +1,7 @@
-//! The sampler as the collector holds it: a thread of its own, and its commands.
+//! The collector's handle to the sampler: its thread, and the commands to it.
 
+use super::options::SamplingOptions;
 use super::sample::{Interruptions, SamplerEvent};
-use super::wanted::Wanted;
 use super::worker::{self, Command};
 use crate::os::sys;
 use nix::sys::eventfd::EventFd;
@@ -12,17 +12,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long the launcher waits for counters to be open.
+/// Longest time that the launcher waits for counters to be open.
 const OPEN_TIME: Duration = Duration::from_secs(2);
 /// A running sampler.
 pub struct CpuSampler {
-    /// What the job's threads were interrupted for.
+    /// Number of interruptions of the job's threads.
     pub interruptions: Arc<Interruptions>,
-    /// What it samples.
-    pub wanted: Wanted,
+    /// The options of sampling.
+    pub wanted: SamplingOptions,
     commands: Sender<Command>,
     wake: Arc<EventFd>,
-    /// All that happened until then was handed out.
+    /// Time until which everything was delivered.
     until_ns: Arc<AtomicU64>,
     /// Perf events are refused: processes are read from `/proc` instead.
     polls: Arc<AtomicBool>,
@@ -30,10 +30,10 @@ pub struct CpuSampler {
 }
 
 impl CpuSampler {
-    /// Starts it. What it records goes through `emit`; `settled` is called when what was asked for
-    /// by [`CpuSampler::hurry`] has gone through it.
+    /// Starts the sampler. Its records go through `emit`; `settled` is called when everything that
+    /// [`CpuSampler::deliver_now`] asked for has gone through it.
     pub fn start(
-        wanted: Wanted,
+        wanted: SamplingOptions,
         emit: Box<dyn Fn(SamplerEvent) + Send>,
         settled: Box<dyn Fn() + Send>,
     ) -> io::Result<CpuSampler> {
@@ -45,7 +45,7 @@ impl CpuSampler {
         let parts = worker::SamplerParts {
             wanted: wanted.clone(),
             interruptions: Arc::clone(&interruptions),
-            orders,
+            commands: orders,
             emit,
             settled,
             wake: Arc::clone(&wake),
@@ -78,9 +78,9 @@ impl CpuSampler {
         wait.recv_timeout(OPEN_TIME).unwrap_or_else(|_| Err("the sampler did not answer".into()))
     }
 
-    /// Watches a process that attached by itself, unless it is watched already.
-    pub fn cover(&self, pid: u32) {
-        self.send(Command::Cover(pid));
+    /// Watches a process that attached on its own, unless it is watched already.
+    pub fn watch_attached(&self, pid: u32) {
+        self.send(Command::WatchAttached(pid));
     }
 
     /// Whether perf events are refused, so that processes are read from `/proc` instead.
@@ -90,23 +90,24 @@ impl CpuSampler {
 
     /// A process attached that a launched one started: there is no other source for it where
     /// perf events are refused.
-    pub fn met(&self, pid: u32) {
-        self.send(Command::Met(pid));
+    pub fn poll_attached(&self, pid: u32) {
+        self.send(Command::PollAttached(pid));
     }
 
-    /// Until when everything was handed out.
+    /// Returns the time until which everything was delivered.
     pub fn until_ns(&self) -> u64 {
         self.until_ns.load(Acquire)
     }
 
-    /// Asks for what there is, now; until when all is handed out then.
-    pub fn hurry(&self) -> u64 {
+    /// Asks for everything recorded until now, and returns the time until which it will be
+    /// delivered.
+    pub fn deliver_now(&self) -> u64 {
         let now = sys::monotonic_ns();
         self.send(Command::Drain(now));
         now
     }
 
-    /// Hands out everything and ends.
+    /// Delivers everything and ends.
     pub fn finish(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {

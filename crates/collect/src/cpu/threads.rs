@@ -1,5 +1,5 @@
-//! What each thread did while no sample was taken: when it left its processor
-//! and came back, and so how long it ran, was ready, and waited.
+//! Follows each thread between its samples: when it left its processor and came back, and so how
+//! long it ran, was ready, and waited.
 
 use super::sample::{Counts, Frame, Kind};
 use crate::perf::record::Registers;
@@ -9,17 +9,17 @@ use tprof_trace::model::ThreadState;
 
 /// Shorter waits are added up by thread and place.
 const SHORT_WAIT_NS: u64 = 1_000_000;
-/// A wait that may be for several descriptors, or for none, is read if it is that long.
+/// A wait that may be for several descriptors, or for none, is read if it lasts this long.
 const LONG_WAIT_NS: u64 = 10_000_000;
 /// Descriptors are hardly larger; addresses are.
-const MOST_DESCRIPTOR: u64 = 1 << 16;
-/// As are shorter times of being ready.
+const MAX_DESCRIPTOR: u64 = 1 << 16;
+/// Shorter times of being ready are added up in the same way.
 const SHORT_READY_NS: u64 = 20_000_000;
 
-/// Where a thread was when it left its processor, and what for.
+/// The place of a thread when it left its processor, and what it waits for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct WaitSite {
-    /// Innermost first; none if its stack could not be read.
+    /// Frames, innermost first; empty if its stack could not be read.
     pub frames: Vec<Frame>,
     /// Why they end.
     pub end: u8,
@@ -29,49 +29,49 @@ pub struct WaitSite {
 
 /// A stretch of time of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stretch {
-    /// Process.
+pub struct ThreadInterval {
+    /// Pid of the process.
     pub pid: u32,
-    /// Thread.
+    /// Tid of the thread.
     pub tid: u32,
-    /// Its beginning; of several that were added up, the first one's.
+    /// Time of its beginning; for several that were added up, that of the first.
     pub time_ns: u64,
-    /// Length.
+    /// Length of the interval, ns.
     pub length_ns: u64,
-    /// Of several that were added up, and of one whose place in time is not exact: it lies within
+    /// For several that were added up, and for one whose place in time is not exact: it lies within
     /// so much from its beginning on.
     pub spread_ns: Option<u64>,
-    /// What it was.
+    /// What the thread did.
     pub kind: Kind,
-    /// Where, if that is known.
+    /// The place, if it is known.
     pub place: Option<WaitSite>,
 }
 
 #[derive(Debug, Default)]
 struct Thread {
     pid: u32,
-    /// On its processor since.
+    /// Time since which it is on its processor.
     on_since: Option<u64>,
     /// Off since, and whether it could have gone on.
     off_since: Option<(u64, bool)>,
     /// Sampled as it left.
     leaving: Option<WaitSite>,
-    /// Its registers then; the argument is its system call's first.
+    /// Its registers at that moment; the argument is the first of its system call.
     left_at: Option<Registers>,
-    /// It was read while it waited.
+    /// Whether it was read while it waited.
     looked: bool,
-    /// Exact time on processors that no sample stands for yet.
+    /// Exact time on processors that no sample covers yet.
     unsampled_ns: i64,
     first_ns: u64,
     counts: Counts,
     last_cpu: Option<u32>,
     /// Short stretches by kind and place.
-    short: HashMap<(Kind, Option<WaitSite>), ShortStretches>,
+    short: HashMap<(Kind, Option<WaitSite>), ShortIntervals>,
 }
 
 /// Short stretches that are added up.
 #[derive(Clone, Copy, Debug)]
-struct ShortStretches {
+struct ShortIntervals {
     /// The first one's beginning.
     since_ns: u64,
     /// The last one's end.
@@ -80,23 +80,23 @@ struct ShortStretches {
     count: u64,
 }
 
-/// All threads.
+/// All threads that are followed.
 #[derive(Debug, Default)]
 pub struct Threads {
-    of: FxHashMap<u32, Thread>,
-    /// When threads ended, by tid.
+    by_tid: FxHashMap<u32, Thread>,
+    /// Times when threads ended, by tid.
     gone: HashMap<u32, u64>,
 }
 
-/// A thread with a reported end may still lose its processor, once or
-/// twice: nothing of it begins anew for that long, unless its number does.
+/// Time after the reported end of a thread in which it may still lose its processor, once or twice.
+/// Until then nothing of it begins again, unless its number is reused.
 const GONE_NS: u64 = 1_000_000_000;
 /// Ends that are remembered, before old ones are forgotten.
-const MOST_GONE: usize = 1 << 15;
+const MAX_GONE: usize = 1 << 15;
 
 impl Threads {
     fn of(&mut self, pid: u32, tid: u32, time_ns: u64) -> &mut Thread {
-        let thread = self.of.entry(tid).or_insert_with(|| Thread {
+        let thread = self.by_tid.entry(tid).or_insert_with(|| Thread {
             pid,
             first_ns: time_ns,
             ..Thread::default()
@@ -125,7 +125,7 @@ impl Threads {
         }
     }
 
-    /// A sample of a running thread, which stands for `period_ns`.
+    /// Records a sample of a running thread, which covers `period_ns`.
     pub fn sampled(&mut self, pid: u32, tid: u32, time_ns: u64, period_ns: u64) {
         if self.is_gone(tid, time_ns) {
             return;
@@ -152,7 +152,7 @@ impl Threads {
         thread.left_at = at;
     }
 
-    /// It left.
+    /// Records that a thread left its processor.
     pub fn left(&mut self, pid: u32, tid: u32, time_ns: u64, preempted: bool) {
         if self.is_gone(tid, time_ns) {
             return;
@@ -173,7 +173,7 @@ impl Threads {
     /// and were not asked for before.
     pub fn waits_unseen(&mut self, before_ns: u64) -> Vec<(u32, u32)> {
         let mut found = Vec::new();
-        for (tid, thread) in &mut self.of {
+        for (tid, thread) in &mut self.by_tid {
             let waits = thread.off_since.is_some_and(|(at, ready)| at <= before_ns && !ready);
             if waits && thread.leaving.is_none() && !thread.looked {
                 thread.looked = true;
@@ -187,11 +187,11 @@ impl Threads {
     /// before in this wait.
     pub fn waits_unnamed(&mut self, now_ns: u64) -> Vec<(u32, u32, Registers)> {
         let mut found = Vec::new();
-        for (tid, thread) in &mut self.of {
+        for (tid, thread) in &mut self.by_tid {
             let Some(at) = thread.left_at else { continue };
-            let least_ns = match at.argument <= MOST_DESCRIPTOR {
+            let least_ns = match at.argument <= MAX_DESCRIPTOR {
                 true => SHORT_WAIT_NS,
-                // What it polls, or a lock.
+                // It waits for what it polls, or for a lock.
                 false => LONG_WAIT_NS,
             };
             let since_ns = thread.off_since.filter(|(_, ready)| !ready).map(|(at_ns, _)| at_ns);
@@ -204,22 +204,29 @@ impl Threads {
         found
     }
 
-    /// What a thread was found to wait for.
+    /// Records what a thread was found to wait for.
     pub fn waits_for(&mut self, tid: u32, frame: Frame) {
-        if let Some(place) = self.of.get_mut(&tid).and_then(|thread| thread.leaving.as_mut()) {
+        if let Some(place) = self.by_tid.get_mut(&tid).and_then(|thread| thread.leaving.as_mut()) {
             place.frames.insert(0, frame);
         }
     }
 
-    /// Where a thread was found to wait.
+    /// Records where a thread was found to wait.
     pub fn waits_at(&mut self, tid: u32, place: WaitSite) {
-        if let Some(thread) = self.of.get_mut(&tid).filter(|t| t.off_since.is_some()) {
+        if let Some(thread) = self.by_tid.get_mut(&tid).filter(|t| t.off_since.is_some()) {
             thread.leaving = Some(place);
         }
     }
 
-    /// It came back, on a processor.
-    pub fn came(&mut self, pid: u32, tid: u32, cpu: u32, time_ns: u64, out: &mut Vec<Stretch>) {
+    /// Records that a thread came back, on a processor.
+    pub fn came(
+        &mut self,
+        pid: u32,
+        tid: u32,
+        cpu: u32,
+        time_ns: u64,
+        out: &mut Vec<ThreadInterval>,
+    ) {
         if self.is_gone(tid, time_ns) {
             return;
         }
@@ -230,52 +237,53 @@ impl Threads {
         thread.close(tid, time_ns, out);
     }
 
-    /// What was counted of a thread so far; counting begins anew.
+    /// Takes the counts of a thread so far; counting begins again from 0.
     pub fn take_counts(&mut self, tid: u32) -> Option<Counts> {
-        self.of.get_mut(&tid).map(|thread| std::mem::take(&mut thread.counts))
+        self.by_tid.get_mut(&tid).map(|thread| std::mem::take(&mut thread.counts))
     }
 
     /// Processes and threads that there are.
     pub fn all(&self) -> Vec<(u32, u32)> {
-        self.of.iter().map(|(tid, thread)| (thread.pid, *tid)).collect()
+        self.by_tid.iter().map(|(tid, thread)| (thread.pid, *tid)).collect()
     }
 
-    /// It ended.
-    pub fn ended(&mut self, tid: u32, time_ns: u64, out: &mut Vec<Stretch>) {
-        if self.gone.len() >= MOST_GONE {
+    /// Records that a thread ended.
+    pub fn ended(&mut self, tid: u32, time_ns: u64, out: &mut Vec<ThreadInterval>) {
+        if self.gone.len() >= MAX_GONE {
             self.gone.retain(|_, end_ns| *end_ns + GONE_NS > time_ns);
         }
         self.gone.insert(tid, time_ns);
-        let Some(mut thread) = self.of.remove(&tid) else { return };
+        let Some(mut thread) = self.by_tid.remove(&tid) else { return };
         if let Some(since) = thread.on_since.take() {
             thread.unsampled_ns += time_ns.saturating_sub(since) as i64;
         }
         thread.close(tid, time_ns, out);
-        thread.give_short(tid, out);
-        thread.give_unsampled(tid, out);
+        thread.emit_short(tid, out);
+        thread.emit_unsampled(tid, out);
     }
 
-    /// Hands out what was added up.
-    pub fn give(&mut self, out: &mut Vec<Stretch>) {
-        for (tid, thread) in &mut self.of {
-            thread.give_short(*tid, out);
+    /// Emits what was added up.
+    pub fn emit(&mut self, out: &mut Vec<ThreadInterval>) {
+        for (tid, thread) in &mut self.by_tid {
+            thread.emit_short(*tid, out);
         }
     }
 
-    /// It runs another program from now on: what was added up belongs to the old one.
-    pub fn replaced(&mut self, tid: u32, time_ns: u64, out: &mut Vec<Stretch>) {
-        let Some(thread) = self.of.get_mut(&tid) else { return };
+    /// Records that a thread runs another program from now on: times that were added up belong to
+    /// the old one.
+    pub fn replaced(&mut self, tid: u32, time_ns: u64, out: &mut Vec<ThreadInterval>) {
+        let Some(thread) = self.by_tid.get_mut(&tid) else { return };
         if let Some(since) = thread.on_since.replace(time_ns) {
             thread.unsampled_ns += time_ns.saturating_sub(since) as i64;
         }
-        thread.give_short(tid, out);
-        thread.give_unsampled(tid, out);
+        thread.emit_short(tid, out);
+        thread.emit_unsampled(tid, out);
         thread.first_ns = time_ns;
     }
 
     /// The run is over: all that is open ends now.
-    pub fn end(&mut self, time_ns: u64, out: &mut Vec<Stretch>) {
-        let tids: Vec<u32> = self.of.keys().copied().collect();
+    pub fn end(&mut self, time_ns: u64, out: &mut Vec<ThreadInterval>) {
+        let tids: Vec<u32> = self.by_tid.keys().copied().collect();
         for tid in tids {
             self.ended(tid, time_ns, out);
         }
@@ -283,13 +291,13 @@ impl Threads {
 
     /// Threads of a process.
     pub fn of_process(&self, pid: u32) -> impl Iterator<Item = u32> + '_ {
-        self.of.iter().filter(move |(_, t)| t.pid == pid).map(|(tid, _)| *tid)
+        self.by_tid.iter().filter(move |(_, t)| t.pid == pid).map(|(tid, _)| *tid)
     }
 }
 
 impl Thread {
     /// Ends an absence.
-    fn close(&mut self, tid: u32, time_ns: u64, out: &mut Vec<Stretch>) {
+    fn close(&mut self, tid: u32, time_ns: u64, out: &mut Vec<ThreadInterval>) {
         let place = self.leaving.take();
         let Some((since, preempted)) = self.off_since.take() else { return };
         let kind = if preempted { Kind::Ready } else { Kind::Waited };
@@ -297,11 +305,19 @@ impl Thread {
         let short_ns = if preempted { SHORT_READY_NS } else { SHORT_WAIT_NS };
         if length_ns >= short_ns {
             let (pid, spread_ns) = (self.pid, None);
-            out.push(Stretch { pid, tid, time_ns: since, length_ns, spread_ns, kind, place });
+            out.push(ThreadInterval {
+                pid,
+                tid,
+                time_ns: since,
+                length_ns,
+                spread_ns,
+                kind,
+                place,
+            });
         } else {
             // Samples show better where a thread ran when it lost its core.
             let place = if preempted { None } else { place };
-            let none = ShortStretches { since_ns: since, until_ns: since, length_ns: 0, count: 0 };
+            let none = ShortIntervals { since_ns: since, until_ns: since, length_ns: 0, count: 0 };
             let short = self.short.entry((kind, place)).or_insert(none);
             short.until_ns = time_ns;
             short.length_ns += length_ns;
@@ -309,18 +325,18 @@ impl Thread {
         }
     }
 
-    fn give_short(&mut self, tid: u32, out: &mut Vec<Stretch>) {
+    fn emit_short(&mut self, tid: u32, out: &mut Vec<ThreadInterval>) {
         for ((kind, place), short) in self.short.drain() {
-            let ShortStretches { since_ns: time_ns, until_ns, length_ns, count } = short;
+            let ShortIntervals { since_ns: time_ns, until_ns, length_ns, count } = short;
             let (pid, spread_ns) =
                 (self.pid, (count > 1).then(|| until_ns.saturating_sub(time_ns)));
-            out.push(Stretch { pid, tid, time_ns, length_ns, spread_ns, kind, place });
+            out.push(ThreadInterval { pid, tid, time_ns, length_ns, spread_ns, kind, place });
         }
     }
 
-    fn give_unsampled(&mut self, tid: u32, out: &mut Vec<Stretch>) {
+    fn emit_unsampled(&mut self, tid: u32, out: &mut Vec<ThreadInterval>) {
         if self.unsampled_ns > 0 {
-            out.push(Stretch {
+            out.push(ThreadInterval {
                 pid: self.pid,
                 tid,
                 time_ns: self.first_ns,
@@ -392,8 +408,8 @@ mod tests {
         threads.replaced(1, 5 * ms, &mut out);
         let old = std::mem::take(&mut out);
         threads.ended(1, 9 * ms, &mut out);
-        let times = |stretches: &[Stretch]| -> Vec<(u64, u64, Kind)> {
-            stretches.iter().map(|s| (s.time_ns, s.length_ns, s.kind)).collect()
+        let times = |intervals: &[ThreadInterval]| -> Vec<(u64, u64, Kind)> {
+            intervals.iter().map(|s| (s.time_ns, s.length_ns, s.kind)).collect()
         };
         let ran = 5 * ms - 500;
         assert_eq!(times(&old), [(2 * ms, 500, Kind::Waited), (0, ran, Kind::Ran)]);

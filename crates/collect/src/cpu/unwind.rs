@@ -1,6 +1,6 @@
 //! Unwinds a copy of a thread's stack by the rows of the code on it.
 
-use crate::modules::Spaces;
+use crate::modules::AddressSpaces;
 use crate::perf::record::Registers;
 use tprof_wire::record::StackEnd;
 use tprof_wire::unwind::{Row, RowKind};
@@ -16,12 +16,12 @@ mod saved {
 }
 
 /// A stack in a sample: bytes from the stack pointer on.
-struct Copy<'a> {
+struct StackCopy<'a> {
     base: u64,
     bytes: &'a [u8],
 }
 
-impl Copy<'_> {
+impl StackCopy<'_> {
     fn word(&self, address: u64) -> Option<u64> {
         let at = usize::try_from(address.checked_sub(self.base)?).ok()?;
         let word = self.bytes.get(at..at.checked_add(8)?)?;
@@ -29,19 +29,19 @@ impl Copy<'_> {
     }
 }
 
-/// Pushes the frames of a sample, innermost first, as return addresses: one
-/// past the pc for code that was interrupted, which is what readers take off.
+/// Pushes the frames of a sample, innermost first, as return addresses: for code that was
+/// interrupted one past the pc, since readers subtract one.
 pub fn walk(
-    spaces: &mut Spaces,
+    spaces: &mut AddressSpaces,
     pid: u32,
     registers: Registers,
     stack: &[u8],
     out: &mut Vec<u64>,
 ) -> StackEnd {
-    let copy = Copy { base: registers.sp, bytes: stack };
+    let copy = StackCopy { base: registers.sp, bytes: stack };
     let Registers { mut fp, mut sp, mut pc, .. } = registers;
     let most = out.len() + MAX_FRAMES;
-    // Whether `pc` is a return address; its call lies before it.
+    // Whether `pc` is a return address: its call is before it.
     let mut after_call = 0;
     loop {
         if out.len() == most {
@@ -90,13 +90,13 @@ pub fn walk(
     }
 }
 
-fn saved_fp(copy: &Copy<'_>, row: Row, cfa: u64) -> Result<u64, StackEnd> {
+fn saved_fp(copy: &StackCopy<'_>, row: Row, cfa: u64) -> Result<u64, StackEnd> {
     let at = cfa.wrapping_add_signed(row.fp_offset());
     copy.word(at).ok_or_else(|| beyond(copy, at))
 }
 
 /// Why a word could not be read: the copy is too short, or it is no stack.
-fn beyond(copy: &Copy<'_>, address: u64) -> StackEnd {
+fn beyond(copy: &StackCopy<'_>, address: u64) -> StackEnd {
     const LARGEST_STACK: u64 = 1 << 30;
     let after = address.wrapping_sub(copy.base.wrapping_add(copy.bytes.len() as u64));
     if after.wrapping_add(8) < LARGEST_STACK { StackEnd::TooDeep } else { StackEnd::OutsideStack }

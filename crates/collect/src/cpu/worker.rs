@@ -1,64 +1,64 @@
 //! The sampler's thread: drains the rings, puts their records in order, unwinds.
 //!
-//! Rings are per processor, and a process moves between them: a mapping made on
-//! one may be met by a sample from another. So records wait until every ring was
-//! read past their time, one pass later.
+//! Rings are per processor, and a process moves between them: a sample from one may need a mapping
+//! that was made on another. So records wait until every ring was read past their time, one pass
+//! later.
 
 mod deliver;
 mod frames;
 mod poll;
+mod queued_record;
 mod records;
-mod waiting;
 mod watch;
 
 use super::blocked;
 use super::counters::Counters;
 use super::descriptors::Descriptors;
-use super::polled::Polled;
+use super::options::SamplingOptions;
+use super::polled::PolledProcesses;
 use super::probe::why_kernel_names_are_hidden;
 use super::sample::{CpuSample, Frame, Interruptions, SamplerEvent};
 use super::threads::Threads;
-use super::wanted::Wanted;
-use crate::modules::Spaces;
+use crate::modules::AddressSpaces;
 use crate::os::sys;
-use crate::python::Pythons;
+use crate::python::PythonProcesses;
 use nix::sys::eventfd::EventFd;
+use queued_record::QueuedRecord;
 use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
-use waiting::Waiting;
 
 /// Longest sleep; samples wake the thread sooner.
 const PASS: Duration = Duration::from_millis(50);
-/// Longest sleep while threads come and go. A record is worked off one pass after it was
-/// read: a wait without a stack is then read after some 22 ms. With passes of 50 ms half of
-/// the waits of 30 ms were over before that.
+/// Longest sleep while threads come and go. A record is processed one pass after it was read: a
+/// wait without a stack is then read after some 22 ms. With passes of 50 ms half of the waits of 30
+/// ms were over before that.
 const BUSY_PASS: Duration = Duration::from_millis(10);
 /// Threads come and go for that long after the last record of one.
 const BUSY_NS: u64 = 1_000_000_000;
 /// Longest sleep where Python's frames must be read and samples do not wake the thread.
 const PYTHON_PASS: Duration = Duration::from_millis(4);
-/// A process that mapped code so lately may be about to run Python: its mappings must
-/// be known before its frames can be read.
+/// A process that mapped code this recently may be about to run Python: its mappings must be known
+/// before its frames can be read.
 const STIR_NS: u64 = 200_000_000;
 /// Waits of this length are read, if nothing else shows where they are.
 const LONG_WAIT_NS: u64 = 10_000_000;
 /// Python frames are read for samples that are no older.
 const FRESH_NS: u64 = 10_000_000;
 /// Readings in one pass, at most: some 10 us each.
-const MOST_LOOKS: usize = 256;
-/// So many waits are asked for their files in one pass.
-const MOST_NAMED: usize = 8;
+const MAX_WAITS_READ: usize = 256;
+/// Waits whose files are looked up in one pass, at most.
+const MAX_NAMED: usize = 8;
 /// Sleep while a caller waits.
-const HURRY: Duration = Duration::from_millis(1);
+const AWAITED_PASS: Duration = Duration::from_millis(1);
 /// A record's time is taken before it is written; a virtual processor may stand
 /// still between.
 const MARGIN_NS: u64 = 2_000_000;
-/// How often short stretches are handed out.
-const GIVE_NS: u64 = 200_000_000;
+/// Time between two deliveries of short intervals.
+const EMIT_NS: u64 = 200_000_000;
 
 /// The sampler's commands.
 pub enum Command {
@@ -67,22 +67,22 @@ pub enum Command {
     /// Watch processes that run already, with all their threads.
     Attach(Vec<u32>, Sender<Result<(), String>>),
     /// Watch a process that runs already, unless it is watched through its parent.
-    Cover(u32),
+    WatchAttached(u32),
     /// A process attached, and processes are read from `/proc`.
-    Met(u32),
-    /// Hand out all until this moment.
+    PollAttached(u32),
+    /// Deliver everything until this moment.
     Drain(u64),
-    /// Hand out everything and end.
+    /// Deliver everything and end.
     Finish,
 }
 
-/// What the thread is made of.
+/// The parts that the sampler's thread is given.
 pub struct SamplerParts {
-    pub wanted: Wanted,
+    pub wanted: SamplingOptions,
     pub interruptions: Arc<Interruptions>,
-    pub orders: Receiver<Command>,
+    pub commands: Receiver<Command>,
     pub emit: Box<dyn Fn(SamplerEvent) + Send>,
-    /// Called when what a caller waits for was handed out.
+    /// Called when everything that a caller waits for was delivered.
     pub settled: Box<dyn Fn() + Send>,
     pub wake: Arc<EventFd>,
     pub until_ns: Arc<AtomicU64>,
@@ -90,9 +90,9 @@ pub struct SamplerParts {
     pub polls: Arc<AtomicBool>,
 }
 
-/// What was lost since it was last handed out.
+/// Losses since they were last delivered.
 #[derive(Default)]
-struct Lost {
+struct LossCounts {
     records: u64,
     throttled: u64,
     refused: u64,
@@ -104,19 +104,19 @@ struct Lost {
 
 /// Processes that are read from `/proc`, as perf events are refused.
 struct Polling {
-    polled: Polled,
-    /// When they were last read, and will be next.
+    polled: PolledProcesses,
+    /// Time when they were last read, and of the next reading.
     at_ns: u64,
     next_ns: u64,
-    /// CPU time that a look takes, lately.
+    /// CPU time that a recent reading took.
     took_ns: u64,
-    /// When their children were last searched.
+    /// Time when their children were last searched.
     children_ns: u64,
-    /// When the mappings of each were last read.
+    /// Time when the mappings of each were last read.
     maps_ns: HashMap<u32, u64>,
-    /// Its gaps were reported.
+    /// Whether its gaps were reported.
     explained: bool,
-    /// For others: processes are read from `/proc`.
+    /// Tells other threads that processes are read from `/proc`.
     is_on: Arc<AtomicBool>,
 }
 
@@ -125,39 +125,39 @@ struct Polling {
 enum Watched {
     #[default]
     Nobody,
-    /// One process that was launched, and what it starts: once the owners of all rings hang up,
-    /// all of them have ended, and their last records are in the rings.
+    /// One process that was launched, and what it starts. Once the owners of all rings hang up, all
+    /// of them have ended, and their last records are in the rings.
     OneLaunched,
     Others,
 }
 
 struct Worker {
-    wanted: Wanted,
+    wanted: SamplingOptions,
     interruptions: Arc<Interruptions>,
     emit: Box<dyn Fn(SamplerEvent) + Send>,
     counters: Counters,
-    spaces: Spaces,
+    spaces: AddressSpaces,
     threads: Threads,
     descriptors: Descriptors,
-    pythons: Pythons,
+    pythons: PythonProcesses,
     polling: Polling,
-    waiting: Vec<Waiting>,
+    waiting: Vec<QueuedRecord>,
     taken: Vec<CpuSample>,
-    lost: Lost,
+    lost: LossCounts,
     /// All rings were read past this.
     read_ns: u64,
-    /// Everything until then was handed out.
+    /// Time until which everything was delivered.
     settled_ns: u64,
     /// A caller waits for everything until then.
     wanted_ns: u64,
     given_ns: u64,
-    /// When records were last read.
+    /// Time when records were last read.
     stirred_ns: u64,
-    /// When code was last mapped, or a process began to be watched.
+    /// Time when code was last mapped, or a process began to be watched.
     mapped_ns: u64,
     /// The machine's refusals were reported.
     refusal_explained: bool,
-    /// Frames of the sample at hand.
+    /// Frames of the sample that is being unwound.
     scratch: Vec<u64>,
     /// The ring of a processor without its thread is not waited for any more.
     hung_up: Vec<bool>,
@@ -167,7 +167,7 @@ struct Worker {
 
 /// Runs until the command to finish.
 pub fn run(parts: SamplerParts) {
-    let SamplerParts { wanted, interruptions, orders, emit, settled, wake, until_ns, polls } =
+    let SamplerParts { wanted, interruptions, commands, emit, settled, wake, until_ns, polls } =
         parts;
     sys::raise_priority();
     let mut worker = Worker {
@@ -175,12 +175,12 @@ pub fn run(parts: SamplerParts) {
         interruptions,
         emit,
         counters: Counters::default(),
-        spaces: Spaces::default(),
+        spaces: AddressSpaces::default(),
         threads: Threads::default(),
         descriptors: Descriptors::default(),
-        pythons: Pythons::default(),
+        pythons: PythonProcesses::default(),
         polling: Polling {
-            polled: Polled::default(),
+            polled: PolledProcesses::default(),
             at_ns: 0,
             next_ns: 0,
             took_ns: 0,
@@ -191,7 +191,7 @@ pub fn run(parts: SamplerParts) {
         },
         waiting: Vec::new(),
         taken: Vec::new(),
-        lost: Lost::default(),
+        lost: LossCounts::default(),
         read_ns: 0,
         settled_ns: 0,
         wanted_ns: 0,
@@ -204,9 +204,9 @@ pub fn run(parts: SamplerParts) {
         watched: Watched::default(),
     };
     loop {
-        worker.rest(&wake);
+        worker.sleep_until_next(&wake);
         let mut finish = false;
-        while let Ok(order) = orders.try_recv() {
+        while let Ok(order) = commands.try_recv() {
             match order {
                 Command::Launch(pid, done) => {
                     worker.launch(pid);
@@ -215,13 +215,13 @@ pub fn run(parts: SamplerParts) {
                 Command::Attach(pids, done) => {
                     let _ = done.send(worker.attach(&pids, sys::monotonic_ns()));
                 }
-                // It is known by its own row; when it began does not matter.
-                Command::Cover(pid) => {
+                // The process has a row of its own; when it began does not matter.
+                Command::WatchAttached(pid) => {
                     if let Err(why) = worker.attach(&[pid], 0) {
                         (worker.emit)(SamplerEvent::Missing(pid.to_string(), "CPU samples", why));
                     }
                 }
-                Command::Met(pid) => worker.met(pid),
+                Command::PollAttached(pid) => worker.poll_attached(pid),
                 Command::Drain(until_ns) => worker.wanted_ns = worker.wanted_ns.max(until_ns),
                 Command::Finish => finish = true,
             }
@@ -242,7 +242,7 @@ pub fn run(parts: SamplerParts) {
 }
 
 impl Worker {
-    fn rest(&mut self, wake: &EventFd) {
+    fn sleep_until_next(&mut self, wake: &EventFd) {
         let mut fds = vec![wake.as_fd()];
         let mut rings = Vec::new();
         for at in 0..self.counters.rings.len() {
@@ -252,7 +252,7 @@ impl Worker {
             }
         }
         let mut time = match self.is_awaited() {
-            true => HURRY,
+            true => AWAITED_PASS,
             false if !self.wanted.wakes() && self.may_be_python() => PYTHON_PASS,
             false if self.read_ns.saturating_sub(self.stirred_ns) < BUSY_NS => BUSY_PASS,
             false => PASS,
@@ -268,7 +268,7 @@ impl Worker {
         let _ = wake.read();
     }
 
-    /// A caller waits for what happened until a moment ago.
+    /// Whether a caller waits for what happened until a moment ago.
     fn is_awaited(&self) -> bool {
         self.settled_ns() < self.wanted_ns
     }
@@ -276,7 +276,7 @@ impl Worker {
     /// Everybody who was watched has ended, so that no ring gets another record. The kernel lets
     /// a counter hang up once its thread and all that inherited it have ended, after their last
     /// records.
-    fn are_all_over(&self) -> bool {
+    fn have_all_ended(&self) -> bool {
         self.watched == Watched::OneLaunched
             && !self.hung_up.is_empty()
             && self.hung_up.iter().all(|over| *over)
@@ -288,7 +288,7 @@ impl Worker {
         self.pythons.any() || stir_ns < STIR_NS
     }
 
-    /// Everything until then was handed out.
+    /// Returns the time until which everything was delivered.
     fn settled_ns(&self) -> u64 {
         match self.counters.rings.is_empty() {
             true if self.polling.polled.is_empty() => u64::MAX,
@@ -297,7 +297,7 @@ impl Worker {
         }
     }
 
-    /// Reads all rings, and works off what every ring was read past.
+    /// Reads all rings, and processes the records that every ring was read past.
     fn pass(&mut self) {
         let now = sys::monotonic_ns();
         let kept = self.waiting.len();
@@ -306,46 +306,46 @@ impl Worker {
             self.stirred_ns = now;
         }
         // All that there will be was read; else a record may yet come that is older than some.
-        self.settled_ns = match self.are_all_over() {
+        self.settled_ns = match self.have_all_ended() {
             true => now,
             false => self.read_ns.saturating_sub(MARGIN_NS),
         };
-        self.work_off(self.settled_ns);
+        self.process_queued(self.settled_ns);
         self.read_ns = now;
         self.poll(now);
-        self.look_at_waits(now);
+        self.read_long_waits(now);
         // A caller gets all that it waits for.
         let is_asked = self.given_ns < self.wanted_ns && self.settled_ns() >= self.wanted_ns;
-        if is_asked || now - self.given_ns > GIVE_NS {
+        if is_asked || now - self.given_ns > EMIT_NS {
             self.given_ns = now;
-            let mut stretches = Vec::new();
-            self.threads.give(&mut stretches);
-            self.polling.polled.give(&mut stretches);
-            self.take_stretches(stretches);
+            let mut intervals = Vec::new();
+            self.threads.emit(&mut intervals);
+            self.polling.polled.emit(&mut intervals);
+            self.take_intervals(intervals);
         }
-        self.hand_out();
+        self.deliver();
     }
 
     /// Long waits that were not sampled as they began are read while they last.
-    fn look_at_waits(&mut self, now: u64) {
+    fn read_long_waits(&mut self, now: u64) {
         let mut waits = self.threads.waits_unseen(now.saturating_sub(LONG_WAIT_NS));
-        // What the threads are known to do is as old as the records that wait for their turn.
-        let come = waiting::come(&self.waiting);
+        // The states of threads are as old as the records that wait for their turn.
+        let come = queued_record::resumed_threads(&self.waiting);
         waits.retain(|(_, tid)| !come.contains(tid));
         let mut places = Vec::new();
-        for (pid, tid) in waits.into_iter().take(MOST_LOOKS) {
+        for (pid, tid) in waits.into_iter().take(MAX_WAITS_READ) {
             places.extend(self.place_of_wait(pid, tid, None).map(|place| (tid, place)));
         }
         if !places.is_empty() {
-            // One that came back meanwhile may have been read in its next wait.
+            // A thread that came back meanwhile may have been read in its next wait.
             self.drain();
-            let come = waiting::come(&self.waiting);
+            let come = queued_record::resumed_threads(&self.waiting);
             for (tid, place) in places.into_iter().filter(|(tid, _)| !come.contains(tid)) {
                 self.threads.waits_at(tid, place);
             }
         }
         let waits = self.threads.waits_unnamed(now);
-        for (pid, tid, at) in waits.into_iter().take(MOST_NAMED) {
+        for (pid, tid, at) in waits.into_iter().take(MAX_NAMED) {
             if let Some(descriptor) = blocked::descriptor(pid, tid, at)
                 && let Some(frame) = self.descriptors.frame(pid, tid, descriptor)
             {
@@ -357,21 +357,21 @@ impl Worker {
     fn end(&mut self) {
         self.counters.disable();
         self.drain();
-        self.work_off(u64::MAX);
-        let (mut stretches, now) = (Vec::new(), sys::monotonic_ns());
+        self.process_queued(u64::MAX);
+        let (mut intervals, now) = (Vec::new(), sys::monotonic_ns());
         for (pid, tid) in self.threads.all() {
             let faults = self.counters.faults_of_live(pid, tid);
             self.count(pid, tid, now, faults);
         }
-        self.threads.end(now, &mut stretches);
+        self.threads.end(now, &mut intervals);
         for pid in self.polling.polled.pids() {
             self.poll_process(pid, now);
             self.lose_unseen(pid);
-            self.polling.polled.ended(pid, false, &mut stretches);
+            self.polling.polled.ended(pid, false, &mut intervals);
         }
-        self.take_stretches(stretches);
+        self.take_intervals(intervals);
         self.pythons.forget_all();
-        self.hand_out();
+        self.deliver();
         (self.emit)(SamplerEvent::EventShares(self.counters.event_shares()));
         let sampled = !self.counters.rings.is_empty();
         let sees_kernel = sampled && self.counters.kernel_refused.is_none();

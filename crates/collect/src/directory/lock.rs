@@ -10,12 +10,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tprof_wire::env::SOCKET_NAME;
 
-/// How long a collector waits for one that is just coming or going.
+/// Longest time that a collector waits for another that is just coming or going.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Takes charge of a session directory, made if need be, for as long as the file is open.
-/// `None` if another collector listens there.
-pub fn take_charge(session: &Path) -> Result<Option<File>, CollectError> {
+/// Locks a session directory, which is created if need be, for as long as the file is open. `None`
+/// if another collector listens there.
+pub fn lock_session(session: &Path) -> Result<Option<File>, CollectError> {
     let by = Instant::now() + PATIENCE;
     loop {
         make(session)?;
@@ -54,7 +54,7 @@ pub fn lock(directory: &Path, name: &str) -> io::Result<Option<File>> {
         Err(TryLockError::Error(e)) => return Err(e),
         Ok(()) => {}
     }
-    // Its last holder may have removed the name since it was opened.
+    // The last holder may have removed the name since it was opened.
     let named = fs::metadata(&path).is_ok_and(|named| {
         file.metadata().is_ok_and(|held| (held.dev(), held.ino()) == (named.dev(), named.ino()))
     });

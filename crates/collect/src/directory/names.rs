@@ -6,7 +6,7 @@ pub const UNREADY: &str = "new";
 pub const LEAVING: &str = "end";
 /// Locked by the collector in charge.
 pub const LOCK: &str = "lock";
-/// In a run directory, which may be a user's: locked by the rank that decides on the run.
+/// A file in a run directory, which may be a user's; the rank that decides on the run locks it.
 pub const RUN_LOCK: &str = ".tprof-lock";
 /// The owner's file.
 pub const OWNER: &str = "owner";

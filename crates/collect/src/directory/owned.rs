@@ -16,18 +16,18 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// What names of such directories begin with.
+/// Prefix of the names of such directories.
 pub const PREFIX: &str = "tprof-";
 /// Marks the contents of such a file.
 const MAGIC: &str = "tprof directory 1";
-/// Longest contents.
+/// Longest contents, bytes.
 const OWNER_BYTES: u64 = 4096;
 /// Entries of a shared place that are read, and directories that are examined: a sweep
 /// costs some milliseconds at most.
-const MOST_ENTRIES: usize = 10_000;
-const MOST_EXAMINED: usize = 64;
+const MAX_ENTRIES: usize = 10_000;
+const MAX_EXAMINED: usize = 64;
 
-/// This boot of this machine.
+/// Returns the id of this machine's present boot.
 fn boot() -> Option<String> {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(text.trim().to_owned()).filter(|boot| !boot.is_empty())
@@ -38,7 +38,7 @@ fn boot() -> Option<String> {
 struct OwnerFile {
     magic: String,
     boot: String,
-    /// For people: who it was.
+    /// Pid of the owner, only for people.
     pid: u32,
     /// Inode of the file itself.
     inode: u64,
@@ -82,7 +82,7 @@ pub fn sweep(places: &[PathBuf]) -> usize {
         let named = |entry: &fs::DirEntry| {
             entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes())
         };
-        let ours = entries.take(MOST_ENTRIES).flatten().filter(named).take(MOST_EXAMINED);
+        let ours = entries.take(MAX_ENTRIES).flatten().filter(named).take(MAX_EXAMINED);
         swept += ours.filter(|entry| sweep_one(&entry.path(), &boot).is_some()).count();
     }
     swept
@@ -112,7 +112,7 @@ fn sweep_one(directory: &Path, boot: &str) -> Option<()> {
         return None;
     }
     file.try_lock().ok()?;
-    // As a collector on demand does before it takes a session over.
+    // A collector on demand does the same before it takes a session over.
     let _charge = lock::lock(directory, LOCK).ok()??;
     // Another sweep may have been faster, and the name may be a new directory's.
     let now = fs::symlink_metadata(directory.join(OWNER)).ok()?;
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn a_session_that_a_collector_takes_charge_of_stays() {
         let (place, directory) = dead();
-        let charge = lock::take_charge(&directory).unwrap().unwrap();
+        let charge = lock::lock_session(&directory).unwrap().unwrap();
         assert_eq!(swept(&place), 0);
         // It takes the claim over, too.
         drop(claim(&directory).unwrap());

@@ -1,10 +1,10 @@
-//! The way into a session: the socket in its directory. A process finds it listening or
+//! The entrance to a session: the socket in its directory. A process either finds it listening or
 //! does not find it, and a collector on demand leaves without losing a process at the socket.
 //!
-//! Leaving takes three steps. The socket is renamed, so that newcomers find none and start a
-//! collector of their own; those that had found it are served; then, if none of them came to
-//! stay, the directory is given up to the next collector, which begins while this one still
-//! writes its files. If a process came, the socket gets its name back.
+//! Leaving takes three steps. The socket is renamed, so that newcomers find none and start their
+//! own collector; those that had found it are served; then, if none of them stayed, the directory
+//! is left to the next collector, which begins while this one still writes its files. If a process
+//! stayed, the socket gets its name back.
 
 use super::names::{LEAVING, LOCK, OWNER, UNREADY};
 use crate::os::sys;
@@ -18,7 +18,7 @@ use tprof_wire::env::SOCKET_NAME;
 /// The way into a session.
 pub struct SessionSocket {
     directory: PathBuf,
-    /// How often it was pulled to and opened again, together: odd while it is closing.
+    /// Number of times that it was closed and opened again, together: odd while it is closing.
     turns: AtomicU32,
     gone: AtomicBool,
 }
@@ -41,7 +41,7 @@ impl SessionSocket {
         self.turns.fetch_add(1, AcqRel);
     }
 
-    /// Which closing goes on, if one does: it may still open again.
+    /// Returns the number of the closing that goes on, if one does: it may still open again.
     pub fn closing(&self) -> Option<u32> {
         Some(self.turns.load(Acquire)).filter(|turns| turns % 2 == 1)
     }
@@ -85,7 +85,7 @@ impl SessionSocket {
 
 #[cfg(test)]
 mod tests {
-    use super::super::lock::take_charge;
+    use super::super::lock::lock_session;
     use super::*;
     use std::io::ErrorKind;
     use std::time::Duration;
@@ -97,15 +97,15 @@ mod tests {
     #[test]
     fn one_is_in_charge_until_it_leaves() {
         let session = directory();
-        let charge = take_charge(&session).unwrap().unwrap();
+        let charge = lock_session(&session).unwrap().unwrap();
         let (socket, listener) = SessionSocket::open(&session).unwrap();
-        assert!(take_charge(&session).unwrap().is_none());
+        assert!(lock_session(&session).unwrap().is_none());
         socket.leave();
         // The first still holds its lock, of a name that is gone.
-        let next = take_charge(&session).unwrap().unwrap();
+        let next = lock_session(&session).unwrap().unwrap();
         drop((charge, listener));
         let (second, _listener) = SessionSocket::open(&session).unwrap();
-        assert!(take_charge(&session).unwrap().is_none());
+        assert!(lock_session(&session).unwrap().is_none());
         // Leaving twice touches nothing of the next one's.
         socket.leave();
         assert!(sys::connect(&session.join(SOCKET_NAME)).is_ok());
@@ -138,11 +138,11 @@ mod tests {
     #[test]
     fn a_collector_waits_for_one_that_leaves() {
         let session = directory();
-        let charge = take_charge(&session).unwrap().unwrap();
+        let charge = lock_session(&session).unwrap().unwrap();
         let (socket, _listener) = SessionSocket::open(&session).unwrap();
         socket.hide();
         std::thread::scope(|scope| {
-            let next = scope.spawn(|| take_charge(&session).unwrap().is_some());
+            let next = scope.spawn(|| lock_session(&session).unwrap().is_some());
             std::thread::sleep(Duration::from_millis(20));
             socket.leave();
             assert!(next.join().unwrap());

@@ -1,4 +1,4 @@
-//! The facts of an ELF file, and what they mean for which processes can be recorded.
+//! Properties of an ELF file, and their consequences for which processes can be recorded.
 
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -11,12 +11,12 @@ use super::file::{EM_NATIVE, ET_DYN, ET_EXEC, Elf, ElfError, PT_INTERP, PT_LOAD,
 const SIGNIFICANT: [&str; 6] =
     ["malloc", "__asan_init", "__hwasan_init", "__lsan_init", "__msan_init", "__tsan_init"];
 
-/// What there is to know about an ELF file.
+/// Properties of an ELF file.
 #[derive(Clone, Debug)]
 pub struct ElfFacts {
-    /// 64-bit, little-endian.
+    /// Whether it is 64-bit and little-endian.
     pub is_64: bool,
-    /// `e_machine`.
+    /// The header's `e_machine`.
     pub machine: u16,
     /// Executable (position-independent or not), as opposed to an object or a core file.
     pub loadable: bool,
@@ -24,15 +24,16 @@ pub struct ElfFacts {
     pub interpreter: Option<PathBuf>,
     /// Libraries it asks for.
     pub needed: Vec<String>,
-    /// Its own name as a library.
+    /// Its own name as a library (`DT_SONAME`).
     pub soname: Option<String>,
     /// Build id in hex; empty if it has none.
     pub build_id: String,
-    /// Set-user-id bit, with an owner who is not the one running tprof.
+    /// Whether the set-user-id bit is set, with another owner than the user who runs tprof.
     pub setuid: bool,
-    /// Set-group-id bit, with a group that is not that of the one running tprof.
+    /// Whether the set-group-id bit is set, with another group than that of the user who runs
+    /// tprof.
     pub setgid: bool,
-    /// Load segments.
+    /// The load segments.
     pub segments: Vec<Segment>,
     exports: Vec<&'static str>,
 }
@@ -50,8 +51,8 @@ pub fn inspect(path: &Path) -> Result<ElfFacts, ElfError> {
     Ok(Elf::open(path)?.facts())
 }
 
-/// What of a program started from `path` cannot be recorded, and why; `None`
-/// if everything can. A script stands for its interpreter.
+/// Returns what cannot be recorded of a program started from `path`, and why; `None` if everything
+/// can. A script is judged by its interpreter.
 pub fn blind_reason(path: &Path) -> Option<(&'static str, String)> {
     let program = resolve_script(path.to_path_buf())?;
     let shown = program.display();
@@ -121,7 +122,7 @@ fn resolve_script(mut path: PathBuf) -> Option<PathBuf> {
 }
 
 impl Elf {
-    /// Gathers the facts; what cannot be read is left out.
+    /// Gathers the facts; those that cannot be read are left out.
     pub fn facts(&self) -> ElfFacts {
         let dynamic = self.dynamic();
         let value = |tag: u64| dynamic.iter().find(|e| e.0 == tag).map(|e| e.1);

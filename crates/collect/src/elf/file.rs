@@ -45,7 +45,7 @@ pub enum ElfError {
     OtherClass,
 }
 
-/// Where the bytes of an ELF file come from.
+/// The source of an ELF file's bytes.
 #[derive(Clone, Debug)]
 enum Source {
     File(Arc<File>, u64),
@@ -55,13 +55,13 @@ enum Source {
 /// One program header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// `p_type`.
+    /// The header's `p_type`.
     pub kind: u32,
     /// Whether it is mapped executable.
     pub executable: bool,
     /// Offset in the file.
     pub offset: u64,
-    /// ELF address.
+    /// Its ELF address.
     pub address: u64,
     /// Bytes in the file.
     pub file_bytes: u64,
@@ -79,17 +79,17 @@ impl Segment {
 /// One section header.
 #[derive(Clone, Debug)]
 pub(crate) struct Section {
-    /// Name.
+    /// Name of the section.
     pub name: String,
-    /// `sh_type`.
+    /// The header's `sh_type`.
     pub kind: u32,
     /// ELF address, 0 if not loaded.
     pub address: u64,
     /// Offset in the file.
     pub offset: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub bytes: u64,
-    /// `sh_link`.
+    /// The header's `sh_link`.
     pub link: u32,
     flags: u64,
 }
@@ -212,7 +212,7 @@ impl Elf {
         self.entry
     }
 
-    /// `e_machine`.
+    /// Returns the header's `e_machine`.
     pub fn machine(&self) -> u16 {
         self.machine
     }
@@ -222,7 +222,7 @@ impl Elf {
         self.is_64
     }
 
-    /// Program headers.
+    /// Returns the program headers.
     pub fn segments(&self) -> &[Segment] {
         &self.segments
     }

@@ -1,23 +1,23 @@
-//! What a file is known by, whatever path leads to it.
+//! Identifies a file, whatever path leads to it.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 
-/// What a file is known by.
+/// The identity of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileId {
-    /// Device.
+    /// Number of the device.
     pub dev: u64,
-    /// Inode.
+    /// Number of the inode.
     pub inode: u64,
     /// Time of last change, nanoseconds since 1970.
     pub mtime_ns: i128,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
 impl FileId {
-    /// That of a file with facts that were read.
+    /// Returns the identity from a file's metadata.
     pub fn of(meta: &Metadata) -> FileId {
         FileId {
             dev: meta.dev(),

@@ -1,6 +1,7 @@
-//! Names the linker's stubs, through which a file calls functions of others (`.plt` and its like).
+//! Names the linker's stubs, through which a file calls functions of other files (`.plt` and its
+//! like).
 //!
-//! A stub has no symbol. It jumps through a slot that a relocation names, or, of the older kind,
+//! A stub has no symbol. It jumps through a slot that a relocation names, or, in the older kind,
 //! pushes that relocation's number first.
 
 use super::{EM_X86_64, Elf, Section, u32_at, u64_at};
@@ -11,7 +12,7 @@ const SMALL_STUB: u64 = 8;
 /// Bytes of a relocation with an addend.
 const RELOCATION: u64 = 24;
 /// Most bytes of relocations that are searched.
-const MOST_RELOCATIONS: u64 = 16 << 20;
+const MAX_RELOCATIONS: u64 = 16 << 20;
 /// `R_X86_64_GLOB_DAT` and `R_X86_64_JUMP_SLOT`: the slot holds a function's address.
 const SLOTS: [u32; 2] = [6, 7];
 
@@ -32,8 +33,8 @@ pub(crate) fn called_by_stub(elf: &Elf, pc: u64) -> Option<String> {
     let code = elf.read(own.offset.checked_add(start - own.address)?, bytes).ok()?;
     let named = |name: &str| sections.iter().find(|section| section.name == name);
     let relocations = |name: &str| {
-        let table = named(name).filter(|table| table.bytes <= MOST_RELOCATIONS);
-        table.and_then(|table| elf.contents(table, MOST_RELOCATIONS).ok()).unwrap_or_default()
+        let table = named(name).filter(|table| table.bytes <= MAX_RELOCATIONS);
+        table.and_then(|table| elf.contents(table, MAX_RELOCATIONS).ok()).unwrap_or_default()
     };
     let symbol = match slot(&code, start) {
         Some(slot) => [".rela.plt", ".rela.dyn"].iter().find_map(|name| {

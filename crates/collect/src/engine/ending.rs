@@ -1,4 +1,4 @@
-//! How a run comes to its end: when it is over, and what is still written then.
+//! Ends a run: decides when it is over, and writes what is still to be written.
 
 use super::main_loop::{Engine, LEAST_INFO_BYTES, MS, OpenQuestions};
 use super::messages::{NO_FILE, READINGS};
@@ -15,25 +15,25 @@ use std::sync::atomic::Ordering::*;
 use std::time::Duration;
 use tprof_trace::run::RunInfo;
 
-/// How often the job's running processes are counted, after its command: some 10 us for each
-/// process of the machine.
+/// Time between two counts of the job's running processes after its command has ended: a count
+/// takes some 10 us for each process of the machine.
 const ENDING_NS: u64 = 20 * MS;
-/// As [`ENDING_NS`], while some are followed that did not attach.
+/// The same as [`ENDING_NS`] while processes are followed that did not attach.
 const FOLLOWING_NS: u64 = 500 * MS;
-/// How long the end of a run waits for tables to be kept; a slow disk is not worth more.
+/// Longest time that the end of a run waits for tables to be cached; a slow disk is not worth more.
 const KEEPING: Duration = Duration::from_secs(1);
 
 impl Engine {
     pub(super) fn is_over(&mut self, now: u64) -> bool {
         if let Some(by) = self.ending.finish_by_ns {
-            return now >= by || self.nobody_is_left(now, 1);
+            return now >= by || self.no_survivors(now, 1);
         }
         if self.ending.follows {
-            return self.recording.over || self.nobody_is_left(now, 2);
+            return self.recording.over || self.no_survivors(now, 2);
         }
         let Some(linger) = self.parts.linger else { return false };
         if let closing @ Some(_) = self.parts.socket.closing() {
-            return self.ending.all_accepted == closing && self.leaves();
+            return self.ending.all_accepted == closing && self.release_session();
         }
         if !self.targets.is_empty() {
             self.ending.empty_since_ns = None;
@@ -46,19 +46,19 @@ impl Engine {
         false
     }
 
-    /// Whether the job's last process has ended, by so many counts in a row: one that
-    /// ends during a look may have left a child behind its back.
-    fn nobody_is_left(&mut self, now: u64, looks: u32) -> bool {
+    /// Whether the job's last process has ended, by this many counts in a row: a process that ends
+    /// during a count may have left a child that the count missed.
+    fn no_survivors(&mut self, now: u64, checks: u32) -> bool {
         if !self.targets.is_empty() {
             self.ending.survivors.nobody = 0;
             return false;
         }
-        self.look_for_survivors(now);
-        self.ending.survivors.nobody >= looks
+        self.find_survivors(now);
+        self.ending.survivors.nobody >= checks
     }
 
     /// Finds out who of the job still runs, at most as often as it is worth.
-    fn look_for_survivors(&mut self, now: u64) {
+    fn find_survivors(&mut self, now: u64) {
         let pause = match (self.ending.survivors.found.is_empty(), self.ending.follows) {
             (false, true) => FOLLOWING_NS,
             _ => ENDING_NS,
@@ -85,21 +85,22 @@ impl Engine {
         (looked.at_ns, looked.found) = (now, found);
     }
 
-    /// Who of a launched job still runs as recording ends.
+    /// Finds the processes of a launched job that still run as recording ends.
     fn survivors(&mut self, now: u64) -> Vec<Survivor> {
-        // No launcher started what `tprof attach` samples, or an on-demand collector records.
+        // Processes that `tprof attach` samples, or an on-demand collector records, had no
+        // launcher.
         if self.out.processes.root.is_none() {
             return Vec::new();
         }
         if !self.targets.is_empty() {
             self.ending.survivors.at_ns = 0;
         }
-        self.look_for_survivors(now);
+        self.find_survivors(now);
         std::mem::take(&mut self.ending.survivors.found)
     }
 
     /// Leaves the session to the next collector, unless a process came while the socket closed.
-    fn leaves(&mut self) -> bool {
+    fn release_session(&mut self) -> bool {
         self.ending.empty_since_ns = None;
         let empty = self.targets.is_empty();
         match empty {
@@ -133,7 +134,7 @@ impl Engine {
         for number in numbers {
             self.finish_image(number, now);
         }
-        self.state_schedule(now);
+        self.write_schedule(now);
         self.flush_samples(u64::MAX, u64::MAX, true);
         let last = self.parts.workers.symbols.send(SymbolsWanted::Last);
         self.open.keeping += usize::from(last.is_ok());
@@ -162,16 +163,17 @@ impl Engine {
             self.parts.prices.all();
         }
         self.refresh_info();
-        for judge in std::mem::take(&mut self.ending.judges) {
+        for judge in std::mem::take(&mut self.ending.blind_spot_finders) {
             blind.extend(judge(&self.parts.info.processes));
         }
         self.parts.info.completeness.blind = blind;
         let notes = &mut self.parts.info.notes;
         notes.extend(self.wall_at_start.set_until(&WallClock::now()));
-        notes.extend(wall_clock::bent_programs(self.out.processes.bent));
+        notes.extend(wall_clock::faketime_programs(self.out.processes.bent));
         self.parts.info.finished = true;
-        // What is kept for the end is given up piece by piece, so that no file takes all of it.
-        self.reserve.keep_for_info(self.info_bytes.max(LEAST_INFO_BYTES));
+        // The space reserved for the end is released piece by piece, so that no file takes all of
+        // it.
+        self.reserve.reserve_for_info(self.info_bytes.max(LEAST_INFO_BYTES));
         info::close_files(&mut self.out.files, &mut self.out.processes.losses, now);
         self.reserve.release();
         self.write_info_now();

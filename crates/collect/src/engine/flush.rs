@@ -1,8 +1,8 @@
-//! Writes what has gathered, and `run.json`.
+//! Writes the rows that wait, and `run.json`.
 
+use super::finish::STATUS_NS;
 use super::main_loop::{Engine, MS};
 use super::summary;
-use super::write_off::STATUS_NS;
 use crate::error::CollectError;
 use crate::os::sys;
 use crate::out::info;
@@ -11,17 +11,17 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use tprof_trace::unwritten_marker;
 
-/// How often `run.json` is written, at most; less often where that is dear.
+/// Least time between two writings of `run.json`; more where writing takes long.
 const INFO_NS: u64 = 500 * MS;
 /// Share of the time that writing `run.json` may take.
 const INFO_SHARE: u64 = 50;
-/// How often samples are written, at least: small blocks are dear.
+/// Longest time between two writings of samples: small blocks are expensive.
 const SAMPLES_NS: u64 = 1000 * MS;
 /// Stacks that were taken this long ago have been read from the rings.
 const SETTLED_NS: u64 = 200 * MS;
 
 impl Engine {
-    /// Writes what has gathered, where that is worth a block.
+    /// Writes the rows that wait, where they are worth a block.
     pub(super) fn flush(&mut self, now: u64) {
         self.flush_rows(now, now.saturating_sub(SETTLED_NS), false);
         info::flush_files(&mut self.out.files, &mut self.out.processes.losses, now);
@@ -59,13 +59,13 @@ impl Engine {
         self.parts.prices.begin();
     }
 
-    /// Writes samples once a block is worth it (or all of them), and what processes that did not
-    /// attach have gathered.
+    /// Writes samples once they are worth a block (or all of them), and the rows of processes that
+    /// did not attach.
     pub(super) fn flush_samples(&mut self, now: u64, settled_ns: u64, all: bool) {
         let explained_ns = now.saturating_sub(STATUS_NS);
         self.attribution.write_ends(explained_ns, &mut self.out);
         for own in self.attribution.flush_own(settled_ns, &mut self.out) {
-            self.have_named(own);
+            self.request_names(own);
         }
         let due = now - self.timers.samples_ns >= SAMPLES_NS;
         if due || all {
@@ -118,8 +118,8 @@ impl Engine {
         }
     }
 
-    /// Leaves a file that says that the others could not be written, as far as it can be made: a
-    /// reader would take the run for one whose collector was killed.
+    /// Leaves a file that says that the others could not be written, as far as it can be created:
+    /// otherwise a reader would think that the collector was killed.
     fn mark_unwritten(&mut self, why: &io::Error) {
         if !std::mem::replace(&mut self.is_marked_unwritten, true) {
             let mut options = fs::OpenOptions::new();

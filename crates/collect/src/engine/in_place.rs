@@ -1,17 +1,19 @@
-//! What the job's own CPU samples show of tprof's library. Unit costs are measured in a program
-//! of the collector's; a job has other memory in its caches and other branches in its predictor,
-//! and calls a hook now and then. In cc1, hooks priced at 1.7 to 6.3 ns take 12.6 ns an event.
+//! Bounds the time in tprof's library by the job's own CPU samples. Unit costs are measured in a
+//! program of the collector's; a job has other memory in its caches and other branches in its
+//! predictor, and calls a hook only now and then. In cc1, hooks priced at 1.7 to 6.3 ns take 12.6
+//! ns an event.
 //!
 //! Samples give no lower bound: a hook may be the first to touch what the job touches next, and
 //! then waits for memory in its place. In `malloc_mixed`, 26 % of CPU time has its samples in the
 //! hook of `free`, which reads the block's header before the allocator does; without tprof the job
 //! takes 9 % less.
 
-/// Where the normal distribution has 2.5 % on either side.
+/// The quantile of the normal distribution that leaves 2.5 % on either side.
 const Z: f64 = 1.96;
 
-/// Most CPU time that `found` samples stand for, ns: the upper end of the 95 % score interval of a
-/// Poisson count, which holds for few samples too. None found is up to 3.8 of them.
+/// Returns the most CPU time that `found` samples stand for, ns: the upper end of the 95 % score
+/// interval of a Poisson count, which holds for few samples too. Even if none was found, there may
+/// have been up to 3.8.
 pub fn at_most(found: u64, period_ns: u64) -> u64 {
     let found = found as f64;
     let samples = found + Z * Z / 2.0 + Z * (found + Z * Z / 4.0).sqrt();

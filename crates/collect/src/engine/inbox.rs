@@ -1,6 +1,6 @@
-//! What reaches the engine, from all other threads of the collector.
+//! The messages that the engine gets from all other threads of the collector.
 
-use super::pss::Round;
+use super::pss::PssRound;
 use crate::cpu::SamplerEvent;
 use crate::nvml;
 use crate::out::processes::Unanswered;
@@ -11,21 +11,21 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
-use tprof_trace::run::{Blind, ProcessInfo};
+use tprof_trace::run::{BlindSpot, ProcessInfo};
 
-/// Finds by a run's processes what was not recorded.
-pub type Judge = Box<dyn FnOnce(&[ProcessInfo]) -> Vec<Blind> + Send>;
+/// A function that finds by a run's processes what was not recorded.
+pub type BlindSpotFinder = Box<dyn FnOnce(&[ProcessInfo]) -> Vec<BlindSpot> + Send>;
 
-/// What reaches the engine.
+/// A message to the engine.
 pub enum Event {
     /// A process attached.
     Attached(Box<Attached>),
-    /// The CUPTI agent of an attached process brings a region of its own, or its hooks do where
-    /// the agent was first.
-    Joined {
-        /// Which.
+    /// The CUPTI agent of an attached process brings its own region, or its hooks do where the
+    /// agent was first.
+    JoinCall {
+        /// Number of the image.
         image: u64,
-        /// Shared memory.
+        /// The shared memory.
         region: Arc<Region>,
         /// Whether it is the agent's.
         agent: bool,
@@ -34,27 +34,27 @@ pub enum Event {
     Unanswered(Unanswered),
     /// A process's library is of another tprof, with that version of the interface.
     Refused {
-        /// Pid.
+        /// Pid of the process.
         pid: u32,
-        /// That version.
+        /// Version of the wire that it has.
         version: u32,
     },
     /// Now it is: by its hooks, or by its agent.
     Answered {
-        /// Pid.
+        /// Pid of the process.
         pid: u32,
         /// Whether it is the agent.
         agent: bool,
     },
     /// An image is over.
     Ended {
-        /// Which.
+        /// Number of the image.
         image: u64,
-        /// When, ns.
+        /// Time of the end, ns.
         time_ns: u64,
         /// Sends the status later, once the process was reaped.
         pidfd: Option<OwnedFd>,
-        /// Wait status.
+        /// Its wait status.
         status: Option<i32>,
         /// Replaced by another image.
         exec: bool,
@@ -66,7 +66,7 @@ pub enum Event {
     /// Something from the sampler of devices.
     Device(nvml::NvmlMessage),
     /// Proportional set sizes were read.
-    Sizes(Round),
+    Sizes(PssRound),
     /// The launcher started this process.
     RootStarted(u32),
     /// The launcher's process ended with this wait status.
@@ -76,74 +76,75 @@ pub enum Event {
     /// The launcher was asked to end, by this signal.
     AskedToEnd(i32),
     /// Something that the launcher could not record.
-    Lacks(Blind),
-    /// What the launcher could not record, which it finds at the end, by the run's processes.
-    LacksAtEnd(Judge),
+    AddBlindSpot(BlindSpot),
+    /// A function that finds at the end, by the run's processes, what the launcher could not
+    /// record.
+    AddBlindSpotsAtEnd(BlindSpotFinder),
     /// Do not wait any longer.
     StopWaiting,
     /// Finish: wait for descendants that long.
     Finish(Duration),
-    /// All were served that had found the socket open before this closing of it.
+    /// All processes were served that had found the socket open before this closing of it.
     AllAccepted(u32),
 }
 
-/// What to do.
+/// A request to a live run.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Request {
-    /// Begin recording.
+    /// Begin to record.
     Start,
-    /// Record so many steps of each process, once that step begins.
+    /// Record this many steps of each process, from `first` on.
     Steps {
-        /// How many.
+        /// Number of steps.
         count: u32,
-        /// The first; none for two after the last one that any process has begun.
+        /// Number of the first step; `None` for two after the last one that any process has begun.
         first: Option<u64>,
     },
     /// Stop recording; the run goes on.
     Stop,
     /// Set a mark.
     Mark {
-        /// Its name.
+        /// Name of the mark.
         name: String,
     },
     /// A training step begins, of all ranks.
     Step {
-        /// Its number; without one, that after the last.
+        /// Number of the step; without one, the number after the last.
         number: Option<u64>,
     },
-    /// Write what is known at this moment into the files.
+    /// Write everything known at this moment into the files.
     Snapshot,
-    /// Write all that was recorded until a moment into the files, what is on its way included.
+    /// Write everything recorded until a moment into the files, including what is on its way.
     Write {
-        /// By the monotonic clock; none: now.
+        /// A time on the monotonic clock; `None` is now.
         until_ns: Option<u64>,
     },
     /// Rates, loss, size.
     Status,
 }
 
-/// What came of it.
+/// The result of a request.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 pub struct Reply {
-    /// Done.
+    /// Whether it was done.
     pub ok: bool,
-    /// One sentence.
+    /// Message of one sentence.
     pub message: String,
-    /// For [`Request::Status`].
+    /// The status, for [`Request::Status`].
     pub status: Option<serde_json::Value>,
-    /// Not done, since the first step of [`Request::Steps`] had begun.
+    /// Whether it was not done because the first step of [`Request::Steps`] had begun.
     #[serde(default)]
     pub late: bool,
 }
 
 impl Reply {
-    /// Of a request that has nothing to show.
+    /// A reply to a request that has no result to show.
     pub fn new(ok: bool, message: String) -> Reply {
         Reply { ok, message, status: None, late: false }
     }
 
-    /// What a request has asked for.
+    /// A reply that carries what was asked for.
     pub fn with(status: serde_json::Value) -> Reply {
         Reply { ok: true, message: String::new(), status: Some(status), late: false }
     }

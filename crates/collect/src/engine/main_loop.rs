@@ -1,9 +1,9 @@
-//! The main loop: drains every target, and does what is due.
+//! The main loop: drains every target, and does periodic work when it is due.
 
-use super::ahead::Ahead;
-use super::inbox::{Event, Judge, Reply};
-use super::prices::Pricer;
-use super::pss::Sizer;
+use super::costs::CostEstimator;
+use super::inbox::{BlindSpotFinder, Event, Reply};
+use super::prebuilt_tables::PrebuiltTables;
+use super::pss::PssReader;
 use super::reserve::Reserve;
 use super::workers::{Answer, ModuleTask, ModulesWanted, Workers};
 use crate::config::Config;
@@ -31,36 +31,37 @@ use tprof_trace::run::RunInfo;
 use tprof_wire::schedule::Schedule;
 
 pub(super) const MS: u64 = 1_000_000;
-/// How often rows and totals are written: what a kill of the collector loses.
+/// Time between two writings of rows and totals: a kill of the collector loses that much.
 const FLUSH_NS: u64 = 150 * MS;
-/// How often the CPU time of processes is read: what overhead is a share of.
+/// Time between two readings of processes' CPU time, which overhead is a share of.
 const CPU_TIME_NS: u64 = 100 * MS;
-/// How often threads are checked that may be gone.
+/// Time between two checks of threads that may be gone.
 const THREADS_NS: u64 = 50 * MS;
-/// Longest sleep while images are attached. Targets wake the collector when a
-/// chunk is full; this bounds what a kill of the collector can lose.
-const SLEEP_MOST: Duration = Duration::from_millis(10);
-/// Records that are not worth another look soon: who fills a chunk wakes the engine.
+/// Longest sleep while images are attached. Targets wake the collector when a chunk is full; this
+/// bounds how much a kill of the collector can lose.
+const MAX_SLEEP: Duration = Duration::from_millis(10);
+/// Number of records up to which another pass soon is not worthwhile: a thread that fills a chunk
+/// wakes the engine.
 const LITTLE: u64 = 128;
 /// A `run.json` of one process.
 pub(super) const LEAST_INFO_BYTES: usize = 3 << 10;
 
-/// What the engine is given, and keeps until the end.
+/// The parts that the engine is given, and keeps until the end.
 pub struct EngineParts {
-    /// Options.
+    /// Options of the run.
     pub config: Config,
-    /// SessionMemory page.
+    /// The session's shared page.
     pub session: Arc<SessionMemory>,
-    /// What hooks and samples cost here.
-    pub prices: Pricer,
-    /// Messages.
+    /// Measures what hooks and samples cost here.
+    pub prices: CostEstimator,
+    /// Messages from other threads.
     pub events: Receiver<Event>,
     /// Answers of the workers.
     pub answers: Receiver<Answer>,
-    /// Workers.
+    /// The worker threads.
     pub workers: Workers,
     /// Tables for programs that are known to ask.
-    pub ahead: Arc<Ahead>,
+    pub prebuilt: Arc<PrebuiltTables>,
     /// Contents of `run.json`.
     pub info: RunInfo,
     /// Path of `run.json`.
@@ -68,15 +69,15 @@ pub struct EngineParts {
     /// Leave when nothing has been attached for this long (a collector that was
     /// started on demand).
     pub linger: Option<Duration>,
-    /// Where processes come in.
+    /// The socket at which processes come in.
     pub socket: Arc<SessionSocket>,
     /// Takes samples of the CPU.
     pub sampler: Option<Arc<CpuSampler>>,
     /// Reads proportional set sizes.
-    pub sizer: Option<Sizer>,
+    pub sizer: Option<PssReader>,
 }
 
-/// When things were last done, or are due; ns.
+/// The times when things were last done, or are due; ns.
 #[derive(Default)]
 pub(super) struct Timers {
     pub flushed_ns: u64,
@@ -90,19 +91,19 @@ pub(super) struct Timers {
 /// When recording is on.
 #[derive(Default)]
 pub(super) struct Recording {
-    /// It was on all the time.
+    /// Whether recording was on all the time.
     pub always_on: bool,
     pub start_at_ns: Option<u64>,
     pub stop_at_ns: Option<u64>,
     /// `--max-size` is reached.
     pub full: bool,
-    /// It was switched off for good.
+    /// Whether recording was switched off for good.
     pub over: bool,
     /// The run ended while it was on.
     pub ends_on: bool,
     /// Processes switch it by their steps, as `tprof ctl start --steps` asked.
     pub steps: Option<Schedule>,
-    /// How often it has.
+    /// Number of times that it was asked.
     pub asked: u32,
     /// The job was asked to end, since the captured range has.
     pub job_ends: bool,
@@ -113,11 +114,11 @@ pub(super) struct Recording {
 pub(super) struct MarkedSteps {
     /// Number of the last one.
     pub last: Option<u64>,
-    /// Which process has those of a file, by its number in the run.
+    /// The process whose steps are marked in a file, by its number in the run.
     pub of_file: HashMap<usize, u64>,
 }
 
-/// What the end of the run waits for.
+/// The state that the end of the run waits for.
 #[derive(Default)]
 pub(super) struct Ending {
     pub finish_by_ns: Option<u64>,
@@ -127,11 +128,11 @@ pub(super) struct Ending {
     pub empty_since_ns: Option<u64>,
     /// The closing of the socket in which all were accepted that had found it.
     pub all_accepted: Option<u32>,
-    /// What find at the end what was not recorded.
-    pub judges: Vec<Judge>,
+    /// Functions that find at the end what was not recorded.
+    pub blind_spot_finders: Vec<BlindSpotFinder>,
 }
 
-/// The last look at who of the job still runs.
+/// The result of the last search for processes of the job that still run.
 #[derive(Default)]
 pub(super) struct SurvivorSearch {
     pub at_ns: u64,
@@ -145,7 +146,7 @@ pub(super) struct SurvivorSearch {
 pub(super) struct OpenQuestions {
     pub symbols: usize,
     pub modules: usize,
-    /// How many of the workers keep something for later runs.
+    /// Number of workers that still store something for later runs.
     pub keeping: usize,
 }
 
@@ -153,11 +154,11 @@ pub(super) struct OpenQuestions {
 pub(super) struct WriteRequest {
     /// All that was recorded until then is wanted.
     pub until_ns: u64,
-    /// When the sampler has handed out all of that.
+    /// Time when the sampler has delivered all of that.
     pub sampled_ns: u64,
     /// The reply is sent then at the latest.
     pub answer_by_ns: u64,
-    /// What had come until then is written, and its names are asked for.
+    /// Whether everything that had come until then is written, and its names are asked for.
     pub is_written: bool,
     pub reply: Sender<Reply>,
 }
@@ -179,7 +180,7 @@ pub struct Engine {
     pub(super) recording: Recording,
     pub(super) ending: Ending,
     pub(super) open: OpenQuestions,
-    /// What recording did in targets that are written off.
+    /// The work of recording in targets that have been finished.
     pub(super) written_off: RecordedWork,
     /// Messages taken, to notice new ones.
     pub(super) messages: u64,
@@ -252,9 +253,9 @@ impl Engine {
     /// Runs until the command to finish, or, on demand, until no process is left.
     pub fn run(mut self) -> RunInfo {
         loop {
-            // Before answers: a job that gets one from a collector that stood still waits for it
-            // again from then on.
-            self.show_life(sys::monotonic_ns());
+            // This comes before answers: a job that gets one from a collector that stood still
+            // waits for it again from then on.
+            self.beat(sys::monotonic_ns());
             self.take_messages();
             let now = sys::monotonic_ns();
             let taken = self.pass(now);
@@ -263,38 +264,38 @@ impl Engine {
             if self.is_over(now) {
                 break;
             }
-            self.rest(taken);
+            self.sleep_while_idle(taken);
         }
         self.end()
     }
 
-    /// Shows the jobs' threads that the collector gets on: they wait for one that does only.
-    fn show_life(&mut self, now: u64) {
+    /// Shows the jobs' threads that the collector makes progress: they only wait for one that does.
+    fn beat(&mut self, now: u64) {
         self.notice_standstill(now);
         self.parts.session.page().coarse_clock.store(self.out.clock.now(), Release);
     }
 
-    /// One pass over every ring.
+    /// Makes one pass over every ring.
     pub(super) fn pass(&mut self, now: u64) -> u64 {
         self.read_rings(now, Pass::Live)
     }
 
-    /// One pass over every ring, as far as that.
+    /// Makes one pass over every ring, as far as `pass` says.
     pub(super) fn read_rings(&mut self, now: u64, pass: Pass) -> u64 {
-        self.show_life(now);
+        self.beat(now);
         let mut taken = 0;
         for target in self.targets.values_mut() {
             taken += target.drain(&mut self.out, now, pass);
             let request = target.modules_request();
             if request.is_some() {
                 let finds_rows = target.hooks.region.finds_rows();
-                self.parts.ahead.asks(&target.exe, finds_rows);
+                self.parts.prebuilt.request_tables(&target.exe, finds_rows);
             }
-            if request.is_some() || target.wants_modules() {
+            if request.is_some() || target.needs_modules() {
                 self.open.modules += 1;
                 target.modules.asked = true;
                 target.modules.open += 1;
-                let _ = self.parts.workers.modules.send(ModuleTask::Look(ModulesWanted {
+                let _ = self.parts.workers.modules.send(ModuleTask::Read(ModulesWanted {
                     image: target.number,
                     pid: target.pid,
                     region: Arc::clone(&target.hooks.region),
@@ -310,7 +311,7 @@ impl Engine {
     }
 
     /// Sleeps as long as nothing seems to happen.
-    fn rest(&mut self, taken: u64) {
+    fn sleep_while_idle(&mut self, taken: u64) {
         // A busy ring is read again at once; else ever longer sleeps, cut
         // short by a thread that fills a chunk.
         if taken >= 2048 {
@@ -318,7 +319,7 @@ impl Engine {
             return;
         }
         self.idle = if taken >= LITTLE { 1 } else { (self.idle + 1).min(6) };
-        let time = Duration::from_micros(500 << self.idle).min(SLEEP_MOST);
+        let time = Duration::from_micros(500 << self.idle).min(MAX_SLEEP);
         let session = Arc::clone(&self.parts.session);
         let page = session.page();
         let seen = page.sleep.load(Acquire);
@@ -352,11 +353,11 @@ impl Engine {
         if now - self.timers.threads_ns >= THREADS_NS {
             self.timers.threads_ns = now;
             for target in self.targets.values_mut() {
-                target.look_after_threads(&mut self.out, now);
+                target.reap_threads(&mut self.out, now);
             }
         }
         self.assign_samples(now);
-        self.write_off(now);
+        self.finish_ended_images(now);
         if now - self.timers.cpu_time_ns >= CPU_TIME_NS {
             self.timers.cpu_time_ns = now;
             self.targets.values_mut().for_each(Target::read_cpu_time);

@@ -1,7 +1,8 @@
-//! Readings of the host's processors and of the job's memory: of its cgroup, of each process, and of what processes share.
+//! Reads the host's processors and the job's memory: of its cgroup, of each process, and of pages
+//! that processes share.
 
 use super::main_loop::Engine;
-use super::pss::{Round, Sharer, Sizes};
+use super::pss::{PssProcess, PssRound, PssSizes};
 use crate::os::sys;
 use crate::out::info;
 use std::collections::BTreeMap;
@@ -28,9 +29,10 @@ impl Engine {
         let Some(sizer) = self.parts.sizer.as_mut().filter(|sizer| sizer.is_due(now)) else {
             return;
         };
-        let mut files: BTreeMap<usize, Vec<Sharer>> = BTreeMap::new();
+        let mut files: BTreeMap<usize, Vec<PssProcess>> = BTreeMap::new();
         for target in self.targets.values().filter(|target| target.end.is_none()) {
-            let sharer = Sharer { image: target.number, pid: target.pid, rss: target.usage.rss };
+            let sharer =
+                PssProcess { image: target.number, pid: target.pid, rss: target.usage.rss };
             files.entry(target.file).or_default().push(sharer);
         }
         files.retain(|_, sharers| sharers.len() > 1);
@@ -40,17 +42,17 @@ impl Engine {
     }
 
     /// Writes the sizes of a round: those of a file have one time, so that they add up.
-    pub(super) fn take_sizes(&mut self, round: Round) {
+    pub(super) fn take_sizes(&mut self, round: PssRound) {
         if let Some(sizer) = &mut self.parts.sizer {
             sizer.done(round.took_ns, sys::monotonic_ns(), self.parts.config.rss_interval);
         }
-        for Sizes { file, time_ns, sizes } in round.all {
+        for PssSizes { file, time_ns, sizes } in round.all {
             let Some(open) = self.out.files.open.get_mut(file) else { continue };
             let sizes = match sizes {
                 Ok(sizes) => sizes,
                 Err(why) => {
                     if open.sizes_missing.as_ref() != Some(&why) {
-                        open.fact(property::NO_PSS, &serde_json::json!(why).to_string());
+                        open.write_property(property::NO_PSS, &serde_json::json!(why).to_string());
                         open.sizes_missing = Some(why);
                     }
                     continue;

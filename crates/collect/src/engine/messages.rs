@@ -1,4 +1,4 @@
-//! What the engine does with what reaches it.
+//! Handles the messages that reach the engine.
 
 use super::inbox::Event;
 use super::main_loop::Engine;
@@ -11,9 +11,9 @@ use crate::targets::attribution::Destination;
 use crate::targets::placing::PlacedIn;
 use crate::targets::target::{End, Target};
 use std::sync::atomic::Ordering::*;
-use tprof_trace::run::Blind;
+use tprof_trace::run::BlindSpot;
 
-/// What is lost of devices, and why.
+/// The loss of readings of devices, and its reason.
 pub(super) const READINGS: &str = "readings of devices";
 pub(super) const NO_FILE: &str = "no process was recorded with a file to hold them";
 
@@ -36,7 +36,7 @@ impl Engine {
             self.messages += 1;
             match event {
                 Event::Attached(attached) => self.attached(*attached),
-                Event::Joined { image, region, agent } => {
+                Event::JoinCall { image, region, agent } => {
                     if let Some(target) = self.targets.get_mut(&image) {
                         target.joined(region, agent);
                         target.switch(self.parts.session.page().recording.load(Relaxed) != 0);
@@ -76,21 +76,21 @@ impl Engine {
                 Event::Follow => self.ending.follows = true,
                 Event::AskedToEnd(signal) => {
                     self.parts.info.asked_to_end = Some((signal, sys::monotonic_ns()));
-                    // At once: SIGKILL may be next.
+                    // Write at once: SIGKILL may be next.
                     self.write_info_now();
                 }
-                Event::Lacks(blind) => self.out.processes.losses.add_blind(blind),
-                Event::LacksAtEnd(judge) => self.ending.judges.push(judge),
+                Event::AddBlindSpot(blind) => self.out.processes.losses.add_blind(blind),
+                Event::AddBlindSpotsAtEnd(judge) => self.ending.blind_spot_finders.push(judge),
                 Event::StopWaiting => self.ending.finish_by_ns = Some(0),
                 Event::Finish(wait) => {
-                    // What is still to come takes less than the longest sleep.
+                    // Whatever is still to come takes less than the longest sleep.
                     self.idle = 0;
                     let by = sys::monotonic_ns() + wait.as_nanos() as u64;
                     self.ending.finish_by_ns =
                         Some(self.ending.finish_by_ns.map_or(by, |old| old.min(by)));
                     self.parts.session.eager.store(true, Release);
                     if let Some(sampler) = &self.parts.sampler {
-                        let _ = sampler.hurry();
+                        let _ = sampler.deliver_now();
                     }
                 }
             }
@@ -113,13 +113,13 @@ impl Engine {
                         target.code.interprets(interpreter);
                     }
                 }
-                Answer::Kept => {
+                Answer::Saved => {
                     self.open.keeping = self.open.keeping.saturating_sub(1);
                     self.messages += 1;
                 }
                 Answer::NoPython(process, why) => {
                     let what = "Python frames in stacks of allocations".to_owned();
-                    self.out.processes.losses.add_blind(Blind { process, what, why });
+                    self.out.processes.losses.add_blind(BlindSpot { process, what, why });
                 }
                 Answer::Symbols(file, symbols) => {
                     self.open.symbols = self.open.symbols.saturating_sub(1);
@@ -146,12 +146,12 @@ impl Engine {
 
     fn attached(&mut self, attached: Attached) {
         let now = sys::monotonic_ns();
-        // Without a launcher there is no other source for what is to be sampled.
+        // Without a launcher nothing else tells the sampler which processes to sample.
         match &self.parts.sampler {
-            Some(sampler) if self.parts.linger.is_some() => sampler.cover(attached.pid),
+            Some(sampler) if self.parts.linger.is_some() => sampler.watch_attached(attached.pid),
             Some(sampler) if sampler.polls() => {
                 self.parts.session.eager.store(true, Release);
-                sampler.met(attached.pid);
+                sampler.poll_attached(attached.pid);
             }
             Some(_) | None => {}
         }
@@ -166,7 +166,7 @@ impl Engine {
             if let Some(schedule) = self.recording.steps {
                 target.schedule(schedule, self.recording.by(), &mut self.out, now);
             }
-            // It may have been switched since the process was answered.
+            // Recording may have been switched since the process was answered.
             target.switch(self.parts.session.page().recording.load(Relaxed) != 0);
             self.targets.insert(target.number, target);
         }
@@ -178,9 +178,9 @@ impl Engine {
             if let Some(sampler) =
                 self.parts.sampler.as_ref().filter(|_| self.parts.session.eager.load(Acquire))
             {
-                let _ = sampler.hurry();
+                let _ = sampler.deliver_now();
             }
-            // From here on a restarted rank gets a file of its own.
+            // From here on a restarted rank gets its own file.
             if let Some(open) = self.out.files.open.get_mut(target.file) {
                 open.live = open.live.saturating_sub(1);
             }

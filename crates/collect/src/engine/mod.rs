@@ -1,27 +1,27 @@
-//! The collector's main loop: drains every target, writes the files, keeps
-//! `run.json`, and comes to an end.
+//! The collector's main loop: drains every target, writes the files, keeps `run.json` up to date,
+//! and ends the run.
 //!
-//! `main_loop` holds the engine's state; the other files do one thing each with it. Threads
-//! beside it, `workers`, `pss` and `prices`, do what takes longer than a pass over the rings may.
+//! `main_loop` holds the engine's state; each other file does one thing with it. The threads of
+//! `workers`, `pss` and `costs` do what takes longer than a pass over the rings may.
 
-pub mod ahead;
+mod collector_stall;
+pub mod costs;
 mod ending;
+mod finish;
 mod flush;
 mod in_place;
 pub mod inbox;
 mod main_loop;
 mod memory;
 mod messages;
-pub mod prices;
+pub mod prebuilt_tables;
 pub mod pss;
 mod requests;
 mod reserve;
 pub mod scheduled;
-mod standstill;
 mod steps;
 mod summary;
 pub mod workers;
-mod write_off;
 mod write_out;
 
 pub use main_loop::{Engine, EngineParts};

@@ -1,10 +1,10 @@
 //! Proportional set sizes (PSS): resident bytes of processes that share pages, each page divided
 //! among those that map it, so that sums over processes count it once.
 //!
-//! The kernel adds one up by walking the process's page tables, and holds the lock of its memory
-//! map meanwhile: 5.5 to 7 ms for a GiB of 4 KiB pages (0.14 ms of huge ones) on the machine at
-//! hand, in which the job's `mmap` and `munmap` wait. So it is read where a rank has several live
-//! processes only, by a thread of its own, seldom, and never of a process with a long walk.
+//! The kernel computes one by walking the process's page tables, and holds the lock of its memory
+//! map meanwhile: 5.5 to 7 ms for a GiB of 4 KiB pages (0.14 ms of huge ones) on the development
+//! machine, in which the job's `mmap` and `munmap` wait. So PSS is only read where a rank has
+//! several live processes, by a separate thread, seldom, and never for a process with a long walk.
 
 use crate::os::proc;
 use crate::os::sys;
@@ -15,56 +15,57 @@ use std::time::Duration;
 
 /// Least time between two rounds.
 const LEAST: Duration = Duration::from_secs(1);
-/// A round may take one part in so many of the time: half a percent.
+/// A round may take one part in this many of the time: half a percent.
 const SHARE: u64 = 200;
-/// Longest walk that is risked, and what one is expected to take at first, for a GiB.
-const WALK_MOST_NS: u64 = 50_000_000;
+/// Longest walk that is risked.
+const MAX_WALK_NS: u64 = 50_000_000;
+/// Time that a walk is expected to take at first, for a GiB.
 const WALK_NS_PER_GIB: u64 = 7_000_000;
 const GIB: u64 = 1 << 30;
 
 /// A live process of a rank that has several.
-pub struct Sharer {
-    /// Its image.
+pub struct PssProcess {
+    /// Number of its image.
     pub image: u64,
-    /// Its pid.
+    /// Its process id.
     pub pid: u32,
-    /// Its RSS as last read, bytes.
+    /// RSS when last read, bytes.
     pub rss: u64,
 }
 
-/// What was read of one file's processes at one moment.
-pub struct Sizes {
+/// The sizes of one file's processes at one moment.
+pub struct PssSizes {
     /// Index of the file.
     pub file: usize,
-    /// When, ns.
+    /// Time of the reading, ns.
     pub time_ns: u64,
     /// Image and PSS of each, or why there is no sum.
     pub sizes: Result<Vec<(u64, u64)>, String>,
 }
 
 /// All files' sizes.
-pub struct Round {
-    /// Those of each file that was asked for.
-    pub all: Vec<Sizes>,
-    /// How long it took, ns.
+pub struct PssRound {
+    /// Sizes of each file that was asked for.
+    pub all: Vec<PssSizes>,
+    /// Time that the round took, ns.
     pub took_ns: u64,
 }
 
 /// Asks for rounds.
-pub struct Sizer {
-    wanted: Sender<BTreeMap<usize, Vec<Sharer>>>,
+pub struct PssReader {
+    wanted: Sender<BTreeMap<usize, Vec<PssProcess>>>,
     due_ns: u64,
     open: bool,
 }
 
-impl Sizer {
-    /// Starts the thread that reads. Its rounds go to `deliver`, which returns whether there is still
-    /// takes them.
-    pub fn start(deliver: impl FnMut(Round) -> bool + Send + 'static) -> io::Result<Sizer> {
+impl PssReader {
+    /// Starts the thread that reads. Its rounds go to `deliver`, which returns whether there is
+    /// still a receiver.
+    pub fn start(deliver: impl FnMut(PssRound) -> bool + Send + 'static) -> io::Result<PssReader> {
         let (wanted, asked) = channel();
         let thread = std::thread::Builder::new().name("tprof-sizes".to_owned());
         thread.spawn(move || serve(&asked, deliver))?;
-        Ok(Sizer { wanted, due_ns: 0, open: false })
+        Ok(PssReader { wanted, due_ns: 0, open: false })
     }
 
     /// Whether another round may be asked for.
@@ -73,7 +74,7 @@ impl Sizer {
     }
 
     /// Asks for the processes of these files, each of which has several.
-    pub fn ask(&mut self, files: BTreeMap<usize, Vec<Sharer>>) {
+    pub fn ask(&mut self, files: BTreeMap<usize, Vec<PssProcess>>) {
         self.open = self.wanted.send(files).is_ok();
     }
 
@@ -85,36 +86,39 @@ impl Sizer {
     }
 }
 
-fn serve(asked: &Receiver<BTreeMap<usize, Vec<Sharer>>>, mut deliver: impl FnMut(Round) -> bool) {
-    let mut walks = Walks { ns_per_gib: WALK_NS_PER_GIB };
+fn serve(
+    asked: &Receiver<BTreeMap<usize, Vec<PssProcess>>>,
+    mut deliver: impl FnMut(PssRound) -> bool,
+) {
+    let mut walks = WalkCost { ns_per_gib: WALK_NS_PER_GIB };
     while let Ok(files) = asked.recv() {
         let began_ns = sys::monotonic_ns();
         let all = files.into_iter().map(|(file, sharers)| {
             let sizes = walks.sizes(&sharers);
-            Sizes { file, time_ns: sys::monotonic_ns(), sizes }
+            PssSizes { file, time_ns: sys::monotonic_ns(), sizes }
         });
         let all = all.collect();
         let took_ns = sys::monotonic_ns() - began_ns;
-        if !deliver(Round { all, took_ns }) {
+        if !deliver(PssRound { all, took_ns }) {
             return;
         }
     }
 }
 
-/// What walks cost here.
-struct Walks {
+/// The cost of a walk on this machine.
+struct WalkCost {
     ns_per_gib: u64,
 }
 
-impl Walks {
-    fn sizes(&mut self, sharers: &[Sharer]) -> Result<Vec<(u64, u64)>, String> {
+impl WalkCost {
+    fn sizes(&mut self, sharers: &[PssProcess]) -> Result<Vec<(u64, u64)>, String> {
         let mut sizes = Vec::with_capacity(sharers.len());
-        let long = |sharer: &&Sharer| {
+        let long = |sharer: &&PssProcess| {
             let ns = u128::from(sharer.rss) * u128::from(self.ns_per_gib) / u128::from(GIB);
-            ns > u128::from(WALK_MOST_NS)
+            ns > u128::from(MAX_WALK_NS)
         };
-        if let Some(Sharer { pid, .. }) = sharers.iter().find(long) {
-            let most = Duration::from_nanos(WALK_MOST_NS);
+        if let Some(PssProcess { pid, .. }) = sharers.iter().find(long) {
+            let most = Duration::from_nanos(MAX_WALK_NS);
             return Err(format!(
                 "reading it would lock the memory map of process {pid} for more than {most:?}"
             ));
@@ -139,7 +143,7 @@ impl Walks {
     }
 }
 
-/// PSS of a process, bytes; `None` if it is gone.
+/// Returns the PSS of a process, bytes; `None` if it is gone.
 fn pss_of(pid: u32) -> Result<Option<u64>, String> {
     let gone = |error: &io::Error| error.raw_os_error() == Some(libc::ESRCH) || !proc::lives(pid);
     let mut text = String::new();
@@ -173,8 +177,8 @@ mod tests {
 
     #[test]
     fn a_process_whose_walk_would_be_long_is_not_read() {
-        let mut walks = Walks { ns_per_gib: WALK_NS_PER_GIB };
-        let sharer = |rss| Sharer { image: 1, pid: std::process::id(), rss };
+        let mut walks = WalkCost { ns_per_gib: WALK_NS_PER_GIB };
+        let sharer = |rss| PssProcess { image: 1, pid: std::process::id(), rss };
         let refused = walks.sizes(&[sharer(1 << 20), sharer(64 * GIB)]).unwrap_err();
         assert!(refused.contains("more than 50ms"), "{refused}");
         assert_eq!(walks.sizes(&[sharer(1 << 20)]).unwrap().len(), 1);

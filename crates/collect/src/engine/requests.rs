@@ -1,4 +1,4 @@
-//! What is asked of a live run: start, stop, marks, steps, status.
+//! Handles requests to a live run: start, stop, marks, steps, status.
 
 use super::inbox::{Reply, Request};
 use super::main_loop::Engine;
@@ -37,7 +37,7 @@ impl Engine {
         }
     }
 
-    /// Does what a program or `tprof ctl` asks, and replies, or later.
+    /// Does what a program or `tprof ctl` asks for, and replies now or later.
     pub(super) fn control(&mut self, request: Request, to: Sender<Reply>) {
         let on = self.parts.session.page().recording.load(Relaxed) != 0;
         let done = |message: &str| Reply::new(true, message.to_owned());
@@ -78,7 +78,8 @@ impl Engine {
         Reply::with(status)
     }
 
-    /// Counts what the files hold, as a report of the live run does: what waits is written first.
+    /// Counts what the files hold, as a report of the live run does: rows that wait are written
+    /// first.
     fn status(&mut self, on: bool) -> serde_json::Value {
         self.flush(sys::monotonic_ns());
         self.refresh_info();

@@ -17,19 +17,19 @@ const BLOCKS_PER_FILE: u64 = 3;
 
 /// See the module.
 pub struct Reserve {
-    /// None where no such file can be had.
+    /// The file; `None` where no such file can be had.
     held: Option<OwnedFd>,
     bytes: u64,
 }
 
 impl Reserve {
-    /// Nothing yet, on the disk of a run's directory.
+    /// Reserves nothing yet, on the disk of a run's directory.
     pub fn new(directory: &Path) -> Reserve {
         Reserve { held: nameless(directory).ok().map(OwnedFd::from), bytes: 0 }
     }
 
-    /// Destination for a `run.json` of so many bytes, which grows at its end, and for so many files.
-    /// Where there is less, what is held stays.
+    /// Reserves space for a `run.json` of `info_bytes`, which grows at its end, and for so many
+    /// files. Where there is less space, the reserve stays as it is.
     pub fn hold(&mut self, info_bytes: usize, files: usize) {
         let bytes = room_for(info_bytes) + files as u64 * BLOCKS_PER_FILE * BLOCK_BYTES;
         if bytes > self.bytes
@@ -40,11 +40,11 @@ impl Reserve {
         }
     }
 
-    /// Gives up what the trace files need to end.
-    pub fn keep_for_info(&mut self, info_bytes: usize) {
+    /// Releases the space that the trace files need to end.
+    pub fn reserve_for_info(&mut self, info_bytes: usize) {
         let bytes = room_for(info_bytes).min(self.bytes);
         if let Some(held) = self.held.take().map(File::from) {
-            // Where it cannot be cut, all of it goes.
+            // If the file cannot be cut, all of it is released.
             self.held = held.set_len(bytes).is_ok().then(|| held.into());
         }
     }
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(reserve.bytes, first, "what is held stays");
         reserve.hold(100_000, 2);
         assert!(reserve.bytes > 200_000);
-        reserve.keep_for_info(1000);
+        reserve.reserve_for_info(1000);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
         reserve.release();
     }

@@ -1,27 +1,27 @@
-//! What the engine does where a schedule or a captured range decides what is recorded.
+//! Follows a schedule or a captured range, where one decides what is recorded.
 
 use super::inbox::Reply;
 use super::main_loop::{Engine, Recording};
 use crate::config::CaptureEnd;
 use crate::os::sys;
-use crate::targets::own_switch::{Asked, Leader};
+use crate::targets::own_switch::{ScheduleOrigin, StepSource};
 use crate::targets::target::Target;
 use std::collections::HashMap;
 use std::sync::atomic::{Ordering::SeqCst, fence};
-use tprof_trace::run::Blind;
+use tprof_trace::run::BlindSpot;
 use tprof_wire::schedule::Schedule;
 
-/// What switches processes by their steps where no option does.
+/// The command that switches processes by their steps where no option does.
 pub const START_STEPS: &str = "tprof ctl start --steps";
-/// The first step that `tprof ctl start --steps` records comes so many after the last one that any
-/// process has begun: what is asked for reaches all of them before. It is asked again, for later
-/// ones, where steps are too short for that.
+/// Number of steps between the last one that any process has begun and the first that `tprof ctl
+/// start --steps` records, so that the request reaches all of them in time. It is asked again, for
+/// later steps, where steps are too short for that.
 pub const STEPS_AHEAD: u64 = 2;
 
 impl Recording {
-    /// What sets the schedule that `tprof ctl start --steps` asked for last.
-    pub(super) fn by(&self) -> Asked {
-        Asked { command: START_STEPS, cycles_before: self.asked.saturating_sub(1) }
+    /// The origin of the schedule that `tprof ctl start --steps` set last.
+    pub(super) fn by(&self) -> ScheduleOrigin {
+        ScheduleOrigin { command: START_STEPS, cycles_before: self.asked.saturating_sub(1) }
     }
 }
 
@@ -41,12 +41,12 @@ impl Engine {
         }
     }
 
-    /// Switches processes that make no steps with the one of their file that does.
+    /// Switches processes that make no steps together with the one of their file that does.
     pub(super) fn follow_steps(&mut self, now: u64) {
         if !self.parts.config.switches_by_process() && self.recording.steps.is_none() {
             return;
         }
-        let mut leaders: HashMap<usize, Leader> = HashMap::new();
+        let mut leaders: HashMap<usize, StepSource> = HashMap::new();
         for leader in self.targets.values().filter_map(|target| target.leader()) {
             let first = leaders.entry(leader.file).or_insert(leader);
             if leader.count > first.count {
@@ -69,14 +69,14 @@ impl Engine {
             && !std::mem::replace(&mut self.recording.job_ends, true)
             && let Some(root) = self.out.processes.root.filter(|_| !self.out.processes.root_ended)
         {
-            // Where that fails, it has ended.
-            let _ = sys::ask_to_end(root);
+            // If that fails, the job has ended.
+            let _ = sys::send_sigterm(root);
         }
     }
 
-    /// States what of the schedule or the capture the job was too short for, and that the rest was
-    /// not recorded.
-    pub(super) fn state_schedule(&mut self, now: u64) {
+    /// States which part of the schedule or the capture the job was too short for, and that the
+    /// rest was not recorded.
+    pub(super) fn write_schedule(&mut self, now: u64) {
         let config = &self.parts.config;
         let process = "the job".to_owned();
         let end_ns = self.out.processes.last_end_ns.unwrap_or(now);
@@ -96,9 +96,9 @@ impl Engine {
         let Some((outside, missing)) = found else { return };
         let losses = &mut self.out.processes.losses;
         if let Some((what, why)) = missing {
-            losses.add_blind(Blind { process: process.clone(), what, why });
+            losses.add_blind(BlindSpot { process: process.clone(), what, why });
         }
-        losses.add_blind(Blind { process, what: outside.0, why: outside.1 });
+        losses.add_blind(BlindSpot { process, what: outside.0, why: outside.1 });
     }
 
     /// Records steps as `tprof ctl start --steps` asks: all processes count them since they began,
@@ -134,7 +134,7 @@ impl Engine {
         }
         let schedule = Schedule { active: count, skip_first, ..Schedule::COUNT };
         let now = sys::monotonic_ns();
-        // One that no process has come to is replaced.
+        // A schedule that no process has come to is replaced.
         if self.recording.steps.is_none_or(|before| made > u64::from(before.skip_first)) {
             self.recording.asked += 1;
         }
@@ -144,8 +144,8 @@ impl Engine {
             target.schedule(schedule, by, &mut self.out, now);
         }
         self.switch(true, START_STEPS);
-        // A process adds to its count, then reads the schedule: one that has not come to the first step
-        // will read this one. Another may have read none.
+        // A process first adds to its count, then reads the schedule: one that has not come to the
+        // first step will read this schedule. Another may have read none.
         fence(SeqCst);
         if self.steps_begun() >= first {
             self.end_steps();
@@ -156,7 +156,7 @@ impl Engine {
         reply(true, format!("steps {first} to {last} are recorded"))
     }
 
-    /// Steps that the process with the most of them has begun.
+    /// Returns the number of steps that the process with the most of them has begun.
     fn steps_begun(&self) -> u64 {
         self.targets.values().map(Target::steps).max().unwrap_or(0)
     }
@@ -165,7 +165,7 @@ impl Engine {
     pub(super) fn end_steps(&mut self) {
         if self.recording.steps.take().is_some() {
             let now = sys::monotonic_ns();
-            let by = Asked { command: "tprof ctl", ..self.recording.by() };
+            let by = ScheduleOrigin { command: "tprof ctl", ..self.recording.by() };
             for target in self.targets.values_mut() {
                 target.schedule(Schedule::COUNT, by, &mut self.out, now);
             }

@@ -1,19 +1,19 @@
 //! Training steps that `tprof ctl step` marks: at one moment in the files of all ranks.
 //!
-//! A step belongs to a process, since what others of its rank do (workers of a data loader, a
-//! shell around the job) is in no step of theirs. Of a rank's processes it is the one that has
-//! used its CPUs most when the first step is marked, of those that run their own program; it
-//! keeps the steps as long as it lives.
+//! A step belongs to a process, since other processes of its rank (workers of a data loader, a
+//! shell around the job) take no part in its steps. Among a rank's processes that run their own
+//! program, it is the one that has used its CPUs most when the first step is marked; it keeps the
+//! steps as long as it lives.
 
 use super::inbox::Reply;
 use super::main_loop::Engine;
 use crate::os::sys;
-use crate::out::files::Holds;
+use crate::out::files::FileOwner;
 use crate::targets::target::Target;
 use tprof_trace::model::{Mark, MarkKind};
 
 impl Engine {
-    /// Marks that a step begins. Numbers rise, or reports would number the steps anew.
+    /// Marks that a step begins. Numbers must rise, or reports would number the steps again.
     pub(super) fn step(&mut self, number: Option<u64>) -> Reply {
         let reply = Reply::new;
         let next = self.steps.last.map_or(Some(0), |last| last.checked_add(1));
@@ -46,9 +46,10 @@ impl Engine {
         marked
     }
 
-    /// Index in its file of the process that has a file's steps; none of a launcher's.
+    /// Returns the index in its file of the process that has the file's steps; `None` for a
+    /// launcher's file.
     fn process_of_steps(&mut self, file: usize) -> Option<u32> {
-        if self.out.files.open.get(file)?.holds == Holds::Launcher {
+        if self.out.files.open.get(file)?.owner == FileOwner::Launcher {
             return None;
         }
         let known = self.steps.of_file.get(&file).and_then(|number| self.targets.get(number));

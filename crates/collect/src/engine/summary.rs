@@ -1,7 +1,7 @@
 //! The contents of `run.json` while the job runs.
 
+use super::costs::CostEstimator;
 use super::in_place;
-use super::prices::Pricer;
 use crate::cpu::{CostSpread, Interruptions};
 use crate::os::sys;
 use crate::out::output::Output;
@@ -19,7 +19,7 @@ pub fn refresh(
     out: &Output,
     work: RecordedWork,
     interruptions: Option<&Interruptions>,
-    prices: &Pricer,
+    prices: &CostEstimator,
 ) {
     let Output { files, processes, .. } = out;
     let losses = &processes.losses;
@@ -42,11 +42,11 @@ pub fn refresh(
     info.processes = processes.rows(&info.files);
 }
 
-/// Parts whose work tprof's library does, in the job's threads.
+/// Parts of the work that tprof's library does, in the job's threads.
 const LIBRARY_PARTS: [&str; 3] = ["events", "notes", "stacks"];
 
-/// What operators cost at least and at most, in terms of the time in their callbacks: PyTorch's own
-/// part, which it has only while callbacks are registered, was 1.6 to 3.6 of that where it was
+/// Least and largest cost of operators as multiples of the time in their callbacks. PyTorch's own
+/// part, which it only has while callbacks are registered, was 1.6 to 3.6 of that where it was
 /// measured (docs/operators.md), and is taken for 1 to 5.
 const OF_OPERATORS: [u64; 2] = [2, 6];
 
@@ -55,11 +55,11 @@ pub fn has_share(cpu_ns: u64) -> bool {
     cpu_ns >= SHORTEST_CPU_NS
 }
 
-/// What each kind of recording cost.
+/// Returns the cost of each kind of recording.
 fn parts(
     work: &RecordedWork,
     interruptions: Option<&Interruptions>,
-    prices: &Pricer,
+    prices: &CostEstimator,
 ) -> Vec<OverheadPart> {
     let (hot, slow) = (prices.hot, prices.slow());
     let cold = slow.map(|slow| slow.cold);
@@ -116,8 +116,8 @@ fn overhead(work: &RecordedWork, cpu_ns: u64, parts: Vec<OverheadPart>) -> Overh
     let low: u64 = parts.iter().map(|part| part.ns_low).sum();
     let high: Option<u64> = parts.iter().map(|part| part.ns_high).sum();
     let middle = high.map(|high| low.midpoint(high));
-    // CPU time of CPU time: waits take none. The kernel counts it in steps of 10 ms, so a
-    // short job has no fraction.
+    // This divides CPU time by CPU time, since waits take none. The kernel counts it in steps of 10
+    // ms, so a short job has no fraction.
     let share = |ns: u64| has_share(cpu_ns).then(|| (ns as f64 / cpu_ns as f64).min(1.0));
     Overhead {
         version: OVERHEAD_VERSION,

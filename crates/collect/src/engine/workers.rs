@@ -1,8 +1,8 @@
-//! What takes longer than a drain pass may: reading a process's mappings and
-//! compiling unwind tables (one thread), resolving symbols (another).
+//! Work that takes longer than a drain pass may: reading a process's mappings and compiling unwind
+//! tables (one thread), resolving symbols (another).
 
-use crate::engine::ahead::Ahead;
-use crate::kept::Kept;
+use crate::disk_cache::DiskCache;
+use crate::engine::prebuilt_tables::PrebuiltTables;
 use crate::modules::{CompileJob, FileKey, LoadedModule, Mapping, ModuleCache, TableState};
 use crate::os::sys;
 use crate::python;
@@ -17,19 +17,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tprof_wire::region::stack_mode;
 
-/// Frame information that is compiled before a target gets its answer, bytes: some 400 ms on
-/// one processor, of the second that a target waits. Enough for PyTorch with CUDA, which loads
-/// 27 MB of it at once (180 ms on two): the stacks of its start would be cut otherwise. The
-/// rest follows.
+/// Frame information that is compiled before a target gets its answer, bytes: some 400 ms on one
+/// processor, of the second that a target waits. That is enough for PyTorch with CUDA, which loads
+/// 27 MB of it at once (180 ms on two): the stacks of its start would be cut otherwise. The rest
+/// follows.
 const AT_ONCE: u64 = 64 << 20;
-/// Frame information of what a process begins with that is compiled once it has its first answer,
-/// for those that come after it, bytes: 6 ms.
+/// Frame information of a process's first mappings that is compiled once it has its first answer,
+/// for processes that come later, bytes: 6 ms.
 const AT_THE_START: u64 = 1 << 20;
 /// Frame information that is worth more threads, bytes, and how many at most.
 const WORTH_THREADS: u64 = 1 << 20;
-const MOST_THREADS: usize = 4;
+const MAX_THREADS: usize = 4;
 
-/// Images with mappings that are not read again for a question about a table of them.
+/// Number of images whose mappings are not read again for a question about a table of them.
 const RECENT: usize = 32;
 
 /// A number that no process has.
@@ -39,15 +39,15 @@ const NOBODY: u32 = 0;
 pub struct ModulesWanted {
     /// Image that asks.
     pub image: u64,
-    /// Its pid.
+    /// Its process id.
     pub pid: u32,
-    /// Where the answer goes.
+    /// The region that the answer is published in.
     pub region: Arc<Region>,
     /// The request that is answered; `None` if the target did not ask.
     pub request: Option<u32>,
     /// The image is gone: its pid may be another's.
     pub ended: bool,
-    /// Its mappings at its beginning, and when that was, ns; taken if it is gone.
+    /// Its mappings at its beginning, and the time of that, ns; they are used if it is gone.
     pub begun_with: Vec<Mapping>,
     #[allow(missing_docs)]
     pub begun_ns: u64,
@@ -56,11 +56,11 @@ pub struct ModulesWanted {
 /// The executable mappings of an image.
 #[derive(Clone)]
 pub struct MappingsRead {
-    /// Image.
+    /// Number of the image.
     pub image: u64,
     /// The time of this state, ns.
     pub read_ns: u64,
-    /// Mappings.
+    /// The modules that it maps.
     pub modules: Vec<LoadedModule>,
     /// The image was gone: these are those of its beginning, if they are known.
     pub late: bool,
@@ -83,19 +83,19 @@ pub enum SymbolsWanted {
 /// the kernel 40 ms, longer than most such runs.
 const KERNEL_AFTER: Duration = Duration::from_secs(1);
 
-/// What the module worker is asked.
+/// A task of the module worker.
 pub enum ModuleTask {
-    /// To look at what an image has mapped.
-    Look(ModulesWanted),
-    /// To keep what was compiled: the run is over.
+    /// Read what an image has mapped.
+    Read(ModulesWanted),
+    /// Store what was compiled: the run is over.
     Keep,
 }
 
-/// What the workers send back.
+/// A message from the workers.
 pub enum Answer {
-    /// A worker has kept what it was to keep.
-    Kept,
-    /// What an image has mapped.
+    /// A worker has stored what it had to store.
+    Saved,
+    /// The modules that an image has mapped.
     Modules(MappingsRead),
     /// A question of an image was answered, with the mappings that it had before.
     SameModules(u64),
@@ -107,7 +107,7 @@ pub enum Answer {
     NoPython(String, String),
 }
 
-/// Both workers.
+/// Handles of both workers.
 pub struct Workers {
     /// Questions about mappings.
     pub modules: Sender<ModuleTask>,
@@ -115,21 +115,22 @@ pub struct Workers {
     pub symbols: Sender<SymbolsWanted>,
 }
 
-/// Starts the workers; their answers go through `answers`, and wake the engine. `kept`: where they keep what later
-/// runs need not find again, and whether names are kept there, too.
+/// Starts the workers; their answers go through `answers`, and wake the engine. `disk_cache`: the
+/// cache between runs, and whether names are cached there, too.
 pub fn start(
     tables: Tables,
-    ahead: Arc<Ahead>,
+    prebuilt: Arc<PrebuiltTables>,
     session: Arc<SessionMemory>,
-    kept: (Option<Arc<Kept>>, bool),
+    kept: (Option<Arc<DiskCache>>, bool),
     answers: Sender<Answer>,
 ) -> std::io::Result<Workers> {
     let (modules, wanted) = channel();
     let (symbols, places) = channel();
     let (module_answers, module_session) = (answers.clone(), Arc::clone(&session));
     let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
-    named("tprof-modules")
-        .spawn(move || serve_modules(&wanted, tables, &ahead, &module_answers, &module_session))?;
+    named("tprof-modules").spawn(move || {
+        serve_modules(&wanted, tables, &prebuilt, &module_answers, &module_session)
+    })?;
     named("tprof-symbols")
         .spawn(move || serve_symbols(&places, kept, KERNEL_AFTER, &answers, &session))?;
     Ok(Workers { modules, symbols })
@@ -138,24 +139,24 @@ pub fn start(
 fn serve_modules(
     tasks: &Receiver<ModuleTask>,
     mut tables: Tables,
-    ahead: &Ahead,
+    prebuilt: &PrebuiltTables,
     answers: &Sender<Answer>,
     session: &SessionMemory,
 ) {
     let mut pythons: HashMap<u64, PythonSearch> = HashMap::new();
-    // What images had mapped, each with how often it had asked for that before.
+    // The mappings of recent images, each with how often it had asked for them before.
     let mut recent: VecDeque<(u64, u32, MappingsRead)> = VecDeque::new();
     while let Ok(task) = tasks.recv() {
         let mut question = match task {
-            ModuleTask::Look(question) => question,
+            ModuleTask::Read(question) => question,
             ModuleTask::Keep => {
-                keep_tables(ahead);
-                let _ = answers.send(Answer::Kept);
+                keep_tables(prebuilt);
+                let _ = answers.send(Answer::Saved);
                 session.wake();
                 continue;
             }
         };
-        let mut cache = ahead.cache();
+        let mut cache = prebuilt.cache();
         let unloads = question.region.header().python_unloads.load(Acquire);
         let wanted = question.region.header().maps_wanted.load(Acquire);
         let known = match question.request {
@@ -170,7 +171,7 @@ fn serve_modules(
         };
         let late = mappings.late;
         let modules = &mut mappings.modules;
-        // It waits for what is mapped, and for no table.
+        // The thread waits for the list of mappings, and for no table.
         let finds_rows = question.region.finds_rows();
         let mut later = Batch::default();
         if !finds_rows {
@@ -183,11 +184,11 @@ fn serve_modules(
         publish(&question.region, modules, &mut cache);
         if !late
             && wants_python(&question, modules)
-            && let Some(answer) = look_for_python(&question, unloads, modules, &mut pythons)
+            && let Some(answer) = find_python(&question, unloads, modules, &mut pythons)
         {
             let _ = answers.send(answer);
         }
-        // Before the target goes on: it may be gone in no time.
+        // Answer before the target goes on: it may be gone in no time.
         let done = match known {
             Some(_) => Answer::SameModules(mappings.image),
             None => Answer::Modules(mappings.clone()),
@@ -195,12 +196,12 @@ fn serve_modules(
         if answers.send(done).is_err() {
             return;
         }
-        // The target's thread before the engine's, which may want the same processor.
+        // The target's thread is woken before the engine's, which may want the same processor.
         answer(&question);
         session.wake();
         if finds_rows {
             take_marks(&question.region, &mappings.modules, &mut cache);
-            // Short processes of a program meet the same code, each of them anew.
+            // Short processes of a program run through the same code, each of them again.
             if wanted <= 1 {
                 cache.ask_small(&mappings.modules, AT_THE_START);
             }
@@ -216,8 +217,8 @@ fn serve_modules(
     }
 }
 
-/// The files and parts with tables that are to be compiled now, in order of what they cost: those
-/// that cost no more than `most` bytes of frame information together, and the others.
+/// Returns the files and parts with tables that are to be compiled now, in the order of cost: those
+/// that take no more than `most` bytes of frame information together, and the others.
 fn to_compile(
     modules: &[LoadedModule],
     cache: &ModuleCache,
@@ -237,24 +238,24 @@ fn to_compile(
     })
 }
 
-/// Once the run is over: jobs' threads wait for this thread, which must not wait for a disk.
-fn keep_tables(ahead: &Ahead) {
-    // Not while the cache is held: it is for those who begin meanwhile.
-    let fresh = ahead.cache().take_fresh();
+/// Called once the run is over: jobs' threads wait for this thread, which must not wait for a disk.
+fn keep_tables(prebuilt: &PrebuiltTables) {
+    // The cache is not held meanwhile: processes that begin now need it.
+    let fresh = prebuilt.cache().take_fresh();
     fresh.keep();
 }
 
 /// Tables to be compiled.
 #[derive(Default)]
 struct Batch {
-    /// In order of what they cost.
+    /// Jobs, in the order of their cost.
     jobs: Vec<CompileJob>,
     /// Bytes of frame information.
     cost: u64,
 }
 
 impl Batch {
-    /// Those of files, given in order of what they cost.
+    /// Takes the jobs of files, which are given in the order of their cost.
     fn of(files: &[FileKey], cache: &mut ModuleCache) -> Batch {
         let cost = files.iter().map(|file| cache.module_cost(*file)).sum();
         Batch { jobs: files.iter().filter_map(|file| cache.job(*file)).collect(), cost }
@@ -265,7 +266,7 @@ impl Batch {
             WORTH_THREADS.. => std::thread::available_parallelism().map_or(1, |n| n.get()),
             _ => 1,
         };
-        let threads = threads.min(MOST_THREADS).min(self.jobs.len());
+        let threads = threads.min(MAX_THREADS).min(self.jobs.len());
         // The dearest is taken first.
         let jobs = Mutex::new(self.jobs);
         let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -296,7 +297,8 @@ impl Batch {
     }
 }
 
-/// What an image has mapped: now, or as it began if it is gone; `before`: what it had last.
+/// Reads what an image has mapped: now, or as it began if it is gone. `before`: what it had mapped
+/// last.
 fn read(
     question: &mut ModulesWanted,
     before: Option<MappingsRead>,
@@ -317,20 +319,20 @@ fn read(
     }
 }
 
-/// What was found when a process was last searched for an interpreter.
+/// The result of the last search for an interpreter in a process.
 enum PythonSearch {
-    /// None among that many modules.
+    /// There was none among that many modules.
     None(usize),
-    /// One with its code from there on.
+    /// There was one, with its code from there on.
     At(u64),
-    /// One without readable frames.
+    /// There was one without readable frames.
     Refused,
 }
 
 /// Whether the target takes Python's frames: with each stack, or of calls that wait for a device.
 fn wants_python(question: &ModulesWanted, modules: &[LoadedModule]) -> bool {
     let header = question.region.header();
-    let has_runtime = || modules.iter().any(|module| of_cuda(&module.path));
+    let has_runtime = || modules.iter().any(|module| is_cuda_library(&module.path));
     match header.stack_mode.load(Relaxed) {
         stack_mode::PYTHON => true,
         stack_mode::OFF => false,
@@ -339,13 +341,13 @@ fn wants_python(question: &ModulesWanted, modules: &[LoadedModule]) -> bool {
 }
 
 /// Whether a path is that of CUDA's shared runtime, which has hooks.
-fn of_cuda(path: &Path) -> bool {
+fn is_cuda_library(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"libcudart.so"))
 }
 
 /// Searches an image's interpreter, unless that is known, and sends it to the image.
 /// `unloads`: those that it recorded as unloaded before its modules were read.
-fn look_for_python(
+fn find_python(
     question: &ModulesWanted,
     unloads: u32,
     modules: &[LoadedModule],
@@ -375,7 +377,7 @@ fn look_for_python(
     let (looked, answer) = match found {
         None => (PythonSearch::None(modules.len()), None),
         Some(Err((whose, why))) => {
-            // Who did not ask for Python's frames does not miss them.
+            // A user who did not ask for Python's frames does not miss them.
             let is_asked = header.stack_mode.load(Relaxed) == stack_mode::PYTHON;
             (PythonSearch::Refused, is_asked.then(|| Answer::NoPython(whose, why)))
         }
@@ -404,7 +406,7 @@ fn answer(question: &ModulesWanted) {
 
 fn serve_symbols(
     wanted: &Receiver<SymbolsWanted>,
-    (kept, keeps_names): (Option<Arc<Kept>>, bool),
+    (kept, keeps_names): (Option<Arc<DiskCache>>, bool),
     kernel_after: Duration,
     answers: &Sender<Answer>,
     session: &SessionMemory,
@@ -449,7 +451,7 @@ fn serve_symbols(
         }
         if last {
             symbolizer.keep();
-            let _ = answers.send(Answer::Kept);
+            let _ = answers.send(Answer::Saved);
             session.wake();
         }
     }
@@ -473,7 +475,7 @@ mod tests {
         };
         ask(7);
         questions.send(SymbolsWanted::Now).unwrap();
-        // And those that are asked for meanwhile.
+        // Tables that are asked for meanwhile are compiled too.
         ask(8);
         for target in [7, 8] {
             let answer = answered.recv_timeout(Duration::from_secs(60));

@@ -1,9 +1,9 @@
-//! Requests to have everything in the run's files that was recorded until a moment: a program asks so
-//! for the results of a part of itself that has just ended.
+//! Requests to write everything into the run's files that was recorded until a moment: a program
+//! asks for the results of a part of itself that has just ended.
 //!
-//! What is on its way then are CPU samples, which the sampler puts in order first, and the
-//! mappings and names of their stacks, which workers read. The reply waits for them, and says
-//! what did not come in time.
+//! At that moment CPU samples are still on their way, which the sampler puts in order first, and so
+//! are the mappings and names of their stacks, which workers read. The reply waits for them, and
+//! states what did not come in time.
 
 use super::inbox::Reply;
 use super::main_loop::{Engine, MS, WriteRequest};
@@ -16,14 +16,14 @@ use std::sync::mpsc::Sender;
 /// is busy.
 const PATIENCE_NS: u64 = 2_000 * MS;
 
-/// Passes over the rings for one request: threads that go on write more meanwhile.
-const MOST_PASSES: u32 = 64;
+/// Passes over the rings for one request: threads that go on running write more meanwhile.
+const MAX_PASSES: u32 = 64;
 
 impl Engine {
     /// Takes a request: it is answered from the main loop.
     pub(super) fn write_until(&mut self, until_ns: Option<u64>, reply: Sender<Reply>) {
         let now = sys::monotonic_ns();
-        let sampled_ns = self.parts.sampler.as_ref().map_or(0, |sampler| sampler.hurry());
+        let sampled_ns = self.parts.sampler.as_ref().map_or(0, |sampler| sampler.deliver_now());
         let _ = self.parts.workers.symbols.send(SymbolsWanted::Now);
         self.idle = 0;
         self.write_requests.push(WriteRequest {
@@ -50,7 +50,7 @@ impl Engine {
             let any = |of: fn(&Target, u64) -> bool| {
                 self.targets.values().any(|target| of(target, request.until_ns))
             };
-            let is_joined = !any(Target::joins_operations);
+            let is_joined = !any(Target::needs_operations);
             if !(request.is_written && has_names && is_joined || is_late) {
                 self.write_requests.push(request);
                 continue;
@@ -60,7 +60,7 @@ impl Engine {
                 (self.open.modules == 0, "mappings of code"),
                 (self.open.symbols == 0, "names of functions"),
                 (is_joined, "NCCL operations of the last moments"),
-                (!any(Target::matches_memory), "changes of device memory of the last seconds"),
+                (!any(Target::needs_memory), "changes of device memory of the last seconds"),
             ];
             let missing: Vec<&str> = came
                 .into_iter()
@@ -72,14 +72,14 @@ impl Engine {
         }
     }
 
-    /// Writes all that has come, stacks until then with the mappings of that time.
+    /// Writes everything that has come, with stacks until then by the mappings of that time.
     fn write_out(&mut self, now: u64, settled_ns: u64) {
-        for _ in 0..MOST_PASSES {
+        for _ in 0..MAX_PASSES {
             if self.read_rings(now, Pass::Partial) == 0 {
                 break;
             }
         }
-        self.targets.values_mut().for_each(Target::hasten);
+        self.targets.values_mut().for_each(Target::write_all_next);
         self.read_rings(now, Pass::Partial);
         self.assign_samples(now);
         self.flush_all(now, settled_ns);

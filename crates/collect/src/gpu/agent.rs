@@ -15,7 +15,7 @@ use crate::out::losses::Losses;
 use crate::shared::clock::Clock;
 use std::collections::HashMap;
 use tprof_trace::model::*;
-use tprof_trace::run::Blind;
+use tprof_trace::run::BlindSpot;
 use tprof_trace::{TraceRow, TraceWriter};
 use tprof_wire::cupti;
 use tprof_wire::gpu::{self, trouble};
@@ -331,7 +331,7 @@ impl Gpu {
             place.writer().mark(Mark { time_ns, process, name, kind: MarkKind::Mark });
         }
         if self.clock_steps == OTHER_CLOCK {
-            losses.add_blind(Blind {
+            losses.add_blind(BlindSpot {
                 process: self.label.clone(),
                 what: "times of GPU records".to_owned(),
                 why: "CUPTI's clock does not run as the host's does: another client may have \
@@ -351,7 +351,7 @@ impl Gpu {
 
     /// Adds what is not recorded of this process to the run's list, and why.
     pub fn add_blind(&self, what: &str, why: &str, losses: &mut Losses) {
-        losses.add_blind(Blind {
+        losses.add_blind(BlindSpot {
             process: self.label.clone(),
             what: what.to_owned(),
             why: why.to_owned(),
@@ -390,7 +390,7 @@ impl Gpu {
     ) {
         let text = self.rows.texts.text(text).unwrap_or_default();
         let mut blind = |of: &str, why: &str| {
-            losses.add_blind(Blind {
+            losses.add_blind(BlindSpot {
                 process: self.label.clone(),
                 what: of.to_owned(),
                 why: why.to_owned(),
@@ -620,7 +620,7 @@ impl Gpu {
         for gap in gaps {
             let since = |time_ns: u64| time_ns.saturating_sub(start_ns) as f64 / 1e9;
             let (from, to) = (since(gap.from_ns), since(gap.to_ns));
-            losses.add_blind(Blind {
+            losses.add_blind(BlindSpot {
                 process: self.label.clone(),
                 what: format!("what the GPU did from {from:.2} s to {to:.2} s after it began"),
                 why: format!(

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use tprof_trace::model::{NameId, Span, StackId, ThreadIndex};
 
 /// Calls of a thread that wait for CUPTI's record, at most: beyond it the oldest are forgotten.
-const MOST: usize = 1 << 12;
+const MAX_CALLS: usize = 1 << 12;
 
 /// A call that got a stack or arguments.
 #[derive(Clone, Copy, Debug)]
@@ -14,13 +14,13 @@ pub struct StackOfCall {
     pub thread: ThreadIndex,
     /// The name of the function that was called.
     pub name: &'static str,
-    /// When it began.
+    /// Time when it began.
     pub from_ns: u64,
-    /// When it returned.
+    /// Time when it returned.
     pub to_ns: u64,
-    /// The stack from which it was called; 0 for none.
+    /// The stack from which it was called; 0 if there is none.
     pub stack: StackId,
-    /// Its arguments, as [`Span::args`].
+    /// Its arguments, like [`Span::args`].
     pub args: NameId,
 }
 
@@ -34,14 +34,15 @@ impl CallStacks {
     /// A hook took them: its record comes before CUPTI's of the call, which waits for a flush.
     pub fn called(&mut self, call: StackOfCall) {
         let waiting = self.of_thread.entry(call.thread).or_default();
-        if waiting.len() == MOST {
+        if waiting.len() == MAX_CALLS {
             waiting.pop_front();
         }
         waiting.push_back(call);
     }
 
-    /// Gives CUPTI's row of a call what a hook took of it. By the clocks' join the call may lie beside
-    /// itself, and beside another of the name: more than half of it must be the hook's.
+    /// Completes CUPTI's row of a call by what a hook recorded of it. By the error of the clocks'
+    /// join the call's two times may be apart, and overlap another call of the same name: more than
+    /// half of it must be the hook's.
     pub fn complete<'n>(&mut self, row: &mut Span, name: impl FnOnce() -> &'n str) {
         let Some(waiting) = self.of_thread.get_mut(&row.thread).filter(|all| !all.is_empty())
         else {
@@ -99,7 +100,7 @@ mod tests {
     #[test]
     fn the_oldest_of_many_are_forgotten() {
         let mut all = CallStacks::default();
-        for at in 1..=MOST as u64 + 3 {
+        for at in 1..=MAX_CALLS as u64 + 3 {
             all.called(call(at * 10, at * 10 + 5, at as StackId));
         }
         assert_eq!(taken(&mut all, row(30, 5), || NAME), 0);

@@ -1,26 +1,26 @@
-//! What calls of the CUDA runtime mean to the collector, by their names.
+//! Classifies calls of the CUDA runtime by their names.
 
 use tprof_trace::calls::{function, is_launch};
 
 /// Classes that are remembered, by the low bits of a name's id.
 const RECENT: usize = 256;
 
-/// What a call means.
+/// The meaning of a call for the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// It launches a kernel.
+    /// The call launches a kernel.
     Launch,
-    /// It begins to capture a stream into a graph.
+    /// The call begins to capture a stream into a graph.
     CaptureBegins,
-    /// It ends that.
+    /// The call ends a capture.
     CaptureEnds,
-    /// It takes memory, gives it back, or runs a graph that may.
+    /// The call takes memory, gives it back, or runs a graph that may do so.
     Memory,
-    /// Anything else.
+    /// Any other call.
     Other,
 }
 
-/// How their names begin.
+/// Prefixes of their names.
 const MEMORY: [&str; 5] =
     ["cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaHostRegister", "cudaGraphLaunch"];
 
@@ -46,7 +46,8 @@ impl Default for Classes {
 }
 
 impl Classes {
-    /// The class of a call whose name has this id; its text is read where it is not remembered.
+    /// Returns the class of a call whose name has this id; its text is only read where the class is
+    /// not remembered.
     pub fn of<'t>(&mut self, name: u32, text: impl FnOnce() -> &'t str) -> Class {
         let recent = &mut self.recent[name as usize % RECENT];
         if recent.0 != name {

@@ -1,8 +1,8 @@
-//! Memory of contexts that a program made itself (`cuCtxCreate`): what it has not given back ends
-//! with its context (`cuCtxDestroy`), block by block. Memory of pools and of the virtual memory
-//! management is not a context's.
+//! Memory of contexts that a program made itself (`cuCtxCreate`): blocks that it has not given back
+//! end with their context (`cuCtxDestroy`). Memory of pools and of the virtual memory management
+//! does not belong to a context.
 //!
-//! Threads' records come one thread after the other: they wait until all have come.
+//! Threads' records come one thread after the other, so changes wait until all have come.
 
 use super::virtual_memory::LATE_NS;
 use std::collections::HashMap;
@@ -10,9 +10,9 @@ use tprof_trace::model::{DeviceAllocation, StackId, ThreadIndex};
 
 #[derive(Clone, Copy, Debug)]
 enum Change {
-    /// In a context.
+    /// Memory was taken in this context.
     Taken(u64, DeviceAllocation),
-    /// An address.
+    /// Memory at this address was given back.
     Given(u64),
     /// A context, by a thread.
     Ended(u64, ThreadIndex),
@@ -22,7 +22,7 @@ enum Change {
 #[derive(Debug, Default)]
 pub struct ContextMemory {
     changes: Vec<(u64, Change)>,
-    /// By address: the context, and the row.
+    /// The context and the row of live memory, by address.
     living: HashMap<u64, (u64, DeviceAllocation)>,
 }
 
@@ -32,7 +32,7 @@ impl ContextMemory {
         self.changes.push((row.time_ns, Change::Taken(context, row)));
     }
 
-    /// Memory is given back.
+    /// Records that memory was given back.
     pub fn given(&mut self, address: u64, time_ns: u64) {
         // Most processes have no such contexts, and nothing to keep.
         if !(self.changes.is_empty() && self.living.is_empty()) {
@@ -52,7 +52,8 @@ impl ContextMemory {
         device
     }
 
-    /// Rows of what contexts gave back, as far as it is old enough: all of it at the end.
+    /// Returns rows of the memory that contexts gave back, as far as it is old enough, or all of it
+    /// at the end.
     pub fn settle(&mut self, now_ns: u64, last: bool) -> Vec<DeviceAllocation> {
         if self.changes.is_empty() {
             return Vec::new();

@@ -1,30 +1,29 @@
-//! Calls that the hooks counted, beside those that CUPTI recorded: where a stretch of
-//! them brought no records, another client of CUPTI has taken them over.
+//! Compares the calls that the hooks counted with those that CUPTI recorded: where a series of
+//! calls brought no records, another client of CUPTI has taken them over.
 //!
-//! Both are kept by thread and millisecond. CUPTI gives its records back when a
-//! buffer is complete, which a kernel that runs long holds up, so nothing is judged
-//! before it is [`SETTLED_MS`] old.
+//! Both are kept by thread and millisecond. CUPTI gives its records back when a buffer is complete,
+//! which a long-running kernel delays, so nothing is judged before it is [`SETTLED_MS`] old.
 
 use std::collections::{BTreeMap, HashSet};
 use tprof_trace::model::ThreadIndex;
 
-/// How late CUPTI's record of a call may be.
+/// Latest time at which CUPTI's record of a call may come, milliseconds after the call.
 pub const SETTLED_MS: u64 = 30_000;
-/// How far the two may place one call apart.
+/// Largest distance between the times that the two have for one call, milliseconds.
 const APART_MS: u64 = 2;
-/// A shorter stretch is no gap: what a switch of recording, or a flush, cuts off.
+/// A shorter stretch is not a gap: a switch of recording, or a flush, cuts off as much.
 const SHORTEST_MS: u64 = 300;
-/// Fewer calls are none either.
+/// Fewer calls are not a gap either.
 const FEWEST: u64 = 16;
 
 /// A stretch of calls without records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// When its first call began, to the millisecond.
+    /// Time when its first call began, to the millisecond.
     pub from_ns: u64,
-    /// When its last call began, to the millisecond.
+    /// Time when its last call began, to the millisecond.
     pub to_ns: u64,
-    /// How many.
+    /// Number of calls.
     pub calls: u64,
 }
 
@@ -32,7 +31,7 @@ pub struct Gap {
 #[derive(Debug, Default)]
 pub struct Coverage {
     counted: BTreeMap<(u64, ThreadIndex), u64>,
-    /// The last of them: many calls lie in one millisecond.
+    /// The call that was counted last: many calls lie in one millisecond.
     counting: Option<((u64, ThreadIndex), u64)>,
     recorded: HashSet<(u64, ThreadIndex)>,
     last_recorded: Option<(u64, ThreadIndex)>,
@@ -68,7 +67,7 @@ impl Coverage {
         }
     }
 
-    /// Judges what is old enough.
+    /// Judges calls that are old enough.
     pub fn settle(&mut self, now_ns: u64) {
         let until = (now_ns / 1_000_000).saturating_sub(SETTLED_MS);
         while let Some(entry) = self.counted.first_entry().filter(|entry| entry.key().0 < until) {

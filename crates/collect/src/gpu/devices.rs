@@ -1,9 +1,9 @@
 //! Devices that a process uses, and their contexts and streams, from records that come in any
 //! order.
 //!
-//! CUPTI describes every device that is visible to a process, used or not. One that the process has
-//! a context on is one that it uses: with eight ranks on eight devices each has one, not eight.
-//! Records of contexts and of streams may lie in buffers of different threads, so that a stream may
+//! CUPTI describes every device that is visible to a process, used or not. The process uses those
+//! on which it has a context: with eight ranks on eight devices each rank has one, not eight.
+//! Records of contexts and of streams may be in buffers of different threads, so that a stream may
 //! come before the context that places it on a device.
 
 use super::texts::Texts;

@@ -12,12 +12,12 @@ use tprof_trace::model::ThreadIndex;
 use tprof_wire::hash::spread;
 
 /// Launches that may wait at one time: beyond it how many are lost is not known.
-const WAITING_MOST: usize = 1 << 20;
+const MAX_WAITING: usize = 1 << 20;
 /// Kernels that may come before their calls. Those that no call of the runtime launched
 /// wait for none, and go when so many newer ones have come twice.
-const EARLY_MOST: usize = 1 << 18;
+const MAX_EARLY: usize = 1 << 18;
 /// Captures that are kept apart.
-const CAPTURES_MOST: usize = 1 << 16;
+const MAX_CAPTURES: usize = 1 << 16;
 
 /// Correlations rise by one: a multiplication spreads them.
 #[derive(Default)]
@@ -86,7 +86,7 @@ impl Launches {
                 if self.early.iter_mut().any(|early| early.remove(&correlation)) {
                     return;
                 }
-                if self.waiting.len() >= WAITING_MOST {
+                if self.waiting.len() >= MAX_WAITING {
                     return self.cannot_know();
                 }
                 self.waiting.insert(correlation, call.start_ns);
@@ -97,7 +97,7 @@ impl Launches {
             Class::CaptureEnds => {
                 // Another thread may have begun it: then all that came before lies within.
                 let from_ns = self.open.remove(&call.thread).unwrap_or(0);
-                if self.captures.len() >= CAPTURES_MOST {
+                if self.captures.len() >= MAX_CAPTURES {
                     return self.cannot_know();
                 }
                 self.captures.push((from_ns, call.end_ns));
@@ -110,7 +110,7 @@ impl Launches {
         if self.unknown || self.waiting.remove(&correlation).is_some() {
             return;
         }
-        if self.early[0].len() >= EARLY_MOST {
+        if self.early[0].len() >= MAX_EARLY {
             self.early.swap(0, 1);
             self.early[0].clear();
         }
@@ -188,14 +188,14 @@ mod tests {
     #[test]
     fn where_kernels_do_not_come_nothing_is_held() {
         let mut launches = Launches::default();
-        for correlation in 0..=WAITING_MOST as u32 {
+        for correlation in 0..=MAX_WAITING as u32 {
             launches.add(Class::Launch, correlation, 0);
         }
         assert_eq!((launches.without_kernels(), launches.waiting.len()), (0, 0));
         let mut launches = Launches::default();
-        for correlation in 0..3 * EARLY_MOST as u32 {
+        for correlation in 0..3 * MAX_EARLY as u32 {
             launches.ran(correlation);
         }
-        assert!(launches.early.iter().map(HashSet::len).sum::<usize>() <= 2 * EARLY_MOST);
+        assert!(launches.early.iter().map(HashSet::len).sum::<usize>() <= 2 * MAX_EARLY);
     }
 }

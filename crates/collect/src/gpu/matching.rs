@@ -20,15 +20,15 @@ const APART_NS: u64 = 1_000_000;
 /// collector, which is longer than CUPTI takes.
 const HOOKS_LATE_NS: u64 = 5_000_000_000;
 /// Calls of the hooks that wait for CUPTI's record, at most: beyond it the oldest go unmatched.
-const CALLS_MOST: usize = 1 << 18;
+const MAX_CALLS: usize = 1 << 18;
 /// Resets, calls of the virtual memory management, and correlations of the runtime's calls, that are
 /// kept.
-const OTHERS_MOST: usize = 1 << 16;
+const MAX_OTHERS: usize = 1 << 16;
 /// Calls of the virtual memory management of one size that are looked at, the last before a moment
 /// first: so many threads may be in one at a time.
 const AT_ONCE: usize = 256;
 /// Records of CUPTI's that wait, at most: beyond it the oldest are not held back any longer.
-const ROWS_MOST: usize = 1 << 20;
+const MAX_ROWS: usize = 1 << 20;
 
 /// A call that changed memory, as the hooks recorded it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +108,7 @@ impl Matching {
             CallKind::Reset(device) => {
                 let resets = self.resets.entry(device).or_default();
                 resets.insert(call.from_ns, call.to_ns);
-                if resets.len() > OTHERS_MOST {
+                if resets.len() > MAX_OTHERS {
                     resets.pop_first();
                 }
             }
@@ -121,7 +121,7 @@ impl Matching {
                 self.waiting += 1;
             }
         }
-        while self.waiting > CALLS_MOST || self.order.len() > 4 * CALLS_MOST {
+        while self.waiting > MAX_CALLS || self.order.len() > 4 * MAX_CALLS {
             let Some((key, from_ns)) = self.order.pop_front() else { break };
             if let Some(calls) = self.calls.get_mut(&key)
                 && let Some(at) = calls.iter().position(|call| call.from_ns == from_ns)
@@ -137,7 +137,7 @@ impl Matching {
     pub fn called_runtime(&mut self, correlation: u64) {
         self.of_runtime.insert(correlation);
         self.runtime_order.push_back(correlation);
-        if self.runtime_order.len() > OTHERS_MOST
+        if self.runtime_order.len() > MAX_OTHERS
             && let Some(oldest) = self.runtime_order.pop_front()
         {
             self.of_runtime.remove(&oldest);
@@ -165,7 +165,7 @@ impl Matching {
             true => self.rows.len(),
             false => {
                 let old = self.rows.partition_point(|row| row.time_ns <= until);
-                old.max(self.rows.len().saturating_sub(ROWS_MOST))
+                old.max(self.rows.len().saturating_sub(MAX_ROWS))
             }
         };
         let mut rows: Vec<DeviceAllocation> = self.rows.drain(..ripe).collect();
@@ -257,7 +257,7 @@ impl VirtualCalls {
         let key = (call.bytes, call.from_ns, call.to_ns);
         *self.calls.entry(key).or_default() += 1;
         self.order.push_back(key);
-        if self.order.len() > OTHERS_MOST
+        if self.order.len() > MAX_OTHERS
             && let Some(oldest) = self.order.pop_front()
         {
             self.remove(oldest);
@@ -453,7 +453,7 @@ mod tests {
     #[test]
     fn the_oldest_of_many_resets_and_mappings_are_forgotten() {
         let mut all = Matching::default();
-        let most = OTHERS_MOST as u64;
+        let most = MAX_OTHERS as u64;
         for at in 1..=most + 9 {
             let (from, to) = (at * 10 * MS, at * 10 * MS + 1);
             let call = call(at, false, from, to);
@@ -472,9 +472,9 @@ mod tests {
     #[test]
     fn calls_without_a_record_of_cuptis_are_forgotten_and_counted() {
         let mut all = Matching::default();
-        for at in 0..CALLS_MOST as u64 + 10 {
+        for at in 0..MAX_CALLS as u64 + 10 {
             all.called(call(at + 1, false, at, at));
         }
-        assert_eq!((all.waiting, all.found.only_hooks), (CALLS_MOST, 10));
+        assert_eq!((all.waiting, all.found.only_hooks), (MAX_CALLS, 10));
     }
 }

@@ -1,8 +1,7 @@
-//! What devices did, from the records of a process's CUPTI agent.
+//! The work of devices, from the records of a process's CUPTI agent.
 //!
-//! Payloads are copied out of shared memory before they come here, and are
-//! trusted no more than any other: whatever a target wrote, a row or a count
-//! comes of it.
+//! Payloads are copied out of shared memory before they come here, and are trusted no more than any
+//! other: whatever a target wrote becomes a row or a count.
 
 mod agent;
 pub mod by_order;

@@ -8,27 +8,27 @@ use tprof_wire::gpu::{NO_LEVEL, Range};
 use tprof_wire::record::ExtKind;
 
 /// Ranges that may be open at one time in one process.
-const OPEN_MOST: usize = 1 << 20;
+const MAX_OPEN: usize = 1 << 20;
 
 /// Ends that are remembered without a beginning.
-const EARLY_MOST: usize = 1 << 16;
+const MAX_EARLY: usize = 1 << 16;
 
 /// A range that has begun.
 #[derive(Clone, Copy)]
-struct Open {
+struct OpenNvtxRange {
     range: Range,
     thread: ThreadIndex,
     start_ns: u64,
 }
 
-/// What becomes of an event once its names are known.
+/// The kind of row that an event becomes once its names are known.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Becomes {
+enum RowKind {
     /// A range of one thread.
     Nested,
     /// A range that any thread may end.
     Free,
-    /// An instant.
+    /// A mark: an instant.
     Mark,
     /// The name of a thread.
     ThreadName,
@@ -36,13 +36,13 @@ enum Becomes {
 
 /// A range that is over, or an instant; its name may not have come yet.
 #[derive(Clone, Copy)]
-struct Over {
-    open: Open,
+struct FinishedRange {
+    open: OpenNvtxRange,
     end_ns: u64,
-    becomes: Becomes,
+    becomes: RowKind,
 }
 
-/// What could not be recorded, by reason.
+/// Ranges that could not be recorded, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unrecorded {
     /// Ranges that were open when their process ended: they last until then.
@@ -56,20 +56,20 @@ pub struct Unrecorded {
 }
 
 /// A thread and a domain.
-type Whose = (ThreadIndex, u32);
+type RangeOwner = (ThreadIndex, u32);
 
-/// Open ranges, innermost last, by thread and domain. The list that was asked for last is at
-/// hand: a thread that is quick about its ranges has one domain.
+/// Open ranges, innermost last, by thread and domain. The list that was used last is remembered: a
+/// thread that opens ranges fast has one domain.
 #[derive(Default)]
 struct Stacks {
-    places: HashMap<Whose, usize>,
-    lists: Vec<Vec<Open>>,
-    last: Option<(Whose, usize)>,
+    places: HashMap<RangeOwner, usize>,
+    lists: Vec<Vec<OpenNvtxRange>>,
+    last: Option<(RangeOwner, usize)>,
 }
 
 impl Stacks {
-    /// The list; none if nothing was ever pushed there.
-    fn find(&mut self, whose: Whose) -> Option<&mut Vec<Open>> {
+    /// Returns the list; `None` if nothing was ever pushed there.
+    fn find(&mut self, whose: RangeOwner) -> Option<&mut Vec<OpenNvtxRange>> {
         let at = match self.last {
             Some((last, at)) if last == whose => at,
             _ => {
@@ -81,7 +81,7 @@ impl Stacks {
         self.lists.get_mut(at)
     }
 
-    fn push(&mut self, whose: Whose, open: Open) {
+    fn push(&mut self, whose: RangeOwner, open: OpenNvtxRange) {
         match self.find(whose) {
             Some(list) => list.push(open),
             None => {
@@ -96,26 +96,26 @@ impl Stacks {
 #[derive(Default)]
 pub struct Ranges {
     stacks: Stacks,
-    /// By id: those that any thread may end.
-    free: HashMap<u64, Open>,
-    /// By id, when: ends in another thread's ring that came before the beginning, and
-    /// those of what began while recording was off.
+    /// Ranges that any thread may end, by id.
+    free: HashMap<u64, OpenNvtxRange>,
+    /// Times by id: ends in another thread's ring that came before the beginning, and ends of
+    /// ranges that began while recording was off.
     early: HashMap<u64, u64>,
-    over: Vec<Over>,
-    /// Of these, how many came since they were last turned into rows.
+    over: Vec<FinishedRange>,
+    /// Number of these that came since they were last turned into rows.
     fresh: usize,
     open: usize,
     endless: u64,
 }
 
 impl Ranges {
-    /// Takes an event of a thread. An end without a beginning is none: what it ends
-    /// began while recording was off.
+    /// Takes an event of a thread. An end without a beginning makes no row: its range began while
+    /// recording was off.
     pub fn take(&mut self, kind: ExtKind, range: &Range, thread: ThreadIndex, time_ns: u64) {
-        let open = Open { range: *range, thread, start_ns: time_ns };
-        let instant = |becomes| Over { open, end_ns: time_ns, becomes };
+        let open = OpenNvtxRange { range: *range, thread, start_ns: time_ns };
+        let instant = |becomes| FinishedRange { open, end_ns: time_ns, becomes };
         match kind {
-            ExtKind::RangePush if self.open < OPEN_MOST => {
+            ExtKind::RangePush if self.open < MAX_OPEN => {
                 self.unwind(thread, range, true);
                 self.open += 1;
                 self.stacks.push((thread, range.domain), open);
@@ -124,13 +124,14 @@ impl Ranges {
                 self.unwind(thread, range, false);
                 let stack = self.stacks.find((thread, range.domain));
                 let found = stack.and_then(|stack| stack.pop_if(|top| top.range.id == range.id));
-                self.end(found, time_ns, Becomes::Nested);
+                self.end(found, time_ns, RowKind::Nested);
             }
-            ExtKind::RangeStart if self.open < OPEN_MOST => {
-                // An earlier end is that of a range with the same id: of NVTX none has, of ITT many.
+            ExtKind::RangeStart if self.open < MAX_OPEN => {
+                // An earlier end belongs to another range with the same id: NVTX never reuses one,
+                // ITT often does.
                 let end = self.early.remove(&range.id).filter(|end_ns| *end_ns >= time_ns);
                 if let Some(end_ns) = end {
-                    self.push_over(Over { open, end_ns, becomes: Becomes::Free });
+                    self.push_over(FinishedRange { open, end_ns, becomes: RowKind::Free });
                 } else if self.free.insert(range.id, open).is_none() {
                     self.open += 1;
                 } else {
@@ -142,55 +143,56 @@ impl Ranges {
                 Some(open) if open.start_ns > time_ns => {}
                 Some(_) => {
                     let open = self.free.remove(&range.id);
-                    self.end(open, time_ns, Becomes::Free);
+                    self.end(open, time_ns, RowKind::Free);
                 }
                 None => {
-                    if self.early.len() >= EARLY_MOST {
+                    if self.early.len() >= MAX_EARLY {
                         self.early.clear();
                     }
                     self.early.insert(range.id, time_ns);
                 }
             },
             ExtKind::RangePush | ExtKind::RangeStart => self.endless += 1,
-            ExtKind::RangeMark => self.push_over(instant(Becomes::Mark)),
-            ExtKind::RangeThread => self.push_over(instant(Becomes::ThreadName)),
+            ExtKind::RangeMark => self.push_over(instant(RowKind::Mark)),
+            ExtKind::RangeThread => self.push_over(instant(RowKind::ThreadName)),
             _ => {}
         }
     }
 
-    /// Gives up ranges that lie deeper than this event, and so must be over: their
-    /// ends were lost. A push also ends what lay at its own depth.
+    /// Ends ranges that lie deeper than this event, and so must be over: their ends were lost. A
+    /// push also ends a range at its own depth.
     fn unwind(&mut self, thread: ThreadIndex, range: &Range, push: bool) {
         if range.id == NO_LEVEL {
             return;
         }
         let Some(stack) = self.stacks.find((thread, range.domain)) else { return };
-        let deeper = |top: &mut Open| top.range.id > range.id || push && top.range.id == range.id;
+        let deeper =
+            |top: &mut OpenNvtxRange| top.range.id > range.id || push && top.range.id == range.id;
         while stack.pop_if(deeper).is_some() {
             self.open -= 1;
             self.endless += 1;
         }
     }
 
-    fn end(&mut self, found: Option<Open>, end_ns: u64, becomes: Becomes) {
+    fn end(&mut self, found: Option<OpenNvtxRange>, end_ns: u64, becomes: RowKind) {
         if let Some(open) = found {
             self.open -= 1;
-            self.push_over(Over { open, end_ns, becomes });
+            self.push_over(FinishedRange { open, end_ns, becomes });
         }
     }
 
-    fn push_over(&mut self, over: Over) {
+    fn push_over(&mut self, over: FinishedRange) {
         self.fresh += 1;
         self.over.push(over);
     }
 
-    /// How many may become rows that could not before.
+    /// Returns how many may become rows that could not before.
     pub fn fresh(&self) -> usize {
         self.fresh
     }
 
-    /// Turns what is over into rows, as far as names are known; `threads` are the rows
-    /// of the process's threads, by their ids.
+    /// Turns finished ranges into rows, as far as names are known; `threads` are the rows of the
+    /// process's threads, by their ids.
     pub fn settle(
         &mut self,
         process: ProcessIndex,
@@ -201,25 +203,25 @@ impl Ranges {
     ) {
         self.fresh = 0;
         self.over.retain(|over| {
-            let Over { open, end_ns, becomes } = *over;
+            let FinishedRange { open, end_ns, becomes } = *over;
             let range = &open.range;
             let names = (texts.plain(range.name, writer), texts.plain(range.domain, writer));
             let (Some(text), Some(domain)) = names else { return true };
             match becomes {
-                Becomes::ThreadName => {
+                RowKind::ThreadName => {
                     let thread = u32::try_from(range.id).ok().and_then(|tid| threads.get(&tid));
                     let Some(thread) = thread else { return true };
                     writer.thread_name(*thread, open.start_ns, text);
                 }
-                Becomes::Mark => writer.mark(Mark {
+                RowKind::Mark => writer.mark(Mark {
                     time_ns: open.start_ns,
                     process: Some(process),
                     name: text,
                     kind: MarkKind::Mark,
                 }),
-                Becomes::Nested | Becomes::Free => {
+                RowKind::Nested | RowKind::Free => {
                     let category = texts.text(range.category_name).map(str::to_owned);
-                    let args = arguments(range, category, becomes == Becomes::Free, writer);
+                    let args = arguments(range, category, becomes == RowKind::Free, writer);
                     spans.push(Span {
                         start_ns: open.start_ns,
                         duration_ns: end_ns.saturating_sub(open.start_ns),
@@ -237,22 +239,22 @@ impl Ranges {
         });
     }
 
-    /// Ends what is open at the end of its process; what cannot be recorded any more is
+    /// Ends what is open at the end of its process; ranges that cannot be recorded any more are
     /// counted.
     pub fn close(&mut self, end_ns: u64) -> Unrecorded {
         let mut unrecorded =
             Unrecorded { endless: std::mem::take(&mut self.endless), ..Unrecorded::default() };
         for over in self.over.drain(..) {
             match over.becomes {
-                Becomes::ThreadName => unrecorded.unknown_threads += 1,
+                RowKind::ThreadName => unrecorded.unknown_threads += 1,
                 _ => unrecorded.nameless += 1,
             }
         }
-        let close = |becomes| move |open| Over { open, end_ns, becomes };
+        let close = |becomes| move |open| FinishedRange { open, end_ns, becomes };
         let stacks = std::mem::take(&mut self.stacks).lists.into_iter().flatten();
-        self.over.extend(stacks.map(close(Becomes::Nested)));
+        self.over.extend(stacks.map(close(RowKind::Nested)));
         let free = std::mem::take(&mut self.free).into_values();
-        self.over.extend(free.map(close(Becomes::Free)));
+        self.over.extend(free.map(close(RowKind::Free)));
         unrecorded.cut = self.over.len() as u64;
         self.open = 0;
         unrecorded
@@ -287,7 +289,7 @@ fn arguments(
     writer.name(&serde_json::Value::Object(all).to_string())
 }
 
-/// The number that the program gave; as text where JSON has none for it.
+/// Returns the number that the program gave; as text where JSON has none for it.
 fn payload(range: &Range) -> Option<serde_json::Value> {
     let real = |value: f64| match value.is_finite() {
         true => serde_json::Value::from(value),
@@ -337,7 +339,7 @@ mod tests {
         let mut ranges = Ranges::default();
         push(&mut ranges, 0, 1);
         push(&mut ranges, 1, 2);
-        // Its pop is missing; another one at its depth, then the outer one's end.
+        // Its pop is missing; another range at its depth follows, then the outer one's end.
         push(&mut ranges, 1, 5);
         pop(&mut ranges, 1, 6);
         pop(&mut ranges, 0, 7);
@@ -369,12 +371,12 @@ mod tests {
     fn an_end_of_an_earlier_range_of_the_same_id_ends_no_later_one() {
         let mut ranges = Ranges::default();
         let range = Range { id: 7, ..Range::default() };
-        // Its beginning was not recorded.
+        // The beginning of this range was not recorded.
         ranges.take(ExtKind::RangeEnd, &range, 0, 5);
         ranges.take(ExtKind::RangeStart, &range, 0, 7);
         ranges.take(ExtKind::RangeEnd, &range, 0, 9);
         assert_eq!(over(&ranges), [(7, 9)]);
-        // Ends of two of another thread, whose ring is read later.
+        // These are the ends of two ranges of another thread, whose ring is read later.
         ranges.take(ExtKind::RangeStart, &range, 0, 10);
         ranges.take(ExtKind::RangeStart, &range, 0, 12);
         ranges.take(ExtKind::RangeEnd, &range, 1, 11);

@@ -12,7 +12,7 @@ use tprof_wire::gpu;
 /// CUPTI's number for "no stream", "no event".
 const NONE: u32 = u32::MAX;
 
-/// What rows are made with.
+/// Makes rows of the agent's records.
 pub struct Rows {
     pub process: ProcessIndex,
     pub joins: Joins,
@@ -23,7 +23,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Of a process.
+    /// Makes rows for a process.
     pub fn new(process: ProcessIndex) -> Rows {
         Rows {
             process,
@@ -34,8 +34,8 @@ impl Rows {
         }
     }
 
-    /// When it began, on the run's clock, and how long it took, by CUPTI's own:
-    /// what joining adds in error must not change a kernel's length.
+    /// Returns when it began, on the run's clock, and its duration on CUPTI's own clock: the error
+    /// of the clocks' join must not change a kernel's length.
     fn span_of(&self, start: u64, end: u64) -> (u64, u64) {
         (self.joins.ns(start), end.saturating_sub(start))
     }
@@ -152,8 +152,8 @@ impl Rows {
         }
     }
 
-    /// What the stream-ordered pools of a device hold after a change of one of them: counters of
-    /// the process.
+    /// Writes what the stream-ordered pools of a device hold after a change of one of them:
+    /// counters of the process.
     pub fn pools(&mut self, m: &gpu::Memory, file: &mut OpenFile) {
         if m.pool == 0 {
             return;
@@ -229,7 +229,7 @@ fn memory_kind(number: u32) -> MemoryKind {
     }
 }
 
-/// From `CUpti_ExternalCorrelationKind`.
+/// Converts a `CUpti_ExternalCorrelationKind`.
 pub(super) fn external_kind(number: u32) -> ExternalKind {
     match number {
         2 => ExternalKind::OpenAcc,

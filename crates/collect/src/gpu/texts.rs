@@ -15,10 +15,10 @@ struct Text {
 /// Names that are found without their table: a job runs few kernels, many times.
 const RECENT: usize = 256;
 
-/// By their ids.
+/// The texts by their ids.
 pub struct Texts {
     known: HashMap<u32, Text>,
-    /// By the low bits of ids: an id, and its changed name.
+    /// The last changed names, by the low bits of ids: an id, and its changed name.
     recent: Box<[(u32, NameId); RECENT]>,
     /// The same of names as they are.
     recent_plain: Box<[(u32, NameId); RECENT]>,
@@ -42,12 +42,12 @@ impl Texts {
         Some(())
     }
 
-    /// A text; none if there is none, or if it is not defined (yet).
+    /// Returns a text; `None` if there is none, or if it is not defined (yet).
     pub fn text(&self, id: u32) -> Option<&str> {
         self.known.get(&id).map(|text| text.raw.as_str())
     }
 
-    /// The name of a text as it is; none if it is not defined (yet).
+    /// Returns the unchanged text as a name; `None` if it is not defined (yet).
     pub fn plain(&mut self, id: u32, writer: &mut TraceWriter) -> Option<NameId> {
         if id == 0 {
             return Some(NameId::default());
@@ -112,7 +112,7 @@ pub fn without_version(name: &str) -> &str {
 mod tests {
     use super::{name_of_kernel, without_version};
 
-    /// As `__cxa_demangle` of GCC 12 has them.
+    /// The names as `__cxa_demangle` of GCC 12 writes them.
     #[test]
     fn names_of_kernels_are_those_of_the_cpp_library() {
         for (raw, wanted) in [

@@ -1,13 +1,13 @@
-//! Where rows of a process go, and its threads there.
+//! Writes rows of a process into its file, and defines its threads there.
 
 use crate::out::files::OpenFile;
 use std::collections::HashMap;
 use tprof_trace::TraceWriter;
 use tprof_trace::model::{ProcessIndex, Thread, ThreadIndex};
 
-/// Where rows go, and the threads that are known there.
+/// The file that rows go to, and the threads that are known there.
 pub struct ThreadRows<'a> {
-    /// The file.
+    /// The file of the process.
     pub file: &'a mut OpenFile,
     /// Rows of the process's threads, by their ids.
     pub threads: &'a mut HashMap<u32, ThreadIndex>,
@@ -19,7 +19,7 @@ impl ThreadRows<'_> {
         &mut self.file.writer
     }
 
-    /// The row of a thread, which is made where there is none.
+    /// Returns the row of a thread, which is created if there is none.
     pub fn thread(&mut self, process: ProcessIndex, tid: u32, start_ns: u64) -> ThreadIndex {
         if let Some(index) = self.threads.get(&tid) {
             return *index;

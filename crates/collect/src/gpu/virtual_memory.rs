@@ -1,9 +1,9 @@
-//! Physical memory of the driver's virtual memory management (`cuMemCreate`, `cuMemMap`): rows
-//! of when it was taken and when it was given back.
+//! Physical memory of the driver's virtual memory management (`cuMemCreate`, `cuMemMap`): rows of
+//! when it was taken and when it was given back.
 //!
-//! It lives as long as any reference to its handle or any mapping of it, so that its end is
-//! that of several calls. Threads' records come one thread after the other: they wait until all
-//! have come, and are applied in order of time.
+//! Memory lives as long as there is any reference to its handle or any mapping of it, so that
+//! several calls together end it. Threads' records come one thread after the other, so calls wait
+//! until all have come, and are applied in the order of time.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use tprof_trace::model::{
@@ -11,31 +11,32 @@ use tprof_trace::model::{
 };
 use tprof_wire::calls::Mapping;
 
-/// How late a thread's record may come, ns.
+/// Latest time at which a thread's record may come, ns after the call.
 pub const LATE_NS: u64 = 5_000_000_000;
-/// `CU_MEM_LOCATION_TYPE_DEVICE`.
+/// The value of `CU_MEM_LOCATION_TYPE_DEVICE`.
 const ON_DEVICE: u32 = 1;
 
 /// A call that succeeded.
 #[derive(Clone, Copy, Debug)]
 pub struct MappingCall {
-    /// What it did.
+    /// Effect of the call.
     pub how: Mapping,
-    /// When it took effect.
+    /// Time when it took effect.
     pub time_ns: u64,
-    /// By whom.
+    /// Thread that called.
     pub thread: ThreadIndex,
     /// Handle, or address.
     pub what: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub bytes: u64,
-    /// Of a creation the kind of place and, in the high half, its number; of a mapping the handle.
+    /// For a creation, the kind of place and, in the high half, its number; for a mapping, the
+    /// handle.
     pub of: u64,
     /// Stack of a creation.
     pub stack: StackId,
 }
 
-/// Physical memory.
+/// A piece of physical memory.
 #[derive(Clone, Copy, Debug)]
 struct Physical {
     row: DeviceAllocation,
@@ -48,19 +49,20 @@ struct Physical {
 pub struct VirtualMemory {
     process: ProcessIndex,
     calls: Vec<MappingCall>,
-    /// By serial number.
+    /// Live memory, by serial number.
     living: HashMap<u64, Physical>,
     next: u64,
     /// Handles with references: serial number of their memory.
     handles: HashMap<u64, u64>,
-    /// Address → bytes, and serial number; none for memory that another process took.
+    /// Mappings by address: bytes, and the memory's serial number; `None` for memory that another
+    /// process took.
     mappings: BTreeMap<u64, (u64, Option<u64>)>,
     /// Numbers of rows that live: a handle may come again while its memory is still mapped.
     numbers: HashSet<u64>,
 }
 
 impl VirtualMemory {
-    /// Of a process.
+    /// Follows the memory of a process.
     pub fn new(process: ProcessIndex) -> VirtualMemory {
         VirtualMemory {
             process,
@@ -78,7 +80,7 @@ impl VirtualMemory {
         self.calls.push(call);
     }
 
-    /// Rows of what is old enough: all of them at the end.
+    /// Returns rows of calls that are old enough, or of all calls at the end.
     pub fn settle(&mut self, now_ns: u64, last: bool) -> Vec<DeviceAllocation> {
         self.calls.sort_by_key(|call| call.time_ns);
         let until = if last { u64::MAX } else { now_ns.saturating_sub(LATE_NS) };
@@ -182,7 +184,7 @@ mod tests {
         MappingCall { how, time_ns, thread: 0, what, bytes, of, stack: 5 }
     }
 
-    /// On device 3.
+    /// Memory is created on device 3.
     fn create(time_ns: u64, handle: u64) -> MappingCall {
         call(Mapping::Create, time_ns, handle, 2 << 20, 1 | 3 << 32)
     }
@@ -197,7 +199,7 @@ mod tests {
 
     #[test]
     fn memory_lives_as_long_as_its_last_mapping() {
-        // As PyTorch does it, from two threads: the later call comes first.
+        // The order of PyTorch, from two threads: the later call comes first.
         let calls = [
             call(Mapping::Unmap, 50, 0x9000, 2 << 20, 0),
             create(10, 77),

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::files::{Candidate, address_of, candidates, reopen};
+use crate::disk_cache::{CachedRows, DiskCache, LibraryKey, RowSpan, SpanRows};
 use crate::elf::{Elf, FileId, Segment, VDSO, own_vdso};
-use crate::kept::{Kept, KeptRows, LibraryKey, RowSpan, SpanRows};
 use crate::os::maps::{Mapping, read_code_maps};
 use crate::symbols::ModuleFile;
 use crate::unwind_table::{self, ModulePart};
@@ -21,8 +21,9 @@ const MAX_OPEN: usize = 128;
 const DEFERRED_FROM: u64 = 1 << 20;
 /// The same from which on tables are kept for later runs: 0.4 ms.
 const KEPT_FROM: u64 = 64 << 10;
-/// Bytes of tables that wait to be kept, at most; what is compiled beyond is not kept.
-const MOST_FRESH: usize = 48 << 20;
+/// Bytes of tables that wait to be stored, at most; tables that are compiled beyond that are not
+/// stored.
+const MAX_FRESH: usize = 48 << 20;
 
 /// Takes compiled tables into memory that targets can read.
 pub trait TableStore {
@@ -31,7 +32,7 @@ pub trait TableStore {
     fn append(&mut self, bytes: &[u8]) -> Option<u64>;
 }
 
-/// Where a table lies in the [`TableStore`]; never 0.
+/// Position of a table in the [`TableStore`]; never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TableId(pub u64);
 
@@ -39,20 +40,20 @@ pub struct TableId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileKey(u32);
 
-/// How far the table of a file is.
+/// The state of a file's table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableState {
-    /// It was not needed yet.
+    /// The table was not needed yet.
     Wanted,
-    /// Handed out by [`ModuleCache::job`].
+    /// The table is being compiled, by a job from [`ModuleCache::job`].
     Compiling,
-    /// Done.
+    /// The table is in the store.
     At(TableId),
-    /// There will be none, and why.
+    /// There will be no table, for this reason.
     Absent(Arc<str>),
 }
 
-/// What of a file is mapped, as the kernel has it.
+/// The part of a file that is mapped, as the kernel describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
     offset: u64,
@@ -71,7 +72,7 @@ impl Part {
 /// An executable mapping of a process, with the file behind it.
 #[derive(Clone, Debug)]
 pub struct LoadedModule {
-    /// First address.
+    /// First address of the mapping.
     pub start: u64,
     /// One past the last address.
     pub end: u64,
@@ -82,11 +83,11 @@ pub struct LoadedModule {
     of: Part,
     /// Build id in hex; empty if there is none.
     pub build_id: Arc<str>,
-    /// Its unwind table, once there is one.
+    /// Position of its unwind table, once there is one.
     pub table: Option<TableId>,
     /// The file in the cache; `None` if it could not be read.
     pub file: Option<FileKey>,
-    /// What the file is known by, if it could be read.
+    /// Identity of the file, if it could be read.
     pub identity: Option<FileId>,
     /// A path by which the collector reached the file.
     pub reached: PathBuf,
@@ -108,7 +109,7 @@ fn same<'m>(before: &'m [LoadedModule], mapping: &Mapping) -> Option<&'m LoadedM
 }
 
 impl LoadedModule {
-    /// What the symbolizer needs to find the file again.
+    /// Returns what the symbolizer needs to find the file again.
     pub fn module_file(&self) -> ModuleFile {
         ModuleFile {
             path: self.path.clone(),
@@ -119,7 +120,7 @@ impl LoadedModule {
     }
 }
 
-/// One known file.
+/// A file that is known.
 #[derive(Debug)]
 struct CachedFile {
     identity: FileId,
@@ -129,12 +130,13 @@ struct CachedFile {
     frame_bytes: u64,
     /// A stack needs its table.
     asked: bool,
-    /// The part of the file that it stands for; all of it, if there is none.
+    /// The part of the file that it covers; the whole file if there is none.
     part: Option<ModulePart>,
-    /// Its parts, in order of address, each with its first ELF address; not of a part.
+    /// The parts of the file in the order of addresses, each with its first ELF address; empty for
+    /// a part.
     parts: Vec<(u64, FileKey)>,
     state: TableState,
-    /// Under what its tables are kept for later runs, if they are.
+    /// The key under which its tables are stored for later runs, if they are.
     kept_as: Option<Arc<LibraryKey>>,
     /// Kept until the table is compiled.
     elf: Option<Elf>,
@@ -142,7 +144,7 @@ struct CachedFile {
 }
 
 impl CachedFile {
-    /// Which part of its file its table is of.
+    /// Returns the part of its file that its table covers.
     fn span(&self) -> RowSpan {
         self.part.as_ref().map_or(RowSpan::WHOLE, ModulePart::span)
     }
@@ -157,7 +159,7 @@ struct Fresh {
 
 impl Fresh {
     fn add(&mut self, key: &Arc<LibraryKey>, span: RowSpan, bytes: Vec<u8>) {
-        if self.bytes + bytes.len() <= MOST_FRESH {
+        if self.bytes + bytes.len() <= MAX_FRESH {
             self.bytes += bytes.len();
             self.tables.entry(Arc::clone(key)).or_default().push((span, bytes));
         }
@@ -167,15 +169,15 @@ impl Fresh {
 /// Compiled tables on their way to where they are kept.
 #[derive(Debug)]
 pub struct FreshRows {
-    kept: Option<Arc<Kept>>,
+    kept: Option<Arc<DiskCache>>,
     tables: HashMap<Arc<LibraryKey>, Vec<SpanRows>>,
 }
 
 impl FreshRows {
-    /// Writes them.
+    /// Writes the tables to disk.
     pub fn keep(self) {
         let Some(kept) = self.kept else { return };
-        self.tables.iter().for_each(|(key, tables)| KeptRows::add(&kept, key, tables));
+        self.tables.iter().for_each(|(key, tables)| CachedRows::add(&kept, key, tables));
     }
 }
 
@@ -203,7 +205,7 @@ pub struct Compiled {
 }
 
 impl CompileJob {
-    /// Which file it is for.
+    /// Returns the file that it is for.
     pub fn file(&self) -> FileKey {
         self.file
     }
@@ -239,10 +241,11 @@ const _: () = {
 /// The files that the run's processes run code from.
 #[derive(Debug, Default)]
 pub struct ModuleCache {
-    /// Where tables are kept between runs, if they are.
-    kept: Option<Arc<Kept>>,
-    /// Whether tables that are made are kept. A process that finds rows without a table needs none:
-    /// to compile a part takes 0.4 ms, to read what is kept of PyTorch 17, in which all who ask wait.
+    /// The cache on disk, if there is one.
+    kept: Option<Arc<DiskCache>>,
+    /// Whether tables that are compiled are stored. A process that finds rows without a table needs
+    /// none: to compile a part takes 0.4 ms, while to read the cached tables of PyTorch takes 17
+    /// ms, in which all processes that ask have to wait.
     keeps_rows: bool,
     /// Files of which tables of earlier runs may be kept that are not in the store yet.
     unread: Vec<FileKey>,
@@ -262,7 +265,7 @@ impl ModuleCache {
     }
 
     /// An empty cache that takes tables of earlier runs.
-    pub fn with_kept(kept: Option<Arc<Kept>>) -> ModuleCache {
+    pub fn with_kept(kept: Option<Arc<DiskCache>>) -> ModuleCache {
         ModuleCache { kept, ..ModuleCache::default() }
     }
 
@@ -272,8 +275,8 @@ impl ModuleCache {
         self.loaded_since(pid, &[])
     }
 
-    /// As [`ModuleCache::loaded`], of an image that had mapped this before, in order of address: a
-    /// mapping that is the same is of the same file, which is not looked for again.
+    /// Like [`ModuleCache::loaded`], for an image that had mapped `before`, in the order of
+    /// addresses: an unchanged mapping is of the same file, which is not searched again.
     pub fn loaded_since(
         &mut self,
         pid: u32,
@@ -298,7 +301,7 @@ impl ModuleCache {
         LoadedModule { table, ..module.clone() }
     }
 
-    /// As [`ModuleCache::loaded`], of mappings that were read before.
+    /// Like [`ModuleCache::loaded`], for mappings that were read before.
     pub fn identified(&mut self, pid: u32, mut maps: Vec<Mapping>) -> Vec<LoadedModule> {
         maps.retain(is_of_file);
         maps.into_iter().map(|m| self.identify(pid, m)).collect()
@@ -343,7 +346,7 @@ impl ModuleCache {
         module
     }
 
-    /// How far the table of a file is.
+    /// Returns the state of a file's table.
     pub fn state(&self, file: FileKey) -> &TableState {
         &self.entries[file.0 as usize].state
     }
@@ -358,7 +361,7 @@ impl ModuleCache {
         self.entries[file.0 as usize].asked = true;
     }
 
-    /// The tables of these modules are needed, but for those of large files, and for what is beyond
+    /// Asks for the tables of these modules, except for those of large files, and for tables beyond
     /// `most` bytes of frame information.
     pub fn ask_small(&mut self, modules: &[LoadedModule], most: u64) {
         let mut bytes = 0;
@@ -371,16 +374,16 @@ impl ModuleCache {
         }
     }
 
-    /// Whether the table of a file is not to be compiled until a stack needs it. `finds_rows`: the
-    /// process finds rows of code without a table by itself.
+    /// Whether the table of a file is not compiled until a stack needs it. `finds_rows`: the
+    /// process finds rows of code by itself, without a table.
     pub fn is_deferred(&self, file: FileKey, finds_rows: bool) -> bool {
         let entry = &self.entries[file.0 as usize];
         let is_large = entry.part.is_some() || entry.frame_bytes >= DEFERRED_FROM;
         entry.state == TableState::Wanted && (is_large || finds_rows) && !entry.asked
     }
 
-    /// Takes the compilation of a file that is [`TableState::Wanted`], to be
-    /// run anywhere; `None` if there is nothing to do.
+    /// Takes the compilation of a file that is [`TableState::Wanted`], which can run on any thread;
+    /// `None` if there is nothing to do.
     pub fn job(&mut self, file: FileKey) -> Option<CompileJob> {
         let entry = &mut self.entries[file.0 as usize];
         if entry.state != TableState::Wanted {
@@ -422,14 +425,15 @@ impl ModuleCache {
         &entry.state
     }
 
-    /// Stores the tables of earlier runs of all files that were found since the last call.
-    /// From here on tables are kept for later runs: there are processes that wait for them.
+    /// Stores the tables that earlier runs cached for all files that were found since the last
+    /// call. From here on tables are kept for later runs, since there are processes that wait for
+    /// them.
     pub fn take_kept(&mut self, store: &mut dyn TableStore) {
         self.keeps_rows = true;
         for file in std::mem::take(&mut self.unread) {
             let key = &self.entries[file.0 as usize].kept_as;
             let (Some(kept), Some(key)) = (&self.kept, key) else { continue };
-            let rows = KeptRows::read(kept, key);
+            let rows = CachedRows::read(kept, key);
             let parts = &self.entries[file.0 as usize].parts;
             let files: Vec<_> = match parts.is_empty() {
                 true => vec![file],
@@ -447,7 +451,8 @@ impl ModuleCache {
         }
     }
 
-    /// What was compiled since the last call, to be kept for later runs on any thread.
+    /// Takes the tables that were compiled since the last call, to be stored for later runs on any
+    /// thread.
     pub fn take_fresh(&mut self) -> FreshRows {
         let fresh = std::mem::take(&mut self.fresh);
         FreshRows { kept: self.kept.clone(), tables: fresh.tables }
@@ -490,7 +495,7 @@ impl ModuleCache {
             DEFERRED_FROM.. => unwind_table::parts(&elf),
             _ => Vec::new(),
         };
-        // Parts open it anew.
+        // Each part opens the file again.
         let keep = self.open < MAX_OPEN && parts.is_empty();
         self.open += usize::from(keep);
         self.entries.push(CachedFile {
@@ -511,7 +516,7 @@ impl ModuleCache {
         file
     }
 
-    /// Each part is compiled as a file of its own is.
+    /// Adds the parts of a file; each is compiled like a separate file.
     fn add_parts(&mut self, file: FileKey, parts: Vec<ModulePart>) {
         let whole = &self.entries[file.0 as usize];
         let (identity, path) = (whole.identity, whole.path.clone());
@@ -536,8 +541,8 @@ impl ModuleCache {
         }
     }
 
-    /// The parts of a file that are compiled one by one: from which ELF address on each has the
-    /// rows, in order; none of a file that is compiled whole.
+    /// Returns the parts of a file that are compiled one by one, in order, each with the ELF
+    /// address from which on it has the rows; empty for a file that is compiled whole.
     pub fn parts(&self, file: FileKey) -> &[(u64, FileKey)] {
         &self.entries[file.0 as usize].parts
     }

@@ -39,7 +39,7 @@ pub(super) fn candidates(pid: u32, mapping: &Mapping, map_files: bool) -> Vec<Ca
     all
 }
 
-/// Opens a file if it is the one that is meant, and ELF.
+/// Opens a file if it has this identity, and is ELF.
 pub(super) fn reopen(path: &Path, identity: FileId) -> Option<Elf> {
     let file = elf::open(path).ok()?;
     if FileId::of(&file.metadata().ok()?) != identity {

@@ -1,9 +1,8 @@
-//! Unwind rows of one module, compiled function by function as they are met.
+//! Unwind rows of one module, compiled function by function as samples need them.
 //!
-//! A sampler meets few functions of a module: the binary search table beside
-//! `.eh_frame` leads to the description of each, so that a library of a
-//! gigabyte costs one small read a function. Modules without such a table are
-//! compiled whole.
+//! A sampler needs few functions of a module: the binary search table beside `.eh_frame` leads to
+//! the description of each, so that a library of a gigabyte costs one small read for each function.
+//! Modules without such a table are compiled whole.
 
 use crate::elf::{Elf, u32_at};
 use crate::unwind_table::{self, SearchTable, UnwindTable, Window};
@@ -21,13 +20,13 @@ pub struct ModuleRows {
     index: Index,
     /// Compiled descriptions, by place in the index.
     functions: HashMap<usize, UnwindTable>,
-    descriptions: Descriptions,
+    descriptions: FrameDescriptions,
 }
 
 enum Index {
     /// First address of each function, and the address of its description.
     Sorted(Vec<(u64, u64)>),
-    /// Everything, compiled.
+    /// The compiled table of the whole module.
     Whole(UnwindTable),
 }
 
@@ -38,7 +37,12 @@ impl ModuleRows {
             Some(entries) => Index::Sorted(entries),
             None => Index::Whole(unwind_table::compile_elf(&elf).unwrap_or_default()),
         };
-        ModuleRows { elf, index, functions: HashMap::new(), descriptions: Descriptions::default() }
+        ModuleRows {
+            elf,
+            index,
+            functions: HashMap::new(),
+            descriptions: FrameDescriptions::default(),
+        }
     }
 
     /// The row for an ELF address.
@@ -74,14 +78,15 @@ fn sorted(elf: &Elf) -> Option<Vec<(u64, u64)>> {
 }
 
 #[derive(Default)]
-struct Descriptions {
+struct FrameDescriptions {
     window: Window,
-    /// What descriptions refer to, by its address: a compiler's many functions have few of them.
+    /// The shared entries that descriptions refer to, by address: a compiler's many functions have
+    /// few of them.
     shared: HashMap<u64, Vec<u8>>,
 }
 
-impl Descriptions {
-    /// Compiles one: a section of its own is made of it and of the entry that it refers to.
+impl FrameDescriptions {
+    /// Compiles one description: a small section is built from it and the entry that it refers to.
     fn compile(&mut self, elf: &Elf, address: u64) -> Option<UnwindTable> {
         let mut description = self.window.entry(elf, address)?;
         let distance = u64::from(u32_at(&description, 4));

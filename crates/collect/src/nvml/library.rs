@@ -1,18 +1,18 @@
-//! NVIDIA's management library, found at run time: the few functions that are
-//! used, by their names. It belongs to the driver, and is there where that is.
+//! NVIDIA's management library, found at run time: the few functions that are used, by their names.
+//! The library belongs to the driver, and is there where the driver is.
 //!
-//! It stays loaded until the process ends: threads of the driver's may run in it.
-//! (`nvml-wrapper` unloads it when it is dropped, resolves all of its 396 functions at the
-//! start, and takes 16 s of processor time to compile.)
+//! It stays loaded until the process ends, since threads of the driver's may run in it.
+//! (`nvml-wrapper` unloads it when it is dropped, resolves all of its 396 functions at the start,
+//! and takes 16 s of processor time to compile.)
 #![allow(unsafe_code)] // a library with a C interface
 
 use libloading::os::unix::{Library as Loaded, RTLD_NOW};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::path::Path;
 
-/// What its functions return; 0 is success.
+/// Status that its functions return; 0 is success.
 pub type Status = c_int;
-/// A device.
+/// Handle of a device.
 #[derive(Clone, Copy)]
 pub struct Device(*mut c_void);
 // SAFETY: the library's handles may be used by any thread.
@@ -25,12 +25,12 @@ type Mask = unsafe extern "C" fn(*mut c_void, *mut u64) -> Status;
 
 /// Bytes of the texts that it gives, at most.
 const TEXT: usize = 96;
-/// `NVML_CLOCK_SM`.
+/// The value of `NVML_CLOCK_SM`.
 pub const CLOCK_SM: c_uint = 1;
-/// `NVML_CLOCK_MEM`.
+/// The value of `NVML_CLOCK_MEM`.
 pub const CLOCK_MEMORY: c_uint = 2;
 
-/// `nvmlUtilization_t`.
+/// The C struct `nvmlUtilization_t`.
 #[repr(C)]
 #[derive(Default)]
 struct Utilization {
@@ -38,7 +38,7 @@ struct Utilization {
     memory: c_uint,
 }
 
-/// `nvmlMemory_t`.
+/// The C struct `nvmlMemory_t`.
 #[repr(C)]
 #[derive(Default)]
 struct MemoryV1 {
@@ -47,7 +47,7 @@ struct MemoryV1 {
     used: u64,
 }
 
-/// `nvmlMemory_v2_t`.
+/// The C struct `nvmlMemory_v2_t`.
 #[repr(C)]
 #[derive(Default)]
 struct MemoryV2 {
@@ -58,7 +58,7 @@ struct MemoryV2 {
     used: u64,
 }
 
-/// `nvmlTemperature_v1_t`.
+/// The C struct `nvmlTemperature_v1_t`.
 #[repr(C)]
 #[derive(Default)]
 struct TemperatureV1 {
@@ -77,16 +77,16 @@ const _: () = assert!(version_of::<TemperatureV1>(1) == 0x0100_000c);
 /// Memory of a device, bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
-    /// In use by all processes.
+    /// Bytes in use by all processes.
     pub used: u64,
-    /// All.
+    /// Bytes in all.
     pub total: u64,
-    /// What driver and firmware keep for themselves; none where `used` includes it,
-    /// with a driver that has only the first version of this function (before R510).
+    /// Bytes that driver and firmware keep for themselves; `None` where `used` includes them, with
+    /// a driver that only has the first version of this function (before R510).
     pub reserved: Option<u64>,
 }
 
-/// `nvmlPciInfo_t`.
+/// The C struct `nvmlPciInfo_t`.
 #[repr(C)]
 struct Pci {
     legacy: [c_char; 16],
@@ -134,7 +134,7 @@ impl Library {
         Ok(library)
     }
 
-    /// What a status means, in the library's words.
+    /// Turns a status into the library's words for it.
     fn result(&self, status: Status) -> Result<(), String> {
         if status == 0 {
             return Ok(());
@@ -158,7 +158,7 @@ impl Library {
         Ok(text_of(&text))
     }
 
-    /// How many devices there are.
+    /// Returns the number of devices.
     pub fn devices(&self) -> Result<u32, String> {
         type Get = unsafe extern "C" fn(*mut c_uint) -> Status;
         let mut count = 0;
@@ -174,21 +174,21 @@ impl Library {
         Ok(Device(device))
     }
 
-    /// Its name.
+    /// Returns the device's name.
     pub fn name(&self, of: Device) -> Result<String, String> {
         let mut text = [0; TEXT];
         call!(self, c"nvmlDeviceGetName" as Name, (of.0, text.as_mut_ptr(), TEXT as c_uint))?;
         Ok(text_of(&text))
     }
 
-    /// Its UUID, `GPU-…`.
+    /// Returns its UUID, `GPU-…`.
     pub fn uuid(&self, of: Device) -> Result<String, String> {
         let mut text = [0; TEXT];
         call!(self, c"nvmlDeviceGetUUID" as Name, (of.0, text.as_mut_ptr(), TEXT as c_uint))?;
         Ok(text_of(&text))
     }
 
-    /// Its address on the bus.
+    /// Returns its address on the bus.
     pub fn pci(&self, of: Device) -> Result<String, String> {
         type Get = unsafe extern "C" fn(*mut c_void, *mut Pci) -> Status;
         let mut pci = Pci { legacy: [0; 16], numbers: [0; 5], id: [0; 32] };
@@ -205,7 +205,7 @@ impl Library {
         Ok((rates.gpu, rates.memory))
     }
 
-    /// Its memory.
+    /// Returns its memory in use.
     pub fn memory(&self, of: Device) -> Result<Memory, String> {
         type Get<T> = unsafe extern "C" fn(*mut c_void, *mut T) -> Status;
         let mut v2 = MemoryV2 { version: version_of::<MemoryV2>(2), ..MemoryV2::default() };
@@ -232,7 +232,7 @@ impl Library {
         Ok(value)
     }
 
-    /// Power, mW.
+    /// Returns its power draw, mW.
     pub fn power(&self, of: Device) -> Result<u32, String> {
         let mut value = 0;
         call!(self, c"nvmlDeviceGetPowerUsage" as Number, (of.0, &raw mut value))?;

@@ -1,9 +1,8 @@
-//! Devices, sampled from outside the job: utilisation, memory, clocks, power,
-//! temperature, and why clocks are low. The driver's management library is asked
-//! on a thread of the collector's, since a call of it may take milliseconds; no
-//! thread of the job's waits for one.
+//! Devices, sampled from outside the job: utilisation, memory, clocks, power, temperature, and why
+//! clocks are low. The driver's management library is called on a thread of the collector's, since
+//! a call may take milliseconds; no thread of the job waits for one.
 //!
-//! What a device does not report is no row, and the reason is kept beside its name.
+//! A quantity that a device does not report has no row, and the reason is kept beside its name.
 
 mod library;
 
@@ -18,10 +17,11 @@ use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 use tprof_trace::model::{Counter, Property, counter};
 
-/// What the sampler sends.
+/// A message from the sampler.
 #[derive(Debug)]
 pub enum NvmlMessage {
-    /// What there is, or why nothing is: an object of JSON. Replaces what was sent before.
+    /// A JSON object with the devices that there are, or why there are none. It replaces what was
+    /// sent before.
     Facts(Value),
     /// A device's reading at one time.
     Read(Reading),
@@ -30,13 +30,13 @@ pub enum NvmlMessage {
 /// A device's reading at one time.
 #[derive(Debug)]
 pub struct Reading {
-    /// When, on CLOCK_MONOTONIC.
+    /// Time of the reading, on CLOCK_MONOTONIC.
     time_ns: u64,
-    /// NVML's number of it.
+    /// NVML's number of the device.
     index: u32,
-    /// As `GPU-…`; empty if it is not known.
+    /// The device's UUID, as `GPU-…`; empty if it is not known.
     uuid: String,
-    /// By name, of [`counter`].
+    /// The values by name, one of [`counter`].
     values: Values,
 }
 
@@ -49,8 +49,9 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Starts one that asks once in `every` and gives what it reads to `deliver`. Not before the job's command was started: descriptors that the
-    /// driver's library opens must not be inherited.
+    /// Starts a sampler that reads once in `every` and passes the result to `deliver`. It must not
+    /// start before the job's command: descriptors that the driver's library opens must not be
+    /// inherited.
     pub fn start(
         every: Duration,
         deliver: impl Fn(NvmlMessage) + Send + 'static,
@@ -58,7 +59,7 @@ impl Sampler {
         let stop = Arc::new(AtomicBool::new(false));
         let own = Arc::clone(&stop);
         let run = move || sample(every, &own, &deliver);
-        // Not waited for: a call into a driver that lost its device may not return.
+        // The thread is not joined: a call into a driver that lost its device may not return.
         let thread: JoinHandle<()> =
             std::thread::Builder::new().name("tprof-nvml".to_owned()).spawn(run).ok()?;
         Some(Sampler { stop, thread: thread.thread().clone() })
@@ -72,8 +73,8 @@ impl Drop for Sampler {
     }
 }
 
-/// A device and what it does not report.
-struct Known {
+/// A device, and what it does not report.
+struct KnownDevice {
     index: u32,
     device: Device,
     uuid: String,
@@ -114,10 +115,10 @@ fn sample(every: Duration, stop: &AtomicBool, send: &dyn Fn(NvmlMessage)) {
     }
 }
 
-fn devices(library: &Library) -> Result<Vec<Known>, String> {
+fn devices(library: &Library) -> Result<Vec<KnownDevice>, String> {
     let mut known = Vec::new();
     for index in 0..library.devices()? {
-        // One that is not this user's to see is passed over by its number.
+        // A device that this user may not see is skipped, and keeps its number.
         let Ok(device) = library.device(index) else { continue };
         let uuid = library.uuid(device).unwrap_or_default();
         let mut facts = Map::new();
@@ -138,13 +139,13 @@ fn devices(library: &Library) -> Result<Vec<Known>, String> {
         );
         let highest = library.highest_clock(device, CLOCK_SM);
         fact("highest_sm_clock_hz", highest.map(|mhz| (u64::from(mhz) * 1_000_000).into()));
-        known.push(Known { index, device, uuid, facts, missing: BTreeMap::new() });
+        known.push(KnownDevice { index, device, uuid, facts, missing: BTreeMap::new() });
     }
     Ok(known)
 }
 
-fn facts(every: Duration, driver: &str, devices: &[Known]) -> Value {
-    let of_device = |device: &Known| {
+fn facts(every: Duration, driver: &str, devices: &[KnownDevice]) -> Value {
+    let of_device = |device: &KnownDevice| {
         let mut facts = device.facts.clone();
         facts.insert("index".to_owned(), device.index.into());
         facts.insert("uuid".to_owned(), device.uuid.as_str().into());
@@ -158,7 +159,7 @@ fn facts(every: Duration, driver: &str, devices: &[Known]) -> Value {
     })
 }
 
-/// What a device reports now, and why the rest is missing.
+/// Reads what a device reports now, and why the rest is missing.
 fn read(library: &Library, device: Device) -> (Values, BTreeMap<&'static str, String>) {
     let (mut values, mut missing) = (Values::new(), BTreeMap::new());
     let mut take = |name: &'static str, value: Result<f64, String>| match value {
@@ -181,19 +182,19 @@ fn read(library: &Library, device: Device) -> (Values, BTreeMap<&'static str, St
 /// Readings that wait for the first file, at most: the oldest are kept.
 const WAITING: usize = 1024;
 
-/// What was read, on its way into files.
+/// Readings on their way into files.
 #[derive(Debug, Default)]
 pub struct Devices {
     facts: Option<Value>,
-    /// By file, how often facts had come when they were written there.
+    /// Number of times that facts had come when they were written into each file.
     written: Vec<u64>,
-    /// How often facts came.
+    /// Number of times that facts came.
     received: u64,
     waiting: Vec<Reading>,
 }
 
 impl Devices {
-    /// Takes what the sampler sent; false if there was no room for a reading.
+    /// Takes a message of the sampler; returns false if there was no room for a reading.
     #[must_use]
     pub fn take(&mut self, message: NvmlMessage, recording: bool) -> bool {
         match message {
@@ -214,8 +215,8 @@ impl Devices {
         self.waiting.len() as u64
     }
 
-    /// Writes what waits, once there is a file. Readings go into the files of those who
-    /// use the device, and of a device without a known user into the first.
+    /// Writes the readings that wait, once there is a file. Readings go into the files of the
+    /// processes that use the device; those of a device without a known user into the first file.
     pub fn write(&mut self, files: &mut Files) {
         if files.open.is_empty() {
             return;

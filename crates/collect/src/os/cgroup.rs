@@ -1,4 +1,4 @@
-//! The memory cgroup of the job, with those around it: a limit may be set on any of them.
+//! The memory cgroup of the job, and those around it: any of them may have a limit.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,19 +8,20 @@ use tprof_trace::model::counter;
 #[derive(Debug, Default)]
 pub struct Cgroup {
     version: Version,
-    /// Its own directory; `None` where it cannot be read.
+    /// The process's own directory; `None` where it cannot be read.
     own: Option<PathBuf>,
-    /// Of its own and those around it, the ones with a limit when recording began.
+    /// Its own directory and those around it, as far as they had a limit when recording began.
     limited: Vec<PathBuf>,
 }
 
-/// One reading: of the cgroup that has least left of its limit, or of the job's own where none
-/// has a limit.
+/// One reading: of the cgroup that has least left of its limit, or of the job's own where none has
+/// a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CgroupReading {
-    /// Bytes charged.
+    /// Bytes that are charged.
     pub current: Option<u64>,
-    /// Of them, page cache of files, which the kernel gives back; only near the limit.
+    /// The part of them that is page cache of files, which the kernel can reclaim; only near the
+    /// limit.
     pub cache: Option<u64>,
     /// Limit; `None` without one.
     pub limit: Option<u64>,
@@ -28,7 +29,7 @@ pub struct CgroupReading {
     pub oom_kills: Option<u64>,
 }
 
-/// How the kernel names what it counts.
+/// The version of cgroups, which decides the names of the kernel's files.
 #[derive(Clone, Copy, Debug, Default)]
 enum Version {
     One,
@@ -47,7 +48,8 @@ impl Version {
         }
     }
 
-    /// Keys of `memory.stat`: pages of files, and those of them that no file backs.
+    /// Returns the keys of `memory.stat` for pages of files, and for those of them that no file
+    /// backs.
     fn stats(self) -> [&'static str; 2] {
         match self {
             Version::One => ["total_cache", "total_shmem"],
@@ -93,7 +95,7 @@ impl Cgroup {
         Cgroup::default()
     }
 
-    /// Reads it.
+    /// Reads the cgroup's memory.
     pub fn read(&self) -> CgroupReading {
         let Some(own) = &self.own else { return CgroupReading::default() };
         let [current, _, kills] = self.version.files();
@@ -125,7 +127,8 @@ fn limit(dir: &Path, version: Version) -> Option<u64> {
     number(&dir.join(limit)).filter(|limit| *limit < 1 << 60)
 }
 
-/// Its page cache. Pages of `tmpfs` and of shared memory count as files, and are not given back.
+/// Returns the page cache that can be reclaimed. Pages of `tmpfs` and of shared memory count as
+/// files, but cannot be.
 fn cache(dir: &Path, version: Version) -> Option<u64> {
     let path = dir.join("memory.stat");
     let text = fs::read_to_string(path).ok()?;
@@ -152,7 +155,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// A tree of cgroups: files and what they hold.
+    /// Creates a tree of cgroups from files and their contents.
     fn tree(files: &[(&str, String)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in files {
@@ -198,7 +201,7 @@ mod tests {
         let reading = Cgroup::within(root.path(), lines).read();
         let [current, oom_kills] = [Some(10 * MIB), Some(0)];
         assert_eq!(reading, CgroupReading { current, oom_kills, ..CgroupReading::default() });
-        // Of a container's own mount only the root is there.
+        // Only the root of a container's own mount is there.
         let reading = Cgroup::within(root.path(), "4:memory:/docker/1234\n").read();
         assert_eq!((reading.current, reading.limit), (Some(900 * MIB), None));
     }

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    /// Runs git; false where there is none.
+    /// Runs git; returns false where there is none.
     fn git(tree: &Path, words: &[&str]) -> bool {
         let mut command = Command::new("git");
         command.args(["-c", "user.name=a", "-c", "user.email=a@b", "-C"]).arg(tree).args(words);

@@ -1,14 +1,14 @@
-//! What stands between a job and its GPUs on this machine, by files that need no driver's call:
-//! for `tprof doctor`, and for the run.
+//! Finds what is between a job and its GPUs on this machine, by files that need no call of the
+//! driver: for `tprof doctor`, and for the run.
 
 use std::path::Path;
 
-/// Something that bears on what is recorded of GPUs.
+/// A property of the machine that affects what is recorded of GPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuHost {
-    /// Its name.
+    /// Name of the obstacle.
     pub name: &'static str,
-    /// What it means for a recording.
+    /// Its effect on a recording.
     pub effect: String,
 }
 

@@ -1,5 +1,5 @@
-//! What all programs of the host took of its processors, and how long a limit of the job's
-//! cgroup kept it off them.
+//! CPU time of all programs of the host, and the time for which a limit of the job's cgroup kept it
+//! off the processors.
 
 use super::proc::TICK_NS;
 use super::sys;
@@ -15,21 +15,22 @@ const SHARE: u64 = 200;
 pub struct HostCpu {
     /// `cpu.stat` of the cgroup that limits the job, if there is one.
     limited: Option<PathBuf>,
-    /// When the next reading is due, ns.
+    /// Time when the next reading is due, ns.
     due_ns: u64,
-    /// When the last was, ns, and the CPU time until then.
+    /// Time of the last reading, ns, and the CPU time until then.
     last: Option<(u64, u64)>,
     /// The limit's account at the first reading.
     throttled_before_ns: Option<u64>,
 }
 
-/// One reading.
+/// One reading of the processors.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HostCpuReading {
-    /// How many processors were busy since the reading before, on average, with any program,
-    /// the kernel or interrupts; `None` of the first, and where `/proc/stat` has no such times.
+    /// Number of processors that were busy since the reading before, on average, with any program,
+    /// the kernel or interrupts; `None` for the first reading, and where `/proc/stat` has no such
+    /// times.
     pub busy_cores: Option<f64>,
-    /// How long the cgroup's CPU limit has kept its tasks off the processors since the first
+    /// Time for which the cgroup's CPU limit has kept its tasks off the processors since the first
     /// reading, ns, summed over processors; `None` without such an account.
     pub throttled_ns: Option<u64>,
 }
@@ -77,9 +78,9 @@ impl HostCpu {
     }
 }
 
-/// Of the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal,
-/// and the guests' time, which is in the first two already (proc(5)). Nothing where it has not
-/// even idle time, as in sandboxes that make the file up.
+/// Reads the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal, and
+/// the guests' time, which is in the first two already (proc(5)). `None` where it has not even idle
+/// time, as in sandboxes that make the file up.
 fn busy_ns(text: &str) -> Option<u64> {
     let line = text.lines().next()?.strip_prefix("cpu ")?;
     let ticks: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
@@ -88,7 +89,7 @@ fn busy_ns(text: &str) -> Option<u64> {
     (busy > 0 && idle > 0).then_some(busy * TICK_NS)
 }
 
-/// Of `cpu.stat`: microseconds in version 2, nanoseconds in version 1.
+/// Reads `cpu.stat`: microseconds in version 2, nanoseconds in version 1.
 fn throttled_ns(path: &PathBuf) -> Option<u64> {
     let text = fs::read_to_string(path).ok()?;
     text.lines().find_map(|line| match line.split_once(' ')? {

@@ -1,8 +1,8 @@
 //! Reads what a process has mapped: from `/proc/PID/maps`, or by questions to the kernel.
 //!
-//! A CUDA process has thousands of mappings and is asked after each `dlopen`. Executable ones
-//! are asked for one by one where the kernel answers that; else lines are parsed from one read, and
-//! paths copied only for those kept.
+//! A CUDA process has thousands of mappings, and they are read after each `dlopen`. Executable ones
+//! are asked for one by one where the kernel answers that; otherwise lines are parsed from one
+//! read, and paths copied only for those that are kept.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -15,7 +15,7 @@ use super::sys;
 /// One mapping of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// First address.
+    /// First address of the mapping.
     pub start: u64,
     /// One past the last address.
     pub end: u64,
@@ -38,12 +38,12 @@ pub fn read_maps(pid: u32) -> io::Result<Vec<Mapping>> {
     Ok(parse_maps(&read(pid)?, |_| true))
 }
 
-/// Reads the mappings of its own from which a process may run code.
+/// Reads the mappings from which a process may run code.
 pub fn read_code_maps(pid: u32) -> io::Result<Vec<Mapping>> {
-    match ask_for_code(pid) {
-        // It has none any more: as an empty file.
+    match query_code_maps(pid) {
+        // The process has no mappings any more: treat it as an empty file.
         Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(Vec::new()),
-        // An older kernel, or a filter that refuses what it does not know.
+        // The kernel is older, or a filter refuses requests that it does not know.
         Err(_) => Ok(code_of(&read(pid)?)),
         mappings => mappings,
     }
@@ -57,7 +57,7 @@ fn code_of(text: &[u8]) -> Vec<Mapping> {
 }
 
 /// The same, mapping by mapping.
-fn ask_for_code(pid: u32) -> io::Result<Vec<Mapping>> {
+fn query_code_maps(pid: u32) -> io::Result<Vec<Mapping>> {
     let file = File::open(format!("/proc/{pid}/maps"))?;
     let mut name = [0; libc::PATH_MAX as usize];
     let mut mappings = Vec::new();
@@ -65,7 +65,7 @@ fn ask_for_code(pid: u32) -> io::Result<Vec<Mapping>> {
     while let Some(found) = sys::code_mapping_from(&file, from, &mut name)? {
         from = found.end;
         let path = &name[..(found.name_len as usize).saturating_sub(1).min(name.len())];
-        let (path, deleted) = without_mark(path, found.inode);
+        let (path, deleted) = strip_deleted_mark(path, found.inode);
         mappings.push(Mapping {
             start: found.start,
             end: found.end,
@@ -81,7 +81,7 @@ fn ask_for_code(pid: u32) -> io::Result<Vec<Mapping>> {
 }
 
 /// A path without the kernel's mark of a file that was removed, and whether it had that.
-fn without_mark(path: &[u8], inode: u64) -> (&[u8], bool) {
+fn strip_deleted_mark(path: &[u8], inode: u64) -> (&[u8], bool) {
     match path.strip_suffix(b" (deleted)") {
         Some(path) if inode != 0 => (path, true),
         _ => (path, false),
@@ -111,8 +111,8 @@ fn read(pid: u32) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Parses the text of a `maps` file; `keep` decides whether a mapping is
-/// executable. Lines that are not understood are passed over.
+/// Parses the text of a `maps` file; `keep` decides by whether a mapping is executable. Lines that
+/// are not understood are skipped.
 pub fn parse_maps(text: &[u8], keep: impl Fn(bool) -> bool) -> Vec<Mapping> {
     text.split(|b| *b == b'\n').filter_map(|line| parse_line(line, &keep)).collect()
 }
@@ -133,13 +133,13 @@ fn parse_line(line: &[u8], keep: impl Fn(bool) -> bool) -> Option<Mapping> {
     let inode = std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()?;
     // The kernel pads to a column, then writes the path as it is.
     let path = rest[digits..].trim_ascii_start();
-    let (path, deleted) = without_mark(path, inode);
+    let (path, deleted) = strip_deleted_mark(path, inode);
     let path = PathBuf::from(OsString::from_vec(unescape(path)));
     let dev = major << 32 | (minor & 0xffff_ffff);
     (start < end).then_some(Mapping { start, end, offset, dev, inode, path, exec, deleted })
 }
 
-/// A hexadecimal number and what follows it.
+/// Parses a hexadecimal number, and returns the text after it.
 fn hex(text: &[u8]) -> Option<(u64, &[u8])> {
     let digits = text.iter().position(|b| !b.is_ascii_hexdigit()).unwrap_or(text.len());
     if digits == 0 || digits > 16 {

@@ -1,5 +1,5 @@
-//! What the kernel is asked: system calls behind safe functions, and what `/proc` and the
-//! cgroup show of processes.
+//! Questions to the kernel: system calls behind safe functions, and what `/proc` and the cgroup
+//! show of processes.
 
 pub mod cgroup;
 mod commit;

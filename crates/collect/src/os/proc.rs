@@ -1,4 +1,4 @@
-//! What `/proc` shows of processes and threads. `stat` is read by one parser, [`Stat`].
+//! Reads processes and threads in `/proc`. `stat` is read by one parser, [`Stat`].
 
 use crate::os::sys;
 use std::borrow::Cow;
@@ -16,24 +16,24 @@ const EXITING: u64 = 0x4;
 
 /// One reading of `/proc/PID/stat`, or of a thread's; numbers are parsed when they are asked for.
 ///
-/// Field numbers are those of proc(5). The name in parentheses may hold anything, parentheses
-/// and halves of characters included: it ends at the last `)`.
+/// Field numbers are those of proc(5). The name in parentheses may hold anything, parentheses and
+/// halves of characters included: it ends at the last `)`.
 #[derive(Clone)]
 pub struct Stat {
     /// 52 fields of up to 20 digits, and a name of up to 64 bytes.
     text: [u8; 2048],
     len: usize,
-    /// Where the name begins, and ends.
+    /// Offsets at which the name begins and ends.
     name: (usize, usize),
 }
 
 impl Stat {
-    /// Of a process; `None` if it is gone, and reaped.
+    /// Reads a process; `None` if it is gone and reaped.
     pub fn of(pid: u32) -> Option<Stat> {
         Stat::read(&format!("/proc/{pid}/stat"))
     }
 
-    /// Of a thread.
+    /// Reads a thread of a process.
     pub fn of_thread(pid: u32, tid: u32) -> Option<Stat> {
         Stat::read(&format!("/proc/{pid}/task/{tid}/stat"))
     }
@@ -97,7 +97,7 @@ impl Stat {
         Some((self.field(14)? + self.field(15)?) * TICK_NS)
     }
 
-    /// When it started, in hundredths of a second since the machine did.
+    /// Returns when it started, in hundredths of a second since the machine did.
     pub fn start_tick(&self) -> Option<u64> {
         self.field(22)
     }
@@ -117,7 +117,7 @@ impl Stat {
         self.field(39)?.try_into().ok()
     }
 
-    /// Its wait status; of a process that has not ended, 0.
+    /// Returns its wait status; 0 for a process that has not ended.
     pub fn wait_status(&self) -> Option<i32> {
         self.field(52)?.try_into().ok()
     }
@@ -138,13 +138,13 @@ pub(crate) fn zombie_status(pid: u32) -> Option<i32> {
     Stat::of(pid).filter(|stat| stat.state() == b'Z')?.wait_status()
 }
 
-/// When a process started, in hundredths of a second since the machine did.
+/// Returns when a process started, in hundredths of a second since the machine did.
 pub(crate) fn start_tick(pid: u32) -> Option<u64> {
     Stat::of(pid)?.start_tick()
 }
 
-/// When a process started, by CLOCK_MONOTONIC: no later than it did, and 20 ms earlier at
-/// most, since the kernel counts in hundredths of a second.
+/// Returns when a process started, by CLOCK_MONOTONIC: no later than it did, and at most 20 ms
+/// earlier, since the kernel counts in hundredths of a second.
 pub(crate) fn started_ns(pid: u32) -> Option<u64> {
     let ticks = start_tick(pid)?;
     let lasted_ns = sys::boottime_ns().checked_sub(ticks.checked_mul(TICK_NS)?)?;
@@ -160,20 +160,21 @@ pub(crate) fn memory_of(pid: u32) -> Option<(u64, u64)> {
     Some((resident, mapped))
 }
 
-/// What a process read and wrote so far, bytes.
+/// Bytes that a process read and wrote so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Transferred {
-    /// By calls.
+    /// Bytes read by calls.
     pub read: u64,
-    #[allow(missing_docs)]
+    /// Bytes written by calls.
     pub written: u64,
-    /// From and to storage.
+    /// Bytes read from storage.
     pub storage_read: u64,
-    #[allow(missing_docs)]
+    /// Bytes written to storage.
     pub storage_written: u64,
 }
 
-/// See [`Transferred`]; `None` without permission (that of a debugger) or the kernel's account.
+/// Reads [`Transferred`]; `None` without permission (that of a debugger), or if the kernel does not
+/// count.
 pub(crate) fn transferred_by(pid: u32) -> Option<Transferred> {
     transferred_in(&String::from_utf8(read(&format!("/proc/{pid}/io"))).ok()?)
 }
@@ -191,13 +192,13 @@ fn transferred_in(text: &str) -> Option<Transferred> {
     })
 }
 
-/// Words of a process's command line; none of a zombie or a thread of the kernel.
+/// Returns the words of a process's command line; empty for a zombie or a thread of the kernel.
 pub fn words_of(pid: u32) -> Vec<String> {
-    words_in(&read(&format!("/proc/{pid}/cmdline")))
+    split_arguments(&read(&format!("/proc/{pid}/cmdline")))
 }
 
 /// Words of a command line as /proc has it: each with its NUL.
-pub fn words_in(text: &[u8]) -> Vec<String> {
+pub fn split_arguments(text: &[u8]) -> Vec<String> {
     let Some(text) = Some(text.strip_suffix(b"\0").unwrap_or(text)).filter(|t| !t.is_empty())
     else {
         return Vec::new();
@@ -244,7 +245,7 @@ fn numbers_in(directory: &str) -> impl Iterator<Item = u32> + use<> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// How many threads a process has; 0 if it is gone.
+/// Returns the number of threads of a process; 0 if it is gone.
 pub(crate) fn count_threads(pid: u32) -> u64 {
     use std::os::unix::fs::MetadataExt;
     // A directory has a link from each directory in it, and two more.
@@ -276,7 +277,7 @@ pub(crate) fn with_descendants(pid: u32) -> Vec<u32> {
     found
 }
 
-/// A setting of the kernel, by its path below `/proc/sys`; `None` if there is none.
+/// Returns a setting of the kernel, by its path below `/proc/sys`; `None` if there is none.
 pub(crate) fn setting(path: &str) -> Option<String> {
     let text = read(&format!("/proc/sys/{path}"));
     Some(String::from_utf8_lossy(&text).trim().to_owned()).filter(|text| !text.is_empty())

@@ -45,7 +45,7 @@ pub fn connect(path: &Path) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Accepts one connection; `None` if none waits.
+/// Accepts one connection; `None` if no client waits.
 pub fn accept(listener: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     match accept4(listener.as_raw_fd(), SockFlag::SOCK_CLOEXEC) {
         // SAFETY: a descriptor that the call just returned, without another owner.
@@ -62,13 +62,13 @@ pub fn set_timeout(fd: &OwnedFd, time: Duration) -> io::Result<()> {
     Ok(setsockopt(fd, sockopt::SendTimeout, &time)?)
 }
 
-/// The other end: pid in this namespace (0: none), user id.
+/// Returns the other end's pid in this namespace (0: none) and user id.
 pub fn peer(fd: &OwnedFd) -> io::Result<(u32, u32)> {
     let who = getsockopt(fd, sockopt::PeerCredentials)?;
     Ok((who.pid().max(0) as u32, who.uid()))
 }
 
-/// This process's effective user id.
+/// Returns this process's effective user id.
 pub fn user() -> u32 {
     geteuid().as_raw()
 }
@@ -90,7 +90,7 @@ pub fn send(fd: &OwnedFd, bytes: &[u8], descriptors: &[RawFd]) -> io::Result<()>
     let rights = [ControlMessage::ScmRights(descriptors)];
     let control = if descriptors.is_empty() { &[][..] } else { &rights };
     let parts = [IoSlice::new(bytes)];
-    // Whole messages: all of it is sent, or none.
+    // Messages are sent whole or not at all.
     sendmsg::<()>(fd.as_raw_fd(), &parts, control, MsgFlags::MSG_NOSIGNAL, None)?;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! System calls that the standard library lacks, each behind a safe function.
 //!
-//! Most are nix's. It has no futex, no pidfd and what a pidfd has of an end, no `tgkill`
-//! and no `setpriority`; those are libc's.
+//! Most come from nix. It lacks futexes, pidfds and what a pidfd tells of an end, `tgkill` and
+//! `setpriority`; those come from libc.
 #![allow(unsafe_code)] // system calls that nix lacks
 
 pub use super::socket::{
@@ -29,7 +29,7 @@ use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 /// Asks a process to end, with SIGTERM.
-pub fn ask_to_end(pid: u32) -> io::Result<()> {
+pub fn send_sigterm(pid: u32) -> io::Result<()> {
     Ok(nix::sys::signal::kill(Pid::from_raw(pid.cast_signed()), nix::sys::signal::Signal::SIGTERM)?)
 }
 
@@ -64,29 +64,29 @@ pub fn pidfd(pid: u32) -> io::Result<OwnedFd> {
 pub fn exit_status(pidfd: &OwnedFd) -> Option<i32> {
     #[repr(C)]
     #[derive(Default)]
-    struct Info {
+    struct PidfdInfo {
         mask: u64,
         cgroup: u64,
         ids: [u32; 11],
         exit_code: i32,
     }
-    const _: () = assert!(size_of::<Info>() == 64);
+    const _: () = assert!(size_of::<PidfdInfo>() == 64);
     const EXIT: u64 = 1 << 3;
-    const GET_INFO: u32 = 0xc000_ff0b | (size_of::<Info>() as u32) << 16;
-    let mut info = Info { mask: EXIT, ..Info::default() };
+    const GET_INFO: u32 = 0xc000_ff0b | (size_of::<PidfdInfo>() as u32) << 16;
+    let mut info = PidfdInfo { mask: EXIT, ..PidfdInfo::default() };
     // SAFETY: the ioctl carries the struct's size and writes no more than that.
     let result = unsafe { libc::ioctl(pidfd.as_raw_fd(), GET_INFO as libc::Ioctl, &raw mut info) };
     (result == 0 && info.mask & EXIT != 0).then_some(info.exit_code)
 }
 
-/// One executable mapping, as the kernel answers for it: `struct procmap_query` of `linux/fs.h`.
+/// One executable mapping, as the kernel returns it: `struct procmap_query` of `linux/fs.h`.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct CodeMapping {
     size: u64,
     flags: u64,
     from: u64,
-    /// First address.
+    /// First address of the mapping.
     pub start: u64,
     /// One past the last address.
     pub end: u64,
@@ -98,20 +98,21 @@ pub struct CodeMapping {
     pub inode: u64,
     /// Device of the file.
     pub major: u32,
-    /// See `major`.
+    /// Minor number of the device.
     pub minor: u32,
-    /// Bytes of its name, with the NUL at its end; 0 if it has none.
+    /// Bytes of its name, including the NUL; 0 if it has none.
     pub name_len: u32,
     build_id_len: u32,
     name: u64,
     build_id: u64,
 }
 
-/// The first executable mapping at or above an address, of the process with this `maps` file
-/// (PROCMAP_QUERY, Linux 6.11); `name` gets its path as it is. `None` if there are no more.
+/// Returns the first executable mapping at or above an address, of the process with this `maps`
+/// file (PROCMAP_QUERY, Linux 6.11); `name` gets its path unchanged. `None` if there are no more.
 ///
 /// # Errors
-/// `ENOTTY` of older kernels; `ESRCH` if the process has no memory any more.
+///
+/// `ENOTTY` on older kernels; `ESRCH` if the process has no memory any more.
 pub fn code_mapping_from(
     maps: &fs::File,
     from: u64,
@@ -215,7 +216,7 @@ pub fn children_cpu_ns() -> u64 {
         .map_or(0, |usage| ns(usage.user_time()) + ns(usage.system_time()))
 }
 
-/// CPU time of another process, its threads that have ended included; `None` if it is
+/// Returns the CPU time of another process, including threads that have ended; `None` if it is
 /// gone.
 pub fn process_clock_ns(pid: u32) -> Option<u64> {
     let clock = clock_getcpuclockid(Pid::from_raw(pid as i32)).ok()?;
@@ -233,7 +234,7 @@ pub fn ticks() -> u64 {
     monotonic_ns()
 }
 
-/// Host name.
+/// Returns the name of the host.
 pub fn host_name() -> String {
     gethostname().unwrap_or_default().to_string_lossy().into_owned()
 }
@@ -263,7 +264,7 @@ pub fn touch(path: &Path) -> io::Result<()> {
 
 /// Renames a file without replacing anything.
 pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    // By number: musl has no function for it before 1.2.6, glibc before 2.28.
+    // Called by number: musl has no function for it before 1.2.6, glibc none before 2.28.
     let number = from.with_nix_path(|from| {
         to.with_nix_path(|to| {
             let (here, keep) = (libc::AT_FDCWD, libc::RENAME_NOREPLACE);
@@ -280,7 +281,8 @@ pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// As [`rename_new`] where the file system cannot do that in one step: a link never replaces.
+/// Does the same as [`rename_new`] where the file system cannot do it in one step: a link never
+/// replaces.
 fn link_new(from: &Path, to: &Path) -> io::Result<()> {
     match fs::hard_link(from, to) {
         Ok(()) => fs::remove_file(from),
@@ -304,7 +306,8 @@ impl Poller {
         Ok(Poller(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?))
     }
 
-    /// Watches `fd` for input, always or only `once`. It leaves the set when it is closed.
+    /// Watches `fd` for input, always or only `once`. The descriptor leaves the set when it is
+    /// closed.
     pub fn add(&self, fd: &OwnedFd, token: u64, once: bool) -> io::Result<()> {
         let mut flags = EpollFlags::EPOLLIN;
         flags.set(EpollFlags::EPOLLONESHOT, once);
@@ -328,7 +331,8 @@ pub fn eventfd() -> io::Result<EventFd> {
 /// Waits until one of these can be read; whether each has hung up.
 pub fn poll_readable(fds: &[BorrowedFd], time: Duration) -> Vec<bool> {
     let mut polled: Vec<_> = fds.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
-    // To the nanosecond: whole milliseconds would make a shorter wait none at all.
+    // The time is exact to the nanosecond: rounding to milliseconds would turn a shorter wait into
+    // none.
     let _ = ppoll(&mut polled, Some(time.into()), None);
     let gone = PollFlags::POLLHUP | PollFlags::POLLERR;
     polled.iter().map(|fd| fd.revents().is_some_and(|got| got.intersects(gone))).collect()
@@ -339,7 +343,8 @@ pub fn read_memory(pid: u32, address: u64, into: &mut [u8]) -> usize {
     try_read(pid, address, into).unwrap_or(0)
 }
 
-/// Reads several pieces of it by one system call; how many bytes could be read from the front.
+/// Reads several pieces of it by one system call; returns how many bytes could be read from the
+/// front.
 pub fn read_pieces<'a>(pid: u32, pieces: impl Iterator<Item = (u64, &'a mut [u8])>) -> usize {
     let (mut local, mut remote) = (Vec::new(), Vec::new());
     for (address, into) in pieces {
@@ -378,8 +383,8 @@ pub fn can_read(pid: u32, address: u64) -> io::Result<()> {
     }
 }
 
-/// Lets this thread run before others of the same urge, where that is permitted:
-/// what it reads must be fresh.
+/// Lets this thread run before others of the same priority, where that is permitted: its readings
+/// must be fresh.
 pub fn raise_priority() {
     const NICE: libc::c_int = -10;
     // SAFETY: no pointers; 0 is the calling thread.

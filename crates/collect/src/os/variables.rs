@@ -7,7 +7,7 @@ pub struct Variables<'e> {
 }
 
 impl<'e> Variables<'e> {
-    /// Those of a NUL-separated environment.
+    /// Wraps a NUL-separated environment.
     pub fn of(environ: &'e [u8]) -> Variables<'e> {
         let taken_apart = |entry: &'e [u8]| {
             let at = entry.iter().position(|byte| *byte == b'=')?;

@@ -5,16 +5,16 @@ use nix::time::ClockId;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const FAKETIME: &[u8] = b"libfaketime";
-/// A clock may be read so much later than another, and be set by so little, without a word.
+/// Differences below this may come from reading one clock later than another, and are not reported.
 const SLACK_NS: u64 = 1_000_000_000;
 
 /// Whether a list of libraries (`LD_PRELOAD`) has one that gives programs another time.
-pub fn bends(libraries: &[u8]) -> bool {
+pub fn is_faketime(libraries: &[u8]) -> bool {
     libraries.windows(FAKETIME.len()).any(|part| part == FAKETIME)
 }
 
 /// A sentence on programs that saw another time.
-pub fn bent_programs(count: u64) -> Option<String> {
+pub fn faketime_programs(count: u64) -> Option<String> {
     let them = match count {
         0 => return None,
         1 => "one program".to_owned(),
@@ -28,16 +28,16 @@ pub fn bent_programs(count: u64) -> Option<String> {
 /// The time of day at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct WallClock {
-    /// By the kernel, since 1970.
+    /// The kernel's time since 1970.
     pub unix_ns: u64,
-    /// By the C library.
+    /// The C library's time since 1970.
     seen_ns: u64,
-    /// Since the machine's boot, its sleep included.
+    /// Time since the machine's boot, including its sleep.
     boot_ns: u64,
 }
 
 impl WallClock {
-    /// As it is now.
+    /// Reads the clocks now.
     pub fn now() -> WallClock {
         let seen = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let seen_ns = seen.as_nanos() as u64;
@@ -50,7 +50,7 @@ impl WallClock {
     }
 
     /// A sentence, if another library gives tprof another time than the kernel.
-    pub fn bent(&self) -> Option<String> {
+    pub fn faketime_note(&self) -> Option<String> {
         let off_ns = self.seen_ns.abs_diff(self.unix_ns);
         (off_ns > SLACK_NS).then(|| {
             format!(
@@ -91,8 +91,8 @@ mod tests {
     #[test]
     fn a_clock_that_only_goes_on_is_no_matter() {
         let begin = WallClock::now();
-        assert_eq!((begin.bent(), begin.set_until(&WallClock::now())), (None, None));
-        // As after a night in which the machine slept.
+        assert_eq!((begin.faketime_note(), begin.set_until(&WallClock::now())), (None, None));
+        // The clocks look like this after a night in which the machine slept.
         let at = |unix_s: u64, boot_s: u64| WallClock {
             unix_ns: unix_s * S,
             seen_ns: unix_s * S,
@@ -108,7 +108,7 @@ mod tests {
             seen_ns: (unix_s - 500) * S,
             boot_ns: boot_s * S,
         };
-        let bent = at(1000, 10).bent().unwrap();
+        let bent = at(1000, 10).faketime_note().unwrap();
         assert!(bent.contains("behind the machine's"), "{bent}");
         let back = at(1000, 10).set_until(&at(900, 20)).unwrap();
         assert!(back.contains("set back by 110.0 s"), "{back}");

@@ -1,4 +1,4 @@
-//! The rank files of a run: which exist, what they are called, when they are written.
+//! The rank files of a run: which there are, their names, and when they are written.
 
 use crate::error::CollectError;
 use crate::os::sys;
@@ -17,33 +17,33 @@ const WORTH_A_BLOCK: usize = 512;
 const SAMPLES_WAIT_NS: u64 = 3_000_000_000;
 /// A quantity that stays as it is has a row this often.
 const STEADY_NS: u64 = 1_000_000_000;
-/// How long a file that could not be made is not tried again.
+/// Time before a file that could not be created is tried again.
 const RETRY_NS: u64 = 1_000_000_000;
 
-/// What a file holds.
+/// The processes whose rows a file holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Holds {
+pub enum FileOwner {
     /// Processes that named no rank: rank 0 until a rank shows up, then a launcher.
     Unranked,
-    /// A rank.
+    /// Processes of one rank.
     Rank(Rank),
-    /// Launchers.
+    /// Processes that only launched ranks.
     Launcher,
 }
 
-/// One open rank file.
+/// One open trace file.
 pub struct OpenFile {
-    /// Its writer.
+    /// Writer of the file.
     pub writer: TraceWriter,
-    /// What it holds.
-    pub holds: Holds,
+    /// The processes whose rows it holds.
+    pub owner: FileOwner,
     /// Processes in it so far.
     pub processes: u32,
     /// Threads in it so far.
     pub threads: u32,
-    /// Path now.
+    /// Present path of the file.
     pub path: PathBuf,
-    /// By which it is found again where it was moved.
+    /// Inode by which the file is found again where it was moved.
     inode: u64,
     /// Live process images that write here.
     pub live: u32,
@@ -51,13 +51,13 @@ pub struct OpenFile {
     pub failed: Option<String>,
     /// Samples that wait for a block to be worth its head.
     pub samples: Vec<Sample>,
-    /// As `samples`.
+    /// Samples of events that wait, like `samples`.
     pub event_samples: Vec<EventSample>,
-    /// When its rows were last written.
+    /// Time when its rows were last written.
     pub flushed_ns: u64,
-    /// When its samples were last written.
+    /// Time when its samples were last written.
     samples_ns: u64,
-    /// What was last read of each quantity.
+    /// The last reading of each quantity.
     read: HashMap<(Option<ProcessIndex>, Option<u32>, NameId), LastReading>,
     /// Why proportional set sizes are missing, as the file has it.
     pub sizes_missing: Option<String>,
@@ -70,16 +70,16 @@ pub struct OpenFile {
 /// The newest reading of a quantity.
 struct LastReading {
     row: Counter,
-    /// When a row was last written.
+    /// Time when a row was last written.
     written_ns: u64,
 }
 
 impl OpenFile {
     /// A file without processes yet.
-    pub fn new(writer: TraceWriter, holds: Holds, path: PathBuf) -> OpenFile {
+    pub fn new(writer: TraceWriter, owner: FileOwner, path: PathBuf) -> OpenFile {
         OpenFile {
             writer,
-            holds,
+            owner,
             processes: 0,
             threads: 0,
             inode: inode_of(&path),
@@ -97,16 +97,16 @@ impl OpenFile {
         }
     }
 
-    /// The rank that it holds.
+    /// Returns the rank whose rows it holds.
     pub fn rank(&self) -> Option<u32> {
-        match self.holds {
-            Holds::Rank(rank) => Some(rank.number),
-            Holds::Unranked | Holds::Launcher => None,
+        match self.owner {
+            FileOwner::Rank(rank) => Some(rank.number),
+            FileOwner::Unranked | FileOwner::Launcher => None,
         }
     }
 
-    /// Writes the samples that wait. Those of a kind lie together: what they have
-    /// in common then costs next to nothing. A few wait for more.
+    /// Writes the samples that wait. Samples of one kind are written together: what they have in
+    /// common then costs next to nothing. A few wait for more.
     pub fn write_samples(&mut self) -> Result<(), TraceError> {
         let waited_ns = sys::monotonic_ns().saturating_sub(self.samples_ns);
         match self.samples_waiting() < WORTH_A_BLOCK && waited_ns < SAMPLES_WAIT_NS {
@@ -115,7 +115,7 @@ impl OpenFile {
         }
     }
 
-    /// As [`Self::write_samples`], however few they are.
+    /// Does the same as [`Self::write_samples`], however few they are.
     pub fn write_all_samples(&mut self) -> Result<(), TraceError> {
         if self.samples_waiting() == 0 {
             return Ok(());
@@ -134,7 +134,7 @@ impl OpenFile {
     }
 
     /// Writes a fact about the whole file: key, and value as JSON.
-    pub fn fact(&mut self, key: &str, value: &str) {
+    pub fn write_property(&mut self, key: &str, value: &str) {
         let (key, value) = (self.writer.name(key), self.writer.name(value));
         self.writer.property(Property { key, value });
     }
@@ -142,19 +142,19 @@ impl OpenFile {
     /// Writes size and time of a file of Python's code, the first time that it is named.
     pub fn python_source(&mut self, path: &str, pid: u32) {
         if let Some((key, value)) = self.sources.of_python(path, pid) {
-            self.fact(&key, &value);
+            self.write_property(&key, &value);
         }
     }
 
     /// The same of a file that a module was compiled from.
     pub fn module_source(&mut self, path: &str, module: &ModuleFile) {
         if let Some((key, value)) = self.sources.of_module(path, module) {
-            self.fact(&key, &value);
+            self.write_property(&key, &value);
         }
     }
 
-    /// Writes a reading. One that equals the last row waits until that is
-    /// a second old, or another follows: curves are as they would be with all.
+    /// Writes a reading. One that equals the last row waits until that is a second old, or another
+    /// follows: curves look the same as with all readings.
     pub fn counter(&mut self, row: Counter) {
         let written_ns = row.time_ns;
         match self.read.get_mut(&(row.process, row.device, row.name)) {
@@ -196,18 +196,18 @@ impl OpenFile {
 pub struct Files {
     directory: PathBuf,
     header: TraceHeader,
-    /// What each file has of the whole run: key, and value as JSON.
+    /// Facts of the whole run that each file gets: key, and value as JSON.
     facts: Vec<(&'static str, String)>,
     /// Open files; never removed, so that indexes stay valid.
     pub open: Vec<OpenFile>,
     /// Whether any process named a rank.
     pub ranked: bool,
-    /// When a file for processes without a rank could not be made, ns, and why.
+    /// Time (ns) when a file for processes without a rank could not be created, and why.
     refused: Option<(u64, String)>,
 }
 
 impl Files {
-    /// None open yet.
+    /// Starts without open files.
     pub fn new(directory: &Path, header: TraceHeader, facts: Vec<(&'static str, String)>) -> Files {
         Files {
             directory: directory.to_owned(),
@@ -222,29 +222,29 @@ impl Files {
     /// Opens a file under the first name that is free.
     fn create(
         &mut self,
-        holds: Holds,
+        owner: FileOwner,
         names: &mut dyn Iterator<Item = String>,
     ) -> Result<usize, CollectError> {
         let mut last = None;
         for name in names.take(10_000) {
             let path = self.directory.join(name);
             let header = TraceHeader {
-                rank: if let Holds::Rank(rank) = holds { Some(rank.number) } else { None },
-                provisional: holds == Holds::Unranked,
-                instance: if let Holds::Rank(rank) = holds { rank.restarts } else { 0 },
+                rank: if let FileOwner::Rank(rank) = owner { Some(rank.number) } else { None },
+                provisional: owner == FileOwner::Unranked,
+                instance: if let FileOwner::Rank(rank) = owner { rank.restarts } else { 0 },
                 ..self.header.clone()
             };
             match TraceWriter::create(&path, &header) {
                 Ok(writer) => {
-                    return Ok(self.opened(writer, holds, path));
+                    return Ok(self.register(writer, owner, path));
                 }
                 Err(e) if exists(&path) => {
-                    self.make_way(&path, &holds);
+                    self.rename_launcher_file(&path, &owner);
                     // The name may be free now.
                     if !exists(&path)
                         && let Ok(writer) = TraceWriter::create(&path, &header)
                     {
-                        return Ok(self.opened(writer, holds, path));
+                        return Ok(self.register(writer, owner, path));
                     }
                     last = Some(e);
                 }
@@ -258,10 +258,10 @@ impl Files {
     }
 
     /// Takes an opened file in; its index.
-    fn opened(&mut self, writer: TraceWriter, holds: Holds, path: PathBuf) -> usize {
-        let mut open = OpenFile::new(writer, holds, path);
+    fn register(&mut self, writer: TraceWriter, owner: FileOwner, path: PathBuf) -> usize {
+        let mut open = OpenFile::new(writer, owner, path);
         for (key, value) in &self.facts {
-            open.fact(key, value);
+            open.write_property(key, value);
         }
         self.open.push(open);
         self.open.len() - 1
@@ -269,8 +269,8 @@ impl Files {
 
     /// A rank's name may be held by a collector on another host that opened it
     /// before any rank was known: that one is a launcher.
-    fn make_way(&self, path: &Path, holds: &Holds) {
-        if !matches!(holds, Holds::Rank(Rank { number: 0, .. })) {
+    fn rename_launcher_file(&self, path: &Path, owner: &FileOwner) {
+        if !matches!(owner, FileOwner::Rank(Rank { number: 0, .. })) {
             return;
         }
         let Ok(file) = TraceFile::open(path) else { return };
@@ -284,11 +284,11 @@ impl Files {
         }
     }
 
-    /// The file of processes without a rank, opened when first needed. Each of thousands of
-    /// samples may need it: one that cannot be made is tried again a second later.
+    /// Returns the file of processes without a rank, which is opened when first needed. Since
+    /// thousands of samples may need it, a failure to create it is only retried a second later.
     pub fn unranked(&mut self) -> Result<usize, CollectError> {
-        let wanted = if self.ranked { Holds::Launcher } else { Holds::Unranked };
-        if let Some(at) = self.open.iter().position(|f| f.holds == wanted) {
+        let wanted = if self.ranked { FileOwner::Launcher } else { FileOwner::Unranked };
+        if let Some(at) = self.open.iter().position(|f| f.owner == wanted) {
             return Ok(at);
         }
         let now_ns = sys::monotonic_ns();
@@ -306,12 +306,12 @@ impl Files {
     fn create_unranked(&mut self) -> Result<usize, CollectError> {
         let host = self.header.host.clone();
         if self.ranked {
-            self.create(Holds::Launcher, &mut numbered(&format!("launcher-{host}")))
+            self.create(FileOwner::Launcher, &mut numbered(&format!("launcher-{host}")))
         } else {
             let first = std::iter::once("rank-0.tprof".to_owned());
             let pid = std::process::id();
             self.create(
-                Holds::Unranked,
+                FileOwner::Unranked,
                 &mut first.chain(numbered(&format!("process-{host}-{pid}"))),
             )
         }
@@ -321,18 +321,18 @@ impl Files {
     pub fn rank(&mut self, rank: Rank) -> Result<usize, CollectError> {
         if !self.ranked {
             self.ranked = true;
-            if let Some(at) = self.open.iter().position(|f| f.holds == Holds::Unranked) {
+            if let Some(at) = self.open.iter().position(|f| f.owner == FileOwner::Unranked) {
                 self.becomes_launcher(at);
             }
         }
-        self.create(Holds::Rank(rank), &mut numbered(&format!("rank-{}", rank.number)))
+        self.create(FileOwner::Rank(rank), &mut numbered(&format!("rank-{}", rank.number)))
     }
 
     /// Renames a file after its processes turned out to be launchers.
     pub fn becomes_launcher(&mut self, at: usize) {
         let host = self.header.host.clone();
         let Some(file) = self.open.get_mut(at) else { return };
-        file.holds = Holds::Launcher;
+        file.owner = FileOwner::Launcher;
         for name in numbered(&format!("launcher-{host}")).take(1000) {
             let to = self.directory.join(name);
             match sys::rename_new(&file.path, &to) {
@@ -358,13 +358,13 @@ impl Files {
 
     /// Newest file of `rank`.
     pub fn newest_of(&self, rank: &Rank) -> Option<usize> {
-        self.open.iter().rposition(|f| matches!(&f.holds, Holds::Rank(of) if of.is_same(rank)))
+        self.open.iter().rposition(|f| matches!(&f.owner, FileOwner::Rank(of) if of.is_same(rank)))
     }
 
     /// The ranks that have files.
     pub fn ranks(&self) -> Vec<RankInfo> {
-        let info = |open: &OpenFile| match (&open.holds, open.path.file_name()) {
-            (Holds::Rank(rank), Some(name)) => Some(RankInfo {
+        let info = |open: &OpenFile| match (&open.owner, open.path.file_name()) {
+            (FileOwner::Rank(rank), Some(name)) => Some(RankInfo {
                 rank: rank.number,
                 size: rank.size,
                 launch: rank.launch.map(|hash| format!("{hash:016x}")),
@@ -389,7 +389,7 @@ fn found(directory: &Path, inode: u64) -> Option<PathBuf> {
     traces.find(|path| inode_of(path) == inode)
 }
 
-/// 0 of what is not there.
+/// Returns a file's inode; 0 if there is no file.
 fn inode_of(path: &Path) -> u64 {
     path.symlink_metadata().map_or(0, |meta| meta.ino())
 }
@@ -416,7 +416,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("rank-0.tprof");
         let writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
-        let mut open = OpenFile::new(writer, Holds::Unranked, path.clone());
+        let mut open = OpenFile::new(writer, FileOwner::Unranked, path.clone());
         let name = open.writer.name("rss");
         let mut read = |tenth: u64, value: f64| {
             let time_ns = tenth * 100_000_000;

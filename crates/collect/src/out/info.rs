@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tprof_trace::model::{Counter, Loss, Symbol, counter};
 use tprof_trace::run::RunInfo;
 
-/// How long rows that only refine what is there may wait.
+/// Longest time that rows wait which only refine what is there.
 const REFINING_NS: u64 = 3_000_000_000;
 
 /// Why something was lost that a file does not hold.
@@ -103,7 +103,7 @@ fn write_counters(files: &mut Files, time_ns: u64, values: &[(&str, Option<f64>)
     }
 }
 
-/// Writes the run's losses into every file, so that each file by itself has them.
+/// Writes the run's losses into every file, so that each file is complete on its own.
 fn write_losses(files: &mut Files, losses: &Losses, time_ns: u64) {
     for open in &mut files.open {
         for (what, why, count) in losses.iter() {
@@ -113,8 +113,8 @@ fn write_losses(files: &mut Files, losses: &Losses, time_ns: u64) {
     }
 }
 
-/// Flushes every file; an error is reported once. What a file does not take waits. Rows
-/// that only refine what is there wait until a block is worth its head.
+/// Flushes every file; an error is reported once. Rows that a file does not take wait. Rows that
+/// only refine what is there wait until a block is worth its header.
 pub fn flush_files(files: &mut Files, losses: &mut Losses, now: u64) {
     let mut errors = Vec::new();
     for open in &mut files.open {
@@ -149,8 +149,8 @@ fn count_dropped(files: &mut Files, losses: &mut Losses) {
     }
 }
 
-/// Writes all that waits, however little; what the disk does not take is dropped and counted.
-/// From here on nothing more is lost.
+/// Writes everything that waits, however little; rows that the disk does not take are dropped and
+/// counted. Nothing more is lost from here on.
 pub fn settle_files(files: &mut Files, losses: &mut Losses) {
     for open in &mut files.open {
         let samples = open.samples_waiting() as u64;
@@ -177,7 +177,7 @@ pub fn close_files(files: &mut Files, losses: &mut Losses, time_ns: u64) {
     }
 }
 
-/// Leaves of programs only their base names, whoever found them; arguments are gone before.
+/// Reduces programs to their base names, whoever found them; arguments were removed before.
 pub fn redact(info: &mut RunInfo) {
     for process in &mut info.processes {
         process.command = base(&process.command).to_owned();

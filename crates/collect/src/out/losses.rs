@@ -1,28 +1,28 @@
-//! What a run lost, and what of it could not be recorded.
+//! The losses of a run, and the data that could not be recorded.
 
-use super::standstill::Standstill;
+use super::collector_stall::CollectorStall;
 use std::collections::{BTreeMap, HashSet};
-use tprof_trace::run::Blind;
+use tprof_trace::run::BlindSpot;
 
 /// Entries of this kind that are kept; a build of millions of processes must not
 /// fill the collector's memory.
-pub(super) const MOST_BLIND: usize = 10_000;
+pub(super) const MAX_BLIND: usize = 10_000;
 
 /// See the module.
 #[derive(Default)]
 pub struct Losses {
     by_kind: BTreeMap<(String, String), u64>,
-    /// What could not be recorded, and of which process.
-    pub(super) blind: Vec<Blind>,
-    /// Whether the collector gets on, and what was lost for that it does not.
-    pub standstill: Standstill,
+    /// Data that could not be recorded, by process.
+    pub(super) blind: Vec<BlindSpot>,
+    /// Whether the collector makes progress, and what was lost because it did not.
+    pub standstill: CollectorStall,
     complaints: HashSet<String>,
 }
 
 impl Losses {
     /// Adds a process of which something cannot be recorded.
-    pub fn add_blind(&mut self, blind: Blind) {
-        if self.blind.len() < MOST_BLIND {
+    pub fn add_blind(&mut self, blind: BlindSpot) {
+        if self.blind.len() < MAX_BLIND {
             self.blind.push(blind);
         } else {
             self.lose(
@@ -33,8 +33,8 @@ impl Losses {
         }
     }
 
-    /// As [`Losses::add_blind`], once however many processes it concerns.
-    pub fn add_blind_once(&mut self, blind: Blind) {
+    /// Does the same as [`Losses::add_blind`], but only once however many processes it concerns.
+    pub fn add_blind_once(&mut self, blind: BlindSpot) {
         if !self.blind.iter().any(|known| known.what == blind.what && known.why == blind.why) {
             self.add_blind(blind);
         }
@@ -45,9 +45,9 @@ impl Losses {
         *self.by_kind.entry((what.to_owned(), why.to_owned())).or_insert(0) += count;
     }
 
-    /// What could not be recorded so far, and of which process.
+    /// Returns what could not be recorded so far, by process.
     #[cfg(test)]
-    pub fn blind(&self) -> &[Blind] {
+    pub fn blind(&self) -> &[BlindSpot] {
         &self.blind
     }
 

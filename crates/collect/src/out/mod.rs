@@ -1,5 +1,6 @@
-//! What a run leaves behind: the rank files, and `run.json` with what became of every process.
+//! The output of a run: the rank files, and `run.json` with what became of every process.
 
+pub mod collector_stall;
 pub mod files;
 pub mod info;
 pub mod losses;
@@ -8,6 +9,5 @@ pub mod output;
 pub mod processes;
 pub mod ranks;
 pub mod sources;
-pub mod standstill;
 pub mod stepping;
 pub mod survivors;

@@ -1,26 +1,26 @@
-//! `--modules`: whether the start-up hook of Python ran in an image that ran PyTorch, and why
-//! it did not.
+//! `--modules`: whether the start-up hook of Python ran in an image that ran PyTorch, and if not,
+//! why.
 //!
-//! The hook is a `sitecustomize.py` in a directory of PYTHONPATH. Once PyTorch is imported it
-//! adds a line to a file of the session: pid, CLOCK_MONOTONIC nanoseconds, `named` or `missing`
-//! with the reason. A forked child has its parent's hook, and no line of its own.
+//! The hook is a `sitecustomize.py` in a directory of PYTHONPATH. Once PyTorch is imported it adds
+//! a line to a file of the session: pid, CLOCK_MONOTONIC nanoseconds, `named` or `missing` with the
+//! reason. A forked child has its parent's hook, and no line of its own.
 
 use crate::out::losses::Losses;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
-use tprof_trace::run::Blind;
+use tprof_trace::run::BlindSpot;
 
 /// The hook's file, in a directory of PYTHONPATH.
 pub const HOOK_FILE: &str = "sitecustomize.py";
-/// How the hook's file begins.
+/// The beginning of the hook's file.
 pub const HOOK_TITLE: &str = "\"\"\"Start-up hook of `--modules`";
 /// The variable with that directory.
 pub const PYTHON_PATH: &str = "PYTHONPATH";
 /// File of the session to which hooks add lines.
 const NOTES: &str = "modules";
-/// What is not recorded without the hook.
+/// The data that is not recorded without the hook.
 const WHAT: &str = "names of modules (--modules)";
 
 /// Whether a directory of PYTHONPATH is the hook's.
@@ -77,17 +77,17 @@ fn switch_of(command: &[String]) -> Option<char> {
 /// An image of a run with `--modules`.
 #[derive(Clone, Debug)]
 pub struct HookedImage {
-    /// Its pid in its own namespace.
+    /// Pid in its own pid namespace.
     pub own_pid: u32,
-    /// `pid NAME`.
+    /// Pid and name, as `pid NAME`.
     pub process: String,
-    /// When it attached, ns.
+    /// Time when it attached, ns.
     pub start_ns: u64,
     /// The image that it was forked from.
     pub forked_from: Option<u64>,
     /// [`why_not`], of its beginning.
     pub why_not: &'static str,
-    /// It ran operators of PyTorch.
+    /// Whether it ran operators of PyTorch.
     pub ran_torch: bool,
 }
 
@@ -103,14 +103,14 @@ impl HookedImages {
         self.images.insert(number, image);
     }
 
-    /// It ran operators of PyTorch.
+    /// Records that it ran operators of PyTorch.
     pub fn ran_torch(&mut self, number: u64) {
         if let Some(image) = self.images.get_mut(&number) {
             image.ran_torch = true;
         }
     }
 
-    /// Names the images that ran PyTorch without the hook; and the job, if none ran PyTorch.
+    /// Names the images that ran PyTorch without the hook, or the job if none ran PyTorch.
     /// `session` is the session's directory.
     pub fn judge(&self, session: &Path, losses: &mut Losses) {
         let notes = std::fs::read_to_string(session.join(NOTES)).unwrap_or_default();
@@ -118,7 +118,7 @@ impl HookedImages {
         let mut ran: Vec<(&u64, &HookedImage)> =
             self.images.iter().filter(|(_, image)| image.ran_torch).collect();
         ran.sort_by_key(|(number, _)| **number);
-        let blind = |process: &str, why: &str| Blind {
+        let blind = |process: &str, why: &str| BlindSpot {
             process: process.to_owned(),
             what: WHAT.to_owned(),
             why: why.to_owned(),
@@ -136,7 +136,7 @@ impl HookedImages {
     /// Why modules of an image have no names, if that is so.
     fn why_unnamed<'a>(&self, image: &HookedImage, notes: &[HookNote<'a>]) -> Option<&'a str> {
         let mut own = image;
-        // Each was begun after the one that it was forked from: no circle.
+        // Each image began after the one that it was forked from, so there is no circle.
         loop {
             let is_own =
                 |note: &&HookNote<'_>| note.pid == own.own_pid && note.time_ns >= own.start_ns;
@@ -155,7 +155,7 @@ impl HookedImages {
 struct HookNote<'a> {
     pid: u32,
     time_ns: u64,
-    /// Why modules have no names; none if they have.
+    /// Why modules have no names; `None` if they have.
     missing: Option<&'a str>,
 }
 

@@ -1,16 +1,16 @@
-//! Where everything that is recorded goes.
+//! The destination of everything that is recorded.
 
 use super::files::Files;
 use super::processes::Processes;
 use crate::shared::clock::Clock;
 
-/// The rank files, what is known of every process, and the clock that joins both to the targets'.
+/// The rank files, the records of every process, and the clock that joins both to the targets'.
 pub struct Output {
     /// Converts the targets' clock.
     pub clock: Clock,
-    /// Rank files.
+    /// The open trace files.
     pub files: Files,
-    /// What is known of every process, and what was lost.
+    /// Records of every process, and of losses.
     pub processes: Processes,
 }
 

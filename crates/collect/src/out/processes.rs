@@ -1,5 +1,5 @@
-//! What became of every process: who began whom, how each ended, who could not
-//! be recorded, and what was lost.
+//! What became of every process: which one started it, how it ended, whether it could be recorded,
+//! and what was lost.
 
 mod expected;
 mod unattached;
@@ -25,22 +25,22 @@ struct Expected {
     time_ns: u64,
 }
 
-/// A process that sent `Hello` and was gone, or went on by itself, before it was answered.
+/// A process that sent `Hello` and was gone, or went on without an answer.
 #[derive(Clone, Debug)]
 pub struct Unanswered {
     /// Pid in the collector's namespace.
     pub pid: u32,
-    /// Parent's pid.
+    /// Pid of its parent.
     pub parent: u32,
-    /// Its CUPTI agent sent it.
+    /// Whether its CUPTI agent sent the message.
     pub agent: bool,
     /// Command line, if it was still there.
     pub command: Vec<String>,
-    /// When this was noticed, ns.
+    /// Time when this was noticed, ns.
     pub time_ns: u64,
 }
 
-/// Where an image belongs; its children may ask after it is gone.
+/// The file and rank of an image; its children may ask after it is gone.
 #[derive(Clone, Copy, Debug)]
 pub struct Assignment {
     /// Index of its file.
@@ -64,15 +64,16 @@ pub struct Processes {
     newest: HashMap<u32, u64>,
     /// Wait statuses, by pid, in order of time.
     reaped: HashMap<u32, Vec<(u64, i32)>>,
-    /// Those of them of which it is not settled whether they attached: rings are read between
-    /// two checks of who did, and a process may have done so and be reaped in the meantime.
+    /// Reaped processes of which it is not known yet whether they attached: rings are read between
+    /// two checks of which processes did, and a process may have attached and been reaped in the
+    /// meantime.
     unsettled: Vec<(u32, i32, u64)>,
     /// Statuses that processes announced themselves.
     announced: HashMap<u64, i32>,
     expected: HashMap<u32, Expected>,
     /// Pids with a last program that did not attach and has been reported.
     replaced: HashSet<u32>,
-    /// Forked children that recorded nothing so far: parent's image and when.
+    /// Forked children that recorded nothing so far: the parent's image, and when they were forked.
     forks: HashMap<u32, (u64, u64)>,
     /// Processes that were not answered in time, by pid and whether it was their agent.
     unanswered: BTreeMap<(u32, bool), Unanswered>,
@@ -84,13 +85,13 @@ pub struct Processes {
     pub root: Option<u32>,
     /// Whether its program does not keep it from attaching, once that was asked.
     root_may_attach: OnceCell<bool>,
-    /// It has ended.
+    /// Whether the root has ended.
     pub root_ended: bool,
     /// End of the last process that ended.
     pub last_end_ns: Option<u64>,
-    /// Steps that the process with the most of them made, where a schedule counts them.
+    /// Number of steps of the process that made most of them, where a schedule counts them.
     pub steps: u64,
-    /// Ranges that the process with the most of them had captured.
+    /// Number of captured ranges of the process that had most of them.
     pub captures: u64,
     /// CPU time of the launched tree, as the kernel adds it up; ns.
     pub tree_cpu_ns: u64,
@@ -100,14 +101,14 @@ pub struct Processes {
     pub hooked: HookedImages,
     /// Which of them run operators, and step.
     pub stepping: Arc<Stepping>,
-    /// What was lost, and could not be recorded.
+    /// Losses, and what could not be recorded.
     pub losses: Losses,
 }
 
 impl Processes {
     /// An image attached.
     pub fn began(&mut self, image: u64, info: ProcessInfo, place: Assignment) {
-        // Its pid was another's before.
+        // Its pid belonged to another process before.
         let before = |(pid, _, at): &mut (u32, i32, u64)| *pid == info.pid && *at <= info.start_ns;
         let gone: Vec<_> = self.unsettled.extract_if(.., before).collect();
         for (pid, status, time_ns) in gone {
@@ -131,7 +132,7 @@ impl Processes {
         }
     }
 
-    /// Where an image belongs.
+    /// Returns the file and rank of an image.
     pub fn assignment_of(&self, image: u64) -> Option<Assignment> {
         self.assignments.get(&image).copied()
     }
@@ -205,7 +206,7 @@ impl Processes {
     }
 
     /// A forked child came and went, and recorded nothing.
-    fn quiet_child(
+    fn child_without_records(
         &mut self,
         pid: u32,
         (parent, start_ns): (u64, u64),
@@ -245,7 +246,7 @@ impl Processes {
     fn gone(&mut self, pid: u32, status: i32, time_ns: u64) {
         self.expected_ended(pid, status, time_ns);
         if let Some(fork) = self.forks.remove(&pid) {
-            self.quiet_child(pid, fork, Some(status), Some(time_ns));
+            self.child_without_records(pid, fork, Some(status), Some(time_ns));
         }
     }
 
@@ -254,7 +255,7 @@ impl Processes {
         self.announced.insert(image, status);
     }
 
-    /// How a process that began at `start_ns` ended, if anyone saw it.
+    /// Returns how a process that began at `start_ns` ended, if anyone saw it.
     pub fn status_of(&self, pid: u32, start_ns: u64) -> Option<i32> {
         self.reaped.get(&pid)?.iter().find(|(at, _)| *at >= start_ns).map(|(_, status)| *status)
     }
@@ -323,7 +324,7 @@ mod tests {
         processes.began(1, row(150), place);
         processes.settle();
         assert!(processes.losses.blind.is_empty() && processes.processes.len() == 1);
-        // The next of that pid is another, and the first is settled all the same.
+        // The next process with that pid is another one, and the first is settled all the same.
         processes.spawned(7, 1, "/nosuch/program".to_owned(), 0, 300);
         processes.reaped(7, 0, 400);
         processes.began(2, row(500), place);

@@ -11,15 +11,15 @@ use tprof_wire::hash::fnv1a;
 /// A rank that an environment names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rank {
-    /// Its number, from 0.
+    /// Number of the rank, from 0.
     pub number: u32,
-    /// How many ranks its launcher started, if it gave that.
+    /// Number of ranks that its launcher started, if it states that.
     pub size: Option<u32>,
     /// Index of its variable among [`RANK_VARIABLES`]: the less, the more trusted.
     source: usize,
-    /// Hash of what names the launch, if anything does.
+    /// Hash of the launch's name, if there is one.
     pub launch: Option<u64>,
-    /// How often an elastic launcher started it again.
+    /// Number of times that an elastic launcher started it again.
     pub restarts: u32,
     /// `LOCAL_RANK` is set.
     is_worker: bool,
@@ -30,12 +30,12 @@ pub struct Rank {
 }
 
 impl Rank {
-    /// Of a process, by its environment as it began.
+    /// Returns the rank of a process, by its environment as it began.
     pub fn of_process(pid: u32) -> Option<Rank> {
         Rank::of(&Variables::of(&proc::environment_of(pid)))
     }
 
-    /// Of an environment.
+    /// Returns the rank that an environment names.
     pub fn of(environ: &Variables<'_>) -> Option<Rank> {
         let value = |name: &str| {
             environ.values(name).find_map(|value| {
@@ -43,7 +43,7 @@ impl Rank {
             })
         };
         let number = |name: &str| value(name).and_then(|text| text.parse::<u32>().ok());
-        // A batch script has a task's number too, and is none.
+        // A batch script has a task's number too, but is not a task.
         let step = number(SLURM_STEP).filter(|step| *step < SLURM_FIRST_OWN_STEP);
         let of = |source: usize| {
             let (rank, size) = RANK_VARIABLES[source];
@@ -56,7 +56,7 @@ impl Rank {
         };
         let (source, rank) = (0..RANK_VARIABLES.len()).find_map(|at| Some((at, of(at)?)))?;
         let size = match RANK_VARIABLES[source] {
-            // Slurm's size is that of its own tasks.
+            // Slurm's size counts its own tasks.
             ("PMIX_RANK", size) => number(size).filter(|_| of(4) == Some(rank)),
             (_, size) => number(size),
         };
@@ -78,14 +78,14 @@ impl Rank {
         })
     }
 
-    /// Whether an ancestor that names `other` only launched this rank. Not one that named the
-    /// same rank by its own means, as scripts do for PyTorch below `mpirun` and `srun`.
+    /// Whether an ancestor with the rank `other` only launched this rank. It did not if it named
+    /// the same rank by its own means, as scripts do for PyTorch below `mpirun` and `srun`.
     pub fn is_launched_by(&self, other: &Rank) -> bool {
         let differs = (self.number, self.size) != (other.number, other.size);
         let by_torch = self.is_elastic && !other.is_elastic;
         let by_workers = self.is_worker && !other.is_worker && differs;
         let by_trust = self.source < other.source && (self.source > 0 || differs);
-        // Its proxies are tasks of srun, which gives them ranks by PMI too.
+        // Hydra's proxies are tasks of srun, which gives them ranks by PMI too.
         let by_hydra = self.is_hydra && !other.is_hydra;
         by_torch || by_workers || by_trust || by_hydra
     }
@@ -98,8 +98,8 @@ impl Rank {
             && one(self.launch, other.launch)
     }
 
-    /// The variable that names it, and its number: what two collectors of one job share only
-    /// where both record the same rank.
+    /// Returns the variable that names the rank, and its number: two collectors of one job share
+    /// this only if both record the same rank.
     pub fn named(&self) -> String {
         format!("{}={}", RANK_VARIABLES[self.source].0, self.number)
     }
@@ -161,9 +161,9 @@ mod tests {
         let hydra = "MPI_LOCALRANKID=0";
         assert!(of(&format!("PMI_RANK=1 PMI_SIZE=4 {hydra}")).unwrap().is_launched_by(&proxy));
         assert!(!of("PMI_RANK=1 PMI_SIZE=2").unwrap().is_launched_by(&proxy));
-        // Its own workers, after it named its rank for PyTorch too.
+        // These are the rank's own workers, after it named its rank for PyTorch too.
         assert!(!below("RANK=0 WORLD_SIZE=2 LOCAL_RANK=0"));
-        // An agent whose rank is a node's, as Kubernetes gives it.
+        // An agent of Kubernetes, whose rank is that of a node.
         let node = of("RANK=0 WORLD_SIZE=2").unwrap();
         assert!(of("RANK=1 WORLD_SIZE=4 LOCAL_RANK=1").unwrap().is_launched_by(&node));
     }

@@ -1,7 +1,7 @@
 //! Size and time of the source files that stacks name, for reports that show their lines.
 //!
-//! One `stat` for each file and rank. A file that was changed after the code that ran was
-//! made has other lines than that code, and is marked as newer.
+//! This takes one `stat` for each file and rank. A file that was changed after the code that ran
+//! was made has other lines than that code, and is marked as newer.
 
 use std::collections::HashSet;
 use std::fs::{self, Metadata};
@@ -15,17 +15,17 @@ use crate::os::{proc, sys};
 use crate::symbols::ModuleFile;
 
 /// Files of which a rank records the stamps, at most.
-const MOST: usize = 20_000;
+const MAX_FILES: usize = 20_000;
 
-/// Source files that were looked up already.
+/// The source files that were looked up already.
 #[derive(Debug, Default)]
 pub struct SourceFiles {
     seen: HashSet<String>,
 }
 
 impl SourceFiles {
-    /// Key and value of a property for a file of Python's code that runs in a process; none if
-    /// it was looked up before, or cannot be read.
+    /// Returns key and value of a property for a file of Python code that runs in a process; `None`
+    /// if it was looked up before, or cannot be read.
     pub fn of_python(&mut self, path: &str, pid: u32) -> Option<(String, String)> {
         self.stamp(path, || {
             // The process may have another root.
@@ -54,7 +54,7 @@ impl SourceFiles {
         path: &str,
         find: impl FnOnce() -> Option<(Metadata, i64)>,
     ) -> Option<(String, String)> {
-        if !path.starts_with('/') || self.seen.contains(path) || self.seen.len() >= MOST {
+        if !path.starts_with('/') || self.seen.contains(path) || self.seen.len() >= MAX_FILES {
             return None;
         }
         self.seen.insert(path.to_owned());
@@ -80,7 +80,7 @@ fn changed_unix_ns(about: &Metadata) -> i64 {
     about.mtime().saturating_mul(1_000_000_000).saturating_add(about.mtime_nsec())
 }
 
-/// When a process began, to a clock tick.
+/// Returns when a process began, to a clock tick.
 fn started_unix_ns(pid: u32) -> Option<i64> {
     let age_ns = sys::monotonic_ns().saturating_sub(proc::started_ns(pid)?);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;

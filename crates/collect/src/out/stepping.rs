@@ -1,10 +1,10 @@
-//! Which processes run PyTorch's operators, and which have made a step.
+//! Knows which processes run PyTorch's operators, and which have made a step.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// What names of ranges begin with that PyTorch opens around a step.
+/// Prefixes of the ranges that PyTorch opens around a step.
 const STEPS: [&str; 2] = ["Optimizer.step#", "ProfilerStep#"];
 
 /// Whether a range of this name is a step of PyTorch's.
@@ -12,16 +12,16 @@ pub fn is_step(name: &str) -> bool {
     STEPS.iter().any(|step| name.starts_with(step))
 }
 
-/// How far a process is.
+/// The progress of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// When its first operator or range was read.
+    /// Time when its first operator or range was read.
     pub began: Instant,
     /// Whether it has ended a step.
     pub has_stepped: bool,
 }
 
-/// See the module. By pid; the engine writes, others read.
+/// The progress of each process, by pid. The engine writes it, others read it.
 #[derive(Debug, Default)]
 pub struct Stepping(Mutex<HashMap<u32, Progress>>);
 
@@ -33,7 +33,7 @@ impl Stepping {
         all.entry(pid).or_insert_with(unknown).has_stepped |= has_stepped;
     }
 
-    /// How far a process is; none if no operator of its was read.
+    /// Returns the progress of a process; `None` if none of its operators was read.
     pub fn of(&self, pid: u32) -> Option<Progress> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&pid).copied()
     }

@@ -1,19 +1,22 @@
-//! Processes of the job that still run when its command has ended.
+//! Finds processes of the job that still run when its command has ended.
 //!
-//! Most are known: they attached, or hooks and perf events reported them. What neither recorded
-//! (such as a static program's child) still has the session's name in its environment, unless
-//! it was given another or wrote over it.
+//! Most are known: they attached, or hooks and perf events reported them. A process that neither
+//! recorded (such as a static program's child) still has the session's name in its environment,
+//! unless it was given another or overwrote it.
+//!
+//! A static program with an empty environment and without a living parent is not found where perf
+//! events are refused.
 
 use crate::os::proc;
 use std::collections::BTreeMap;
 use std::path::Path;
-use tprof_trace::run::{Blind, LATER_EVENTS};
+use tprof_trace::run::{BlindSpot, LATER_EVENTS};
 use tprof_wire::env;
 
 /// A process that still runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Survivor {
-    /// Its pid.
+    /// Its process id.
     pub pid: u32,
     /// Name of its program.
     pub name: String,
@@ -21,8 +24,8 @@ pub struct Survivor {
 
 impl Survivor {
     /// The note on it when recording ends.
-    pub fn blind(&self) -> Blind {
-        Blind {
+    pub fn blind(&self) -> BlindSpot {
+        BlindSpot {
             process: format!("{} {}", self.pid, self.name),
             what: LATER_EVENTS.to_owned(),
             why: "still running when recording ended; events after that are not recorded"
@@ -31,8 +34,9 @@ impl Survivor {
     }
 }
 
-/// Those that live of the pids that are `known`, each with the last moment (ns) at which it
-/// may have started, of all that have the session in their environment, and their children.
+/// Finds the live processes among the `known` pids, each of which comes with the last moment (ns)
+/// at which it may have started, those that have the session in their environment, and the children
+/// of both.
 pub fn find(known: impl Iterator<Item = (u32, u64)>, session: &Path) -> Vec<Survivor> {
     let own = std::process::id();
     let started = |pid, by_ns| proc::started_ns(pid).is_some_and(|started_ns| started_ns <= by_ns);
@@ -66,10 +70,10 @@ fn is_collector(pid: u32) -> bool {
 
 fn name_of(pid: u32) -> String {
     let program = proc::words_of(pid).first().map(|command| proc::program_of(command));
-    // As daemons write it: `nginx: master process`.
+    // Daemons write it like this: `nginx: master process`.
     let program = program.map(|name| name.trim_end_matches(':').to_owned());
     program.filter(|name| !name.is_empty()).unwrap_or_else(|| {
-        // It wrote over its command line.
+        // The process overwrote its command line.
         proc::name_of(pid, pid).trim().to_owned()
     })
 }

@@ -6,7 +6,7 @@ use perf_event_open_sys::ioctls;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// What is counted, and how: the kernel's `struct perf_event_attr`.
+/// The description of a counter: the kernel's `struct perf_event_attr`.
 pub use bindings::perf_event_attr as Attr;
 
 /// An attribute for one event: `kind` is a `PERF_TYPE_…`, `config` a `PERF_COUNT_…`.
@@ -40,7 +40,7 @@ impl Counter {
         Ok(Counter { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 
-    /// Its descriptor, to be polled or mapped.
+    /// Returns its descriptor, to be polled or mapped.
     pub fn fd(&self) -> &OwnedFd {
         &self.fd
     }
@@ -51,7 +51,7 @@ impl Counter {
         done(unsafe { ioctls::ENABLE(self.fd.as_raw_fd(), 0) })
     }
 
-    /// Stops it.
+    /// Stops the counter.
     pub fn disable(&self) -> io::Result<()> {
         // SAFETY: a live descriptor, an integer.
         done(unsafe { ioctls::DISABLE(self.fd.as_raw_fd(), 0) })
@@ -71,13 +71,13 @@ impl Counter {
         Ok(id)
     }
 
-    /// What it counted, its own and its inherited copies'.
+    /// Returns its count, including its inherited copies.
     pub fn value(&self) -> io::Result<u64> {
         self.read::<1>().map(|[value]| value)
     }
 
-    /// For how long it counted, ns: of one opened with `PERF_FORMAT_TOTAL_TIME_RUNNING`,
-    /// with its inherited copies.
+    /// Returns the time for which it counted, ns, including its inherited copies. It must have been
+    /// opened with `PERF_FORMAT_TOTAL_TIME_RUNNING`.
     pub fn ran_ns(&self) -> io::Result<u64> {
         self.read::<2>().map(|[_, ran_ns]| ran_ns)
     }

@@ -5,15 +5,15 @@
 
 use perf_event_open_sys::bindings::*;
 
-/// What samples of counted events hold. The counter's id comes first.
+/// Fields in samples of counted events. The counter's id comes first.
 pub const EVENT_FIELDS: u64 = (PERF_SAMPLE_IDENTIFIER
     | PERF_SAMPLE_IP
     | PERF_SAMPLE_TID
     | PERF_SAMPLE_TIME
     | PERF_SAMPLE_CPU) as u64;
-/// What every sample of a stack holds, besides registers and the stack itself.
+/// Fields in every sample of a stack, besides registers and the stack itself.
 pub const FIELDS: u64 = EVENT_FIELDS | PERF_SAMPLE_CALLCHAIN as u64;
-/// How many events there were, after [`EVENT_FIELDS`].
+/// The number of events, after [`EVENT_FIELDS`].
 pub const WITH_COUNT: u64 = PERF_SAMPLE_PERIOD as u64;
 /// Registers and stack, where stacks are unwound here.
 pub const WITH_STACK: u64 = (PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER) as u64;
@@ -34,65 +34,65 @@ const TRAILER: usize = 32;
 pub struct Registers {
     /// The first argument, in a system call.
     pub argument: u64,
-    /// Frame pointer.
+    /// The frame pointer.
     pub fp: u64,
-    /// Stack pointer.
+    /// The stack pointer.
     pub sp: u64,
-    /// Where it was.
+    /// The program counter.
     pub pc: u64,
 }
 
-/// What a counter's samples hold.
+/// The layout of a counter's samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// [`FIELDS`].
+    /// The fields of [`FIELDS`].
     Chain,
     /// [`FIELDS`] and [`WITH_STACK`].
     Stack,
     /// [`EVENT_FIELDS`], then how many events there were.
     Counted,
-    /// [`EVENT_FIELDS`]: so many events a sample.
+    /// The fields of [`EVENT_FIELDS`], with this many events for each sample.
     Every(u64),
 }
 
-/// One record.
+/// One decoded record.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Record<'a> {
-    /// A sample.
+    /// A sample of a stack.
     Sample(Sample<'a>),
-    /// So many events since the last such record.
+    /// A number of events since the last such record.
     Events {
-        /// Which counter.
+        /// Id of the counter.
         id: u64,
-        /// Where the last one happened.
+        /// Address of the last event.
         address: u64,
-        /// That lies in the kernel.
+        /// Whether the address is in the kernel.
         kernel: bool,
-        /// How many.
+        /// Number of events.
         count: u64,
     },
     /// A new executable mapping.
     Mapped {
-        /// Its process and thread.
+        /// Pid of the process.
         pid: u32,
-        /// First address.
+        /// First address of the mapping.
         start: u64,
-        /// Bytes.
+        /// Length in bytes.
         len: u64,
         /// Offset in the file.
         offset: u64,
-        /// The file's inode; 0 for none.
+        /// The file's inode; 0 if there is none.
         inode: u64,
-        /// Path.
+        /// Path of the file.
         path: &'a [u8],
     },
     /// A thread got a name; by exec if `exec`.
     Named {
-        /// Its process and thread.
+        /// Pid of the process.
         pid: u32,
-        /// Thread.
+        /// Tid of the thread.
         tid: u32,
-        /// Name.
+        /// The new name.
         name: &'a [u8],
         /// The process runs another program now.
         exec: bool,
@@ -108,16 +108,16 @@ pub enum Record<'a> {
     },
     /// A thread ended.
     Ended {
-        /// Process.
+        /// Pid of the process.
         pid: u32,
-        /// Thread.
+        /// Tid of the thread.
         tid: u32,
     },
     /// A thread left its processor, or came back.
     Switch {
-        /// It left.
+        /// Whether it left its processor; otherwise it came back.
         out: bool,
-        /// It could have gone on.
+        /// Whether it could have gone on.
         preempted: bool,
     },
     /// Records that found no room.
@@ -126,10 +126,10 @@ pub enum Record<'a> {
     Throttled,
 }
 
-/// A sample.
+/// A sample of a stack.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Sample<'a> {
-    /// Which counter.
+    /// Id of the counter.
     pub id: u64,
     /// Kernel and, where the kernel walks it, user call chain: native-endian
     /// words, with markers between contexts.
@@ -140,16 +140,16 @@ pub struct Sample<'a> {
     pub stack: &'a [u8],
 }
 
-/// What every record holds.
+/// The fields that every record has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// Process.
+    /// Pid of the process.
     pub pid: u32,
-    /// Thread.
+    /// Tid of the thread.
     pub tid: u32,
-    /// When, ns of the clock that was asked for.
+    /// Time, ns of the clock that was asked for.
     pub time_ns: u64,
-    /// Where.
+    /// Number of the processor.
     pub cpu: u32,
 }
 
@@ -180,8 +180,8 @@ fn has(misc: u16, bit: u32) -> bool {
     u32::from(misc) & bit != 0
 }
 
-/// Decodes one record; `None` for unused kinds, and damage.
-/// `layout`: what the samples of a counter hold, by its id.
+/// Decodes one record; `None` for unused kinds, and damage. `layout` returns the layout of a
+/// counter's samples, by its id.
 pub fn decode(
     kind: u32,
     misc: u16,
@@ -245,7 +245,7 @@ fn decode_sample(
 ) -> Option<(Origin, Record<'_>)> {
     let mut words = Words(body);
     let id = words.u64()?;
-    // Of samples with a stack, the chain and the registers have more.
+    // Samples with a stack have more: the chain and the registers.
     let address = words.u64()?;
     let (pid, tid) = words.pair()?;
     let time_ns = words.u64()?;

@@ -21,7 +21,7 @@ pub struct Ring {
     map: MmapRaw,
     /// Bytes of records, a power of two.
     bytes: usize,
-    /// A record that lay across the end.
+    /// A record that wrapped around the end.
     joined: Vec<u8>,
 }
 

@@ -1,7 +1,7 @@
 //! CodeObject objects: name, file, and lines by instruction.
 
 use super::memory::ProcessMemory;
-use super::naming::NamedBy;
+use super::naming::NamingFunction;
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -9,28 +9,28 @@ use tprof_wire::python::{self, Chars, CodeHead, Layout, Memory as _};
 
 /// CodeObject objects that are kept.
 const MAX_CODES: usize = 1 << 16;
-/// All that is read of an object to check it lies in so much of it, whatever the version.
+/// Bytes of an object that hold everything that is read to check it, in any version.
 const HEAD_BYTES: usize = 160;
 /// An object is checked to be the same at least that often: its memory may have
 /// been given to another.
 const CHECK: Duration = Duration::from_secs(1);
-/// One that was met a moment ago is checked sooner, after this share of the time
-/// since: what a program compiles and runs once, as it begins, is soon gone.
+/// A code object that was first seen a moment ago is checked sooner, after this share of the time
+/// since: code that a program compiles and runs once, as it begins, is soon gone.
 const CHECK_SHARE: u32 = 16;
 
 /// A code object.
 pub struct CodeObject {
     /// Function, qualified by its class where the version has it.
     pub name: String,
-    /// File.
+    /// Path of its file.
     pub file: String,
     /// The interpreter keeps it for itself: it belongs to no function.
     pub is_own: bool,
-    /// What its frames know of their thread's name.
-    pub named_by: Option<NamedBy>,
+    /// How its frames show the name of their thread.
+    pub named_by: Option<NamingFunction>,
     first_line: u32,
     lines: Vec<u8>,
-    /// Lines of the instructions met so far: the table is read from its beginning for each.
+    /// Lines of the instructions seen so far: the table is read from its beginning for each.
     met: RefCell<FxHashMap<u64, u32>>,
     /// Pointers that separate it from another at the same address.
     identity: [u64; 3],
@@ -38,14 +38,14 @@ pub struct CodeObject {
     checked: Instant,
 }
 
-/// CodeObject objects met so far, by address; `None` for what is none.
+/// Code objects seen so far, by address; `None` for addresses without one.
 #[derive(Default)]
-pub struct Codes {
+pub struct CodeCache {
     known: FxHashMap<u64, Option<CodeObject>>,
 }
 
-impl Codes {
-    /// Where to read ahead, of those at these addresses that will be checked.
+impl CodeCache {
+    /// Returns where to read ahead for those of these addresses that will be checked.
     pub fn due(&self, at: impl Iterator<Item = u64>) -> impl Iterator<Item = (u64, usize)> {
         let due = at.filter(|at| matches!(self.known.get(at), Some(Some(code)) if code.is_due()));
         due.map(|at| (at, HEAD_BYTES))
@@ -62,7 +62,7 @@ impl Codes {
                 identity_at(memory, layout, at) != Some(code.identity)
             }
             Some(Some(_)) => false,
-            // What could not be read once may be whole now.
+            // An object that could not be read once may be complete now.
             Some(None) | None => true,
         };
         if stale {
@@ -77,7 +77,7 @@ fn identity(head: &CodeHead) -> [u64; 3] {
     [head.name, head.file, u64::from(head.first_line)]
 }
 
-/// The same of what lies at an address now.
+/// Does the same for the object that is at an address now.
 fn identity_at(mut memory: &ProcessMemory, layout: &Layout, at: u64) -> Option<[u64; 3]> {
     let name = memory.u64(at.wrapping_add(layout.name))?;
     let file = memory.u64(at.wrapping_add(layout.file))?;
@@ -94,7 +94,7 @@ fn read(mut memory: &ProcessMemory, layout: &Layout, at: u64) -> Option<CodeObje
         return None;
     }
     Some(CodeObject {
-        named_by: NamedBy::of(&name, &file),
+        named_by: NamingFunction::of(&name, &file),
         name,
         file,
         is_own,
@@ -107,8 +107,8 @@ fn read(mut memory: &ProcessMemory, layout: &Layout, at: u64) -> Option<CodeObje
     })
 }
 
-/// Whether a text is no file's name: the object went while it was read, and a message lies where
-/// the name was.
+/// Whether a text is not a file's name: the object went away while it was read, and a message is
+/// where the name was.
 fn is_prose(file: &str) -> bool {
     file.contains(' ') && !file.contains(['/', '<']) && !file.ends_with(".py")
 }

@@ -3,9 +3,9 @@
 /// A Python function, and a line in it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PyFunction {
-    /// Its name.
+    /// Name of the function.
     pub function: String,
-    /// Its file.
+    /// Path of its file.
     pub file: String,
     /// The line that it was at.
     pub line: u32,

@@ -1,58 +1,58 @@
-//! Where CPython keeps what is read, by version.
+//! The layouts of CPython's objects, by version.
 //!
-//! From 3.13 on the interpreter publishes its own offsets at the head of
-//! `_PyRuntime`. Those of older versions were printed by programs compiled with
-//! the release builds' own headers; they do not change within a minor version.
+//! From 3.13 on the interpreter publishes its own offsets at the head of `_PyRuntime`. Those of
+//! older versions were printed by programs compiled with the release builds' own headers; they do
+//! not change within a minor version.
 
 use super::memory::ProcessMemory;
 use tprof_wire::python::{Instruction, Layout, Lines, Memory as _};
 
-/// Where the lock is.
+/// The location of the GIL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lock {
-    /// In the runtime: holder, and whether it is locked.
+pub enum LockLocation {
+    /// In the runtime: offsets of its holder, and of whether it is locked.
     Runtime(u64, u64),
     /// Behind a pointer of the interpreter: pointer, holder, locked.
     Interpreter(u64, u64, u64),
-    /// There is none.
+    /// There is no GIL.
     Free,
 }
 
 /// Offsets, and the lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownLayout {
-    /// Offsets.
+    /// Offsets of the fields.
     pub layout: Layout,
-    /// The lock.
-    pub lock: Lock,
-    /// Where objects keep variables and attributes; `None` in a build without the lock, which
+    /// Location of the GIL.
+    pub lock: LockLocation,
+    /// Offsets of variables and attributes in objects; `None` in a build without the GIL, which
     /// lays them out differently.
     pub objects: Option<Objects>,
 }
 
-/// How an object keeps its attributes.
+/// The way in which an object stores its attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attributes {
-    /// In a dictionary, at the offset that its type has (to 3.10).
+    /// In a dictionary, at the offset that its type states (up to 3.10).
     Dictionary,
-    /// In a dictionary, or in values of its own behind another pointer before it (3.11).
+    /// In a dictionary, or in its own values behind another pointer before it (3.11).
     OwnValues,
-    /// In either, by a tag of one pointer before it (3.12).
+    /// In either of these, by a tag of one pointer before it (3.12).
     Tagged,
-    /// In a dictionary, or in values within it (from 3.13).
+    /// In a dictionary, or in values inside the object (from 3.13).
     Inline,
 }
 
-/// Where objects keep variables and attributes.
+/// Offsets of variables and attributes in objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Objects {
-    /// In a frame: its first local variable.
+    /// In a frame: the first local variable.
     pub locals: u64,
     /// In a code object: the tuple of names of local variables.
     pub local_names: u64,
     /// In a type: keys of its objects' attributes.
     pub shared_keys: u64,
-    /// How objects keep attributes.
+    /// How objects store their attributes.
     pub attributes: Attributes,
     /// Integers have their number of digits in a word of flags (from 3.12).
     pub tagged_integers: bool,
@@ -86,10 +86,10 @@ impl KnownLayout {
             copies: None,
         };
         let lock = match minor {
-            8 => Lock::Runtime(1160, 1168),
-            9 | 10 => Lock::Runtime(360, 368),
-            11 => Lock::Runtime(368, 376),
-            _ => Lock::Interpreter(384, 8, 16),
+            8 => LockLocation::Runtime(1160, 1168),
+            9 | 10 => LockLocation::Runtime(360, 368),
+            11 => LockLocation::Runtime(368, 376),
+            _ => LockLocation::Interpreter(384, 8, 16),
         };
         let layout = match minor {
             8 | 9 => old,
@@ -173,7 +173,7 @@ impl KnownLayout {
             |at: u64| memory.u64(runtime + 24 + at * 8).ok_or("its memory may not be read");
         let minor = head[8 + 2];
         let free_threaded = head[16] != 0;
-        // Where each part begins, in words: they grew between versions.
+        // Offsets of the parts, in words: they grew between versions.
         let (threads_head, gil, thread, frame, code, strings) = match minor {
             13 => (3 + 3, 3 + 8, 16, 25, 31, 64),
             14 => (3 + 3, 3 + 9, 19, 28, 36, 74),
@@ -181,8 +181,8 @@ impl KnownLayout {
         };
         let (ascii, base) = (word(strings + 3)?, word(gil + 1)?);
         let lock = match free_threaded {
-            true => Lock::Free,
-            false => Lock::Interpreter(
+            true => LockLocation::Free,
+            false => LockLocation::Interpreter(
                 word(gil)?,
                 word(gil + 4)?.wrapping_sub(base),
                 word(gil + 3)?.wrapping_sub(base),
@@ -219,7 +219,7 @@ impl KnownLayout {
         let objects = Objects {
             locals: word(frame + 4)?,
             local_names: word(code + 7)?,
-            // Not published.
+            // This offset is not published.
             shared_keys: 880,
             attributes: Attributes::Inline,
             tagged_integers: true,

@@ -9,7 +9,7 @@ const BLOCK: usize = 2048;
 /// Blocks that are read ahead, at most.
 const MAX_AHEAD: usize = 8;
 
-/// Some of a process's memory.
+/// A piece of a process's memory.
 struct MemoryBlock {
     start: u64,
     bytes: Vec<u8>,
@@ -17,25 +17,25 @@ struct MemoryBlock {
     used: bool,
 }
 
-/// Where the blocks of a reading lay that were used. Most lie there at the next one of the same
+/// Addresses of the blocks that a reading used. Most are used again at the next reading of the same
 /// thread, so that one system call reads them all: a call costs several times what its bytes do.
 #[derive(Clone, Debug, Default)]
 pub struct Places(Vec<(u64, usize)>);
 
-/// The memory of a process, as it is at one moment: what was read once is not
-/// read again, so that one value is the same throughout a reading.
+/// The memory of a process at one moment: each place is only read once, so that a value is the same
+/// throughout a reading.
 pub struct ProcessMemory {
     pid: u32,
     blocks: RefCell<Vec<MemoryBlock>>,
 }
 
 impl ProcessMemory {
-    /// Nothing read yet.
+    /// Starts with nothing read.
     pub fn new(pid: u32) -> ProcessMemory {
         ProcessMemory { pid, blocks: RefCell::new(Vec::new()) }
     }
 
-    /// What lies at these places is read.
+    /// Reads these places first.
     pub fn with(pid: u32, places: &Places) -> ProcessMemory {
         let memory = ProcessMemory::new(pid);
         memory.read_ahead(places.0.iter().take(MAX_AHEAD).copied());
@@ -57,7 +57,7 @@ impl ProcessMemory {
         self.blocks.borrow_mut().extend(ahead);
     }
 
-    /// Where the blocks lie that were used, for the next reading.
+    /// Returns the blocks that were used, for the next reading.
     pub fn places(&self) -> Places {
         let blocks = self.blocks.borrow();
         let used = blocks.iter().filter(|block| block.used && !block.bytes.is_empty());
@@ -102,9 +102,9 @@ impl ProcessMemory {
         found.inspect(|found| into.copy_from_slice(found)).is_some()
     }
 
-    /// Reads what lies around an address.
+    /// Reads the surroundings of an address.
     fn block_with(&self, address: u64, len: usize) -> MemoryBlock {
-        // More of what lies below than above: callers' frames lie below.
+        // Read more below the address than above: callers' frames are below.
         let below = (BLOCK * 3 / 4) as u64 & !7;
         let page = address & !4095;
         let mut start = address.saturating_sub(below).max(page.saturating_sub(4096)).max(4096);

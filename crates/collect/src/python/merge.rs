@@ -1,13 +1,13 @@
 //! Puts Python's frames where they belong among the native ones: each call of
 //! the interpreter's loop gives way to the Python functions that it runs.
 
-/// Native frames with Python's in the place of the interpreter's loop; both innermost
-/// first, Python's with whether each is the outermost of its call of the loop. `whole`:
-/// the native stack reaches its outermost frame; `cut`: Python's do not.
+/// Merges native frames with Python's, which replace the interpreter's loop. Both are innermost
+/// first; Python's come with whether each is the outermost of its call of the loop. `whole`: the
+/// native stack reaches its outermost frame; `cut`: Python's does not.
 ///
-/// The two may not have been read at the same moment. Where one has more calls of the
-/// loop than the other, they are joined from the end that both surely have: the
-/// outermost of a whole stack, else the innermost.
+/// The two may not have been read at the same moment. Where one has more calls of the loop than the
+/// other, they are joined from the end that both surely have: the outermost of a whole stack,
+/// otherwise the innermost.
 pub fn merge<F>(
     native: Vec<F>,
     python: impl IntoIterator<Item = (F, bool)>,
@@ -29,8 +29,8 @@ pub fn merge<F>(
     let loops: Vec<bool> = native.iter().map(is_loop).collect();
     let count = loops.iter().filter(|is| **is).count();
     let from_outside = whole && !cut && count > 0;
-    // Which call of the loop the first group belongs to, and which groups are
-    // too many on the inner side.
+    // Which call of the loop the first group belongs to, and how many groups are too many on the
+    // inner side.
     let (skipped_loops, extra) = match from_outside {
         true => (count.saturating_sub(groups.len()), groups.len().saturating_sub(count)),
         false => (0, 0),

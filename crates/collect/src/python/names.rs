@@ -1,12 +1,12 @@
 //! Names that Python gives its threads and processes: `threading.Thread(name=...)`,
-//! `multiprocessing.Process(name=...)`, and which worker of PyTorch's `DataLoader` it is.
+//! `multiprocessing.Process(name=...)`, and the number of a worker of PyTorch's `DataLoader`.
 //!
-//! Such a thread begins in a function of the standard library (or of PyTorch) with the object
-//! that has the name among its variables. So a name costs no search: the frame is read anyway.
+//! Such a thread begins in a function of the standard library (or of PyTorch) whose variables
+//! include the object with the name. So a name costs no search: the frame is read anyway.
 
 use super::layout::Objects;
 use super::memory::ProcessMemory;
-use super::naming::NamedBy;
+use super::naming::NamingFunction;
 use super::objects::ObjectReader;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -14,16 +14,16 @@ use tprof_wire::python::Layout;
 
 /// A name is read again that often: it may be given another.
 const CHECK: Duration = Duration::from_secs(1);
-/// One that could not be read, while the thread ran, is tried again after this, then after
+/// A name that could not be read, while the thread ran, is tried again after this time, then after
 /// twice as long each time, up to [`CHECK`]: a worker may live for less than that.
 const RETRY: Duration = Duration::from_millis(5);
 /// Longest name that is kept, bytes.
-const MOST_BYTES: usize = 128;
+const MAX_BYTES: usize = 128;
 
 /// A frame that has a thread's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamingFrame {
-    pub by: NamedBy,
+    pub by: NamingFunction,
     pub frame: u64,
     pub code: u64,
 }
@@ -31,7 +31,7 @@ pub struct NamingFrame {
 struct KnownName {
     from: NamingFrame,
     read: Instant,
-    /// How long this is believed.
+    /// Time for which this name is believed.
     holds: Duration,
     name: Option<String>,
 }
@@ -39,12 +39,12 @@ struct KnownName {
 /// Names of a process's threads, by tid.
 #[derive(Default)]
 pub struct ThreadNames {
-    of: HashMap<u32, KnownName>,
+    by_tid: HashMap<u32, KnownName>,
 }
 
 impl ThreadNames {
-    /// A thread runs in such a frame. Its name, where that is new.
-    pub fn met(
+    /// Reads the name of a thread that runs in such a frame. Returns it if it is new.
+    pub fn read_name(
         &mut self,
         tid: u32,
         from: NamingFrame,
@@ -52,7 +52,7 @@ impl ThreadNames {
         layout: &Layout,
         objects: Objects,
     ) -> Option<String> {
-        let before = self.of.get(&tid);
+        let before = self.by_tid.get(&tid);
         if before.is_some_and(|known| known.from == from && known.read.elapsed() < known.holds) {
             return None;
         }
@@ -63,33 +63,34 @@ impl ThreadNames {
             Some(known) => (known.holds * 2).min(CHECK),
             None => RETRY,
         };
-        // What cannot be read now keeps its name.
+        // A thread whose name cannot be read now keeps the one it had.
         let name = name.or_else(|| before.and_then(|known| known.name.clone()));
         let is_new =
             name.is_some() && before.and_then(|known| known.name.as_ref()) != name.as_ref();
-        self.of.insert(tid, KnownName { from, read: Instant::now(), holds, name: name.clone() });
+        self.by_tid
+            .insert(tid, KnownName { from, read: Instant::now(), holds, name: name.clone() });
         name.filter(|_| is_new)
     }
 
     /// A thread is gone; its name.
     pub fn forget(&mut self, tid: u32) -> Option<String> {
-        self.of.remove(&tid)?.name
+        self.by_tid.remove(&tid)?.name
     }
 
     /// All names, by tid.
     pub fn into_all(self) -> impl Iterator<Item = (u32, String)> {
-        self.of.into_iter().filter_map(|(tid, known)| Some((tid, known.name?)))
+        self.by_tid.into_iter().filter_map(|(tid, known)| Some((tid, known.name?)))
     }
 }
 
 fn name(reader: &ObjectReader<'_>, from: NamingFrame) -> Option<String> {
     let name = match from.by {
-        NamedBy::Owner => reader.string_attribute(reader.local(from.frame, 0)?, "_name")?,
-        NamedBy::Loader => {
+        NamingFunction::Owner => reader.string_attribute(reader.local(from.frame, 0)?, "_name")?,
+        NamingFunction::Loader => {
             let id = reader.local_named(from.frame, from.code, "worker_id")?;
             format!("DataLoader worker {}", reader.integer(id)?)
         }
     };
-    let end = (0..=MOST_BYTES.min(name.len())).rev().find(|at| name.is_char_boundary(*at));
+    let end = (0..=MAX_BYTES.min(name.len())).rev().find(|at| name.is_char_boundary(*at));
     Some(name[..end.unwrap_or(0)].to_owned())
 }

@@ -1,25 +1,27 @@
 //! Functions with the name of the thread that runs them among their variables.
 
-/// What a function knows of the name of the thread that runs it.
+/// The way in which a function knows the name of the thread that runs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NamedBy {
-    /// Its first variable is a `Thread`, or a `Process`.
+pub enum NamingFunction {
+    /// The function's first variable is a `Thread`, or a `Process`.
     Owner,
-    /// Its variable `worker_id` is the number of a worker of PyTorch's `DataLoader`.
+    /// The function's variable `worker_id` is the number of a worker of PyTorch's `DataLoader`.
     Loader,
 }
 
-impl NamedBy {
-    /// By a function's name and file.
-    pub fn of(function: &str, file: &str) -> Option<NamedBy> {
+impl NamingFunction {
+    /// Recognises a function by its name and file.
+    pub fn of(function: &str, file: &str) -> Option<NamingFunction> {
         let begins = function.strip_suffix("_bootstrap");
         match begins {
-            Some("" | "Thread.") if file.ends_with("/threading.py") => Some(NamedBy::Owner),
-            Some("" | "BaseProcess.") if file.ends_with("/process.py") => Some(NamedBy::Owner),
+            Some("" | "Thread.") if file.ends_with("/threading.py") => Some(NamingFunction::Owner),
+            Some("" | "BaseProcess.") if file.ends_with("/process.py") => {
+                Some(NamingFunction::Owner)
+            }
             None if function == "_worker_loop"
                 && file.ends_with("torch/utils/data/_utils/worker.py") =>
             {
-                Some(NamedBy::Loader)
+                Some(NamingFunction::Loader)
             }
             _ => None,
         }
@@ -32,14 +34,14 @@ mod tests {
 
     #[test]
     fn frames_that_have_a_name_are_known_by_their_function() {
-        let by = |function, file| NamedBy::of(function, file);
+        let by = |function, file| NamingFunction::of(function, file);
         let threading = "/usr/lib/python3.11/threading.py";
         let process = "/usr/lib/python3.8/multiprocessing/process.py";
         let worker = "/venv/lib/torch/utils/data/_utils/worker.py";
-        assert_eq!(by("Thread._bootstrap", threading), Some(NamedBy::Owner));
-        assert_eq!(by("_bootstrap", process), Some(NamedBy::Owner));
-        assert_eq!(by("BaseProcess._bootstrap", process), Some(NamedBy::Owner));
-        assert_eq!(by("_worker_loop", worker), Some(NamedBy::Loader));
+        assert_eq!(by("Thread._bootstrap", threading), Some(NamingFunction::Owner));
+        assert_eq!(by("_bootstrap", process), Some(NamingFunction::Owner));
+        assert_eq!(by("BaseProcess._bootstrap", process), Some(NamingFunction::Owner));
+        assert_eq!(by("_worker_loop", worker), Some(NamingFunction::Loader));
         assert_eq!(by("Thread._bootstrap_inner", threading), None);
         assert_eq!(by("_bootstrap", "/job/threads.py"), None);
         assert_eq!(by("_worker_loop", "/job/worker.py"), None);

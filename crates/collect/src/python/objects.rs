@@ -1,16 +1,17 @@
-//! Variables and attributes of Python's objects: where they lie, by version.
+//! Reads variables and attributes of Python's objects, by version.
 //!
-//! Read without the interpreter's lock: what moves meanwhile does not fit together, and has no
-//! value then.
+//! This happens without the GIL: parts that move meanwhile do not fit together, and then have no
+//! value.
 
 use super::code::text;
 use super::layout::{Attributes, Objects};
 use super::memory::ProcessMemory;
 use tprof_wire::python::{Layout, Memory as _};
 
-/// In an object: its type.
+/// In an object: offset of its type.
 const TYPE: u64 = 8;
-/// In a type: size of its objects, flags, where they have their dictionary.
+/// In a type: offsets of the size of its objects, of its flags, and of where objects have their
+/// dictionary.
 const BASIC_SIZE: u64 = 32;
 const FLAGS: u64 = 168;
 const DICTIONARY: u64 = 288;
@@ -18,11 +19,11 @@ const DICTIONARY: u64 = 288;
 /// them (from 3.13).
 const MANAGED: u64 = 1 << 4;
 const INLINE: u64 = 1 << 2;
-/// In a dictionary: its keys, and values where it shares keys.
+/// In a dictionary: offsets of its keys, and of its values where it shares keys.
 const KEYS: u64 = 32;
 const VALUES: u64 = 40;
-/// Keys and variables that are looked at.
-const MOST: u64 = 256;
+/// Number of keys and variables that are examined.
+const MAX_ENTRIES: u64 = 256;
 
 /// Objects of a process.
 pub struct ObjectReader<'a> {
@@ -52,7 +53,7 @@ impl ObjectReader<'_> {
     /// A local variable of a frame, by its name.
     pub fn local_named(&self, frame: u64, code: u64, name: &str) -> Option<u64> {
         let names = self.word(code.wrapping_add(self.objects.local_names))?;
-        let count = self.word(names.wrapping_add(16))?.min(MOST);
+        let count = self.word(names.wrapping_add(16))?.min(MAX_ENTRIES);
         let is_it = |place: &u64| {
             let at = self.word(names.wrapping_add(24 + 8 * place));
             at.is_some_and(|at| self.string(at).is_some_and(|text| text == name))
@@ -79,7 +80,7 @@ impl ObjectReader<'_> {
         }
     }
 
-    /// A string.
+    /// Reads a string.
     pub fn string(&self, at: u64) -> Option<String> {
         text(self.memory, self.layout, at)
     }
@@ -130,7 +131,7 @@ impl ObjectReader<'_> {
         self.find(self.word(dictionary.wrapping_add(KEYS))?, values, name)
     }
 
-    /// A key of that name among keys, and its value: of these values, or beside the key.
+    /// Finds a key of that name among keys, and its value: in `values`, or beside the key.
     fn find(&self, keys: u64, values: Option<u64>, name: &str) -> Option<(u64, u64)> {
         let (entries, size, count) = match self.objects.attributes {
             Attributes::Dictionary => {
@@ -154,7 +155,7 @@ impl ObjectReader<'_> {
             let key = self.word(key_at(*place)).filter(|key| *key != 0);
             key.is_some_and(|key| self.string(key).is_some_and(|text| text == name))
         };
-        let place = (0..count.min(MOST)).find(is_it)?;
+        let place = (0..count.min(MAX_ENTRIES)).find(is_it)?;
         let value = match values {
             Some(values) => self.word(values.wrapping_add(8 * place))?,
             None => self.word(key_at(place) + 8)?,

@@ -5,7 +5,7 @@ use super::function::PyFunction;
 use super::memory::{Places, ProcessMemory};
 use super::names::{NamingFrame, ThreadNames};
 use super::{code, stack};
-use crate::modules::Spaces;
+use crate::modules::AddressSpaces;
 use rustc_hash::FxHashMap;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -14,16 +14,16 @@ use std::sync::Arc;
 /// One Python frame.
 #[derive(Clone, Debug)]
 pub struct PyFrame {
-    /// What it is.
+    /// The function, file and line.
     pub named: Arc<PyFunction>,
-    /// It is the outermost that its call of the interpreter's loop runs.
+    /// Whether it is the outermost frame of its call of the interpreter's loop.
     pub entry: bool,
 }
 
 /// A thread's Python frames.
 #[derive(Clone, Debug, Default)]
 pub struct PyStack {
-    /// Innermost first.
+    /// Frames, the innermost first.
     pub frames: Vec<PyFrame>,
     /// The reading ended early.
     pub cut: bool,
@@ -37,7 +37,7 @@ enum PyProcess {
     None(usize),
     /// An interpreter that cannot be read, and why.
     Refused,
-    /// One that can.
+    /// A process whose frames can be read.
     Python(Box<Interpreter>),
 }
 
@@ -46,63 +46,64 @@ struct Interpreter {
     found: FoundPython,
     /// Address of each thread's state, by tid, while there is one interpreter.
     threads: HashMap<u32, u64>,
-    /// What was read of each thread, by tid.
+    /// Places that were read for each thread, by tid.
     places: HashMap<u32, Places>,
-    codes: code::Codes,
+    codes: code::CodeCache,
     named: FxHashMap<(u64, u32), Arc<PyFunction>>,
-    /// Where locks lie that were read: several interpreters may each have their own. Latest last.
+    /// Addresses of the locks that were read, the latest last: several interpreters may each have
+    /// their own.
     locks: Vec<Range<u64>>,
     names: ThreadNames,
-    /// How many stacks were there of which no frame could be read; none once one was read.
+    /// Number of stacks of which no frame could be read; `None` once one could be.
     unread: Option<u32>,
 }
 
-/// So many stacks without a frame, and none with one, are no accident.
-const MOST_UNREAD: u32 = 16;
+/// Number of stacks without a frame that is no accident, if there was none with one.
+const MAX_UNREAD: u32 = 16;
 
 /// Locks of interpreters that are known at a time.
-const MOST_LOCKS: usize = 64;
+const MAX_LOCKS: usize = 64;
 
 /// A thread that Python gave a name.
 pub struct PyThreadName {
-    /// Process.
+    /// Pid of the process.
     pub pid: u32,
-    /// Thread.
+    /// Tid of the thread.
     pub tid: u32,
-    /// Its name.
+    /// The thread's name.
     pub name: String,
 }
 
-/// All processes.
+/// All processes that are examined.
 #[derive(Default)]
-pub struct Pythons {
-    of: HashMap<u32, PyProcess>,
+pub struct PythonProcesses {
+    by_pid: HashMap<u32, PyProcess>,
     /// Interpreters that cannot be read, not reported yet.
     pub refused: Vec<(String, String)>,
     /// Names of threads, not reported yet.
-    pub met: Vec<PyThreadName>,
+    pub new_names: Vec<PyThreadName>,
 }
 
-impl Pythons {
-    /// The Python frames of a thread; `None` if its process runs no Python, or
-    /// the thread none.
-    pub fn stack(&mut self, pid: u32, tid: u32, spaces: &mut Spaces) -> Option<PyStack> {
+impl PythonProcesses {
+    /// Returns the Python frames of a thread; `None` if its process does not run Python, or the
+    /// thread does not.
+    pub fn stack(&mut self, pid: u32, tid: u32, spaces: &mut AddressSpaces) -> Option<PyStack> {
         let PyProcess::Python(interpreter) = self.process(pid, spaces) else { return None };
         let read = interpreter.stack(pid, tid);
-        if interpreter.unread == Some(MOST_UNREAD) {
+        if interpreter.unread == Some(MAX_UNREAD) {
             interpreter.unread = None;
             let why = "its functions could not be read: it may lay its objects out differently";
             let process = interpreter.found.process.clone();
             self.refused.push((process, why.to_owned()));
         }
         let (stack, name) = read?;
-        self.met.extend(name.map(|name| PyThreadName { pid, tid, name }));
+        self.new_names.extend(name.map(|name| PyThreadName { pid, tid, name }));
         Some(stack)
     }
 
-    /// Whether a lock of a process's interpreters lies at an address, of those that were read.
+    /// Whether an address is in a lock of a process's interpreters, as far as those were read.
     pub fn is_lock(&self, pid: u32, address: u64) -> bool {
-        match self.of.get(&pid) {
+        match self.by_pid.get(&pid) {
             Some(PyProcess::Python(interpreter)) => {
                 interpreter.locks.iter().any(|lock| lock.contains(&address))
             }
@@ -112,48 +113,48 @@ impl Pythons {
 
     /// Whether a process is known to run Python.
     pub fn is_python(&self, pid: u32) -> bool {
-        matches!(self.of.get(&pid), Some(PyProcess::Python(_)))
+        matches!(self.by_pid.get(&pid), Some(PyProcess::Python(_)))
     }
 
     /// Whether any process is known to.
     pub fn any(&self) -> bool {
-        self.of.values().any(|process| matches!(process, PyProcess::Python(_)))
+        self.by_pid.values().any(|process| matches!(process, PyProcess::Python(_)))
     }
 
-    /// Whether a return address lies in the interpreter's loop.
+    /// Whether a return address is in the interpreter's loop.
     pub fn is_loop(&mut self, pid: u32, address: u64) -> bool {
-        match self.of.get_mut(&pid) {
+        match self.by_pid.get_mut(&pid) {
             Some(PyProcess::Python(interpreter)) => interpreter.found.is_loop(address),
             _ => false,
         }
     }
 
-    /// A thread is gone. Its name is reported once more: what Python calls a thread goes
-    /// before what the kernel does.
+    /// Forgets a thread that is gone. Its name is reported once more, since Python's name for a
+    /// thread takes precedence over the kernel's.
     pub fn thread_ended(&mut self, pid: u32, tid: u32) {
-        let Some(PyProcess::Python(interpreter)) = self.of.get_mut(&pid) else { return };
+        let Some(PyProcess::Python(interpreter)) = self.by_pid.get_mut(&pid) else { return };
         let name = interpreter.names.forget(tid);
-        self.met.extend(name.map(|name| PyThreadName { pid, tid, name }));
+        self.new_names.extend(name.map(|name| PyThreadName { pid, tid, name }));
     }
 
     /// A process runs another program, or is gone, with all its threads.
     pub fn forget(&mut self, pid: u32) {
-        if let Some(PyProcess::Python(interpreter)) = self.of.remove(&pid) {
+        if let Some(PyProcess::Python(interpreter)) = self.by_pid.remove(&pid) {
             let names = interpreter.names.into_all();
-            self.met.extend(names.map(|(tid, name)| PyThreadName { pid, tid, name }));
+            self.new_names.extend(names.map(|(tid, name)| PyThreadName { pid, tid, name }));
         }
     }
 
     /// The same of all processes.
     pub fn forget_all(&mut self) {
-        for pid in self.of.keys().copied().collect::<Vec<u32>>() {
+        for pid in self.by_pid.keys().copied().collect::<Vec<u32>>() {
             self.forget(pid);
         }
     }
 
-    fn process(&mut self, pid: u32, spaces: &mut Spaces) -> &mut PyProcess {
+    fn process(&mut self, pid: u32, spaces: &mut AddressSpaces) -> &mut PyProcess {
         let count = spaces.count(pid);
-        let look = match self.of.get(&pid) {
+        let look = match self.by_pid.get(&pid) {
             None => true,
             Some(PyProcess::None(before)) => *before != count,
             Some(_) => false,
@@ -171,16 +172,16 @@ impl Pythons {
                     found,
                     threads: HashMap::new(),
                     places: HashMap::new(),
-                    codes: code::Codes::default(),
+                    codes: code::CodeCache::default(),
                     named: FxHashMap::default(),
                     locks: Vec::new(),
                     names: ThreadNames::default(),
                     unread: Some(0),
                 })),
             };
-            self.of.insert(pid, process);
+            self.by_pid.insert(pid, process);
         }
-        self.of.entry(pid).or_insert(PyProcess::Refused)
+        self.by_pid.entry(pid).or_insert(PyProcess::Refused)
     }
 }
 
@@ -193,7 +194,8 @@ impl Interpreter {
         };
         let states = self.states(&memory, tid);
         let layout = &self.found.known.layout;
-        // Where one interpreter runs code in another, the frames of that one lie within its own.
+        // Where one interpreter runs code in another, the frames of the inner one lie within its
+        // own.
         let (mut raw, mut cut, mut inner) = (Vec::new(), false, None);
         for state in &states {
             let (frames, is_cut) = stack::read(&memory, layout, *state)?;
@@ -204,9 +206,10 @@ impl Interpreter {
             cut |= is_cut;
         }
         let state = inner.or(states.last().copied())?;
-        let lock = stack::look_at_lock(&memory, &self.found.known, self.found.runtime, state);
+        let lock = stack::read_lock(&memory, &self.found.known, self.found.runtime, state);
         let mut gil = lock.as_ref().and_then(|lock| lock.held);
-        // Who holds the lock of an interpreter that has one of its own keeps no thread of another.
+        // A thread that holds the lock of an interpreter that has its own keeps no other
+        // interpreter's state.
         if states.len() > 1
             && let Some(lock) = &lock
             && let Some(main) = stack::lock_of_main(&memory, &self.found.known, self.found.runtime)
@@ -216,7 +219,7 @@ impl Interpreter {
         if let Some(lock) = lock {
             self.locks.retain(|known| *known != lock.place);
             self.locks.push(lock.place);
-            let too_many = self.locks.len().saturating_sub(MOST_LOCKS);
+            let too_many = self.locks.len().saturating_sub(MAX_LOCKS);
             self.locks.drain(..too_many);
         }
         // Code is read once in a while: its places are not these.
@@ -231,7 +234,7 @@ impl Interpreter {
                 break;
             };
             if code.is_own {
-                // It may have begun the call of the loop all the same.
+                // The frame may have begun the call of the loop all the same.
                 if let Some(last) = stack.frames.last_mut() {
                     last.entry |= frame.entry == 1;
                 }
@@ -245,7 +248,7 @@ impl Interpreter {
                 Arc::new(PyFunction { function: code.name.clone(), file: code.file.clone(), line })
             });
             if named.function != code.name || named.file != code.file {
-                // Other code lies where this one was.
+                // Other code is where this one was.
                 let (function, file) = (code.name.clone(), code.file.clone());
                 *named = Arc::new(PyFunction { function, file, line });
             }
@@ -253,7 +256,7 @@ impl Interpreter {
         }
         let name = naming
             .zip(self.found.known.objects)
-            .and_then(|(from, objects)| self.names.met(tid, from, &memory, layout, objects));
+            .and_then(|(from, objects)| self.names.read_name(tid, from, &memory, layout, objects));
         match stack.frames.is_empty() {
             false => self.unread = None,
             true if stack.cut => self.unread = self.unread.map(|stacks| stacks + 1),
@@ -262,8 +265,8 @@ impl Interpreter {
         (!stack.frames.is_empty()).then_some((stack, name))
     }
 
-    /// The states of a thread, of the interpreter that it entered last first. The one state where there
-    /// is one interpreter is found once and then checked.
+    /// Returns the states of a thread, that of the interpreter that it entered last first. Where
+    /// there is one interpreter, its one state is found once and then checked.
     fn states(&mut self, memory: &ProcessMemory, tid: u32) -> Vec<u64> {
         let layout = &self.found.known.layout;
         let runtime = self.found.runtime;

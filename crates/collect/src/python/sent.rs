@@ -13,14 +13,14 @@ use tprof_wire::python::{Chars, FILE_BYTES, NAME_BYTES};
 /// Numbers of these frames begin here; those of samples' frames at 0.
 const FIRST: u64 = 1 << 31;
 /// Frames that are numbered: as many as a target defines.
-const MOST: usize = 1 << 20;
+const MAX_FRAMES: usize = 1 << 20;
 
 /// A frame's name, as it was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentFrame {
-    /// What stands for it in stacks.
+    /// The key that stands for it in stacks.
     pub key: u64,
-    /// What it is.
+    /// The function, file and line.
     pub named: PyFunction,
 }
 
@@ -70,12 +70,12 @@ impl SentNames {
         SYNTHETIC_FRAME | number
     }
 
-    /// The frame of the trace that stands for a key; `None` past what a target defines.
+    /// Returns the trace's frame for a key; `None` for keys past the limit.
     pub fn frame(&mut self, key: u64) -> Option<u64> {
         if let Some(frame) = self.numbers.get(&key) {
             return Some(*frame);
         }
-        if self.numbers.len() >= MOST {
+        if self.numbers.len() >= MAX_FRAMES {
             return None;
         }
         let frame = self.next();
@@ -96,7 +96,7 @@ impl SentNames {
         let frame = match self.numbers.get(&key) {
             Some(frame) if !self.nameless.remove(frame) => return,
             Some(frame) => *frame,
-            None if self.numbers.len() >= MOST => return,
+            None if self.numbers.len() >= MAX_FRAMES => return,
             // One function and line is one frame, however many instructions it has.
             None => match self.named.get(&named) {
                 Some(frame) => {

@@ -1,9 +1,9 @@
 //! Walks an interpreter's threads and frames.
 
-use super::layout::{KnownLayout, Lock};
+use super::layout::{KnownLayout, LockLocation};
 use super::memory::ProcessMemory;
 use std::ops::Range;
-use tprof_wire::python::{Ends, Frames, Layout, Memory as _, RawFrame};
+use tprof_wire::python::{Frames, Layout, Memory as _, RawFrame, WalkEnd};
 
 /// Most Python frames of a stack.
 const MAX_FRAMES: usize = 256;
@@ -14,18 +14,18 @@ const MAX_THREADS: usize = 16_384;
 /// and aarch64, since 2.4).
 #[cfg(target_arch = "x86_64")]
 const PTHREAD_TID: u64 = 720;
-/// See above.
+/// The offset of the tid in glibc's `struct pthread`; see above.
 #[cfg(not(target_arch = "x86_64"))]
 const PTHREAD_TID: u64 = 208;
 
-/// A thread has a state of its own in each interpreter in which it runs.
+/// The state of a thread in an interpreter: it has one in each interpreter in which it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadState {
     pub at: u64,
-    /// It is of the interpreter that began first, and not of one that was made by the program.
+    /// Whether it belongs to the main interpreter, and not to one that the program made.
     pub is_of_main: bool,
-    /// Where the state keeps what its latest call of the loop has on the thread's own stack;
-    /// `None` in versions that keep nothing there.
+    /// Address on the thread's own stack of what belongs to its latest call of the loop; `None` in
+    /// versions that keep nothing there.
     on_stack: Option<u64>,
 }
 
@@ -60,10 +60,11 @@ pub fn thread_states(
     states
 }
 
-/// Of a thread's states those that may have frames of its stack, innermost first. To 3.12 a state of an
-/// interpreter that the program made names the thread that made it, whoever runs in it: what it has on
-/// a stack tells that, and which was called by which. Later versions name the thread that runs, and one
-/// that runs in several interpreters most likely entered the youngest last.
+/// Finds those of a thread's states that may have frames of its stack, innermost first. Up to 3.12
+/// the state of an interpreter that the program made names the thread that made it, whichever
+/// thread runs in it: the part on the stack tells which runs, and which was called by which. Later
+/// versions name the thread that runs, and a thread that runs in several interpreters most likely
+/// entered the youngest last.
 pub fn states_of(
     memory: &ProcessMemory,
     layout: &Layout,
@@ -112,24 +113,24 @@ pub fn read(
     while let Some(frame) = walk.next(&mut memory) {
         frames.push(frame);
     }
-    Some((frames, walk.ends() != Ends::Whole))
+    Some((frames, walk.ends() != WalkEnd::Whole))
 }
 
-/// What the lock consists of, from its holder on: whether it is taken, how often it was,
-/// two conditions and two mutexes of pthreads.
+/// Bytes of the lock, from its holder on: whether it is taken, how often it was, two conditions and
+/// two mutexes of pthreads.
 const LOCK_BYTES: u64 = 24 + 2 * (48 + 40);
 
 /// The lock of a thread's interpreter.
-pub struct LockSeen {
-    /// Where it lies.
+pub struct LockState {
+    /// Addresses of the lock.
     pub place: Range<u64>,
     /// Whether the thread holds it; `None` if unknown.
     pub held: Option<bool>,
 }
 
-/// Where the lock of the interpreter lies that began first.
+/// Returns the address of the main interpreter's lock.
 pub fn lock_of_main(mut memory: &ProcessMemory, known: &KnownLayout, runtime: u64) -> Option<u64> {
-    let Lock::Interpreter(pointer, holder, _) = known.lock else { return None };
+    let LockLocation::Interpreter(pointer, holder, _) = known.lock else { return None };
     let mut interpreter = memory.u64(runtime + known.layout.interpreters)?;
     for _ in 0..MAX_INTERPRETERS {
         match memory.u64(interpreter + known.layout.next_interpreter)? {
@@ -141,16 +142,16 @@ pub fn lock_of_main(mut memory: &ProcessMemory, known: &KnownLayout, runtime: u6
 }
 
 /// Reads the lock; `None` if there is none, or it could not be found.
-pub fn look_at_lock(
+pub fn read_lock(
     mut memory: &ProcessMemory,
     known: &KnownLayout,
     runtime: u64,
     state: u64,
-) -> Option<LockSeen> {
+) -> Option<LockState> {
     let (holder, locked) = match known.lock {
-        Lock::Free => return None,
-        Lock::Runtime(holder, locked) => (runtime + holder, runtime + locked),
-        Lock::Interpreter(pointer, holder, locked) => {
+        LockLocation::Free => return None,
+        LockLocation::Runtime(holder, locked) => (runtime + holder, runtime + locked),
+        LockLocation::Interpreter(pointer, holder, locked) => {
             let interpreter = memory.u64(state + known.layout.interpreter)?;
             let lock = memory.u64(interpreter + pointer)?;
             (lock + holder, lock + locked)
@@ -158,5 +159,5 @@ pub fn look_at_lock(
     };
     let (by, taken) = (memory.u64(holder), memory.u32(locked));
     let held = by.zip(taken).map(|(by, taken)| by == state && taken == 1);
-    Some(LockSeen { place: holder..holder.saturating_add(LOCK_BYTES), held })
+    Some(LockState { place: holder..holder.saturating_add(LOCK_BYTES), held })
 }

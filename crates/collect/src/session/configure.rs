@@ -1,4 +1,4 @@
-//! How a process is recorded, as its region has it.
+//! Writes how a process is recorded into its region.
 
 use crate::config::{Activity, Capture, Config, MemMode, OnFull, OperatorDetail, StackMode};
 use crate::shared::Region;
@@ -8,12 +8,12 @@ use tprof_wire::operators::mode;
 use tprof_wire::region::{mem_mode, off, stack_mode};
 use tprof_wire::schedule::Schedule;
 
-/// By what targets measure time.
+/// The clock of the targets.
 #[derive(Clone, Copy)]
 pub struct TargetClock {
-    /// They stamp with the time-stamp counter.
+    /// Whether records are stamped with the time-stamp counter.
     pub is_tsc: bool,
-    /// How long they wait on a full ring, ticks.
+    /// Time that threads wait on a full ring, ticks.
     pub wait_ticks: u64,
 }
 
@@ -55,7 +55,7 @@ pub fn configure(region: &Region, config: &Config, targets_clock: TargetClock, a
     header.clock_is_tsc.store(u32::from(targets_clock.is_tsc), Release);
 }
 
-/// Writes by what the process switches its recording. In a run that began paused steps are counted,
+/// Writes how the process switches its own recording. In a run that began paused, steps are counted
 /// for `tprof ctl start --steps`.
 fn follow_program(region: &Region, config: &Config) {
     let schedule = config.steps().map(|timetable| timetable.schedule());

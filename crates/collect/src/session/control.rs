@@ -12,21 +12,22 @@ use tprof_wire::env::SOCKET_NAME;
 use tprof_wire::handshake::{Hello, Role};
 
 /// Longest message either way.
-pub(crate) const MESSAGE_MOST: usize = 64 << 10;
+pub(crate) const MAX_MESSAGE: usize = 64 << 10;
 
 /// Sends a request to the live run in the directory `run`: to each of its collectors on this host.
 pub fn request(run: &Path, request: &Request) -> Result<Reply, CollectError> {
     let replies = replies(run, request)?;
-    // What asking again does not change comes first.
+    // A refusal that asking again does not change comes first.
     let refused = replies.iter().find(|reply| !reply.ok && !reply.late);
     let chosen = refused.or(replies.iter().find(|reply| !reply.ok)).or(replies.last());
     chosen.cloned().ok_or_else(|| CollectError::NotLive("no collector replied".to_owned()))
 }
 
-/// How often steps are asked for, each time four times as far ahead: 32,768 steps at last.
+/// Number of times that steps are asked for, each time four times as far ahead: 32,768 steps at
+/// last.
 const ATTEMPTS: u32 = 8;
 
-/// Records so many steps: the same ones of all processes of the run on this host.
+/// Records this many steps, the same ones in all processes of the run on this host.
 pub fn start_steps(run: &Path, count: u32) -> Result<Reply, CollectError> {
     let mut attempt = 0;
     loop {
@@ -42,7 +43,7 @@ pub fn start_steps(run: &Path, count: u32) -> Result<Reply, CollectError> {
     }
 }
 
-/// What the collectors of a run reply, at least one.
+/// Returns the replies of a run's collectors, at least one.
 fn replies(run: &Path, request: &Request) -> Result<Vec<Reply>, CollectError> {
     let not_live = |why: String| CollectError::NotLive(why);
     let mut sessions = Vec::new();
@@ -75,7 +76,8 @@ fn replies(run: &Path, request: &Request) -> Result<Vec<Reply>, CollectError> {
                     ErrorKind::WouldBlock => {
                         "no answer in five seconds, as if it were stopped".into()
                     }
-                    // It closes before it reads what it would misread.
+                    // A collector of another version closes the connection before it misreads
+                    // anything.
                     ErrorKind::ConnectionReset => of_another(&info.tprof),
                     _ => e.to_string(),
                 };
@@ -98,7 +100,7 @@ fn ask(socket: &Path, request: &Request) -> std::io::Result<Reply> {
     let hello = Hello::new(Role::Control, std::process::id());
     sys::send(&fd, &hello.to_bytes(), &[])?;
     sys::send(&fd, &serde_json::to_vec(request)?, &[])?;
-    let mut buffer = vec![0; MESSAGE_MOST];
+    let mut buffer = vec![0; MAX_MESSAGE];
     let len = sys::receive(&fd, &mut buffer)?;
     if len == 0 {
         return Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, "refused"));
@@ -108,7 +110,7 @@ fn ask(socket: &Path, request: &Request) -> std::io::Result<Reply> {
 
 /// Reads one request from a control connection.
 pub(crate) fn receive(fd: &OwnedFd) -> Option<Request> {
-    let mut buffer = vec![0; MESSAGE_MOST];
+    let mut buffer = vec![0; MAX_MESSAGE];
     let len = sys::receive(fd, &mut buffer).ok()?;
     serde_json::from_slice(buffer.get(..len)?).ok()
 }

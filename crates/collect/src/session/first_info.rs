@@ -17,7 +17,7 @@ fn cpu_model() -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// Who collects, and of which job: what other collectors compare.
+/// Identifies the collector and its job: what other collectors compare.
 pub fn identity(redact: bool) -> RunInfo {
     let own = std::process::id();
     RunInfo {
@@ -28,12 +28,15 @@ pub fn identity(redact: bool) -> RunInfo {
         collector_start_tick: proc::start_tick(own),
         own_rank: Rank::of_process(own).map(|rank| rank.named()),
         job: JobId::own().shown(redact),
-        machine: live::here().into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
+        machine: live::this_machine()
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value))
+            .collect(),
         ..RunInfo::default()
     }
 }
 
-/// What is known of a run before its first process.
+/// Returns what is known of a run before its first process.
 pub fn first_info(config: &Config, session: &Path, clock: &Clock) -> RunInfo {
     let start_ns = sys::monotonic_ns();
     let wall = WallClock::now();
@@ -82,7 +85,7 @@ pub fn first_info(config: &Config, session: &Path, clock: &Clock) -> RunInfo {
         commit,
         start_ns,
         start_unix_ns: wall.unix_ns,
-        notes: wall.bent().into_iter().collect(),
+        notes: wall.faketime_note().into_iter().collect(),
         session: session.to_string_lossy().into_owned(),
         options: serde_json::to_value(shown).unwrap_or_default(),
         machine,

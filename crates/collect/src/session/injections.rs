@@ -1,4 +1,4 @@
-//! What is injected into the job, and by which variables.
+//! The libraries that are injected into the job, and the variables that do it.
 
 use super::nccl_conf;
 use crate::config::{Activity, CallSource, Config, GraphDetail};
@@ -6,12 +6,12 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use tprof_wire::env;
 
-/// What is injected.
+/// The injected libraries.
 #[derive(Clone, Debug)]
 pub struct Libraries {
     /// Absolute path of `libtprof_preload.so`.
     pub preload: PathBuf,
-    /// Absolute path of `libtprof_cupti.so`; none where nothing that it records is wanted.
+    /// Absolute path of `libtprof_cupti.so`; `None` where nothing that it records is wanted.
     pub agent: Option<PathBuf>,
 }
 

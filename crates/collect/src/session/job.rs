@@ -1,5 +1,5 @@
-//! Which job a collector belongs to, by what launchers put into the environment of
-//! their ranks: several `tprof run` that share a directory must be of one job.
+//! Identifies the job that a collector belongs to, by what launchers put into the environment of
+//! their ranks: several `tprof run` that share a directory must belong to one job.
 //!
 //! `run.json` keeps what was found under `job`, and a rank that comes later compares.
 
@@ -15,25 +15,25 @@ use tprof_wire::hash::fnv1a;
 
 /// Key of the process that started the ranks of this host: its pid and start.
 const LAUNCHER: &str = "launcher";
-/// What torchrun writes where its user named no run.
+/// The value that torchrun writes where its user named no run.
 const NO_TORCH_RUN: &str = "none";
 /// Marks a value that `--redact` replaced by its hash.
 const HASHED: char = '#';
 /// Ancestors that are searched for the launcher: deeper than any real tree.
-const MOST_ANCESTORS: usize = 64;
+const MAX_ANCESTORS: usize = 64;
 
-/// What two collectors' environments have of their jobs.
+/// The relation of two jobs, by their collectors' environments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// One job.
+    /// Both are one job.
     Same,
-    /// Two jobs.
+    /// They are two jobs.
     Other,
-    /// Unknown.
+    /// It is not known whether they are one.
     Unknown,
 }
 
-/// What names a job.
+/// The variables that name a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobId {
     values: BTreeMap<String, String>,
@@ -41,7 +41,7 @@ pub struct JobId {
 }
 
 impl JobId {
-    /// Of this process.
+    /// Reads the environment of this process.
     pub fn own() -> JobId {
         let environ = proc::environment_of(std::process::id());
         let mut id = JobId::of(&environ);
@@ -57,7 +57,7 @@ impl JobId {
         id
     }
 
-    /// Of a NUL-separated environment.
+    /// Reads a NUL-separated environment.
     fn of(environ: &[u8]) -> JobId {
         let slurm = [SLURM_JOB, SLURM_STEP, SLURM_RESTART];
         let names = MPI_JOB_VARIABLES.iter().chain(SCHEDULER_JOB_VARIABLES.iter());
@@ -70,12 +70,12 @@ impl JobId {
         JobId { values: values.collect(), restarted: restarts.is_some_and(|count| count > 0) }
     }
 
-    /// Whether an elastic launcher started these ranks anew, after some that had failed.
+    /// Whether an elastic launcher restarted these ranks after some had failed.
     pub fn is_restarted(&self) -> bool {
         self.restarted
     }
 
-    /// As `run.json` keeps it.
+    /// Returns it in the form that `run.json` keeps.
     pub fn shown(&self, redact: bool) -> BTreeMap<String, String> {
         let shown = |(name, value): (&String, &String)| match redact && name != LAUNCHER {
             true => (name.clone(), hashed(value)),
@@ -125,7 +125,7 @@ impl JobId {
 /// its ranks, or cannot be read: pid and start.
 fn launcher(variable: &str) -> Option<String> {
     let mut pid = std::process::id();
-    for _ in 0..MOST_ANCESTORS {
+    for _ in 0..MAX_ANCESTORS {
         pid = proc::parent_of(pid).filter(|parent| *parent > 0)?;
         let environ = proc::environment_of(pid);
         if value_of(&environ, variable).is_none() {

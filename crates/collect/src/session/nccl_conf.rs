@@ -1,5 +1,5 @@
-//! NCCL's configuration files: a variable that one of them sets is overridden by the
-//! environment, so a profiler plugin that is named there must be left in its place.
+//! NCCL's configuration files: the environment overrides a variable that one of them sets, so a
+//! profiler plugin that is named there must be left in its place.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,8 +8,8 @@ use tprof_wire::env;
 /// Names another file than the user's.
 const CONF_FILE: &str = "NCCL_CONF_FILE";
 
-/// Whether a file that NCCL reads names a profiler plugin, by the environment that is given. The
-/// user's file, or the one that is named instead, and that of the machine both count.
+/// Whether a file that NCCL reads names a profiler plugin, for an environment. Both the user's
+/// file, or the one that is named instead, and the machine's count.
 pub fn names_profiler(given: &dyn Fn(&str) -> Option<OsString>) -> bool {
     let named = given(CONF_FILE).filter(|path| !path.is_empty()).map(PathBuf::from);
     let own = named.or_else(|| Some(PathBuf::from(given("HOME")?).join(".nccl.conf")));

@@ -1,4 +1,4 @@
-//! Who takes the agent's place in a process, where that names another library.
+//! Finds the libraries that take the agent's place in a process whose variables name them.
 
 use crate::os::variables::Variables;
 use std::ffi::OsStr;
@@ -6,12 +6,14 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use tprof_wire::env;
 
-/// Who gets a process's NVTX ranges in tprof's place, in words. Under `redact` without its name.
+/// Describes the library that gets a process's NVTX ranges in tprof's place, without its name under
+/// `redact`.
 pub fn nvtx_owner(pid: u32, environ: &Variables<'_>, redact: bool) -> Option<String> {
     range_owner(env::NVTX_INJECTION, pid, environ, redact)
 }
 
-/// Who gets a process's ITT tasks in tprof's place, in words. Under `redact` without its name.
+/// Describes the library that gets a process's ITT tasks in tprof's place, without its name under
+/// `redact`.
 pub fn itt_owner(pid: u32, environ: &Variables<'_>, redact: bool) -> Option<String> {
     let owner = range_owner(env::ITT_COLLECTOR, pid, environ, redact);
     owner.or_else(|| {
@@ -23,8 +25,8 @@ pub fn itt_owner(pid: u32, environ: &Variables<'_>, redact: bool) -> Option<Stri
     })
 }
 
-/// Who gets ranges, if what a variable names is not tprof's agent: in words, or that it is no
-/// library.
+/// Describes the library that a variable names, or that what it names is no library, unless it is
+/// tprof's agent.
 fn range_owner(variable: &str, pid: u32, environ: &Variables<'_>, redact: bool) -> Option<String> {
     let value = foreign(environ, variable)?;
     let path = String::from_utf8_lossy(value);
@@ -37,7 +39,7 @@ fn range_owner(variable: &str, pid: u32, environ: &Variables<'_>, redact: bool) 
     })
 }
 
-/// Which profiler plugin NCCL loads in tprof's place, in words; under `redact` without its name.
+/// Describes the profiler plugin that NCCL loads in tprof's place, without its name under `redact`.
 pub fn nccl_owner(environ: &Variables<'_>, redact: bool) -> Option<String> {
     let variable = env::NCCL_PROFILER;
     let value = foreign(environ, variable)?;
@@ -52,7 +54,7 @@ pub fn nccl_owner(environ: &Variables<'_>, redact: bool) -> Option<String> {
     })
 }
 
-/// What a variable names, if that is not tprof's agent.
+/// Returns the value of a variable, unless it names tprof's agent.
 fn foreign<'e>(environ: &Variables<'e>, variable: &str) -> Option<&'e [u8]> {
     let value = environ.value(variable)?;
     let is_own = last_part(value) == env::AGENT_LIBRARY.as_bytes();
@@ -68,7 +70,7 @@ fn shown(path: &[u8], redact: bool) -> String {
     if redact { String::new() } else { format!(" ({})", String::from_utf8_lossy(last_part(path))) }
 }
 
-/// Whether a process finds a library under a path; `None` where that is unknown.
+/// Whether a process finds a library at a path; `None` where that is unknown.
 fn is_library(pid: u32, path: &[u8]) -> Option<bool> {
     // A bare name is searched by the loader.
     let folder = match path.first()? {
@@ -79,7 +81,7 @@ fn is_library(pid: u32, path: &[u8]) -> Option<bool> {
     let whole = [format!("/proc/{pid}/{folder}").as_bytes(), path].concat();
     let path = OsStr::from_bytes(&whole);
     match std::fs::metadata(path) {
-        // Else opening it might wait.
+        // Opening anything else might wait.
         Ok(about) if about.is_file() => {
             let mut magic = [0; 4];
             let read = std::fs::File::open(path).ok()?.read(&mut magic).ok()?;

@@ -16,22 +16,22 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tprof_trace::compile_log::{COMPILE_DIRECTORY, LOG_PREFIX};
-use tprof_trace::live::{collector_lives, further_infos, is_fresh};
+use tprof_trace::live::{further_infos, is_collector_alive, is_fresh};
 use tprof_trace::run::RunInfo;
 use tprof_trace::{InfoFile, is_info_name, is_trace_file, is_unwritten_name};
 
 /// A run directory that a collector was given.
 #[derive(Debug)]
 pub struct RunPath {
-    /// The directory: the one that was asked for, or the next free name.
+    /// The directory that was asked for, or the next free name.
     pub directory: PathBuf,
-    /// Why it is another than the one that was asked for.
+    /// Why it is not the one that was asked for.
     pub renamed: Option<CollectError>,
 }
 
 /// Names that are tried before a run is refused.
-const MOST_NAMES: u32 = 10_000;
-/// How long a rank waits while others of its job decide on the run's directory.
+const MAX_NAMES: u32 = 10_000;
+/// Longest time that a rank waits while others of its job decide on the run's directory.
 const TURN_WAIT: Duration = Duration::from_secs(10);
 
 /// Makes the run directory of a launch, and this collector's info file in it.
@@ -50,7 +50,7 @@ pub fn create(config: &Config) -> Result<(RunPath, PathBuf), CollectError> {
 /// Settles the directory of processes that will be recorded later: makes nothing, and takes a run
 /// away only under [`IfExists::Force`].
 pub fn free(config: &Config) -> Result<RunPath, CollectError> {
-    settle(config, &mut |directory| vacate(directory, config))
+    settle(config, &mut |directory| clear_finished_run(directory, config))
 }
 
 /// Tries the directory that was asked for and, where a run in it is in the way, the next names.
@@ -67,7 +67,7 @@ fn settle(
         return Err(refusal);
     }
     let name = asked.file_name().unwrap_or_default();
-    for number in 2..MOST_NAMES {
+    for number in 2..MAX_NAMES {
         let mut next = name.to_owned();
         next.push(format!("-{number}"));
         let directory = asked.with_file_name(next);
@@ -83,14 +83,14 @@ fn settle(
 /// Opens a run directory for this collector; path of its info file.
 fn open(directory: &Path, config: &Config) -> Result<PathBuf, CollectError> {
     make(directory)?;
-    let _turn = Turn::take(directory, config.if_exists);
+    let _turn = RankLock::take(directory, config.if_exists);
     if config.if_exists == IfExists::Join {
         return join(directory, config.redact);
     }
     let rank = Rank::of_process(std::process::id());
-    // Once more if another rank was quicker to begin the run.
+    // Try once more if another rank was quicker to begin the run.
     for _ in 0..2 {
-        let found = Found::read(directory)?;
+        let found = ExistingRun::read(directory)?;
         if found.names.is_empty() {
             match claim(&directory.join("run.json"), config.redact) {
                 Err(CollectError::RunExists(_)) => continue,
@@ -114,15 +114,15 @@ fn open(directory: &Path, config: &Config) -> Result<PathBuf, CollectError> {
 
 /// Refuses a directory that holds a run which is over, unless it is of this job, or takes
 /// that run away under [`IfExists::Force`].
-fn vacate(directory: &Path, config: &Config) -> Result<(), CollectError> {
+fn clear_finished_run(directory: &Path, config: &Config) -> Result<(), CollectError> {
     if !directory.exists() {
         return Ok(());
     }
     if !directory.is_dir() {
         return Err(CollectError::NotADirectory(directory.to_owned()));
     }
-    let _turn = Turn::take(directory, config.if_exists);
-    let found = Found::read(directory)?;
+    let _turn = RankLock::take(directory, config.if_exists);
+    let found = ExistingRun::read(directory)?;
     let rank = Rank::of_process(std::process::id());
     let joins = || rank.is_some_and(|rank| found.joined_by(rank, directory, false).is_ok());
     let is_live = found.begins || found.live(directory).is_some();
@@ -142,7 +142,7 @@ pub fn join(directory: &Path, redact: bool) -> Result<PathBuf, CollectError> {
         Err(CollectError::RunExists(_)) => {}
         other => return other,
     }
-    for name in further_infos(&sys::host_name(), std::process::id()).take(MOST_NAMES as usize) {
+    for name in further_infos(&sys::host_name(), std::process::id()).take(MAX_NAMES as usize) {
         match claim(&directory.join(name), redact) {
             Err(CollectError::RunExists(_)) => {}
             other => return other,
@@ -151,38 +151,38 @@ pub fn join(directory: &Path, redact: bool) -> Result<PathBuf, CollectError> {
     Err(CollectError::RunExists(directory.to_owned()))
 }
 
-/// Takes back what [`create`] made, for a run that did not begin.
+/// Removes what [`create`] made, for a run that did not begin.
 pub fn withdraw(directory: &Path, info: &Path) {
     let _ = fs::remove_file(info);
     let _ = fs::remove_dir(directory);
 }
 
-/// Keeps the other ranks of a job out while one decides under [`IfExists::Force`]: what a second
-/// one removes would be what the first has just made. Otherwise nothing is removed, and names
-/// are claimed by links: a thousand ranks need not wait for each other.
-struct Turn {
+/// Keeps the other ranks of a job out while one decides under [`IfExists::Force`]: otherwise a
+/// second one would remove what the first has just made. In other modes nothing is removed, and
+/// names are claimed by links: a thousand ranks need not wait for each other.
+struct RankLock {
     held: Option<(PathBuf, fs::File)>,
 }
 
-impl Turn {
-    /// Waits for it. A file system without locks has none, and one that is held for too long
-    /// stops no job.
-    fn take(directory: &Path, if_exists: IfExists) -> Turn {
+impl RankLock {
+    /// Waits for the lock. A file system without locks has none, and one that is held for too long
+    /// does not stop a job.
+    fn take(directory: &Path, if_exists: IfExists) -> RankLock {
         if if_exists != IfExists::Force {
-            return Turn { held: None };
+            return RankLock { held: None };
         }
         let by = Instant::now() + TURN_WAIT;
         loop {
             match lock::lock(directory, RUN_LOCK) {
-                Ok(Some(file)) => return Turn { held: Some((directory.join(RUN_LOCK), file)) },
+                Ok(Some(file)) => return RankLock { held: Some((directory.join(RUN_LOCK), file)) },
                 Ok(None) if Instant::now() < by => std::thread::sleep(Duration::from_millis(2)),
-                Ok(None) | Err(_) => return Turn { held: None },
+                Ok(None) | Err(_) => return RankLock { held: None },
             }
         }
     }
 }
 
-impl Drop for Turn {
+impl Drop for RankLock {
     fn drop(&mut self) {
         // While it is locked: a rank that opened it before finds that the name is gone.
         if let Some((path, file)) = &self.held
@@ -194,18 +194,18 @@ impl Drop for Turn {
 }
 
 /// A run that a directory holds.
-struct Found {
+struct ExistingRun {
     /// Names of its files: those that collectors wrote.
     names: Vec<String>,
-    /// What its collectors wrote of it.
+    /// The collectors' info files of the run.
     infos: Vec<RunInfo>,
     /// A collector is about to write.
     begins: bool,
 }
 
-impl Found {
-    fn read(directory: &Path) -> Result<Found, CollectError> {
-        let mut found = Found { names: Vec::new(), infos: Vec::new(), begins: false };
+impl ExistingRun {
+    fn read(directory: &Path) -> Result<ExistingRun, CollectError> {
+        let mut found = ExistingRun { names: Vec::new(), infos: Vec::new(), begins: false };
         for name in run_files(directory)? {
             let path = directory.join(&name);
             if is_unwritten_name(&name) {
@@ -238,7 +238,7 @@ impl Found {
 
     /// A collector that is at work on it.
     fn live(&self, directory: &Path) -> Option<&RunInfo> {
-        self.infos.iter().find(|info| collector_lives(info, directory))
+        self.infos.iter().find(|info| is_collector_alive(info, directory))
     }
 
     /// Whether a rank may record into it; under `--force` in place of itself.
@@ -253,7 +253,8 @@ impl Found {
             });
         }
         let is_own = |name: &str| is_of_rank(name, rank.number);
-        // Not by the files: those of the ranks below a launcher have their own numbers.
+        // The names of files do not decide: those of the ranks below a launcher have their own
+        // numbers.
         let named = Some(rank.named());
         match self.infos.iter().any(|info| info.own_rank == named) {
             true if own.is_restarted() && relations.contains(&Relation::Same) => Ok(()),
@@ -269,7 +270,8 @@ impl Found {
         let writes = |info: &&RunInfo| {
             names.len() == self.names.len() || info.files.iter().any(|file| names.contains(&file))
         };
-        let live = self.infos.iter().filter(|info| collector_lives(info, directory)).find(writes);
+        let live =
+            self.infos.iter().filter(|info| is_collector_alive(info, directory)).find(writes);
         if let Some(info) = live {
             let (path, pid) = (directory.to_owned(), info.collector_pid);
             return Err(CollectError::RunIsLive { path, pid });
@@ -307,17 +309,17 @@ fn make(directory: &Path) -> Result<(), CollectError> {
     }
 }
 
-/// Creates an info file that must not exist: the process that succeeds owns the name. It has its
-/// content from the beginning, so that a rank which comes now can compare the jobs.
+/// Creates an info file that must not exist: the process that succeeds owns the name. The file has
+/// its content from the beginning, so that a rank which comes now can compare the jobs.
 fn claim(path: &Path, redact: bool) -> Result<PathBuf, CollectError> {
     let taken = |path: &Path| CollectError::RunExists(path.to_owned());
     let unwritable = |source| CollectError::Unwritable { path: path.to_owned(), source };
     let text = serde_json::to_vec(&identity(redact)).unwrap_or_default();
     match link_new(path, &text) {
         Ok(()) => Ok(path.to_owned()),
-        Err(Unlinked::Taken) => Err(taken(path)),
+        Err(LinkError::Taken) => Err(taken(path)),
         // A file system without links.
-        Err(Unlinked::Failed) => match create_new(path) {
+        Err(LinkError::Failed) => match create_new(path) {
             Ok(mut file) => {
                 file.write_all(&text).map_err(unwritable)?;
                 Ok(path.to_owned())
@@ -329,23 +331,23 @@ fn claim(path: &Path, redact: bool) -> Result<PathBuf, CollectError> {
 }
 
 /// Why a file was not linked to its name.
-enum Unlinked {
+enum LinkError {
     /// The name is taken.
     Taken,
-    /// Anything else.
+    /// Any other error.
     Failed,
 }
 
 /// Writes a file under a temporary name, and links it to its own.
-fn link_new(path: &Path, text: &[u8]) -> Result<(), Unlinked> {
+fn link_new(path: &Path, text: &[u8]) -> Result<(), LinkError> {
     // Processes of several hosts may have one pid, and containers one host name as well.
     let fresh =
         path.with_extension(format!("json.{:016x}", RandomState::new().build_hasher().finish()));
-    let Ok(mut file) = create_new(&fresh) else { return Err(Unlinked::Failed) };
-    let linked = file.write_all(text).map_err(|_| Unlinked::Failed).and_then(|()| {
+    let Ok(mut file) = create_new(&fresh) else { return Err(LinkError::Failed) };
+    let linked = file.write_all(text).map_err(|_| LinkError::Failed).and_then(|()| {
         fs::hard_link(&fresh, path).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => Unlinked::Taken,
-            _ => Unlinked::Failed,
+            io::ErrorKind::AlreadyExists => LinkError::Taken,
+            _ => LinkError::Failed,
         })
     });
     let _ = fs::remove_file(&fresh);

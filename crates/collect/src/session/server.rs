@@ -6,8 +6,8 @@ use super::owners::{itt_owner, nccl_owner, nvtx_owner};
 use crate::config::{Activity, Config, MemMode, StackMode};
 use crate::directory::socket::SessionSocket;
 use crate::elf;
-use crate::engine::ahead::Ahead;
 use crate::engine::inbox::Event;
+use crate::engine::prebuilt_tables::PrebuiltTables;
 use crate::modules;
 use crate::os::proc;
 use crate::os::sys;
@@ -27,31 +27,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
-use tprof_wire::handshake::{BeganWith, Hello, Role, Welcome, hello_flags};
+use tprof_wire::handshake::{ExecArguments, Hello, Role, Welcome, hello_flags};
 use tprof_wire::region::off;
 
-/// How long a client may take to send `Hello`.
+/// Longest time that a client may take to send `Hello`.
 const HELLO_TIME: Duration = Duration::from_secs(1);
 
-/// What the server needs to answer.
+/// The parts that the server needs to answer.
 pub struct Server {
-    /// Listening socket.
+    /// The listening socket.
     pub listener: OwnedFd,
     /// Whether others still find it.
     pub socket: Arc<SessionSocket>,
-    /// Options.
+    /// Options of the run.
     pub config: Config,
     /// SessionMemory page and its file.
     pub session: Arc<SessionMemory>,
     /// Tables for programs that are known to ask.
-    pub ahead: Arc<Ahead>,
+    pub prebuilt: Arc<PrebuiltTables>,
     /// File of the session page.
     pub session_fd: OwnedFd,
     /// File of the unwind tables.
     pub tables_fd: OwnedFd,
-    /// By what targets measure time.
+    /// The clock of the targets.
     pub targets_clock: TargetClock,
-    /// Where events go.
+    /// The channel to the engine.
     pub events: Sender<Event>,
     /// Set when the run is over.
     pub stop: Arc<AtomicBool>,
@@ -60,23 +60,23 @@ pub struct Server {
 const LISTENER: u64 = 0;
 
 /// Images that have attached, as far as their ends are not noticed.
-struct Images {
+struct WatchedImages {
     poller: sys::Poller,
     /// Number of the next one.
     next: u64,
-    /// Those for which the kernel reports the end.
+    /// Pidfds of images for which the kernel reports the end.
     watched: HashMap<u64, OwnedFd>,
     /// The newest of a pid.
     newest: HashMap<u32, u64>,
-    /// Those of which only the agent has attached: in a forked child the one with the first
-    /// event is first.
+    /// Images of which only the agent has attached: in a forked child the library that has the
+    /// first event comes first.
     agents: HashSet<u64>,
 }
 
-impl Images {
-    fn new(poller: sys::Poller) -> Images {
+impl WatchedImages {
+    fn new(poller: sys::Poller) -> WatchedImages {
         let (watched, newest, agents) = Default::default();
-        Images { poller, next: LISTENER + 1, watched, newest, agents }
+        WatchedImages { poller, next: LISTENER + 1, watched, newest, agents }
     }
 
     /// Has the kernel notify of a process's end; whether it will.
@@ -97,12 +97,12 @@ impl Server {
         if poller.add(&self.listener, LISTENER, false).is_err() {
             return;
         }
-        let mut images = Images::new(poller);
+        let mut images = WatchedImages::new(poller);
         // The closing of the socket in which all were accepted.
         let mut accepted_all = None;
         // Made while no process waits for it.
         let mut spare = None;
-        let mut message = vec![0; BeganWith::MESSAGE];
+        let mut message = vec![0; ExecArguments::MESSAGE];
         while !self.stop.load(Acquire) {
             if spare.is_none() {
                 spare = Region::new().ok();
@@ -137,7 +137,7 @@ impl Server {
     }
 
     /// The kernel notified of an image's end.
-    fn ended(&self, image: u64, images: &mut Images) {
+    fn ended(&self, image: u64, images: &mut WatchedImages) {
         let Some(fd) = images.watched.remove(&image) else { return };
         let pid = images.newest.iter().find(|(_, newest)| **newest == image).map(|(pid, _)| *pid);
         let status = sys::exit_status(&fd).or_else(|| pid.and_then(proc::zombie_status));
@@ -153,7 +153,7 @@ impl Server {
         mut attached: Attached,
         client: &OwnedFd,
         region_fd: &OwnedFd,
-        images: &mut Images,
+        images: &mut WatchedImages,
     ) {
         let agent = attached.hello.flags & hello_flags::AGENT != 0;
         let forked = attached.hello.flags & hello_flags::FORKED != 0;
@@ -173,11 +173,11 @@ impl Server {
                 images.agents.remove(&image);
             }
             let region = Arc::clone(&attached.region);
-            self.send(Event::Joined { image, region, agent });
+            self.send(Event::JoinCall { image, region, agent });
             return self.admit(client, region_fd, late);
         }
-        // All is noted before the process may go on: it can be gone at once. The engine knows of it as
-        // well: what its parent records of its end may come to be read before.
+        // Everything is recorded before the process may go on, since it can be gone at once. The
+        // engine is told as well: it may read its parent's records of its end before.
         let image = images.next;
         images.next += 1;
         attached.watched = images.watch(image, attached.pid);
@@ -185,13 +185,13 @@ impl Server {
             images.agents.insert(image);
         }
         let has_stacks = !agent && self.has_native_stacks();
-        let awaited = has_stacks.then(|| self.ahead.awaited(&attached.exe)).flatten();
+        let awaited = has_stacks.then(|| self.prebuilt.awaited(&attached.exe)).flatten();
         if !forked || awaited.is_some() {
             // While it waits: a short process can be gone before anybody asks.
             let maps = modules::read_code_maps(attached.pid).unwrap_or_default();
             if let Some(finds_rows) = awaited {
                 let (pid, region) = (attached.pid, &attached.region);
-                attached.modules = self.ahead.publish(pid, &maps, region, finds_rows);
+                attached.modules = self.prebuilt.publish(pid, &maps, region, finds_rows);
             }
             // A forked child has its parent's.
             attached.begun_with = if forked { Vec::new() } else { maps };
@@ -212,16 +212,16 @@ impl Server {
         matches!(self.config.stacks, StackMode::Auto | StackMode::Dwarf)
     }
 
-    /// Lets a target begin. If this fails it is gone, or did not wait any longer.
+    /// Lets a target begin. If this fails, the target is gone, or did not wait any longer.
     fn admit(&self, client: &OwnedFd, region: &OwnedFd, late: Unanswered) {
         let fds = [self.session_fd.as_raw_fd(), region.as_raw_fd(), self.tables_fd.as_raw_fd()];
         if sys::send(client, &Welcome::new(true).to_bytes(), &fds).is_err() {
-            self.was_late(late);
+            self.unanswered_client(late);
         }
     }
 
-    /// A process that went on by itself may come again.
-    fn was_late(&self, late: Unanswered) {
+    /// Remembers a process that went on without an answer: it may come again.
+    fn unanswered_client(&self, late: Unanswered) {
         self.send(Event::Unanswered(late));
         self.socket.touch();
     }
@@ -266,16 +266,16 @@ impl Server {
         let began = match hello.flags & hello_flags::BEGAN_WITH {
             0 if rest.is_empty() => None,
             0 => return None,
-            _ => Some(BeganWith::from_bytes(rest)?),
+            _ => Some(ExecArguments::from_bytes(rest)?),
         };
-        let command =
-            began.map_or_else(|| proc::words_of(pid), |began| proc::words_in(began.arguments));
+        let command = began
+            .map_or_else(|| proc::words_of(pid), |began| proc::split_arguments(began.arguments));
         let stat = proc::Stat::of(pid);
         let parent = stat.as_ref().and_then(proc::Stat::parent).unwrap_or(hello.parent);
         let agent = hello.flags & hello_flags::AGENT != 0;
         if sys::is_hung_up(client) {
             let time_ns = sys::monotonic_ns();
-            self.was_late(Unanswered { pid, parent, agent, command, time_ns });
+            self.unanswered_client(Unanswered { pid, parent, agent, command, time_ns });
             return None;
         }
         let (region, region_fd) = spare.take().or_else(|| Region::new().ok())?;
@@ -309,7 +309,7 @@ impl Server {
                 .filter(|_| self.config.activities.contains(&Activity::Nvtx)),
             nccl_owner: nccl_owner(&environ, self.config.redact)
                 .filter(|_| self.config.activities.contains(&Activity::Comm)),
-            is_bent: environ.value("LD_PRELOAD").is_some_and(wall_clock::bends),
+            has_faketime: environ.value("LD_PRELOAD").is_some_and(wall_clock::is_faketime),
             why_not_hooked,
             watched: false,
             time_ns: sys::monotonic_ns(),
@@ -319,7 +319,7 @@ impl Server {
         Some((attached, region_fd))
     }
 
-    /// Serves a control client beside, so that processes need not wait for it.
+    /// Serves a control client on a separate thread, so that processes need not wait for it.
     fn control(&self, client: OwnedFd) {
         let (events, session) = (self.events.clone(), Arc::clone(&self.session));
         let answer = move || {

@@ -2,18 +2,18 @@
 //! attached process.
 
 use crate::config::{Activity, Config, PerfEvent};
-use crate::cpu::{CpuSampler, Wanted, processors};
+use crate::cpu::{CpuSampler, SamplingOptions, processors};
 use crate::directory::lock;
 use crate::directory::owned::{self, Owned};
 use crate::directory::socket::SessionSocket;
-use crate::engine::ahead::Ahead;
+use crate::disk_cache::DiskCache;
+use crate::engine::costs::CostEstimator;
 use crate::engine::inbox::Event;
-use crate::engine::prices::Pricer;
-use crate::engine::pss::Sizer;
+use crate::engine::prebuilt_tables::PrebuiltTables;
+use crate::engine::pss::PssReader;
 use crate::engine::workers;
 use crate::engine::{Engine, EngineParts};
 use crate::error::CollectError;
-use crate::kept::Kept;
 use crate::nvml;
 use crate::os::proc;
 use crate::os::sys;
@@ -38,15 +38,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tprof_trace::TraceHeader;
 use tprof_trace::model::property;
-use tprof_trace::run::{Blind, ProcessInfo, RunInfo};
+use tprof_trace::run::{BlindSpot, ProcessInfo, RunInfo};
 use tprof_wire::env;
 
-/// How long a target waits on a full ring before it drops, and after how long without a pass
-/// of the collector's it takes the collector to stand still.
+/// Longest time that a target waits on a full ring before it drops records, and the time without a
+/// pass of the collector after which it takes the collector to stand still.
 const FULL_WAIT_NS: u64 = 2_000_000_000;
-/// How long a run waits for descendants of the command it launched.
+/// Longest time that a run waits for descendants of the command it launched.
 const GRACE: Duration = Duration::from_millis(900);
-/// How long a collector on demand stays after its last process.
+/// Time that a collector on demand stays after its last process.
 const LINGER: Duration = Duration::from_millis(500);
 
 /// A running collector.
@@ -92,7 +92,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Why the run is in another directory than the one that was asked for.
+    /// Returns why the run is not in the directory that was asked for.
     pub fn renamed(&self) -> Option<&CollectError> {
         self.renamed.as_ref()
     }
@@ -123,11 +123,12 @@ impl Session {
             .map_err(|source| CollectError::Unwritable { path: info_path.clone(), source })?;
         let (events, engine_events) = channel();
         let (answers, engine_answers) = channel();
-        let kept = config.table_cache.clone().map(|path| Arc::new(Kept::new(path)));
-        let ahead = Arc::new(Ahead::new(kept.clone()));
+        let kept = config.table_cache.clone().map(|path| Arc::new(DiskCache::new(path)));
+        let prebuilt = Arc::new(PrebuiltTables::new(kept.clone()));
         let kept = (kept, !config.redact);
-        let workers = workers::start(tables, Arc::clone(&ahead), Arc::clone(&page), kept, answers)
-            .map_err(system("start a thread"))?;
+        let workers =
+            workers::start(tables, Arc::clone(&prebuilt), Arc::clone(&page), kept, answers)
+                .map_err(system("start a thread"))?;
         let sampler = match config.activities.contains(&Activity::Cpu) {
             true => Some(Arc::new(
                 start_sampler(&config, &counted, &events, &page)
@@ -150,7 +151,7 @@ impl Session {
             socket: Arc::clone(&socket),
             config: config.clone(),
             session: Arc::clone(&page),
-            ahead: Arc::clone(&ahead),
+            prebuilt: Arc::clone(&prebuilt),
             session_fd,
             tables_fd,
             targets_clock: TargetClock {
@@ -170,11 +171,11 @@ impl Session {
         let parts = EngineParts {
             config: config.clone(),
             session: Arc::clone(&page),
-            prices: Pricer::new(clock.is_tsc(), sampler.as_ref()),
+            prices: CostEstimator::new(clock.is_tsc(), sampler.as_ref()),
             events: engine_events,
             answers: engine_answers,
             workers,
-            ahead,
+            prebuilt,
             info,
             info_path,
             linger,
@@ -187,7 +188,7 @@ impl Session {
                     page.wake();
                     taken
                 };
-                Sizer::start(deliver).ok()
+                PssReader::start(deliver).ok()
             },
         };
         let recorded = Output::new(clock, files);
@@ -256,7 +257,7 @@ impl Session {
         }
     }
 
-    /// Begins to sample devices, if what they do is wanted.
+    /// Begins to sample devices, if that is wanted.
     fn sample_devices(&self) {
         if self.config.activities.contains(&Activity::Gpu)
             && let Ok(mut devices) = self.devices.lock()
@@ -293,32 +294,36 @@ impl Session {
         self.send(Event::AskedToEnd(signal));
     }
 
-    /// Which processes run PyTorch's operators, and which have made a step.
+    /// Returns which processes run PyTorch's operators, and which have made a step.
     pub fn stepping(&self) -> Arc<Stepping> {
         Arc::clone(&self.stepping)
     }
 
-    /// Notes what the launcher could not record.
-    pub fn lacks(&self, blind: Blind) {
-        self.send(Event::Lacks(blind));
+    /// Records that the launcher could not record something.
+    pub fn add_blind_spot(&self, blind: BlindSpot) {
+        self.send(Event::AddBlindSpot(blind));
     }
 
-    /// As [`Session::lacks`], found at the end by the run's processes, on the collector's thread.
-    pub fn lacks_at_end(&self, judge: impl FnOnce(&[ProcessInfo]) -> Vec<Blind> + Send + 'static) {
-        self.send(Event::LacksAtEnd(Box::new(judge)));
+    /// Like [`Session::add_blind_spot`], for what is found at the end by the run's processes, on
+    /// the collector's thread.
+    pub fn add_blind_spots_at_end(
+        &self,
+        judge: impl FnOnce(&[ProcessInfo]) -> Vec<BlindSpot> + Send + 'static,
+    ) {
+        self.send(Event::AddBlindSpotsAtEnd(Box::new(judge)));
     }
 
-    /// Whether the run came to its end by itself.
+    /// Whether the run has ended on its own.
     pub fn is_over(&self) -> bool {
         self.engine.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Finishes with what is there.
+    /// Ends the run with what is there.
     pub fn stop_waiting(&self) {
         self.send(Event::StopWaiting);
     }
 
-    /// Where the run is.
+    /// Returns the directory of the run.
     pub fn run_dir(&self) -> &Path {
         &self.output
     }
@@ -362,7 +367,7 @@ impl Drop for Session {
 /// Body of the hidden command that an attached process starts when no collector
 /// listens in its session directory. Returns at once if another one does.
 pub fn collect_on_demand(session: &Path, config: Config) -> Result<(), CollectError> {
-    let Some(_charge) = lock::take_charge(session)? else { return Ok(()) };
+    let Some(_charge) = lock::lock_session(session)? else { return Ok(()) };
     let info_path = rundir::join(&config.output, config.redact)?;
     let libraries = Libraries { preload: PathBuf::new(), agent: None };
     let mut running =
@@ -372,8 +377,8 @@ pub fn collect_on_demand(session: &Path, config: Config) -> Result<(), CollectEr
     Ok(())
 }
 
-/// Each event that was asked for, with why this machine does not count it; `null`
-/// if it does.
+/// Returns each event that was asked for, with why this machine does not count it; `null` if it
+/// does.
 fn why_not_counted(config: &Config) -> serde_json::Value {
     let sampled = config.activities.contains(&Activity::Cpu);
     let why_not = |event: &PerfEvent| match sampled {
@@ -391,7 +396,7 @@ fn start_sampler(
     page: &Arc<shared::SessionMemory>,
 ) -> std::io::Result<CpuSampler> {
     let counted = |event: &PerfEvent| counted[event.name()].is_null();
-    let wanted = Wanted {
+    let wanted = SamplingOptions {
         rate: config.sample_rate,
         stacks: config.stacks,
         events: config.counters.iter().copied().filter(counted).collect(),

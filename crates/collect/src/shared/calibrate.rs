@@ -1,6 +1,6 @@
-//! What a hook costs on this machine, measured by doing its work here: reading the clock,
-//! packing a record, storing it; or moving counters. Twice: with all of it in the nearest cache,
-//! which is the least that a hook can cost, and with none of it there, as after other work.
+//! Measures what a hook costs on this machine by doing its work here: reading the clock, packing a
+//! record, storing it; or moving counters. It does so twice: with everything in the nearest cache,
+//! which is the least that a hook can cost, and with nothing there, as after other work.
 
 use crate::os::sys;
 use std::hint::black_box;
@@ -47,7 +47,7 @@ struct Hooks {
     ring: Vec<AtomicU64>,
     counters: [AtomicU64; 2],
     live: AtomicI64,
-    /// Which addresses have recorded blocks.
+    /// Filter of the addresses that have recorded blocks.
     filter: Vec<u8>,
     /// Hash and number of each name.
     names: Vec<[AtomicU64; 2]>,
@@ -74,7 +74,7 @@ impl Hooks {
         for round in 0..rounds {
             let (a, b) =
                 record::heap(Kind::Alloc, black_box(round << 4), black_box(64), 0, self.clock());
-            // Not where notes begin, which are timed after it.
+            // Not where notes begin, which are timed after this.
             let at = (round as usize * 2 + 512) & 1022;
             self.ring[at + 1].store(b, Relaxed);
             self.ring[at].store(a, Release);
@@ -128,9 +128,9 @@ impl Hooks {
         number.load(Acquire) as u32
     }
 
-    /// Nanoseconds per record of several slots where another core has read and cleared the ring,
-    /// as the collector does while a program records much; the median. `None` where no thread
-    /// may be started, or none gets a processor in time.
+    /// Returns nanoseconds per record of several slots where another core has read and cleared the
+    /// ring, as the collector does while a program records much; the median. `None` where no thread
+    /// can be started, or none gets a processor in time.
     fn handed_over(&self) -> Option<f64> {
         let by = sys::monotonic_ns() + HANDED_FOR_NS;
         let is_cleared = AtomicBool::new(false);
@@ -169,7 +169,7 @@ pub fn measure(is_tsc: bool) -> Costs {
     Hooks::new(is_tsc).costs(false, best)
 }
 
-/// What hooks cost that find nothing in the near caches; takes some milliseconds.
+/// Measures hooks that find nothing in the near caches; takes some milliseconds.
 pub fn measure_cold(is_tsc: bool) -> Costs {
     let memory = vec![1_u8; COLD_BYTES];
     let hooks = Hooks::new(is_tsc);
@@ -178,9 +178,9 @@ pub fn measure_cold(is_tsc: bool) -> Costs {
     Costs { noted_ns: costs.noted_ns.max(handed_over), ..costs }
 }
 
-/// Waits for another thread, until a time at most; whether it is so. One on another core takes a
-/// moment, for which the processor is not given up; else it may have none, and is waited for by
-/// ever longer naps.
+/// Waits for another thread, until a time at most; returns whether the condition holds. A thread on
+/// another core takes a moment, for which the processor is not given up; otherwise it may have no
+/// processor, and is waited for by ever longer naps.
 fn wait_until(by_ns: u64, is_so: impl Fn() -> bool) -> bool {
     let begun = sys::monotonic_ns();
     let mut nap = NAP;
@@ -225,7 +225,7 @@ fn cold(work: [&dyn Fn(u64); 3], memory: &[u8]) -> [f64; 3] {
     })
 }
 
-/// Nanoseconds that so many rounds take.
+/// Returns the nanoseconds that this many rounds take.
 fn timed(work: &dyn Fn(u64), rounds: u64) -> u64 {
     let start = sys::monotonic_ns();
     work(rounds);

@@ -1,26 +1,30 @@
 //! Joins the targets' clock (TSC ticks) to CLOCK_MONOTONIC.
 //!
-//! Both are read again about once a second; the conversion is continuous, and
-//! its slope is set so that the observed error is gone one interval later. A reading from before
-//! gets the time that it had then: times that are compared were not all converted at one moment.
+//! Both are read again about once a second; the conversion is continuous, and its slope is set so
+//! that the observed error is gone one interval later. An older reading keeps the time that it had
+//! then, since times that are compared were not all converted at one moment.
+//!
+//! Under strict seccomp, and with the counter switched off (`PR_SET_TSC`), times are those of the
+//! collector's last pass, some milliseconds off. Clocks of hosts are joined by wall-clock time
+//! when each begins, so they are as exact as NTP.
 
 use crate::os::sys;
 use std::collections::VecDeque;
 
-/// More than the two clocks drift apart between two joins, however late the second comes:
-/// their rates agree to some parts in a thousand after the first milliseconds.
+/// More than the two clocks drift apart between two joins, however late the second comes: their
+/// rates agree to some parts in a thousand after the first milliseconds.
 const JUMP_NS: u64 = 1_000_000_000;
 
-/// Lines that are kept of before the last join: records wait for less than so many seconds.
+/// Lines before the last join that are kept: records wait for less than so many seconds.
 const PAST_LINES: usize = 64;
 
 /// Ticks to nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Clock {
     is_tsc: bool,
-    /// Since the last join.
+    /// The line since the last join.
     line: Line,
-    /// Before it, the newest first.
+    /// The lines before it, the newest first.
     past: VecDeque<Line>,
     first_ticks: u64,
     first_ns: u64,
@@ -46,14 +50,14 @@ impl Line {
         self.ns.wrapping_add(((u128::from(delta) * u128::from(self.slope)) >> 32) as u64)
     }
 
-    /// Of a reading from before it began.
+    /// Converts a reading from before the line began.
     fn ns_before(&self, ticks: u64) -> u64 {
         let delta = self.ticks.wrapping_sub(ticks);
         self.ns.wrapping_sub(((u128::from(delta) * u128::from(self.slope)) >> 32) as u64)
     }
 }
 
-/// Both clocks at one moment, as nearly as can be had: the closest of a few tries.
+/// Reads both clocks at one moment, as nearly as possible: the closest of a few tries.
 fn both() -> (u64, u64) {
     let mut best = (0, 0);
     let mut width = u64::MAX;
@@ -155,8 +159,8 @@ impl Clock {
     fn join_at(&mut self, ticks: u64, ns: u64) {
         let went_back = self.line.began_after(ticks);
         let shown = self.ns(ticks);
-        // One of the two stood still or was set while the machine was suspended: what came
-        // before has no bearing on how they go together from here on.
+        // One of the two stood still or was set while the machine was suspended: earlier readings
+        // say nothing about how they go together from here on.
         if went_back || shown.abs_diff(ns) > JUMP_NS {
             (self.line.ticks, self.line.ns) = (ticks, ns);
             self.past.clear();
@@ -202,7 +206,7 @@ mod tests {
     #[test]
     fn a_suspended_machine_bends_no_times_after_it() {
         let end = (33_000_000_000u64, 15_000_000_000u64);
-        // One clock went on for an hour without the other; the ticks began anew.
+        // One clock went on for an hour without the other; the ticks began again from 0.
         let hour = 3_600_000_000_000;
         for (ticks, ns) in [(end.0 + 3 * hour, end.1), (end.0, end.1 + hour), (7, end.1)] {
             let mut clock = settled();
@@ -219,7 +223,7 @@ mod tests {
     #[test]
     fn a_reading_keeps_its_time_after_later_joins() {
         let mut clock = settled();
-        // Two seconds after the last join, and the joins that follow find the other clock ahead.
+        // Two seconds after the last join, and the later joins find the other clock ahead.
         let reading = 33_000_000_000 + 6_000_000_000;
         let then = clock.ns(reading);
         for second in 3..20u64 {

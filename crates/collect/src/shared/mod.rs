@@ -84,10 +84,10 @@ impl Drop for SharedMemory {
 /// The session page.
 pub struct SessionMemory {
     map: SharedMemory,
-    /// Whether the engine needs processes that come and go at once: where nothing
-    /// else reports them to the sampler, and once the run waits for their ends. Otherwise its
-    /// next pass, 10 ms later at most, is soon enough; waking it twice for each process of a
-    /// build cost more than what it then did.
+    /// Whether the engine needs processes that come and go at once: where nothing else reports them
+    /// to the sampler, and once the run waits for their ends. Otherwise its next pass, at most 10
+    /// ms later, is soon enough; waking it twice for each process of a build cost more than its
+    /// work did.
     pub eager: AtomicBool,
 }
 
@@ -102,7 +102,7 @@ impl SessionMemory {
         Ok((session, fd))
     }
 
-    /// Its contents.
+    /// Returns the content of the page.
     pub fn page(&self) -> &SessionPage {
         self.map.view(0)
     }
@@ -120,11 +120,11 @@ pub struct Region {
     map: SharedMemory,
 }
 
-/// What a slot of a chunk holds.
+/// The content of a chunk's slot.
 pub enum SlotRead {
     /// A record's two words.
     Record(u64, u64),
-    /// Not written (yet).
+    /// The slot is not written (yet).
     Empty,
 }
 
@@ -133,8 +133,8 @@ impl Region {
     pub fn new() -> io::Result<(Region, OwnedFd)> {
         let fd = sys::memfd("tprof-region", REGION_BYTES)?;
         sys::reserve(&fd, 0, MODULES_OFFSET)?;
-        // What every process touches besides, the first thread's page and chunk: made here, while no
-        // process waits. A process makes them by itself where there is no memory now.
+        // Every process also touches the first thread's page and chunk: they are made here, while
+        // no process waits. Where there is no memory now, a process makes them by itself.
         let _ = sys::reserve(&fd, SLOTS_OFFSET, size_of::<ThreadSlot>());
         let _ = sys::reserve(&fd, SMALL_OFFSET, SMALL_BYTES);
         let region = Region { map: SharedMemory::new(&fd, REGION_BYTES)? };
@@ -152,12 +152,12 @@ impl Region {
         Ok((region, fd))
     }
 
-    /// Its header.
+    /// Returns the region's header.
     pub fn header(&self) -> &RegionHeader {
         self.map.view(0)
     }
 
-    /// Whether the target finds rows of code without a table by itself.
+    /// Whether the target finds rows of code by itself, without a table.
     pub fn finds_rows(&self) -> bool {
         self.header().finds_rows.load(Relaxed) != 0
     }

@@ -1,4 +1,4 @@
-//! The table in a region of what its process has mapped.
+//! The table of a process's modules in its region.
 
 use super::Region;
 use crate::modules::{FileKey, LoadedModule, ModuleCache, TableState};
@@ -41,11 +41,11 @@ fn places(modules: &[LoadedModule], cache: &ModuleCache) -> Vec<ModulePlace> {
     places
 }
 
-/// Rewrites a target's module table. What the target has asked for so far is marked in `cache`,
-/// and stays marked in the table until it is there.
+/// Rewrites a target's module table. Tables that the target has asked for so far are marked in
+/// `cache`, and stay marked in the table until they are there.
 pub fn publish(region: &Region, modules: &mut [LoadedModule], cache: &mut ModuleCache) {
     modules.sort_by_key(|m| m.start);
-    // What takes time is done before: threads of the target spin while the table is rewritten.
+    // Slow work is done before: threads of the target spin while the table is rewritten.
     let header = region.header();
     let finds_rows = region.finds_rows();
     let places = places(modules, cache);
@@ -64,7 +64,7 @@ pub fn publish(region: &Region, modules: &mut [LoadedModule], cache: &mut Module
             }
             Some((file, TableState::Wanted)) => match cache.is_deferred(file, finds_rows) {
                 true => module_table::DEFERRED,
-                // Asked for since the answer was begun: by a question of its own.
+                // It was asked for since the answer was begun, by another question.
                 false => module_table::ASKED,
             },
             Some((_, TableState::Compiling)) => module_table::COMING,
@@ -80,7 +80,8 @@ pub fn publish(region: &Region, modules: &mut [LoadedModule], cache: &mut Module
     header.modules_seq.store(before.wrapping_add(1), Release);
 }
 
-/// Marks in `cache` what a target has asked for in its table, of these modules in order of address.
+/// Marks in `cache` the tables that a target has asked for, among these modules in the order of
+/// addresses.
 pub fn take_marks(region: &Region, modules: &[LoadedModule], cache: &mut ModuleCache) {
     take_marks_of(region, &places(modules, cache), cache);
 }
@@ -104,7 +105,7 @@ mod tests {
     use super::*;
     use crate::modules::{TableId, TableStore};
 
-    /// Keeps nothing.
+    /// A store that keeps nothing.
     struct Nowhere;
 
     impl TableStore for Nowhere {

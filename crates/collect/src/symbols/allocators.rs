@@ -1,8 +1,13 @@
-//! Allocators that are linked into a file under names of their own, as a Rust program's
-//! `#[global_allocator]` is: what goes through them never calls `malloc`.
+//! Allocators that are linked into a file under their own names, as a Rust program's
+//! `#[global_allocator]` is: their allocations never call `malloc`.
 //!
-//! A file that was not stripped is judged by the functions that it defines, any other by
-//! messages that the allocator carries.
+//! A file that was not stripped is judged by the functions that it defines, any other by messages
+//! that the allocator contains.
+//!
+//! Recognised are mimalloc, jemalloc, tcmalloc, snmalloc, rpmalloc, and a global allocator that
+//! never calls libc's; in a stripped file the first three. A library is examined once its code
+//! has mapped 16 MiB, which is known only with stacks. A preloaded or dynamically linked
+//! `libjemalloc` or `libtcmalloc` is recorded: tprof interposes its `malloc`.
 
 use crate::elf::FileId;
 use crate::elf::{Elf, Section, u16_at, u32_at};
@@ -13,21 +18,22 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// An allocator, and what shows that a file holds it.
+/// An allocator, and how to recognise a file that contains it.
 struct KnownAllocator {
     name: &'static str,
     /// Functions that it defines.
     functions: &'static [&'static str],
     /// Ends of names of such, where it may be built with any prefix.
     endings: &'static [&'static str],
-    /// Beginning of a message of its own, in two halves: tprof holds no allocator.
+    /// The beginning of one of its messages, in two halves, so that tprof's own file does not
+    /// contain it.
     message: Option<[&'static str; 2]>,
 }
 
-/// From each project's header, and from the prefixes that others build it with:
-/// `mimalloc.h`; `jemalloc.h` (`_rjem_` in tikv-jemalloc-sys, `je_` in Redis, `je_arrow_`
-/// in Arrow); `gperftools/tcmalloc.h` and google/tcmalloc's `internal`; snmalloc's
-/// `rust.cc`; `rpmalloc.h`.
+/// The names come from each project's header, and from the prefixes that others build it with:
+/// `mimalloc.h`; `jemalloc.h` (`_rjem_` in tikv-jemalloc-sys, `je_` in Redis, `je_arrow_` in
+/// Arrow); `gperftools/tcmalloc.h` and google/tcmalloc's `internal`; snmalloc's `rust.cc`;
+/// `rpmalloc.h`.
 const KNOWN: [KnownAllocator; 5] = [
     KnownAllocator {
         name: MIMALLOC,
@@ -83,7 +89,7 @@ const REPORTS: &str = ".note.tprof.alloc";
 
 /// The name for the unknown allocator of a Rust program.
 const RUST: &str = "Rust's #[global_allocator]";
-/// Rust's function that allocates, its default, and what leads from there to libc's.
+/// Rust's function that allocates, its default, and those that lead from there to libc's.
 const RUST_ALLOC: &str = "__rust_alloc";
 const RUST_DEFAULT: &str = "__rdl_alloc";
 const RUST_TO_LIBC: [&str; 3] = ["posix_memalign", "aligned_alloc", "memalign"];
@@ -92,12 +98,12 @@ const SHT_SYMTAB: u32 = 2;
 const SHT_DYNSYM: u32 = 11;
 const STT_FUNC: u8 = 2;
 /// Longest table or text that is searched, which the collector has to hold.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 
 impl Elf {
-    /// The allocators that are linked into the file under names of their own; `None` if there
-    /// are none that are known, one stands in for `malloc`, which is another matter, or its calls
-    /// are reported.
+    /// Returns the allocators that are linked into the file under their own names; `None` if no
+    /// known one is, if it replaces `malloc`, which is another matter, or if its calls are
+    /// reported.
     pub fn linked_allocators(&self) -> Option<String> {
         if self.exports("malloc") {
             return None;
@@ -127,7 +133,7 @@ impl Elf {
 
     fn allocators_with_messages(&self, sections: &[Section]) -> Vec<&'static str> {
         let text = sections.iter().find(|section| section.name == ".rodata");
-        let text = text.and_then(|text| self.contents(text, MOST_BYTES).ok()).unwrap_or_default();
+        let text = text.and_then(|text| self.contents(text, MAX_BYTES).ok()).unwrap_or_default();
         let carries = |halves: [&str; 2]| memmem::find(&text, halves.concat().as_bytes()).is_some();
         let known = KNOWN.iter().filter(|known| known.message.is_some_and(carries));
         known.map(|known| known.name).collect()
@@ -144,7 +150,7 @@ impl Symbols {
     fn read(elf: &Elf, sections: &[Section], kind: u32) -> Option<Symbols> {
         let table = sections.iter().find(|section| section.kind == kind)?;
         let names = sections.get(table.link as usize)?;
-        let read = |section| elf.contents(section, MOST_BYTES).ok();
+        let read = |section| elf.contents(section, MAX_BYTES).ok();
         Some(Symbols { symbols: read(table)?, names: read(names)? })
     }
 
@@ -165,7 +171,7 @@ impl Symbols {
     }
 
     fn known_allocators(&self) -> Vec<&'static str> {
-        // Most files hold none of the names, and need no look at each symbol.
+        // Most files contain none of the names, so that each symbol need not be examined.
         let held = |known: &&KnownAllocator| known.names().any(|name| self.names_hold(name));
         let defined = |known: &&KnownAllocator| self.functions().any(|name| known.defines(name));
         KNOWN.iter().filter(held).filter(defined).map(|known| known.name).collect()
@@ -190,13 +196,13 @@ pub struct Allocators {
 }
 
 impl Allocators {
-    /// The allocators that are linked into a file under names of its own.
+    /// Returns the allocators that are linked into a file under their own names.
     pub fn of(&mut self, file: File) -> Option<Arc<str>> {
         let identity = FileId::of(&file.metadata().ok()?);
         self.read(identity, || Elf::from_file(Arc::new(file)).ok())
     }
 
-    /// As [`Allocators::of`], of a module of a process that may be gone.
+    /// Like [`Allocators::of`], for a module of a process that may be gone.
     pub fn of_module(&mut self, module: &ModuleFile) -> Option<Arc<str>> {
         let paths = module.reached.iter().chain([&module.path]);
         let is_it = |path: &&PathBuf| {

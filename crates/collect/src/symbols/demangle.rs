@@ -1,12 +1,12 @@
 //! Turns linker names into names that people read.
 //!
-//! C++ names keep their parameters (`ns::Class::method(int)`), which separate
-//! overloads, and lose their return type. Rust names lose their hash. C
-//! names stay as they are. What optimisers append (`.isra.0`, `.cold`) is cut
-//! from all of them, so that the parts of one function count as one.
+//! C++ names keep their parameters (`ns::Class::method(int)`), which separate overloads, and lose
+//! their return type. Rust names lose their hash. C names stay as they are. The suffixes that
+//! optimisers append (`.isra.0`, `.cold`) are cut from all of them, so that the parts of one
+//! function count as one.
 //!
-//! Names come from the job's files: a short mangled name can stand for one
-//! without end, so output is written into a bounded buffer.
+//! Names come from the job's files: a short mangled name can stand for an endless one, so output is
+//! written into a bounded buffer.
 
 use std::fmt::{self, Write};
 
@@ -48,7 +48,7 @@ fn is_legacy_rust(name: &str) -> bool {
             .is_some_and(|h| h.len() == 16 && h.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-/// Cuts what GCC and LLVM append to the names of copies and parts.
+/// Cuts the suffixes that GCC and LLVM append to the names of copies and parts.
 fn without_suffix(name: &str) -> &str {
     const SUFFIXES: [&str; 7] =
         [".isra.", ".part.", ".constprop.", ".lto_priv.", ".llvm.", ".cold", ".localalias"];
@@ -62,7 +62,7 @@ fn without_suffix(name: &str) -> &str {
 /// Runs a writer until the name is whole or too long.
 fn bounded(write: impl FnOnce(&mut Bounded) -> fmt::Result) -> String {
     let mut out = Bounded(String::new());
-    // An error means that the name is cut, which is better than none.
+    // An error means that the name is cut, which is better than no name.
     let _ = write(&mut out);
     out.0
 }

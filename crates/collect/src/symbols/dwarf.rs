@@ -1,11 +1,11 @@
 //! Inlined functions and lines from `.debug_info`.
 //!
-//! Debug information is mapped, not read: a lookup touches few of its pages.
-//! The file is the job's and may be cut while it is mapped, so its size is
-//! checked before each lookup, and a file that shrank is given up.
+//! Debug information is mapped, not read: a lookup touches few of its pages. The file is the job's
+//! and may be cut while it is mapped, so its size is checked before each lookup, and a file that
+//! shrank is given up.
 //!
-//! What addr2line has parsed stays in memory, per unit. Once that is estimated
-//! at more than [`MAX_PARSED`], parsing begins afresh.
+//! Whatever addr2line has parsed stays in memory, per unit. Once that is estimated at more than
+//! [`MAX_PARSED`], parsing starts over.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -27,7 +27,7 @@ const MAX_FUNCTIONS_INFO: u64 = 64 << 20;
 const MAX_INFO: u64 = 1 << 30;
 /// Most bytes that compressed sections of one file may unfold to.
 const MAX_UNFOLDED: u64 = 64 << 20;
-/// Estimate of what one module's parsed units may take.
+/// Estimated bytes that one module's parsed units may take.
 const MAX_PARSED: u64 = 32 << 20;
 /// Memory of a parsed unit whatever its size: file names, abbreviations. This
 /// and the factors in [`DebugInfo::account`] were measured on libc (912 units,
@@ -96,10 +96,10 @@ impl MappedFile {
     }
 }
 
-/// What debug information has for one address.
+/// The debug information for one address.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Frames {
-    /// Innermost first.
+    /// Frames, the innermost first.
     pub frames: Vec<ResolvedFrame>,
     /// Whether the last frame's name comes from a mangled one, and so is
     /// complete: compilers leave out the namespace where only lines are wanted.
@@ -122,7 +122,7 @@ pub(crate) struct DebugInfo {
 }
 
 impl DebugInfo {
-    /// Whether a file has debug information of its own.
+    /// Whether a file contains debug information itself.
     pub fn is_in(elf: &Elf) -> bool {
         elf.sections().iter().any(|s| s.name == ".debug_info" && s.has_contents())
     }
@@ -132,7 +132,7 @@ impl DebugInfo {
         elf.sections().iter().any(|s| s.name == ".debug_info" && s.is_compressed())
     }
 
-    /// Maps the debug information of `elf`, which lies at `path`.
+    /// Maps the debug information of `elf`, whose path is `path`.
     pub fn open(elf: &Elf, path: &Path) -> Option<DebugInfo> {
         let mut files = Vec::new();
         let mut unfolded = 0;
@@ -157,7 +157,7 @@ impl DebugInfo {
         })
     }
 
-    /// Bytes mapped.
+    /// Returns the bytes that are mapped.
     pub fn mapped_bytes(&self) -> u64 {
         self.files.iter().map(|f| f.map.len() as u64).sum()
     }
@@ -315,7 +315,7 @@ fn unfold(elf: &Elf, section: &elf::Section, limit: u64) -> Option<Arc<Vec<u8>>>
     (out.len() as u64 == size).then(|| Arc::new(out))
 }
 
-/// The file that holds what several debug files share (`.gnu_debugaltlink`).
+/// Opens the file with what several debug files share (`.gnu_debugaltlink`).
 fn supplement(elf: &Elf, path: &Path) -> Option<Elf> {
     let section = elf.sections().into_iter().find(|s| s.name == ".gnu_debugaltlink")?;
     let link = elf.contents(&section, 8192).ok()?;

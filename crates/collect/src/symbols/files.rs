@@ -4,7 +4,7 @@ use super::module_file::ModuleFile;
 use crate::elf::{Elf, VDSO, own_vdso, u32_at};
 use std::path::{Path, PathBuf};
 
-/// Largest debug file with a computed checksum, for want of a build id.
+/// Largest debug file whose checksum is computed where it has no build id.
 const MAX_CHECKED: u64 = 256 << 20;
 
 /// Opens a module by the paths that may lead to it.
@@ -21,7 +21,7 @@ pub(super) fn find_module(module: &ModuleFile) -> Option<(Elf, PathBuf)> {
     })
 }
 
-/// Where distributions put the debug file of a build id.
+/// Returns the path at which distributions install the debug file of a build id.
 pub(super) fn debug_file_of(build_id: &str) -> Option<PathBuf> {
     let (first, rest) = build_id.split_at_checked(2)?;
     (!rest.is_empty())

@@ -1,4 +1,4 @@
-//! What is known of an address.
+//! The result of resolving an address.
 
 /// One function at an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

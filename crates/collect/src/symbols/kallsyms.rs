@@ -5,8 +5,8 @@ use std::io::{BufRead, BufReader};
 
 /// Lowest address of kernel code: the upper half.
 const LOWEST: u64 = 1 << 63;
-/// Bytes of the file that are read at once: the kernel gives a page. In room for all of its 5 MB,
-/// which is new memory, it takes 59 ms instead of 36.
+/// Bytes of the file that are read at once: the kernel returns a page. With a buffer for all of its
+/// 5 MB, which is new memory, it takes 59 ms instead of 36.
 const BLOCK: usize = 4 << 10;
 
 /// The running kernel's symbols: some 200,000 lines, a page at a time.

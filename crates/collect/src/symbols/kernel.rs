@@ -7,7 +7,7 @@ use super::frame::ResolvedFrame;
 use super::kallsyms::{each_function, lines};
 use super::kernel_image::KernelImage;
 use super::module_file::ModuleFile;
-use crate::kept::Kept;
+use crate::disk_cache::DiskCache;
 use std::cell::OnceCell;
 use std::io::BufRead;
 use std::path::PathBuf;
@@ -28,8 +28,8 @@ pub fn some_function() -> ResolvedFrame {
     ResolvedFrame { function: KERNEL.to_owned(), ..ResolvedFrame::default() }
 }
 
-/// Names of kernel functions: of the kernel's own image as they are kept, where they are, and of
-/// all that an address asks for that lies elsewhere, or where nothing is kept.
+/// Names of kernel functions: cached ones for the kernel's own image, where there are any, and the
+/// whole list for other addresses, or where nothing is cached.
 #[derive(Default)]
 pub struct KernelNames {
     image: OnceCell<Option<KernelImage>>,
@@ -38,7 +38,7 @@ pub struct KernelNames {
 
 impl KernelNames {
     /// The function that holds an address; `[kernel]` if that is not known.
-    pub fn name_at(&self, address: u64, kept: Option<&Kept>) -> String {
+    pub fn name_at(&self, address: u64, kept: Option<&DiskCache>) -> String {
         let image = self.image.get_or_init(|| KernelImage::read(kept?, lines()?));
         if let Some(name) = image.as_ref().and_then(|image| image.name_at(address)) {
             return name;
@@ -57,9 +57,9 @@ impl KernelNames {
 /// Functions by address.
 #[derive(Default)]
 struct KernelTable {
-    /// One behind the other.
+    /// The names, one after the other.
     names: Vec<u8>,
-    /// Address, and where the name lies.
+    /// Address, and offset and length of the name.
     functions: Vec<(u64, u32, u16)>,
 }
 
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn names_by_what_is_kept_are_those_of_the_whole_file() {
         let scratch = tempfile::tempdir().unwrap();
-        let kept = Kept::new(scratch.path().join("tables"));
+        let kept = DiskCache::new(scratch.path().join("tables"));
         let mut addresses = vec![1 << 63, u64::MAX];
         if let Some(lines) = lines() {
             each_function(lines, |address, _| {

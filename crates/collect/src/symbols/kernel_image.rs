@@ -1,35 +1,35 @@
-//! Functions of the kernel's own image, as they are kept between runs: for each process that reads
-//! `/proc/kallsyms` the kernel makes each of its lines anew, which takes 36 ms.
+//! Functions of the kernel's own image, as they are cached between runs: the kernel makes each line
+//! of `/proc/kallsyms` again for each process that reads it, which takes 36 ms.
 //!
-//! What must stay true: a name that the kernel hides from the user now is not given, and what is
-//! kept does not reveal where the image lies. So distances from its beginning are kept, and each
-//! run first reads from the kernel where that is, with some functions, which must be the kept
-//! ones. What lies outside of the image, as modules do, is not kept.
+//! What must stay true: a name that the kernel hides from the user now is not shown, and the cache
+//! does not reveal the address of the image. So distances from its beginning are cached, and each
+//! run first reads from the kernel where that is, with some functions, which must match the cached
+//! ones. Functions outside the image, such as modules', are not cached.
 
 use super::kallsyms::each_function;
+use crate::disk_cache::{CachedContent, DiskCache, FileKind, LibraryKey};
 use crate::elf::{u32_at, u64_at};
-use crate::kept::{FileKind, Kept, KeptContent, LibraryKey};
 use std::io::BufRead;
 use std::ops::Deref;
 
-/// Where the image's code begins and ends.
+/// Symbols at the beginning and the end of the image's code.
 const BEGIN: &[u8] = b"_stext";
 const END: &[u8] = b"_etext";
 /// Functions that must be the same.
 const SAME: usize = 64;
 /// Functions before the image's that are skipped at most.
-const SKIPPED_MOST: usize = 4096;
+const MAX_SKIPPED: usize = 4096;
 /// Most functions of an image: ten times a distribution's.
-const MOST: usize = 2 << 20;
+const MAX_FUNCTIONS: usize = 2 << 20;
 
 /// See the module.
 pub(super) struct KernelImage {
     begin: u64,
-    functions: Functions<KeptContent>,
+    functions: Functions<CachedContent>,
 }
 
-/// Functions by their distance from the image's beginning: how many, then each one's distance, then
-/// one past the last byte of each name, then the names. They are read where they lie.
+/// Functions by their distance from the image's beginning: their number, then each one's distance,
+/// then one past the last byte of each name, then the names. They are read in place.
 struct Functions<B> {
     bytes: B,
     count: usize,
@@ -40,7 +40,7 @@ const HEAD: usize = 8;
 
 impl KernelImage {
     /// The functions that are kept of the running kernel, of which `lines` are.
-    pub fn read(kept: &Kept, lines: impl BufRead) -> Option<KernelImage> {
+    pub fn read(kept: &DiskCache, lines: impl BufRead) -> Option<KernelImage> {
         let content = kept.read(&LibraryKey::of_kernel()?, FileKind::KernelSymbols)?;
         let functions = Functions::in_bytes(content)?;
         let begin = functions.place(lines)?;
@@ -48,7 +48,7 @@ impl KernelImage {
     }
 
     /// Keeps the functions of the running kernel, given by address.
-    pub fn keep<'a>(kept: &Kept, functions: impl Iterator<Item = (u64, &'a [u8])>) {
+    pub fn keep<'a>(kept: &DiskCache, functions: impl Iterator<Item = (u64, &'a [u8])>) {
         if let Some(key) = LibraryKey::of_kernel()
             && let Some(bytes) = encode(functions)
         {
@@ -64,9 +64,10 @@ impl KernelImage {
 }
 
 impl<B: Deref<Target = [u8]>> Functions<B> {
-    /// Those in some bytes, if these make sense.
+    /// Reads them from some bytes; `None` if these make no sense.
     fn in_bytes(bytes: B) -> Option<Functions<B>> {
-        let count = usize::try_from(u64_at(bytes.get(..HEAD)?, 0)).ok().filter(|n| *n <= MOST)?;
+        let count =
+            usize::try_from(u64_at(bytes.get(..HEAD)?, 0)).ok().filter(|n| *n <= MAX_FUNCTIONS)?;
         let functions = Functions { bytes, count };
         let is_sorted = |from: usize| {
             let words = functions.bytes.get(from..from + 4 * count)?;
@@ -87,7 +88,7 @@ impl<B: Deref<Target = [u8]>> Functions<B> {
         names.get(at.checked_sub(1).map_or(0, end)..end(at))
     }
 
-    /// The function that holds what is so far from the beginning.
+    /// Returns the function that contains the address at this distance from the beginning.
     fn name_at(&self, distance: u64) -> Option<&[u8]> {
         let (mut from, mut to) = (0, self.count);
         while from < to {
@@ -97,7 +98,7 @@ impl<B: Deref<Target = [u8]>> Functions<B> {
                 false => to = middle,
             }
         }
-        // What is past the last function may be another's.
+        // An address past the last function may belong to another image.
         let is_inside = from > 0 && from < self.count;
         is_inside.then(|| self.name(from - 1)).flatten()
     }
@@ -106,7 +107,8 @@ impl<B: Deref<Target = [u8]>> Functions<B> {
     fn place(&self, lines: impl BufRead) -> Option<u64> {
         let mut begin = None;
         let (mut skipped, mut same, mut differs) = (0, 0, false);
-        // Those before the beginning's name at the beginning's address are the image's, too.
+        // Symbols before the beginning's name that have the beginning's address belong to the
+        // image, too.
         let mut before: Vec<(u64, Vec<u8>)> = Vec::new();
         let mut check = |begin: u64, address: u64, name: &[u8]| {
             differs |= same >= self.count
@@ -122,7 +124,7 @@ impl<B: Deref<Target = [u8]>> Functions<B> {
                 before.push((address, name.to_vec()));
                 if name != BEGIN {
                     skipped += 1;
-                    return skipped < SKIPPED_MOST;
+                    return skipped < MAX_SKIPPED;
                 }
                 begin = Some(address);
                 before.iter().all(|(at, name)| check(address, *at, name))
@@ -132,7 +134,8 @@ impl<B: Deref<Target = [u8]>> Functions<B> {
     }
 }
 
-/// The functions of the image among all; `None` if it is not clear where it begins and ends.
+/// Encodes the functions of the image among all; `None` if it is not clear where it begins and
+/// ends.
 fn encode<'a>(all: impl Iterator<Item = (u64, &'a [u8])>) -> Option<Vec<u8>> {
     let all: Vec<_> = all.collect();
     let place = |mark: &[u8]| all.iter().find(|f| f.1 == mark).map(|f| f.0);
@@ -146,7 +149,7 @@ fn encode<'a>(all: impl Iterator<Item = (u64, &'a [u8])>) -> Option<Vec<u8>> {
     let mut bytes = (ends.len() as u64).to_ne_bytes().to_vec();
     bytes.extend(distances.iter().chain(&ends).flat_map(|word| word.to_ne_bytes()));
     bytes.extend_from_slice(&names);
-    (SAME..=MOST).contains(&ends.len()).then_some(bytes)
+    (SAME..=MAX_FUNCTIONS).contains(&ends.len()).then_some(bytes)
 }
 
 #[cfg(test)]

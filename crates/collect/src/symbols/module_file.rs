@@ -3,7 +3,7 @@
 use crate::elf::FileId;
 use std::path::PathBuf;
 
-/// A module to look into.
+/// A module whose addresses are resolved.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ModuleFile {
     /// Path as the process saw it; `[vdso]` for the vDSO.
@@ -12,7 +12,7 @@ pub struct ModuleFile {
     pub build_id: String,
     /// A path by which the collector reached it, e.g. through `/proc/PID/root`.
     pub reached: Option<PathBuf>,
-    /// What the file was known by then, if it could be read.
+    /// Identity of the file at that time, if it could be read.
     pub identity: Option<FileId>,
 }
 

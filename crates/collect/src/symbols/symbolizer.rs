@@ -6,29 +6,29 @@ use super::files::{find_debug_file, find_module};
 use super::frame::ResolvedFrame;
 use super::kernel::{KERNEL, KernelNames};
 use super::module_file::ModuleFile;
-use super::places::KnownPlaces;
+use super::places::KnownAddresses;
 use super::table::SymbolTable;
+use crate::disk_cache::DiskCache;
 use crate::elf::{Elf, FileId, called_by_stub};
-use crate::kept::Kept;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Files with debug information that are mapped at one time; few of their pages are resident.
-/// Triton's compiler has 500 MB: as much again must fit, or each module that stacks share with it
-/// is closed and read anew.
+/// Bytes of files with debug information that are mapped at one time; few of their pages are
+/// resident. Triton's compiler has 500 MB: as much again must fit, or each module that stacks share
+/// with it is closed and read again.
 const MAX_MAPPED: u64 = 2 << 30;
 /// Memory that open modules may take, estimated.
 const MAX_HEAP: u64 = 48 << 20;
 /// Modules open at one time.
 const MAX_OPEN: usize = 64;
-/// Answers kept.
+/// Number of answers that are remembered.
 const MAX_ANSWERS: usize = 16_384;
 /// Modules that are known to have been asked about.
 const MAX_KNOWN: usize = 65_536;
-/// What a module is remembered by. A file that was read is the same one under every
-/// path, above all under those through the thousand processes of a build that ran it.
+/// The identity of a module. A file that was read is the same one under every path, above all under
+/// those through the thousand processes of a build that ran it.
 #[derive(PartialEq, Eq, Hash)]
 enum ModuleKey {
     File(FileId, String),
@@ -52,9 +52,9 @@ pub struct Symbolizer {
     answers: HashMap<(u32, u64), Arc<[ResolvedFrame]>>,
     clock: u64,
     sparing: bool,
-    /// Where sorted symbols are kept between runs, if they are.
-    kept: Option<Arc<Kept>>,
-    /// What is found in debug information is kept there as well.
+    /// The cache of sorted symbols between runs, if there is one.
+    kept: Option<Arc<DiskCache>>,
+    /// Whether names found in debug information are cached there as well.
     keeps_names: bool,
     kernel: KernelNames,
 }
@@ -72,13 +72,13 @@ struct OpenModule {
     /// The path that led to no such file: another process may still lead there.
     missed: Option<PathBuf>,
     found: Option<(Elf, PathBuf)>,
-    /// What earlier runs found, if the file has debug information of its own.
-    places: Option<KnownPlaces>,
+    /// Names that earlier runs found, if the file has its own debug information.
+    places: Option<KnownAddresses>,
     /// Opened for the first address that is not among those.
     sources: Option<Sources>,
 }
 
-/// What addresses are looked up in.
+/// The tables in which addresses are looked up.
 #[derive(Default)]
 struct Sources {
     debug: Option<DebugInfo>,
@@ -106,7 +106,7 @@ impl Symbolizer {
     /// that are compressed. Distributions ship such files for system libraries;
     /// unfolding libc's takes 60 ms and 30 MB.
     /// `keeps_names`: for later runs, which `--redact` forbids.
-    pub fn sparing(kept: Option<Arc<Kept>>, keeps_names: bool) -> Symbolizer {
+    pub fn sparing(kept: Option<Arc<DiskCache>>, keeps_names: bool) -> Symbolizer {
         Symbolizer { sparing: true, kept, keeps_names, ..Symbolizer::default() }
     }
 
@@ -124,11 +124,11 @@ impl Symbolizer {
         }
         self.clock += 1;
         let used = self.clock;
-        if self.open.get(&id).is_some_and(|open| open.is_worth_another_look(module)) {
+        if self.open.get(&id).is_some_and(|open| open.is_new_path(module)) {
             self.open.remove(&id);
         }
-        // The parsers do not panic on any file known; should one, the run goes
-        // on without this module's names.
+        // The parsers do not panic on any known file; if one does, the run goes on without this
+        // module's names.
         let resolved = catch_unwind(AssertUnwindSafe(|| {
             let kept = self.kept.as_deref();
             let keeps_names = self.keeps_names;
@@ -153,7 +153,7 @@ impl Symbolizer {
         answer
     }
 
-    /// Keeps for later runs what was found.
+    /// Stores what was found for later runs.
     pub fn keep(&mut self) {
         let Some(kept) = &self.kept else { return };
         for places in self.open.values_mut().filter_map(|open| open.places.as_mut()) {
@@ -189,7 +189,7 @@ impl Symbolizer {
             let places = self.open.values().filter_map(|open| open.places.as_ref());
             let mapped: u64 = sources().map(Sources::mapped_bytes).sum();
             let heap: u64 = sources().map(Sources::heap_bytes).sum();
-            let heap = heap + places.map(KnownPlaces::heap_bytes).sum::<u64>();
+            let heap = heap + places.map(KnownAddresses::heap_bytes).sum::<u64>();
             if mapped <= MAX_MAPPED && heap <= MAX_HEAP && self.open.len() <= MAX_OPEN {
                 return;
             }
@@ -206,16 +206,16 @@ impl Symbolizer {
 }
 
 impl OpenModule {
-    fn open(module: &ModuleFile, kept: Option<&Kept>, keeps_names: bool) -> OpenModule {
+    fn open(module: &ModuleFile, kept: Option<&DiskCache>, keeps_names: bool) -> OpenModule {
         let found = find_module(module);
         let missed = module.reached.clone().filter(|_| found.is_none());
         let own = found.as_ref().map(|(elf, _)| elf).filter(|elf| DebugInfo::is_in(elf));
-        let places = own.and_then(|elf| KnownPlaces::of(elf, kept?, keeps_names));
+        let places = own.and_then(|elf| KnownAddresses::of(elf, kept?, keeps_names));
         OpenModule { missed, found, places, ..OpenModule::default() }
     }
 
     /// Whether the file was missed under another path than this one.
-    fn is_worth_another_look(&self, module: &ModuleFile) -> bool {
+    fn is_new_path(&self, module: &ModuleFile) -> bool {
         self.missed.is_some() && self.missed != module.reached
     }
 
@@ -224,7 +224,7 @@ impl OpenModule {
         module: &ModuleFile,
         pc: u64,
         sparing: bool,
-        kept: Option<&Kept>,
+        kept: Option<&DiskCache>,
     ) -> Vec<ResolvedFrame> {
         if let Some(frames) = self.places.as_ref().and_then(|places| places.at(pc)) {
             return frames;
@@ -235,7 +235,7 @@ impl OpenModule {
         if let Some((elf, _)) = self.found.as_ref().filter(|_| frames.is_empty()) {
             frames.extend(stub(elf, pc));
         }
-        // Not what is found without the file's own.
+        // Frames found without the file's own debug information are not cached.
         if let (Some(places), Some(_)) = (&mut self.places, &sources.debug) {
             places.learn(pc, &frames);
         }
@@ -254,7 +254,7 @@ impl Sources {
         module: &ModuleFile,
         own: Option<(&Elf, &Path)>,
         sparing: bool,
-        kept: Option<&Kept>,
+        kept: Option<&DiskCache>,
     ) -> Sources {
         let mut open = Sources::default();
         let separate = match own {

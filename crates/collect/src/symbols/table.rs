@@ -4,12 +4,12 @@
 //! needs some hundreds. So the table keeps 16 bytes per function and reads
 //! names from the file when they are asked for.
 
+use crate::disk_cache::{DiskCache, FileKind, LibraryKey};
 use crate::elf::{Elf, Section, u32_at, u64_at};
-use crate::kept::{FileKind, Kept, LibraryKey};
 
 const SHT_SYMTAB: u32 = 2;
 const SHT_DYNSYM: u32 = 11;
-/// Most functions kept of one file: 32 MB. What lies past them has no name.
+/// Most functions that are kept of one file: 32 MB. Functions past them have no name.
 const MAX_SYMBOLS: usize = 2 << 20;
 /// Bytes of a symbol as it is kept.
 const SYMBOL_BYTES: usize = 16;
@@ -19,9 +19,9 @@ const KEPT_FROM: u64 = 256 << 10;
 const BLOCK: u64 = 24 << 15;
 /// Most bytes of names that are searched for a variable.
 const MAX_NAMES: u64 = 64 << 20;
-/// How far back a function is searched that holds an address; labels of
-/// hand-written assembly lie inside functions.
-const LOOK_BACK: usize = 64;
+/// Number of entries that are searched backwards for the function that contains an address; labels
+/// of hand-written assembly lie inside functions.
+const MAX_LOOK_BACK: usize = 64;
 /// Code that counts for a label without a size.
 const LABEL_BYTES: u64 = 4096;
 
@@ -52,12 +52,12 @@ pub(crate) struct SymbolTable {
 
 impl SymbolTable {
     /// Reads `.symtab`, which has static functions too.
-    pub fn full(elf: &Elf, kept: Option<&Kept>) -> Option<SymbolTable> {
+    pub fn full(elf: &Elf, kept: Option<&DiskCache>) -> Option<SymbolTable> {
         SymbolTable::of_kind(elf, SHT_SYMTAB, kept)
     }
 
     /// Reads `.dynsym`, which even stripped files have.
-    pub fn dynamic(elf: &Elf, kept: Option<&Kept>) -> Option<SymbolTable> {
+    pub fn dynamic(elf: &Elf, kept: Option<&DiskCache>) -> Option<SymbolTable> {
         SymbolTable::of_kind(elf, SHT_DYNSYM, kept)
     }
 
@@ -66,8 +66,8 @@ impl SymbolTable {
         (self.symbols.capacity() * size_of::<Symbol>()) as u64
     }
 
-    /// The table that an earlier run kept, or one that is read and kept.
-    fn of_kind(elf: &Elf, kind: u32, kept: Option<&Kept>) -> Option<SymbolTable> {
+    /// Returns the table that an earlier run cached, or reads it and caches it.
+    fn of_kind(elf: &Elf, kind: u32, kept: Option<&DiskCache>) -> Option<SymbolTable> {
         let sections = elf.sections();
         let table = sections.iter().find(|s| s.kind == kind && s.has_contents())?;
         let names = sections.get(table.link as usize)?;
@@ -126,7 +126,7 @@ impl SymbolTable {
     /// Linker name of the function that holds an ELF address.
     pub fn name_at(&self, elf: &Elf, pc: u64) -> Option<String> {
         let after = self.symbols.partition_point(|s| s.address <= pc);
-        let before = &self.symbols[after.saturating_sub(LOOK_BACK)..after];
+        let before = &self.symbols[after.saturating_sub(MAX_LOOK_BACK)..after];
         let nearest = before.last()?;
         let holder = before.iter().rev().find(|s| s.holds(pc)).or_else(|| {
             let is_near = nearest.size() == 0 && pc - nearest.address < LABEL_BYTES;
@@ -155,8 +155,8 @@ impl SymbolTable {
     }
 }
 
-/// Whether a file's section holds both addresses: what follows it is no part of a label's code.
-/// `true` where the file has no sections.
+/// Whether a section of the file contains both addresses: code after a section is not part of a
+/// label's. `true` where the file has no sections.
 fn share_a_section(elf: &Elf, a: u64, b: u64) -> bool {
     let sections = elf.sections();
     let holds = |section: &&Section, pc: u64| pc.wrapping_sub(section.address) < section.bytes;

@@ -1,8 +1,7 @@
 //! Finds the process image that each sample belongs to.
 //!
-//! Samples name pids. An image attaches a little after its exec, and some never
-//! do (static programs, `tprof attach`): samples wait for a moment, then such a
-//! process gets a row of its own.
+//! Samples name pids. An image attaches a little after its exec, and some never do (static
+//! programs, `tprof attach`): samples wait for a moment, then such a process gets its own row.
 
 use crate::cpu::{CpuSample, SamplerEvent};
 use crate::modules::LoadedModule;
@@ -15,16 +14,16 @@ use crate::targets::cpu_rows::{CpuRows, RowSink};
 use crate::targets::target::Targets;
 use std::collections::{BTreeMap, HashMap};
 use tprof_trace::model::*;
-use tprof_trace::run::{Blind, ProcessInfo};
+use tprof_trace::run::{BlindSpot, ProcessInfo};
 
-/// How long samples wait for a process to attach that may not.
+/// Time that samples wait for a process that may not attach.
 const HOLD_NS: u64 = 250_000_000;
-/// How long they wait where nothing is known that keeps the program from attaching: it does so
+/// Time that they wait where nothing is known that keeps the program from attaching. It attaches
 /// when its libraries are loaded and their constructors ran, which takes seconds where they are
 /// many and not in memory.
 const LOAD_NS: u64 = 60_000_000_000;
-/// How many samples may wait beyond [`HOLD_NS`].
-const MOST_HELD: usize = 16_384;
+/// Number of samples that may wait beyond [`HOLD_NS`].
+const MAX_HELD: usize = 16_384;
 
 /// A process in samples that did not attach.
 struct SampledOnly {
@@ -33,11 +32,11 @@ struct SampledOnly {
     index: ProcessIndex,
     code: Code,
     cpu_rows: CpuRows,
-    /// Its row in the processes.
+    /// Index of its row in the processes.
     row: usize,
 }
 
-/// A program of a row of its own that has ended, in an unknown way so far.
+/// A program with its own row that has ended; it is not known yet how.
 struct EndedProgram {
     own: usize,
     end_ns: u64,
@@ -55,19 +54,19 @@ enum Owner {
 struct Epoch {
     since_ns: u64,
     owner: Owner,
-    /// Modules met before the owner was known.
-    met: Vec<(u64, LoadedModule)>,
+    /// Modules that samples lay in before the owner was known.
+    modules: Vec<(u64, LoadedModule)>,
 }
 
 /// Samples that wait for their program to attach.
 #[derive(Default)]
-struct Held {
-    /// When the first arrived, ns.
+struct HeldSamples {
+    /// Time when the first arrived, ns.
     since_ns: u64,
     samples: Vec<CpuSample>,
 }
 
-/// What is known of a pid.
+/// The state of a pid.
 #[derive(Default)]
 struct SampledPid {
     parent: u32,
@@ -84,22 +83,22 @@ struct SampledPid {
 pub struct Attribution {
     pids: HashMap<u32, SampledPid>,
     /// Samples of programs whose owner is not known, by pid and index among its epochs.
-    held: BTreeMap<(u32, usize), Held>,
+    held: BTreeMap<(u32, usize), HeldSamples>,
     own: Vec<SampledOnly>,
     ended_programs: Vec<EndedProgram>,
     redact: bool,
 }
 
-/// What of the engine samples need.
+/// The parts of the engine that samples need.
 pub struct Destination<'a> {
-    /// Attached images.
+    /// The attached images.
     pub targets: &'a mut Targets,
-    /// Where rows go.
+    /// The destination of rows.
     pub out: &'a mut Output,
 }
 
 impl Attribution {
-    /// None yet.
+    /// Starts without any samples.
     pub fn new(redact: bool) -> Attribution {
         Attribution { redact, ..Attribution::default() }
     }
@@ -116,26 +115,27 @@ impl Attribution {
             SamplerEvent::Replaced(pid, time_ns) => self.begins(pid, time_ns),
             SamplerEvent::Ended(pid, time_ns) => self.ended(pid, time_ns, to),
             SamplerEvent::Named(pid, tid, time_ns, name) => self.named(pid, tid, time_ns, name, to),
-            SamplerEvent::Met(met) => {
-                let known = self.known(met.pid);
+            SamplerEvent::ModuleLoaded(load) => {
+                let known = self.known(load.pid);
                 let Some(epoch) = known.epochs.last_mut() else { return };
                 let owner = epoch.owner;
                 if owner == Owner::Unknown {
-                    epoch.met.push((met.time_ns, met.module));
+                    epoch.modules.push((load.time_ns, load.module));
                 } else if let Some(code) = self.code_of(owner, to) {
-                    code.take_modules(met.time_ns, vec![met.module]);
+                    code.take_modules(load.time_ns, vec![load.module]);
                 }
             }
             SamplerEvent::Samples(all) => {
                 let now = sys::monotonic_ns();
                 for taken in all {
-                    // By time: a wait is reported when it is over, which may be in
-                    // the next program.
+                    // The time decides: a wait is reported when it is over, which may be in the
+                    // next program.
                     let epochs = &self.known(taken.pid).epochs;
                     let began = epochs.partition_point(|epoch| epoch.since_ns <= taken.time_ns);
                     let program = began.saturating_sub(1);
                     let held = self.held.entry((taken.pid, program));
-                    let held = held.or_insert_with(|| Held { since_ns: now, samples: Vec::new() });
+                    let held =
+                        held.or_insert_with(|| HeldSamples { since_ns: now, samples: Vec::new() });
                     held.samples.push(taken);
                 }
             }
@@ -144,27 +144,29 @@ impl Attribution {
                     shares.into_iter().map(|(event, share)| (event.name(), share)).collect();
                 let value = serde_json::json!(shares).to_string();
                 for open in &mut to.out.files.open {
-                    open.fact(property::EVENT_SHARES, &value);
+                    open.write_property(property::EVENT_SHARES, &value);
                 }
             }
             SamplerEvent::KernelNamesHidden(why) => {
                 let value = serde_json::json!(why).to_string();
                 for open in &mut to.out.files.open {
-                    open.fact(property::KERNEL_NAMES_HIDDEN, &value);
+                    open.write_property(property::KERNEL_NAMES_HIDDEN, &value);
                 }
             }
             SamplerEvent::Lost(what, why, count) => to.out.processes.losses.lose(what, why, count),
-            SamplerEvent::Missing(process, what, why) => to.out.processes.losses.add_blind(Blind {
-                process: if process.is_empty() { "all processes".to_owned() } else { process },
-                what: what.to_owned(),
-                why,
-            }),
+            SamplerEvent::Missing(process, what, why) => {
+                to.out.processes.losses.add_blind(BlindSpot {
+                    process: if process.is_empty() { "all processes".to_owned() } else { process },
+                    what: what.to_owned(),
+                    why,
+                })
+            }
         }
     }
 
     /// Pids of the processes that are sampled, each with when it is known to be there, ns.
     pub fn pids(&self) -> impl Iterator<Item = (u32, u64)> {
-        // Of some it is not known since when they are there.
+        // For some programs it is not known since when they run.
         let since =
             |known: &SampledPid| known.epochs.first().map(|e| e.since_ns).filter(|ns| *ns > 0);
         self.pids.iter().map(move |(pid, known)| (*pid, since(known).unwrap_or(u64::MAX)))
@@ -173,13 +175,13 @@ impl Attribution {
     fn known(&mut self, pid: u32) -> &mut SampledPid {
         let known = self.pids.entry(pid).or_default();
         if known.epochs.is_empty() {
-            known.epochs.push(Epoch { since_ns: 0, owner: Owner::Unknown, met: Vec::new() });
+            known.epochs.push(Epoch { since_ns: 0, owner: Owner::Unknown, modules: Vec::new() });
         }
         known
     }
 
     fn begins(&mut self, pid: u32, since_ns: u64) {
-        let epoch = Epoch { since_ns, owner: Owner::Unknown, met: Vec::new() };
+        let epoch = Epoch { since_ns, owner: Owner::Unknown, modules: Vec::new() };
         self.pids.entry(pid).or_default().epochs.push(epoch);
     }
 
@@ -193,8 +195,8 @@ impl Attribution {
         }
     }
 
-    /// Writes how programs ended that have rows of their own, once it is known: the reaper's report
-    /// comes after that of their end. Those that ended before `until_ns` wait no more.
+    /// Writes how programs with their own rows ended, once it is known: the reaper's report comes
+    /// after that of their end. Programs that ended before `until_ns` wait no longer.
     pub fn write_ends(&mut self, until_ns: u64, out: &mut Output) {
         self.ended_programs.retain(|left| {
             let Some(own) = self.own.get(left.own) else { return false };
@@ -263,15 +265,14 @@ impl Attribution {
         let programs = (*pids.start(), 0)..=(*pids.end(), usize::MAX);
         let waiting: Vec<_> =
             self.held.range(programs).map(|(key, of)| (*key, of.since_ns)).collect();
-        let is_full = self.held.values().map(|of| of.samples.len()).sum::<usize>() > MOST_HELD;
+        let is_full = self.held.values().map(|of| of.samples.len()).sum::<usize>() > MAX_HELD;
         for ((pid, program), since_ns) in waiting {
             let waited = now_ns.saturating_sub(since_ns);
             let loads = || waited <= LOAD_NS && !is_full && to.out.processes.may_attach(pid);
             let force = waited > HOLD_NS && !loads();
             let mut owner = self.owner(pid, program, false, to);
             let last = self.known(pid).epochs.len() - 1;
-            // Between fork and exec a child is about to be what it becomes, and runs its
-            // parent's code.
+            // Between fork and exec a child runs its parent's code.
             let is_before = owner == Owner::Unknown && program < last;
             if owner == Owner::Unknown && force {
                 owner = self.owner(pid, last, true, to);
@@ -313,9 +314,9 @@ impl Attribution {
         };
         let epoch = &mut self.known(pid).epochs[program];
         epoch.owner = owner;
-        let met = std::mem::take(&mut epoch.met);
+        let modules = std::mem::take(&mut epoch.modules);
         if let Some(code) = self.code_of(owner, to) {
-            for (time_ns, module) in met {
+            for (time_ns, module) in modules {
                 code.take_modules(time_ns, vec![module]);
             }
         }
@@ -382,7 +383,7 @@ impl Attribution {
         pid: u32,
         program: usize,
         to: &mut Destination<'_>,
-    ) -> Vec<std::sync::Arc<crate::targets::code::Placement>> {
+    ) -> Vec<std::sync::Arc<crate::targets::code::MappedModule>> {
         let parent = self.pids.get(&pid).map_or(0, |p| p.parent);
         if program > 0 || parent == 0 {
             return Vec::new();
@@ -414,8 +415,8 @@ impl Attribution {
         cpu_rows.take(taken, &mut RowSink { open, process, pid, code, names, redact });
     }
 
-    /// Writes stacks and modules of processes that did not attach; what of them
-    /// is to be named.
+    /// Writes stacks and modules of processes that did not attach, and returns the frames that need
+    /// names.
     pub fn flush_own(&mut self, until_ns: u64, out: &mut Output) -> Vec<Unresolved> {
         let mut all = Vec::new();
         for own in &mut self.own {

@@ -1,6 +1,6 @@
-//! CUDA runtime and driver, NCCL, cuBLAS and MPI calls, as the preloaded library recorded
-//! them: rows of the trace. Where CUPTI records the same calls, its records are used; collectives
-//! come also from NCCL's profiler plugin.
+//! Turns CUDA runtime and driver, NCCL, cuBLAS and MPI calls, as the preloaded library recorded
+//! them, into rows of the trace. Where CUPTI records the same calls, its records are used;
+//! collectives also come from NCCL's profiler plugin.
 
 mod captures;
 mod in_progress;
@@ -32,17 +32,17 @@ use std::collections::HashMap;
 use tprof_trace::model::*;
 use tprof_trace::{TraceError, TraceWriter};
 use tprof_wire::calls::{
-    Does, FUNCTIONS, Function, Library, Number, may_be_left_to_hooks, memory, stream_of,
+    Effect, FUNCTIONS, Function, Library, Number, may_be_left_to_hooks, memory, stream_of,
 };
 
 /// Rows that are written at the latest together.
-const MOST_ROWS: usize = 16_384;
+const MAX_ROWS: usize = 16_384;
 /// Rows wait this long at most, so that a run that is cut off lacks little.
 const LONGEST_WAIT_NS: u64 = 250_000_000;
 
 /// A thread's state between calls.
 #[derive(Debug, Default)]
-struct OfThread {
+struct ThreadCalls {
     device: u32,
     /// The last change of memory, until the record of its call comes: function, and the change.
     memory: Option<(u32, MemoryCall)>,
@@ -52,8 +52,8 @@ struct OfThread {
 #[derive(Debug)]
 pub struct Calls {
     process: ProcessIndex,
-    /// From then on CUPTI records this process's calls: the hooks' would be there
-    /// twice.
+    /// Time from which CUPTI records this process's calls: with the hooks' records they would be
+    /// there twice.
     pub cupti_calls_from_ns: Option<u64>,
     /// CUPTI leaves out those that start work by a hooked function of the runtime's.
     pub counts_on_hooks: bool,
@@ -66,17 +66,17 @@ pub struct Calls {
     alone: Vec<Span>,
     /// Rows of copies and fills that wait.
     copies: Vec<(Span, StartedWork, u64, u32)>,
-    /// What the hooks counted, beside what CUPTI recorded.
+    /// Compares the hooks' counts with CUPTI's records.
     pub coverage: Coverage,
-    /// Of the rows that wait, those that started work: by whom, and when.
+    /// Of the rows that wait, those that started work: thread and time.
     started: Vec<(ThreadIndex, u64)>,
     /// Calls that changed memory, for [`Matching`](crate::gpu::matching::Matching).
     pub memory_calls: Vec<MemoryCall>,
-    /// What else is known of the last call, where CUPTI records the call.
+    /// Further data of the last call, where CUPTI records the call.
     pub stack_of_call: Option<StackOfCall>,
     virtual_memory: VirtualMemory,
     context_memory: ContextMemory,
-    /// What graphs do that no record shows.
+    /// Work of graphs that no record shows.
     pub unseen: UnseenLaunches,
     names: Vec<NameId>,
     spans: Vec<Span>,
@@ -85,7 +85,7 @@ pub struct Calls {
     allocations: Vec<DeviceAllocation>,
     /// Collectives, which other records are joined to.
     pub collectives: Collectives,
-    threads: HashMap<ThreadIndex, OfThread>,
+    threads: HashMap<ThreadIndex, ThreadCalls>,
     gemms: Gemms,
     first_waiting_ns: Option<u64>,
     /// Rows that could not be written.
@@ -93,7 +93,7 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// Of an image that has made none yet.
+    /// Starts for an image that has made no call yet.
     pub fn new(process: ProcessIndex) -> Calls {
         Calls {
             process,
@@ -144,22 +144,23 @@ impl Calls {
                     let stream = stream_of(number, stream);
                     self.captures.called(number, stream, [time_ns, time_ns + duration_ns]);
                 }
-                if function.does == Does::Ends && result == 0 {
+                if function.does == Effect::Ends && result == 0 {
                     self.context_ended(detail, thread, [time_ns, time_ns + duration_ns]);
                 }
                 if matches!(function.library, Library::Runtime | Library::Driver) {
-                    // What starts work is counted while recording is on, as CUPTI's records are.
+                    // Calls that start work are counted while recording is on, as CUPTI's records
+                    // are.
                     let starts_work =
-                        matches!(function.does, Does::Launches { .. } | Does::Copies { .. });
+                        matches!(function.does, Effect::Launches { .. } | Effect::Copies { .. });
                     match self.is_recorded_by_cupti(time_ns) {
                         true if starts_work => self.coverage.counted(thread, time_ns),
                         // CUPTI's agent may report later that its records cover this moment.
                         false if starts_work => self.started.push((thread, time_ns)),
                         _ => {}
                     }
-                    // CUPTI has no arguments: what was asked for in vain is in no row of memory. Its
-                    // agent may report later that its records cover this moment, too.
-                    let takes = matches!(function.does, Does::Allocates { .. } | Does::Maps(_));
+                    // CUPTI has no arguments, and an allocation that failed is in no row of memory.
+                    // Its agent may report later that its records cover this moment, too.
+                    let takes = matches!(function.does, Effect::Allocates { .. } | Effect::Maps(_));
                     let args = (takes && result != 0)
                         .then(|| arguments(function, kind, stream, detail))
                         .flatten();
@@ -178,7 +179,7 @@ impl Calls {
                 let mut row =
                     self.row(thread, function, number, (time_ns, duration_ns, result), writer);
                 row.stack = stack;
-                if let Does::Launches { .. } = function.does {
+                if let Effect::Launches { .. } = function.does {
                     self.kernels.launched(Launched { row, kernel: detail, stream, number });
                 } else {
                     let args = arguments(function, kind, stream, detail);
@@ -325,7 +326,7 @@ impl Calls {
         }
     }
 
-    /// What a call changes for its thread.
+    /// Applies what a call changes for its thread.
     fn of_thread(
         &mut self,
         thread: ThreadIndex,
@@ -336,7 +337,7 @@ impl Calls {
         end_ns: u64,
     ) {
         let state = self.threads.entry(thread).or_default();
-        if function.does == Does::Selects && result == 0 {
+        if function.does == Effect::Selects && result == 0 {
             state.device = detail as u32;
         } else if number == Number::ncclGroupStart as u32 {
             self.collectives.group_begins(thread);
@@ -356,13 +357,13 @@ impl Calls {
         let of_thread = self.threads.entry(thread).or_default().device;
         let selected = context.map_or(of_thread, |(_, device)| device);
         let (of, in_stream, device) = match function.does {
-            Does::Allocates { memory, stream, .. } | Does::Frees { memory, stream } => {
+            Effect::Allocates { memory, stream, .. } | Effect::Frees { memory, stream } => {
                 (memory, stream.is_some(), selected)
             }
-            Does::Resets { .. } => {
+            Effect::Resets { .. } => {
                 (memory::DEVICE, false, (stream as u32).checked_sub(1).unwrap_or(selected))
             }
-            Does::Maps(how) => {
+            Effect::Maps(how) => {
                 let (what, of) = (address, stream);
                 let call = MappingCall { how, time_ns, thread, what, bytes, of, stack };
                 self.virtual_memory.called(call);
@@ -371,7 +372,7 @@ impl Calls {
             _ => return,
         };
         let how = match function.does {
-            Does::Resets { .. } => CallKind::Reset(device),
+            Effect::Resets { .. } => CallKind::Reset(device),
             _ => CallKind::Plain,
         };
         let change = MemoryCall { address, bytes, free, from_ns: time_ns, to_ns: time_ns, how };
@@ -411,8 +412,8 @@ impl Calls {
         self.allocations.push(row);
     }
 
-    /// A context ended, by a call of this length: whatever CUPTI gives back of its device meanwhile
-    /// is counted here already.
+    /// Records that a context ended, by a call of this length: memory of its device that CUPTI
+    /// reports as given back meanwhile is counted here already.
     fn context_ended(&mut self, context: u64, thread: ThreadIndex, [from_ns, to_ns]: [u64; 2]) {
         if let Some(device) = self.context_memory.ended(context, thread, from_ns) {
             let how = CallKind::Reset(device);
@@ -435,7 +436,7 @@ impl Calls {
         }
     }
 
-    /// A call returned: if it changed memory, that lies within it.
+    /// Records that a call returned: if it changed memory, the change lies within it.
     fn changed_memory(&mut self, thread: ThreadIndex, number: u32, from_ns: u64, to_ns: u64) {
         let Some(state) = self.threads.get_mut(&thread) else { return };
         let Some((_, change)) = state.memory.take_if(|(of, _)| *of == number) else { return };
@@ -472,12 +473,12 @@ impl Calls {
         calls + self.in_progress.len() + self.allocations.len()
     }
 
-    /// Has what waits for more written by the next call of [`Self::write`].
-    pub fn hasten(&mut self) {
+    /// Makes the next call of [`Self::write`] write everything that waits for more.
+    pub fn write_all_next(&mut self) {
         self.first_waiting_ns = self.first_waiting_ns.map(|_| 0);
     }
 
-    /// Writes what waits, if there is enough of it or it has waited long enough.
+    /// Writes the rows that wait, if there are enough of them or they have waited long enough.
     pub fn write(
         &mut self,
         now_ns: u64,
@@ -488,7 +489,7 @@ impl Calls {
         self.allocations.extend(self.context_memory.settle(now_ns, last));
         let rows = self.rows();
         let waited = self.first_waiting_ns.map_or(0, |first| now_ns.saturating_sub(first));
-        if rows == 0 || !(last || rows >= MOST_ROWS || waited >= LONGEST_WAIT_NS) {
+        if rows == 0 || !(last || rows >= MAX_ROWS || waited >= LONGEST_WAIT_NS) {
             return Ok(());
         }
         self.first_waiting_ns = None;
@@ -526,7 +527,7 @@ mod tests {
     #[test]
     fn hooks_of_launches_are_launches_in_traces_too() {
         for function in FUNCTIONS {
-            let launches = matches!(function.does, Does::Launches { .. });
+            let launches = matches!(function.does, Effect::Launches { .. });
             let is_named_so = tprof_trace::calls::is_launch(function.name.text());
             assert_eq!(launches, is_named_so, "{}", function.name.text());
         }
@@ -554,7 +555,7 @@ mod tests {
         for at in 0..10 {
             calls.take(note(), 0, 1_000_000_000 + at, &clock, &mut writer);
         }
-        // The agent reports only now that CUPTI records since the fifth of them.
+        // Only now the agent reports that CUPTI records since the fifth of them.
         calls.cupti_calls_from_ns = Some(1_000_000_005);
         calls.take(note(), 0, 1_000_000_010, &clock, &mut writer);
         calls.write(2_000_000_000, true, &mut writer).unwrap();

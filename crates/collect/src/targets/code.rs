@@ -1,9 +1,9 @@
-//! Which code lay where in an image, and when: stacks are read by the mappings
-//! of their own time, and addresses are handed on to be named.
+//! Knows which code was mapped where in an image, and when: stacks are read by the mappings of
+//! their own time, and addresses are passed on to be named.
 //!
-//! After `dlclose` and `dlopen` an address may mean another function. Frames in
-//! the trace therefore carry, above the address, how many other codes lay at it
-//! before (`docs/format.md`).
+//! After `dlclose` and `dlopen` an address may mean another function. Frames in the trace therefore
+//! carry, above the address, the number of other modules that were mapped there before
+//! (`docs/format.md`).
 
 mod recent;
 
@@ -13,41 +13,41 @@ use crate::modules::LoadedModule;
 use crate::out::info::shown_path;
 use crate::python::{FoundPython, SentFrame, SentNames, merge};
 use crate::symbols::{self, ModuleFile};
-use crate::targets::mappers::Mappers;
+use crate::targets::mmap_callers::MmapCallers;
 use rustc_hash::FxHashSet;
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use tprof_trace::TraceWriter;
 use tprof_trace::model::{Module, ProcessIndex, SYNTHETIC_FRAME, Stack};
-use tprof_wire::python::Ends;
+use tprof_wire::python::WalkEnd;
 use tprof_wire::record::StackEnd;
 
-/// Where a frame's generation begins.
+/// The bit at which a frame's generation begins.
 const ADDRESS_SHIFT: u32 = 57;
 const ADDRESS_BITS: u64 = (1 << ADDRESS_SHIFT) - 1;
 /// Largest generation that fits above an address.
-const MOST_GENERATIONS: u64 = 0x7f;
+const MAX_GENERATIONS: u64 = 0x7f;
 
 /// An address to be named: as the trace has it, its module, its pc in ELF terms.
-pub type ToName = (u64, Arc<ModuleFile>, u64);
+pub type UnnamedFrame = (u64, Arc<ModuleFile>, u64);
 
 /// Addresses to resolve.
 pub struct Unresolved {
     /// File index << 32 | process index.
     pub target: u64,
-    /// What to name.
-    pub places: Vec<ToName>,
+    /// The frames without a name.
+    pub places: Vec<UnnamedFrame>,
 }
 
-/// Code that lies or lay somewhere.
-pub struct Placement {
+/// A module that is or was mapped.
+pub struct MappedModule {
     start: u64,
     end: u64,
     /// Address minus ELF address, wrapping.
     bias: u64,
     module: Arc<ModuleFile>,
-    /// How many other codes lay there before it.
+    /// Number of other modules that were mapped there before it.
     generation: u64,
 }
 
@@ -55,7 +55,7 @@ pub struct Placement {
 /// each is the outermost of its call of the interpreter's loop; and how they end.
 struct PythonFrames {
     frames: Vec<(u64, bool)>,
-    ends: Ends,
+    ends: WalkEnd,
 }
 
 /// An interpreter, as more than one image may have it.
@@ -65,32 +65,32 @@ pub type SharedPython = Arc<Mutex<FoundPython>>;
 pub struct Code {
     process: ProcessIndex,
     redact: bool,
-    /// In force, by address, and since when.
-    current: Vec<(u64, Arc<Placement>)>,
+    /// Modules in force, by address, with the time since when.
+    current: Vec<(u64, Arc<MappedModule>)>,
     /// No longer in force: since when, until when.
-    past: Vec<(u64, u64, Arc<Placement>)>,
+    past: Vec<(u64, u64, Arc<MappedModule>)>,
     /// All there ever were.
-    known: Vec<Arc<Placement>>,
+    known: Vec<Arc<MappedModule>>,
     /// Mappings that were read, and when; not in force yet.
     read: VecDeque<(u64, Vec<LoadedModule>)>,
     /// Stacks of the last pass, and when they were taken.
     stacks: Vec<(u64, Stack, PythonFrames)>,
     /// Python frames that the process defined.
     names: SentNames,
-    /// Who maps memory for itself.
-    mappers: Mappers,
-    /// Its interpreter; shared with forked children.
+    /// The code that maps memory for itself.
+    mappers: MmapCallers,
+    /// Its interpreter; forked children share it.
     interpreter: Option<SharedPython>,
-    /// Addresses that were met, as the trace has them.
+    /// Addresses that stacks contained, in the trace's form.
     seen: FxHashSet<u64>,
-    /// Those met lately in code that is in force.
+    /// Addresses recently seen in code that is in force.
     recent: Recent,
-    /// Those without a known module yet, and when they were met.
-    homeless: Vec<(u64, u64)>,
-    to_name: Vec<ToName>,
-    /// Stacks that were cut for want of tables.
+    /// Addresses without a known module so far, with the time when they were seen.
+    unplaced: Vec<(u64, u64)>,
+    to_name: Vec<UnnamedFrame>,
+    /// Stacks that were cut because tables were missing.
     pub not_ready: u64,
-    /// Its mappings could not be read when they were asked for.
+    /// Whether its mappings could not be read when they were asked for.
     pub was_late: bool,
 }
 
@@ -106,45 +106,45 @@ impl Code {
             read: VecDeque::new(),
             stacks: Vec::new(),
             names: SentNames::default(),
-            mappers: Mappers::default(),
+            mappers: MmapCallers::default(),
             interpreter: None,
             seen: FxHashSet::default(),
             recent: Recent::default(),
-            homeless: Vec::new(),
+            unplaced: Vec::new(),
             to_name: Vec::new(),
             not_ready: 0,
             was_late: false,
         }
     }
 
-    /// What is in force, for a forked child.
-    pub fn in_force(&self) -> Vec<Arc<Placement>> {
+    /// Returns the modules in force, for a forked child.
+    pub fn in_force(&self) -> Vec<Arc<MappedModule>> {
         self.current.iter().map(|(_, p)| Arc::clone(p)).collect()
     }
 
-    /// Takes over what was in force in the parent.
-    pub fn inherit(&mut self, from: &[Arc<Placement>], now: u64, writer: &mut TraceWriter) {
+    /// Takes over the modules in force in the parent.
+    pub fn inherit(&mut self, from: &[Arc<MappedModule>], now: u64, writer: &mut TraceWriter) {
         for p in from {
             self.place(p.start, p.end, p.bias, Arc::clone(&p.module), now, writer);
         }
         self.locate(0);
     }
 
-    /// Takes a stack; it is written in the next pass. Not sooner: the mappings
-    /// that a target waited for before it took the stack have arrived by then.
+    /// Takes a stack, which is written in the next pass. By then the mappings that a target waited
+    /// for before it took the stack have arrived.
     pub fn take(&mut self, time_ns: u64, stack: Stack) {
-        let none = PythonFrames { frames: Vec::new(), ends: Ends::Whole };
+        let none = PythonFrames { frames: Vec::new(), ends: WalkEnd::Whole };
         self.stacks.push((time_ns, stack, none));
     }
 
-    /// As [`Code::take`], with Python frames that are put in then: the interpreter that a
+    /// Like [`Code::take`], with Python frames that are inserted then: the interpreter that a
     /// target waited for has arrived as well.
     pub fn take_sent(&mut self, time_ns: u64, stack: Stack, python: &PythonKeys) {
         let known =
             python.keys.iter().filter_map(|key| Some((self.names.frame(key & !1)?, key & 1 == 1)));
         let frames = known.collect();
         if let Some(innermost) = stack.frames.first() {
-            self.mappers.met(stack.stack, *innermost, time_ns);
+            self.mappers.stack_defined(stack.stack, *innermost, time_ns);
         }
         self.stacks.push((time_ns, stack, PythonFrames { frames, ends: python.ends }));
     }
@@ -172,7 +172,7 @@ impl Code {
     }
 
     /// Names that never came; called once, at the end.
-    pub fn names_lost(&mut self, writer: &mut TraceWriter) -> u64 {
+    pub fn drop_undefined_names(&mut self, writer: &mut TraceWriter) -> u64 {
         self.names.give_up(self.process, writer)
     }
 
@@ -181,7 +181,7 @@ impl Code {
         self.interpreter = Some(interpreter);
     }
 
-    /// Its interpreter, for a forked child.
+    /// Returns its interpreter, for a forked child.
     pub fn interpreter(&self) -> Option<SharedPython> {
         self.interpreter.clone()
     }
@@ -197,39 +197,39 @@ impl Code {
             .map(|found| found.lock().unwrap_or_else(PoisonError::into_inner));
         let is_loop = |frame: &u64| found.as_mut().is_some_and(|found| found.is_loop(*frame));
         let whole = stack.end == StackEnd::Whole as u8;
-        let cut = python.ends != Ends::Whole;
+        let cut = python.ends != WalkEnd::Whole;
         stack.frames = merge(std::mem::take(&mut stack.frames), python.frames, whole, cut, is_loop);
         stack.end = match python.ends {
             // Python's outermost frame is as good an end as the C library's.
-            Ends::Whole => StackEnd::Whole as u8,
-            Ends::TooDeep => StackEnd::TooDeep as u8,
-            Ends::Unreadable => stack.end,
+            WalkEnd::Whole => StackEnd::Whole as u8,
+            WalkEnd::TooDeep => StackEnd::TooDeep as u8,
+            WalkEnd::Unreadable => stack.end,
         };
     }
 
     /// Takes the mappings as they were at a time.
     pub fn take_modules(&mut self, read_ns: u64, modules: Vec<LoadedModule>) {
-        // What samples show comes later than what was read.
+        // Mappings that samples show are newer than those that were read.
         let at = self.read.partition_point(|(time, _)| *time <= read_ns);
         self.read.insert(at, (read_ns, modules));
     }
 
     /// Whether there are stacks, and no mappings at all.
-    pub fn is_in_the_dark(&self) -> bool {
+    pub fn has_unresolved_stacks(&self) -> bool {
         let none = self.current.is_empty() && self.read.is_empty();
-        none && !(self.homeless.is_empty() && self.stacks.is_empty())
+        none && !(self.unplaced.is_empty() && self.stacks.is_empty())
     }
 
     /// Addresses that will never be named, since their mapping was not read.
     pub fn nameless(&self) -> u64 {
-        // Others lie in code that no file holds.
+        // The other addresses lie in code that no file contains.
         let unread = self.current.is_empty() || self.was_late;
-        if unread { self.homeless.len() as u64 } else { 0 }
+        if unread { self.unplaced.len() as u64 } else { 0 }
     }
 
     /// Writes the stacks taken so far, each by the mappings of its time.
     pub fn write_stacks(&mut self, writer: &mut TraceWriter) {
-        self.mappers.passed();
+        self.mappers.pass_ended();
         if self.stacks.is_empty() {
             return;
         }
@@ -239,7 +239,7 @@ impl Code {
             self.learn(time, writer);
             self.not_ready += u64::from(stack.end == StackEnd::NotReady as u8);
             self.put_python_in(&mut stack, python);
-            let settled = self.homeless.len();
+            let settled = self.unplaced.len();
             for frame in stack.frames.iter_mut().filter(|f| **f & SYNTHETIC_FRAME == 0) {
                 *frame = self.frame(*frame & ADDRESS_BITS, time);
             }
@@ -250,7 +250,7 @@ impl Code {
         self.stacks = stacks;
     }
 
-    /// An address of a stack as the trace has it; one met for the first time is to be named.
+    /// Returns the trace's frame for an address; one seen for the first time is queued to be named.
     fn frame(&mut self, address: u64, time_ns: u64) -> u64 {
         if let Some(frame) = self.recent.frame(address, time_ns) {
             return frame;
@@ -258,7 +258,7 @@ impl Code {
         let generation = self.at(address, time_ns).map_or(0, |p| p.generation);
         let frame = address | generation << ADDRESS_SHIFT;
         if self.seen.insert(frame) {
-            self.homeless.push((frame, time_ns));
+            self.unplaced.push((frame, time_ns));
         }
         let since_ns = self.in_force_at(address).map(|(since, _)| *since);
         if let Some(since_ns) = since_ns.filter(|since| *since <= time_ns) {
@@ -284,26 +284,26 @@ impl Code {
     }
 
     /// Addresses to be named, not given out before.
-    pub fn drain_unnamed(&mut self) -> Vec<ToName> {
+    pub fn drain_unnamed(&mut self) -> Vec<UnnamedFrame> {
         std::mem::take(&mut self.to_name)
     }
 
     /// The code that held a return address at a time; the code there now, if
     /// that time is unknown.
-    fn at(&self, address: u64, time_ns: u64) -> Option<&Arc<Placement>> {
+    fn at(&self, address: u64, time_ns: u64) -> Option<&Arc<MappedModule>> {
         let pc = address.wrapping_sub(1);
         let now = self.in_force_at(address);
         if now.is_some_and(|(since, _)| *since <= time_ns) {
             return now.map(|(_, p)| p);
         }
-        let then = |(since, until, p): &&(u64, u64, Arc<Placement>)| {
+        let then = |(since, until, p): &&(u64, u64, Arc<MappedModule>)| {
             (*since..*until).contains(&time_ns) && (p.start..p.end).contains(&pc)
         };
         self.past.iter().rev().find(then).map(|(_, _, p)| p).or(now.map(|(_, p)| p))
     }
 
     /// The code at a return address now, and since when.
-    fn in_force_at(&self, address: u64) -> Option<&(u64, Arc<Placement>)> {
+    fn in_force_at(&self, address: u64) -> Option<&(u64, Arc<MappedModule>)> {
         let pc = address.wrapping_sub(1);
         let after = self.current.partition_point(|(_, p)| p.start <= pc);
         let now = after.checked_sub(1).and_then(|i| self.current.get(i));
@@ -321,16 +321,16 @@ impl Code {
         writer: &mut TraceWriter,
     ) {
         self.recent.forget();
-        let same = |p: &Placement| {
+        let same = |p: &MappedModule| {
             (p.start, p.end, p.bias) == (start, end, bias) && p.module.is_same_file(&module)
         };
         if let Some((since, _)) = self.current.iter_mut().find(|(_, p)| same(p)) {
             *since = time_ns.min(*since);
             return;
         }
-        // Other code that lay here is gone; its addresses keep their meaning.
-        // Unless it came later: then this is news of the past.
-        let overlaps = |p: &Placement| p.start < end && start < p.end;
+        // Other code that was here is gone, and its addresses keep their meaning, unless it came
+        // later: then this module is news of the past.
+        let overlaps = |p: &MappedModule| p.start < end && start < p.end;
         let later = self.current.iter().filter(|(since, p)| *since > time_ns && overlaps(p));
         let gone_ns = later.map(|(since, _)| *since).min();
         if gone_ns.is_none() {
@@ -360,8 +360,8 @@ impl Code {
                 writer.module(&row);
                 let others = self.known.iter().filter(|p| p.start < end && start < p.end);
                 let generation = others.map(|p| p.generation + 1).max().unwrap_or(0);
-                let generation = generation.min(MOST_GENERATIONS);
-                let new = Arc::new(Placement { start, end, bias, module, generation });
+                let generation = generation.min(MAX_GENERATIONS);
+                let new = Arc::new(MappedModule { start, end, bias, module, generation });
                 self.known.push(Arc::clone(&new));
                 new
             }
@@ -377,17 +377,17 @@ impl Code {
     /// Finds the modules of addresses that have none yet, from the given one on.
     fn locate(&mut self, from: usize) {
         let mut kept = from;
-        for i in from..self.homeless.len() {
-            let Some(&(frame, time_ns)) = self.homeless.get(i) else { break };
+        for i in from..self.unplaced.len() {
+            let Some(&(frame, time_ns)) = self.unplaced.get(i) else { break };
             let address = frame & ADDRESS_BITS;
             let Some(p) = self.at(address, time_ns) else {
-                self.homeless.swap(kept, i);
+                self.unplaced.swap(kept, i);
                 kept += 1;
                 continue;
             };
             let pc = address.wrapping_sub(1).wrapping_sub(p.bias);
             self.to_name.push((frame, Arc::clone(&p.module), pc));
         }
-        self.homeless.truncate(kept);
+        self.unplaced.truncate(kept);
     }
 }

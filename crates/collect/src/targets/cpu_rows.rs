@@ -1,5 +1,5 @@
-//! What the sampler's rows of one process image refer to: threads, stacks, and
-//! frames that are no addresses, each numbered when it is first met.
+//! What the sampler's rows of one process image refer to: threads, stacks, and frames that are not
+//! addresses, each numbered when it is first seen.
 
 use crate::cpu::{CpuSample, Frame, Kind, Measure, ThreadTotals};
 use crate::os::proc;
@@ -16,7 +16,7 @@ use tprof_trace::model::*;
 /// Stacks of samples are numbered from here; those that the process took itself
 /// have 24 bits.
 const FIRST_STACK: StackId = 1 << 24;
-/// Stacks that are known again; past this they are written anew.
+/// Number of stacks that are recognised; stacks past this are written again.
 const MAX_STACKS: usize = 1 << 16;
 
 /// Times are kept to 1,024 ns: their last ten bits are noise that no compression
@@ -28,8 +28,8 @@ const GRAIN_NS: u64 = 1023;
 pub struct CpuRows {
     /// Rows of threads, by tid; those that recorded themselves as well.
     threads: HashMap<u32, ThreadIndex>,
-    /// Threads that have ended: what comes of their tid is late, until another
-    /// thread of that tid shows up.
+    /// Threads that have ended: records of their tid are late ones, until another thread with that
+    /// tid appears.
     ended: HashSet<u32>,
     stacks: FxHashMap<(Vec<u64>, u8), StackId>,
     next_stack: StackId,
@@ -38,15 +38,15 @@ pub struct CpuRows {
     named: FxHashMap<Arc<PyFunction>, u64>,
 }
 
-/// Where rows go.
+/// The destination of rows.
 pub struct RowSink<'a> {
-    /// The file.
+    /// The open file.
     pub open: &'a mut OpenFile,
     /// The process's row.
     pub process: ProcessIndex,
-    /// Its pid.
+    /// Pid of the process.
     pub pid: u32,
-    /// Its code.
+    /// Code of the process.
     pub code: &'a mut Code,
     /// Names given to threads, by tid.
     pub names: &'a HashMap<u32, String>,
@@ -54,7 +54,7 @@ pub struct RowSink<'a> {
     pub redact: bool,
 }
 
-/// What is waited for, without the folders of its path.
+/// Removes the directories from the path that a thread waits for.
 fn without_path(name: &str) -> Cow<'_, str> {
     match (name.find('/'), name.rfind('/')) {
         (Some(first), Some(last)) => [&name[..first], &name[last + 1..]].concat().into(),
@@ -96,8 +96,8 @@ impl CpuRows {
 
     fn write_time(&mut self, taken: CpuSample, thread: ThreadIndex, sink: &mut RowSink<'_>) {
         let stack = self.stack(&taken, sink);
-        // A sample stands for its period wherever in it that was; what lies end to
-        // end stays so.
+        // A sample stands for its period wherever in it that was; intervals that lie end to end
+        // stay so.
         let time_ns = taken.time_ns & !GRAIN_NS;
         let end_ns = taken.time_ns.saturating_add(taken.weight_ns) & !GRAIN_NS;
         sink.open.samples.push(Sample {
@@ -140,7 +140,7 @@ impl CpuRows {
         index
     }
 
-    /// The row of a thread that recorded itself: samples may have met it before.
+    /// Returns the row of a thread that recorded itself: samples may have created it before.
     pub fn recorded(&mut self, tid: u32, next: ThreadIndex) -> ThreadIndex {
         if self.ended.remove(&tid) {
             self.threads.remove(&tid);

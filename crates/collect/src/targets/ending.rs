@@ -157,7 +157,8 @@ impl Target {
             false => 0,
         };
         let open = out.files.open.get_mut(self.file);
-        let nameless_python = open.map_or(0, |open| self.code.names_lost(&mut open.writer));
+        let nameless_python =
+            open.map_or(0, |open| self.code.drop_undefined_names(&mut open.writer));
         for (what, why, count) in [
             (
                 "stacks",

@@ -1,8 +1,7 @@
-//! Matrix multiplications of cuBLAS and cuBLASLt, as the preloaded library saw
-//! them: what is kept of a call besides its times.
+//! Describes matrix multiplications of cuBLAS and cuBLASLt, as the preloaded library recorded them.
 //!
-//! A model multiplies few shapes many times. The text of each is made once, and
-//! costs a row nothing but its number.
+//! A model multiplies few shapes many times. The text of each is made once, and costs a row nothing
+//! but its number.
 
 use std::collections::HashMap;
 use tprof_trace::TraceWriter;
@@ -11,7 +10,7 @@ use tprof_wire::gemm::{Extent, NOT_GIVEN, Shape};
 
 /// Shapes that are kept apart: a program with groups of other sizes each time would fill
 /// memory with their texts.
-const MOST: usize = 65_536;
+const MAX_SHAPES: usize = 65_536;
 
 /// Texts of shapes.
 #[derive(Debug, Default)]
@@ -20,12 +19,12 @@ pub struct Gemms {
 }
 
 impl Gemms {
-    /// The JSON object of a shape, as a name; `None` for one too many.
+    /// Returns the JSON object of a shape, as a name; `None` if there are too many shapes.
     pub fn text(&mut self, shape: &Shape, writer: &mut TraceWriter) -> Option<NameId> {
         if let Some(name) = self.known.get(shape) {
             return Some(*name);
         }
-        if self.known.len() >= MOST {
+        if self.known.len() >= MAX_SHAPES {
             return None;
         }
         let name = writer.name(&describe(shape));
@@ -55,8 +54,8 @@ fn describe(shape: &Shape) -> String {
     text + "}"
 }
 
-/// Floating-point operations: a multiplication and an addition for each of m · n ·
-/// k · batch; of complex numbers four of each. `None` where the number does not fit.
+/// Returns the floating-point operations: a multiplication and an addition for each of m · n · k ·
+/// batch; for complex numbers four of each. `None` where the number does not fit.
 fn flops(shape: &Shape) -> Option<u64> {
     let each = if shape.types.iter().any(|number| is_complex(*number)) { 8 } else { 2 };
     match shape.extent {
@@ -171,10 +170,10 @@ mod tests {
         let mut writer = TraceWriter::create(&path, &Default::default()).unwrap();
         let mut gemms = Gemms::default();
         let shape = |batch| Shape { batch, ..SHAPE };
-        for batch in 0..MOST as u64 {
+        for batch in 0..MAX_SHAPES as u64 {
             assert!(gemms.text(&shape(batch), &mut writer).is_some());
         }
-        assert_eq!(gemms.text(&shape(MOST as u64), &mut writer), None);
+        assert_eq!(gemms.text(&shape(MAX_SHAPES as u64), &mut writer), None);
         assert!(gemms.text(&shape(7), &mut writer).is_some());
     }
 }

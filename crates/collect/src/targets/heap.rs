@@ -1,5 +1,5 @@
-//! The heap of one image, event by event, in time order: who lives where, what
-//! is live, when it was most; and the block that goes to the trace.
+//! The heap of one image, event by event, in the order of time: live blocks and bytes, their peak,
+//! and the block of events that goes to the trace.
 
 use crate::shared::clock::Clock;
 use crate::targets::live::{Block, LiveMap};
@@ -13,13 +13,13 @@ use tprof_wire::record::Kind;
 pub struct HeapOp {
     /// Clock of the target.
     pub clock: u64,
-    /// Block.
+    /// Address of the block.
     pub address: u64,
     /// Bytes asked for.
     pub size: u64,
-    /// Stack id.
+    /// Id of the stack.
     pub stack: u32,
-    /// By whom, and what: `thread << 3 | kind`.
+    /// Thread and kind: `thread << 3 | kind`.
     pub tag: u32,
 }
 
@@ -46,7 +46,7 @@ impl HeapOp {
         }
     }
 
-    /// The free of what this allocates, at `clock` by the same thread.
+    /// Returns the free of the block that this allocates, at `clock` by the same thread.
     #[inline(always)]
     pub fn ended(self, clock: u64) -> HeapOp {
         HeapOp { clock, size: 0, stack: 0, tag: self.tag - ALLOC + FREE, ..self }
@@ -64,26 +64,26 @@ const ORPHANS: usize = 256;
 
 /// See the module.
 pub struct Heap {
-    /// Live blocks.
+    /// The live blocks.
     pub live: LiveMap,
     /// Events on their way to the file.
     pub block: HeapBlock,
-    /// Allocations so far.
+    /// Number of allocations so far.
     pub allocations: u64,
-    /// Frees so far.
+    /// Number of frees so far.
     pub frees: u64,
-    /// Bytes asked for so far.
+    /// Bytes that were asked for so far.
     pub allocated_bytes: u64,
     /// Bytes live now.
     pub live_bytes: u64,
     /// Most bytes live at once.
     pub peak_bytes: u64,
-    /// When that was, ns.
+    /// Time of the peak, ns.
     pub peak_ns: u64,
-    /// Blocks handed out at an address that was live: a free was missed.
+    /// Blocks that were handed out at an address that was live: a free was missed.
     pub missed_frees: u64,
     orphans: VecDeque<(u64, u64)>,
-    /// Blocks that a `realloc` has taken and not given back: thread, address, block.
+    /// Blocks that a `realloc` has taken and not given back yet: thread, address, block.
     aside: Vec<(ThreadIndex, u64, Option<Block>)>,
     last: u64,
 }
@@ -120,8 +120,8 @@ impl Heap {
         self.block.is_full()
     }
 
-    /// As [`Self::apply`]; with the free of what the event allocates, where that is the very next
-    /// event and by the same thread, at `end`.
+    /// Like [`Self::apply`]; `end` is the time of the free of what the event allocates, where that
+    /// is the very next event and by the same thread.
     ///
     /// Such a block never enters the table of live blocks: temporaries are most of what many
     /// programs allocate.
@@ -131,14 +131,14 @@ impl Heap {
         match end {
             None => self.apply(op, clock),
             Some(end) if op.clock < self.last => {
-                // Both, whether the first fills the block or not.
+                // Apply both, whether the first fills the block or not.
                 self.apply(op, clock) | self.apply(op.ended(end), clock)
             }
             Some(end) => self.temporary(op, end, clock),
         }
     }
 
-    /// As [`Self::apply_with`], where the events of threads alternate.
+    /// Like [`Self::apply_with`], where the events of threads alternate.
     #[inline(always)]
     #[must_use]
     pub fn apply_in_turn(&mut self, op: HeapOp, end: Option<u64>, clock: &Clock) -> bool {
@@ -211,7 +211,7 @@ impl Heap {
             self.aside.push((thread, op.address, old));
             return;
         }
-        // The newest of this thread: a signal handler's lies above the interrupted one's.
+        // The newest one of this thread: a signal handler's comes after the interrupted one's.
         let begun = self.aside.iter().rposition(|(of, ..)| *of == thread);
         let begun = begun.map(|at| self.aside.remove(at));
         if op.tag & 7 != REALLOC_ALLOC {

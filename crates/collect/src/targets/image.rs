@@ -1,15 +1,15 @@
-//! One process image: its threads' rings, and what their records add up to.
+//! One process image: its threads' rings, and the sums of their records.
 //!
-//! Nothing that is read from the region is trusted: unknown kinds, wrong
-//! lengths and foreign chunk references are counted as refused and skipped.
+//! Nothing that is read from the region is trusted: unknown kinds, wrong lengths and foreign chunk
+//! references are counted as refused and skipped.
 
-mod follow;
+mod followed_thread;
 mod note;
 mod records;
 mod ring;
 mod totals;
 
-pub use follow::Follow;
+pub use followed_thread::FollowedThread;
 pub use note::{Note, PythonKeys};
 pub use totals::SlotTotals;
 
@@ -29,12 +29,12 @@ const PARTIAL_NS: u64 = 4_000_000;
 
 /// Events between fetching a block's entry and using it.
 const AHEAD: usize = 16;
-/// Events that may wait for a thread that does not get on.
-const PENDING_MOST: usize = 1 << 20;
-/// After this long without any progress they are taken in the order that is known.
+/// Events that may wait for a thread that makes no progress.
+const MAX_PENDING: usize = 1 << 20;
+/// Time without any progress after which they are taken in the order that is known.
 const STUCK_NS: u64 = 1_000_000_000;
 /// Bytes taken from one ring before the next one's turn: two large chunks.
-const TAKE_MOST: usize = 2 * LARGE_BYTES - SLOT_BYTES * 64;
+const MAX_TAKEN_BYTES: usize = 2 * LARGE_BYTES - SLOT_BYTES * 64;
 
 /// How far a ring is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,11 +43,11 @@ pub enum Pass {
     Live,
     /// Up to its last record.
     Partial,
-    /// Its process or thread is gone: nothing is waited for.
+    /// Everything: its process or thread is gone, and nothing is waited for.
     Last,
 }
 
-/// One reading of a ring: up to where, and where its records go.
+/// One reading of a ring: its limit, and the destination of its records.
 struct RingRead<'a> {
     clock: &'a Clock,
     now_ns: u64,
@@ -57,14 +57,14 @@ struct RingRead<'a> {
     notes: &'a mut dyn Notes,
 }
 
-/// Where notes go.
+/// The receiver of notes.
 pub trait Notes {
     /// Takes one, by `thread` at `clock`.
-    fn note(&mut self, thread: &mut Follow, clock: u64, note: Note);
+    fn note(&mut self, thread: &mut FollowedThread, clock: u64, note: Note);
     /// Takes a record of the CUPTI agent; false if it makes no sense.
     fn agent(
         &mut self,
-        thread: &Follow,
+        thread: &FollowedThread,
         clock: u64,
         kind: ExtKind,
         argument: u32,
@@ -76,18 +76,18 @@ pub trait Notes {
 
 /// An image under observation.
 pub struct Image {
-    /// Shared memory.
+    /// The shared memory.
     pub region: Arc<Region>,
     /// Row in the trace file.
     pub index: ProcessIndex,
-    /// Live threads.
-    pub threads: Vec<Follow>,
+    /// The live threads.
+    pub threads: Vec<FollowedThread>,
     known: Box<[u64; SLOT_WORDS]>,
     threads_changed: u32,
     /// Heap state and its block.
     pub heap: Heap,
     pending: Vec<HeapOp>,
-    /// Records taken.
+    /// Number of records taken.
     pub recorded: u64,
     /// Other records taken.
     pub(in crate::targets) taken: u64,
@@ -96,15 +96,15 @@ pub struct Image {
     /// Counters of threads that ended.
     pub past: SlotTotals,
     payload: Vec<u64>,
-    /// When events were last brought into order.
+    /// Time when events were last brought into order.
     settled_at: u64,
 }
 
-/// A slot's place in the region and what to do about new threads.
+/// A new thread: its slot in the region, and its id.
 pub struct NewThread {
-    /// Slot index.
+    /// Index of the slot.
     pub slot: usize,
-    /// Thread id.
+    /// Id of the thread.
     pub tid: u32,
     /// Clock at its first reading.
     pub clock: u64,
@@ -146,7 +146,7 @@ impl Image {
                 let slot = word * 64 + bit;
                 let place = self.region.slot(slot);
                 if place.state.load(Acquire) == slot_state::FREE {
-                    // Taken, not filled in yet: look again next time.
+                    // The slot is taken, but not filled in yet: read it again next time.
                     self.threads_changed = changed.wrapping_sub(1);
                     continue;
                 }
@@ -164,7 +164,7 @@ impl Image {
     /// Begins to follow a thread.
     pub fn follow(&mut self, new: &NewThread, index: ThreadIndex) {
         let chunk = ChunkRef(self.region.slot(new.slot).first_chunk.load(Relaxed));
-        let mut thread = Follow {
+        let mut thread = FollowedThread {
             slot: new.slot,
             index,
             tid: new.tid,
@@ -188,10 +188,11 @@ impl Image {
 
     /// Stops following the thread at `at` in [`Image::threads`], which is gone
     /// for good, and recycles its slot and chunk.
-    pub fn retire(&mut self, at: usize) -> Follow {
+    pub fn retire(&mut self, at: usize) -> FollowedThread {
         let thread = self.threads.swap_remove(at);
         let slot = self.region.slot(thread.slot);
-        // What it had not added up yet: the sum that gives the peak is that of all threads.
+        // The part that it had not added up yet: the sum that gives the peak is that of all
+        // threads.
         let left = slot.live_delta.swap(0, AcqRel);
         self.region.header().live_bytes.fetch_add(left, AcqRel);
         self.past.add(slot);
@@ -227,16 +228,16 @@ impl Image {
         totals
     }
 
-    /// Reads what the rings hold; number of records taken.
+    /// Reads the records in the rings, and returns how many.
     pub fn drain(&mut self, clock: &Clock, now_ns: u64, pass: Pass, notes: &mut dyn Notes) -> u64 {
         let last = pass == Pass::Last;
         let mut horizon = clock.now();
         let alone = self.threads.len() == 1 && self.pending.is_empty();
         let before = self.recorded + self.taken;
         let mut threads = std::mem::take(&mut self.threads);
-        // When much waits for one slow ring, the others are not touched: they
-        // wait in turn, and the order is kept.
-        let crowded = self.pending.len() > PENDING_MOST / 2;
+        // When much waits for one slow ring, the others are not read: they wait in turn, and the
+        // order is kept.
+        let crowded = self.pending.len() > MAX_PENDING / 2;
         let slowest = threads.iter().filter(|t| !t.whole).map(|t| t.clock).min();
         for thread in &mut threads {
             if crowded && !last && slowest.is_some_and(|slowest| thread.clock > slowest) {
@@ -251,10 +252,10 @@ impl Image {
                 horizon = horizon.min(thread.clock);
             }
         }
-        let whole = last && threads.iter().all(|t| t.bytes == 0 || t.taken < TAKE_MOST);
+        let whole = last && threads.iter().all(|t| t.bytes == 0 || t.taken < MAX_TAKEN_BYTES);
         self.threads = threads;
         if !self.pending.is_empty() {
-            let stuck = self.pending.len() > PENDING_MOST && now_ns - self.settled_at > STUCK_NS;
+            let stuck = self.pending.len() > MAX_PENDING && now_ns - self.settled_at > STUCK_NS;
             // Forced, the order is only nearly right: that is counted, as a refusal.
             self.refused += u64::from(stuck && !whole);
             let settled = self.merge(clock, if whole || stuck { u64::MAX } else { horizon }, notes);
@@ -265,8 +266,14 @@ impl Image {
         self.recorded + self.taken - before
     }
 
-    /// Reads the last of a thread that is gone, while others go on.
-    pub fn drain_gone(&mut self, at: usize, clock: &Clock, now_ns: u64, notes: &mut dyn Notes) {
+    /// Reads the last records of a thread that is gone, while others go on.
+    pub fn drain_ended_thread(
+        &mut self,
+        at: usize,
+        clock: &Clock,
+        now_ns: u64,
+        notes: &mut dyn Notes,
+    ) {
         let mut thread = self.threads.swap_remove(at);
         for _ in 0..100_000 {
             let before = (thread.chunk, thread.at);

@@ -12,9 +12,9 @@ use tprof_wire::interned::unpack;
 use tprof_wire::record::ExtKind;
 use tprof_wire::spans::ARGUMENTS;
 
-/// Definitions that are kept: a program that makes up names without end must not fill memory.
-/// Later ones count as refused, and what refers to them has no name.
-const MOST: usize = 1 << 20;
+/// Number of definitions that are kept: a program that makes up endless names must not fill memory.
+/// Later ones count as refused, and records that refer to them have no name.
+const MAX_NAMES: usize = 1 << 20;
 
 /// A definition, as it came.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Definition {
 #[derive(Debug)]
 struct DefinedName {
     text: String,
-    /// Arguments of the span that is named: a JSON object, or what is left of one.
+    /// Arguments of the named span: a JSON object, or what is left of one.
     arguments: Option<String>,
     name: Option<NameId>,
 }
@@ -72,17 +72,18 @@ impl Interned {
         }
     }
 
-    /// No more definitions are kept: an id that has none gets none.
+    /// Whether no more definitions are kept: an id without a definition gets none.
     pub fn is_full(&self) -> bool {
-        self.names.len() + self.sizes.len() >= MOST
+        self.names.len() + self.sizes.len() >= MAX_NAMES
     }
 
-    /// A name's text; none if it is not defined (yet).
+    /// Returns a name's text; `None` if it is not defined (yet).
     pub fn text(&self, id: u32) -> Option<&str> {
         self.names.get(&id).map(|defined| defined.text.as_str())
     }
 
-    /// What was defined, whatever it has of a span's arguments; none if it is not defined (yet).
+    /// Returns the definition in whole, including a span's arguments; `None` if it is not defined
+    /// (yet).
     pub fn whole(&self, id: u32) -> Option<Cow<'_, str>> {
         let defined = self.names.get(&id)?;
         Some(match &defined.arguments {
@@ -96,13 +97,13 @@ impl Interned {
         self.names.get(&id)?.arguments.as_deref()
     }
 
-    /// A name in the file; none if it is not defined (yet).
+    /// Returns a name in the file; `None` if it is not defined (yet).
     pub fn name(&mut self, id: u32, writer: &mut TraceWriter) -> Option<NameId> {
         let defined = self.names.get_mut(&id)?;
         Some(*defined.name.get_or_insert_with(|| writer.name(&defined.text)))
     }
 
-    /// A list of sizes, as its writer laid it out; none if it is not defined (yet).
+    /// Returns a list of sizes, in its writer's layout; `None` if it is not defined (yet).
     pub fn sizes(&self, id: u32) -> Option<&[u8]> {
         self.sizes.get(&id).map(Vec::as_slice)
     }
@@ -118,7 +119,7 @@ fn split_arguments(text: &mut String) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tprof_wire::interned::{KEPT_MOST, WORDS, pack};
+    use tprof_wire::interned::{MAX_KEPT_BYTES, WORDS, pack};
 
     fn definition(kind: ExtKind, bytes: &[u8]) -> Definition {
         let mut words = [0; WORDS];
@@ -134,11 +135,11 @@ mod tests {
         };
         define(1, ExtKind::Name, b"aten::mm");
         define(2, ExtKind::Sizes, b"aten::mm");
-        define(3, ExtKind::Name, &[b'a'; KEPT_MOST + 1]);
+        define(3, ExtKind::Name, &[b'a'; MAX_KEPT_BYTES + 1]);
         assert_eq!((interned.text(1), interned.text(2)), (Some("aten::mm"), None));
         assert_eq!((interned.sizes(1), interned.sizes(2)), (None, Some(&b"aten::mm"[..])));
         let text = interned.text(3).unwrap();
-        assert_eq!((text.chars().count(), text.ends_with("a…")), (KEPT_MOST + 1, true));
+        assert_eq!((text.chars().count(), text.ends_with("a…")), (MAX_KEPT_BYTES + 1, true));
         let lost: Vec<_> = losses.iter().collect();
         assert_eq!(lost, [("ends of names", "they were too long", 1)]);
     }

@@ -1,9 +1,8 @@
-//! Which allocation lives at an address: buckets of one cache line, of four blocks each.
+//! The table of live allocations by address: buckets of one cache line, of four blocks each.
 //!
 //! On a heap of 100,000 blocks nearly every look-up misses the caches: callers
-//! [`LiveMap::prefetch`] some events ahead, which hides most of it (80 ns an
-//! event without, 12 with it). Nothing beside that line is read, but for blocks of a full
-//! bucket, which are in one of the next.
+//! [`LiveMap::prefetch`] some events ahead, which hides most of it (80 ns an event without, 12 with
+//! it). Only that line is read, except for blocks of a full bucket, which are in one of the next.
 
 mod bucket;
 
@@ -58,7 +57,7 @@ impl LiveMap {
         }
     }
 
-    /// Adds a block; the one that lived there, if its end was never recorded.
+    /// Adds a block. Returns the one that was live at the address, if its end was never recorded.
     #[inline(always)]
     pub fn insert(&mut self, address: u64, block: Block) -> Option<Block> {
         let home = self.home(address);
@@ -172,8 +171,8 @@ fn is_usual(address: u64, block: &Block) -> bool {
     address != EMPTY && (address & !ADDRESS) | (block.size >> 40) | (block.ordinal >> 40) == 0
 }
 
-/// Empty buckets, in large pages where that is worth it: each look-up in small ones would miss the
-/// processor's table of pages as well.
+/// Allocates empty buckets, in large pages where that is worthwhile: with small ones each look-up
+/// would miss the processor's table of pages as well.
 #[allow(unsafe_code)]
 fn empty(size: usize) -> Vec<Bucket> {
     const LARGE_PAGE: usize = 2 << 20;

@@ -1,4 +1,4 @@
-//! What a target could not write.
+//! Counts what a target could not write.
 
 use super::image::Image;
 use super::target::Target;
@@ -6,9 +6,9 @@ use crate::os::sys;
 use crate::out::output::Output;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use tprof_trace::model::loss;
-use tprof_trace::run::Blind;
+use tprof_trace::run::BlindSpot;
 
-/// Why the target dropped what it did.
+/// The reason why the target dropped records.
 const STOOD_STILL: &str = "the collector stood still, and the ring was full";
 const STOOD_STILL_FIRST: &str = "the collector stood still when their process began";
 
@@ -26,7 +26,7 @@ impl Target {
             };
             let why = "it could not attach: it had another user, root or environment, no descriptor \
                        left, or a seccomp filter";
-            out.processes.losses.add_blind(Blind {
+            out.processes.losses.add_blind(BlindSpot {
                 process: who,
                 what: "everything".to_owned(),
                 why: why.to_owned(),
@@ -40,7 +40,7 @@ impl Target {
         self.counted.children = count;
     }
 
-    /// Counts what the target dropped since the last look, and what it did before it attached.
+    /// Counts what the target dropped since the last count, and what it did before it attached.
     pub(super) fn count_lost_records(&mut self, out: &mut Output) {
         let of =
             |image: &Image| image.slot_totals().lost + image.region.header().lost.load(Relaxed);

@@ -1,4 +1,4 @@
-//! What is read of a target's memory and CPU time, and the totals of its heap.
+//! Reads a target's memory and CPU time, and writes the totals of its heap.
 
 use super::target::Target;
 use crate::os::proc::{self, Transferred};
@@ -11,8 +11,8 @@ use tprof_wire::region::{REGION_BYTES, SESSION_BYTES, TABLES_BYTES};
 
 /// Address space that an attached process maps for tprof.
 const OWN_MAPPINGS: u64 = (REGION_BYTES + SESSION_BYTES + TABLES_BYTES) as u64;
-/// Anonymous memory that code with an allocator of its own in use has mapped: jemalloc maps 8 MiB
-/// as it is loaded, Arrow's libraries with theirs 11 MiB.
+/// Anonymous memory that code must have mapped to count as an allocator in use, bytes: jemalloc
+/// maps 8 MiB as it is loaded, Arrow's libraries with theirs 11 MiB.
 const MAPPER_BYTES: u64 = 16 << 20;
 
 impl Target {
@@ -63,7 +63,7 @@ impl Target {
         self.write_readings(out, now, &[(counter::HEAP_BYTES, live)]);
     }
 
-    /// Reads what it read and wrote; writes what changed.
+    /// Reads the bytes that it read and wrote, and writes those that changed.
     pub(super) fn observe_transfers(&mut self, out: &mut Output, now: u64) {
         let Some(all) = proc::transferred_by(self.pid) else { return };
         let known = self.usage.transferred.replace(all);
@@ -163,8 +163,8 @@ impl Target {
         }
     }
 
-    /// What its threads counted, at the moment after it was read: records of all blocks in it lie
-    /// before.
+    /// Returns what its threads counted, at the moment after it was read: records of all blocks in
+    /// it lie before.
     fn counted_totals(&mut self, out: &Output, now: u64, whole: bool) -> HeapTotals {
         let header = self.hooks.region.header();
         let (flushed, clock) =

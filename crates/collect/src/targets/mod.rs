@@ -1,5 +1,5 @@
-//! The processes of the job: the rings of each, what their records mean, and which process a
-//! sample belongs to.
+//! The processes of the job: the rings of each, the meaning of their records, and the process that
+//! a sample belongs to.
 
 pub mod attached;
 pub mod attribution;
@@ -14,8 +14,8 @@ mod image;
 mod interned;
 mod live;
 mod lost;
-mod mappers;
 mod memory;
+mod mmap_callers;
 mod notes;
 mod operators;
 pub mod own_switch;

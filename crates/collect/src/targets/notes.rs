@@ -1,4 +1,4 @@
-//! What an image's notes mean: rows of the trace, and what became of processes.
+//! Turns an image's notes into rows of the trace, and into what became of processes.
 
 use crate::gpu::{self, Gpu};
 use crate::out::files::Files;
@@ -7,7 +7,7 @@ use crate::out::processes::Processes;
 use crate::shared::clock::Clock;
 use crate::targets::calls::Calls;
 use crate::targets::code::Code;
-use crate::targets::image::{Follow, Note, Notes};
+use crate::targets::image::{FollowedThread, Note, Notes};
 use crate::targets::interned::Interned;
 use crate::targets::operators::Operators;
 use crate::targets::spans::Spans;
@@ -16,21 +16,21 @@ use tprof_trace::HeapBlock;
 use tprof_trace::model::*;
 use tprof_wire::record::ExtKind;
 
-/// Where notes of an image go.
+/// The destination of an image's notes.
 pub struct NoteSink<'a> {
-    /// As in [`Target`](super::target::Target).
+    /// Index of the file, as in [`Target`](super::target::Target).
     pub file: usize,
-    /// As in [`Target`](super::target::Target).
+    /// Index of the process, as in [`Target`](super::target::Target).
     pub index: ProcessIndex,
-    /// As in [`Target`](super::target::Target).
+    /// Number of the image, as in [`Target`](super::target::Target).
     pub number: u64,
-    /// As in [`Target`](super::target::Target).
+    /// Process id, as in [`Target`](super::target::Target).
     pub pid: u32,
-    /// As in [`Target`](super::target::Target).
+    /// The open trace files.
     pub files: &'a mut Files,
-    /// As in [`Target`](super::target::Target).
+    /// The records of all processes.
     pub processes: &'a mut Processes,
-    /// As in [`Target`](super::target::Target).
+    /// The clock of the targets.
     pub clock: &'a Clock,
     /// Its CUDA runtime and NCCL calls.
     pub calls: &'a mut Calls,
@@ -42,18 +42,18 @@ pub struct NoteSink<'a> {
     pub spans: &'a mut Spans,
     /// Its code, which takes the stacks.
     pub code: &'a mut Code,
-    /// As in [`Target`](super::target::Target).
+    /// Its shared memory segments, as in [`Target`](super::target::Target).
     pub segments: &'a mut HashMap<u64, u64>,
     /// Path of the executable.
     pub exe: &'a str,
-    /// What its devices did.
+    /// The work of its devices.
     pub gpu: &'a mut Gpu,
     /// Rows of its threads, by their ids.
     pub threads: &'a mut HashMap<u32, ThreadIndex>,
 }
 
 impl Notes for NoteSink<'_> {
-    fn note(&mut self, thread: &mut Follow, clock: u64, note: Note) {
+    fn note(&mut self, thread: &mut FollowedThread, clock: u64, note: Note) {
         let time_ns = self.clock.ns(clock);
         let process = self.index;
         let Some(file) = self.files.open.get_mut(self.file) else { return };
@@ -87,7 +87,7 @@ impl Notes for NoteSink<'_> {
                 self.segments.insert(address, length);
                 writer.map(map(MapKind::Attach, address, length, 0, stack))
             }
-            // Of one that was attached while recording was off the length is not known.
+            // For a segment that was attached while recording was off the length is not known.
             Note::Detach(address) => {
                 let length = self.segments.remove(&address).unwrap_or(0);
                 writer.map(map(MapKind::Detach, address, length, 0, 0))
@@ -110,7 +110,7 @@ impl Notes for NoteSink<'_> {
             Note::Operator(record) => {
                 let (of, interned) = (self.clock, &mut *self.interned);
                 self.operators.take(record, thread.index, clock, of, interned, file);
-                if let Some(has_stepped) = self.operators.news() {
+                if let Some(has_stepped) = self.operators.take_progress() {
                     self.processes.runs_operators(self.number, has_stepped);
                 }
             }
@@ -145,7 +145,7 @@ impl Notes for NoteSink<'_> {
 
     fn agent(
         &mut self,
-        thread: &Follow,
+        thread: &FollowedThread,
         clock: u64,
         kind: ExtKind,
         argument: u32,

@@ -9,10 +9,10 @@ use tprof_wire::schedule::Schedule;
 
 /// A process that makes steps or has the range that is captured.
 #[derive(Clone, Copy, Debug)]
-pub struct Leader {
+pub struct StepSource {
     /// The trace file of its rank.
     pub file: usize,
-    /// Steps and captures so far.
+    /// Number of steps and captures so far.
     pub count: u64,
     /// A range was captured, and is over.
     pub captured: bool,
@@ -22,20 +22,20 @@ pub struct Leader {
 
 /// The command that sets a schedule, in words, and the cycles that the run had before.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked {
+pub struct ScheduleOrigin {
     /// `tprof ctl start --steps`.
     pub command: &'static str,
-    /// How many.
+    /// Number of cycles that the run had before.
     pub cycles_before: u32,
 }
 
 impl Target {
-    /// What decides for the others of its file, if this one makes steps.
-    pub fn leader(&self) -> Option<Leader> {
+    /// Returns what decides for the other processes of its file, if this one makes steps.
+    pub fn leader(&self) -> Option<StepSource> {
         let header = self.hooks.region.header();
         let captures = header.captures.load(Relaxed);
         let count = header.steps.load(Relaxed) + captures;
-        (count > 0 && self.end.is_none()).then(|| Leader {
+        (count > 0 && self.end.is_none()).then(|| StepSource {
             file: self.file,
             count,
             captured: captures > 0 && header.captured.load(Relaxed) == 0,
@@ -44,8 +44,8 @@ impl Target {
         })
     }
 
-    /// Switches it as another of its file is, unless it makes steps of its own.
-    pub fn follow(&mut self, by: &Leader, out: &mut Output, now: u64) {
+    /// Switches it like another process of its file, unless it makes steps itself.
+    pub fn follow(&mut self, by: &StepSource, out: &mut Output, now: u64) {
         if self.leader().is_some() || self.end.is_some() {
             return;
         }
@@ -72,12 +72,12 @@ impl Target {
         self.hooks.region.header().steps.load(Relaxed)
     }
 
-    /// From now on its steps follow this schedule.
-    pub fn schedule(&mut self, schedule: Schedule, by: Asked, out: &mut Output, now: u64) {
+    /// Makes its steps follow this schedule from now on.
+    pub fn schedule(&mut self, schedule: Schedule, by: ScheduleOrigin, out: &mut Output, now: u64) {
         (self.spans.schedule, self.spans.by) = (Some(schedule), by.command);
         self.spans.cycles_before = by.cycles_before;
         let off = if schedule.active == 0 { 0 } else { off::SCHEDULE };
-        // Off before the process reads the schedule, on after it reads none.
+        // It is off before the process reads the schedule, and on after it reads none.
         if off != 0 {
             self.set_off(off, 0, out, now);
         }

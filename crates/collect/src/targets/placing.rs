@@ -8,7 +8,7 @@ use crate::config::{Config, MemMode};
 use crate::elf;
 use crate::gpu::{Gpu, NCCL_CHOICES};
 use crate::os::proc;
-use crate::out::files::Holds;
+use crate::out::files::FileOwner;
 use crate::out::module_names::HookedImage;
 use crate::out::output::Output;
 use crate::out::processes::{Assignment, Processes};
@@ -22,16 +22,16 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use tprof_trace::model::*;
-use tprof_trace::run::{Blind, ProcessInfo};
+use tprof_trace::run::{BlindSpot, ProcessInfo};
 use tprof_wire::handshake::hello_flags;
 
-/// What of the run decides where an image belongs, and how it is recorded.
+/// The parts of the run that decide where an image belongs, and how it is recorded.
 pub struct PlacedIn<'a> {
     /// Images that are attached.
     pub targets: &'a Targets,
-    /// Where its rows go.
+    /// The destination of its rows.
     pub out: &'a mut Output,
-    /// Options.
+    /// Options of the run.
     pub config: &'a Config,
     /// Recording is on.
     pub recording: bool,
@@ -54,7 +54,7 @@ impl Target {
                 named.zip(of.rank).is_some_and(|(rank, of_it)| rank.is_launched_by(&of_it))
             };
             let Some(Assignment { file, .. }) = of_ancestor.filter(launched) else { continue };
-            if files.open.get(file).is_some_and(|f| matches!(f.holds, Holds::Rank(_))) {
+            if files.open.get(file).is_some_and(|f| matches!(f.owner, FileOwner::Rank(_))) {
                 files.becomes_launcher(file);
                 processes.launch(file);
             }
@@ -69,8 +69,8 @@ impl Target {
                 Ok(file)
             }
             (Some(rank), parent) => match files.newest_of(&rank) {
-                // Unknown parents: processes started one after another by hand
-                // share a file while one of them lives.
+                // Parents are unknown: processes started one after another by hand share a file
+                // while one of them lives.
                 Some(file) if files.open[file].live > 0 || parent.is_none() => Ok(file),
                 _ => files.rank(rank),
             },
@@ -79,7 +79,7 @@ impl Target {
             Ok(file) => file,
             Err(e) => {
                 processes.losses.complain(&e.to_string());
-                processes.losses.add_blind(Blind {
+                processes.losses.add_blind(BlindSpot {
                     process: format!("{} {}", attached.pid, base_name(&attached.command)),
                     what: "everything".to_owned(),
                     why: format!("no trace file: {e}"),
@@ -90,7 +90,7 @@ impl Target {
         let assigned = named.or(parent.and_then(|p| p.rank));
         let command = shown_command(&attached.command, config.redact);
         let open = files.open.get_mut(file)?;
-        let is_rank = matches!(open.holds, Holds::Rank(_));
+        let is_rank = matches!(open.owner, FileOwner::Rank(_));
         let rank = assigned.filter(|_| is_rank).map(|rank| rank.number);
         let index = open.processes;
         open.processes += 1;
@@ -100,10 +100,10 @@ impl Target {
             MemMode::Sampled { interval } => MemoryRecording::Sampled { interval },
             MemMode::Exact => MemoryRecording::Exact,
         };
-        processes.bent += u64::from(attached.is_bent);
+        processes.bent += u64::from(attached.has_faketime);
         let own_malloc = attached.hello.flags & hello_flags::OWN_MALLOC != 0;
         if own_malloc || attached.hello.flags & hello_flags::NO_REAL_MALLOC != 0 {
-            processes.losses.add_blind(Blind {
+            processes.losses.add_blind(BlindSpot {
                 process: format!("{} {}", attached.pid, base_name(&attached.command)),
                 what: "allocations".to_owned(),
                 why: "the executable has its own malloc and calls it directly".to_owned(),
@@ -112,7 +112,7 @@ impl Target {
         let program = attached.program.filter(|_| !own_malloc);
         let allocator = program.and_then(|file| allocators.of(file));
         if let Some(allocator) = &allocator {
-            processes.losses.add_blind(Blind {
+            processes.losses.add_blind(BlindSpot {
                 process: format!("{} {}", attached.pid, base_name(&attached.command)),
                 what: "allocations".to_owned(),
                 why: elf::own_allocator("the executable", allocator),
@@ -129,7 +129,7 @@ impl Target {
         ];
         for (what, owner) in owners {
             if let Some(owner) = owner {
-                processes.losses.add_blind_once(Blind {
+                processes.losses.add_blind_once(BlindSpot {
                     process: "all that were started so".to_owned(),
                     what: what.to_owned(),
                     why: owner.clone(),

@@ -1,5 +1,5 @@
-//! An attached image and its place in the run: its file, its threads' rows, its
-//! mappings, what its notes mean.
+//! An attached image and its place in the run: its file, its threads' rows, its mappings, and its
+//! notes.
 
 use super::calls::Calls;
 use super::code::Code;
@@ -29,9 +29,9 @@ pub type Targets = BTreeMap<u64, Target>;
 
 /// The end of an image, as far as it is known.
 pub struct End {
-    /// When it was noticed.
+    /// Time when it was noticed.
     pub time_ns: u64,
-    /// Wait status.
+    /// Its wait status.
     pub status: Option<i32>,
     /// Gives the status once the process was reaped.
     pub pidfd: Option<OwnedFd>,
@@ -39,10 +39,10 @@ pub struct End {
     pub exec: bool,
 }
 
-/// What is asked about the mappings of an image.
+/// The questions about the mappings of an image.
 #[derive(Default)]
 pub struct ModuleQuestions {
-    /// They were asked for.
+    /// Whether they were asked for.
     pub asked: bool,
     /// Questions that are not answered yet.
     pub open: u32,
@@ -63,12 +63,12 @@ pub(super) struct CountedLosses {
     pub children: u32,
 }
 
-/// What a process uses, as last read.
+/// The resources that a process uses, as last read.
 #[derive(Default)]
 pub struct Usage {
-    /// RSS, bytes.
+    /// Resident memory (RSS), bytes.
     pub rss: u64,
-    /// What it read and wrote, if that is known.
+    /// Bytes that it read and wrote, if known.
     pub(super) transferred: Option<Transferred>,
     /// CPU time since it attached, ns.
     pub cpu_ns: u64,
@@ -80,7 +80,7 @@ pub struct Usage {
 pub struct Target {
     /// Number of the image in the run.
     pub number: u64,
-    /// Pid.
+    /// Its process id.
     pub pid: u32,
     /// The rings of its hooks.
     pub hooks: Image,
@@ -92,19 +92,19 @@ pub struct Target {
     pub forked_from: Option<u64>,
     /// Set once it ended.
     pub end: Option<End>,
-    /// What is asked about its mappings.
+    /// The questions about its mappings.
     pub modules: ModuleQuestions,
-    /// It numbers its threads as the collector does.
+    /// Whether it numbers its threads as the collector does.
     pub(super) same_namespace: bool,
     /// The kernel notifies the collector of its end.
     pub(super) watched: bool,
-    /// When it attached.
+    /// Time when it attached.
     pub start_ns: u64,
-    /// What samples of it refer to.
+    /// Threads and stacks that samples of it refer to.
     pub cpu_rows: CpuRows,
-    /// It was recorded from its first event on.
+    /// Whether it was recorded from its first event on.
     pub(super) whole_life: bool,
-    /// It attached after its first events, which were not even counted.
+    /// Whether it attached after its first events, which were not even counted.
     pub(super) is_late: bool,
     /// The clock of the highest live bytes that its threads counted, and its time: it was converted
     /// once, as the records around it were.
@@ -129,11 +129,11 @@ pub struct Target {
     pub(super) counted: CountedLosses,
     /// Path of its program.
     pub exe: String,
-    /// What its devices did.
+    /// The work of its devices.
     pub gpu: Gpu,
     /// Rows of its threads, by their ids in their own namespace.
     pub(super) tids: HashMap<u32, ThreadIndex>,
-    /// What it uses.
+    /// The resources that it uses.
     pub usage: Usage,
 }
 
@@ -181,20 +181,20 @@ impl Target {
     }
 
     /// Has rows written by the next drain that wait for more: someone asks for them.
-    pub fn hasten(&mut self) {
-        self.calls.hasten();
-        self.spans.hasten();
-        self.operators.hasten();
+    pub fn write_all_next(&mut self) {
+        self.calls.write_all_next();
+        self.spans.write_all_next();
+        self.operators.write_all_next();
     }
 
-    /// Whether NCCL operations that began until then wait for what belongs to them: a fraction of a
-    /// second.
-    pub fn joins_operations(&self, until_ns: u64) -> bool {
+    /// Whether NCCL operations that began until then still wait for their other records: a fraction
+    /// of a second.
+    pub fn needs_operations(&self, until_ns: u64) -> bool {
         self.calls.collectives.first_ns().is_some_and(|first| first <= until_ns)
     }
 
     /// Whether changes of device memory until then wait to be those of hooks: for seconds.
-    pub fn matches_memory(&self, until_ns: u64) -> bool {
+    pub fn needs_memory(&self, until_ns: u64) -> bool {
         self.gpu.first_unmatched_ns().is_some_and(|first| first <= until_ns)
     }
 
@@ -226,8 +226,8 @@ impl Target {
         });
     }
 
-    /// Switches recording in its rings as it is in the session. Of what its agent records, which
-    /// CUPTI hands over later, rows of times when its own recording was off are left out.
+    /// Switches recording in its rings as it is in the session. Its agent's records come later from
+    /// CUPTI: rows of times when its own recording was off are left out.
     pub fn switch(&self, on: bool) {
         let session = |region: &Region| match on {
             true => region.header().off.fetch_and(!off::SESSION, AcqRel),
@@ -295,9 +295,9 @@ impl Target {
     }
 
     /// Whether there are stacks of modules that were not read yet.
-    pub fn wants_modules(&self) -> bool {
+    pub fn needs_modules(&self) -> bool {
         let known = self.end.is_none() || !self.modules.begun_with.is_empty();
-        !self.modules.asked && known && self.code.is_in_the_dark()
+        !self.modules.asked && known && self.code.has_unresolved_stacks()
     }
 
     /// Puts the mappings into force that were read until then.
@@ -312,7 +312,7 @@ impl Target {
         (self.file as u64) << 32 | u64::from(self.hooks.index)
     }
 
-    /// Writes what has gathered.
+    /// Writes the rows that wait.
     pub fn flush(&mut self, out: &mut Output, now: u64, always_on: bool) {
         self.count_lost_records(out);
         self.calls.coverage.settle(now);

@@ -1,15 +1,15 @@
-//! The drain and the handshake against a target that scribbles on what it
-//! shares: whatever a region holds, reading it ends, does not panic, and takes
-//! no more memory than the region could fill.
+//! Tests of the drain and the handshake against a target that scribbles on the memory it shares:
+//! whatever a region holds, reading it ends, does not panic, and takes no more memory than the
+//! region could fill.
 //!
-//! Regions are made from fixed seeds, so that a failure is found again.
+//! Regions are made from fixed seeds, so that a failure can be reproduced.
 
 use crate::gpu::{self, Gpu, ThreadRows};
-use crate::out::files::{Holds, OpenFile};
+use crate::out::files::{FileOwner, OpenFile};
 use crate::out::losses::Losses;
 use crate::shared::Region;
 use crate::shared::clock::Clock;
-use crate::targets::image::{Follow, Image, Note, Notes, Pass};
+use crate::targets::image::{FollowedThread, Image, Note, Notes, Pass};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -20,13 +20,12 @@ use tprof_trace::{HeapBlock, TraceHeader, TraceWriter};
 use tprof_wire::record::{self, ExtKind, Kind, SLOT_BYTES};
 use tprof_wire::region::*;
 
-/// A few seconds of work may take this long on a busy machine; what takes
-/// longer does not end.
+/// A few seconds of work may take this long on a busy machine; work that takes longer does not end.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Words in a slot.
 const WORDS: usize = SLOT_BYTES / 8;
 
-/// Marsaglia's xorshift.
+/// A random generator: Marsaglia's xorshift.
 struct Random(u64);
 
 impl Random {
@@ -74,7 +73,7 @@ impl Random {
     }
 }
 
-/// Takes what the drain gives, and checks that it is of bounded size.
+/// Takes the drain's output, and checks that it is of bounded size.
 struct TestSink {
     notes: u64,
     file: OpenFile,
@@ -89,14 +88,14 @@ impl TestSink {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.tprof");
         let writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
-        let file = OpenFile::new(writer, Holds::Unranked, path);
+        let file = OpenFile::new(writer, FileOwner::Unranked, path);
         let (gpu, losses) = (Gpu::new(0, "1 job".to_owned()), Losses::default());
         TestSink { notes: 0, file, gpu, losses, tids: HashMap::new(), _directory: directory }
     }
 }
 
 impl Notes for TestSink {
-    fn note(&mut self, _: &mut Follow, _: u64, note: Note) {
+    fn note(&mut self, _: &mut FollowedThread, _: u64, note: Note) {
         self.notes += 1;
         match note {
             Note::Stack(id, _, frames, python) => {
@@ -114,7 +113,14 @@ impl Notes for TestSink {
         }
     }
 
-    fn agent(&mut self, thread: &Follow, at: u64, kind: ExtKind, argument: u32, p: &[u64]) -> bool {
+    fn agent(
+        &mut self,
+        thread: &FollowedThread,
+        at: u64,
+        kind: ExtKind,
+        argument: u32,
+        p: &[u64],
+    ) -> bool {
         let mut place = ThreadRows { file: &mut self.file, threads: &mut self.tids };
         let record =
             gpu::AgentRecord { kind, argument, clock: at, thread: thread.index, payload: p };
@@ -218,7 +224,7 @@ fn honest(random: &mut Random, slots: usize) -> Vec<(u64, u64)> {
     out
 }
 
-/// Fills a region with bytes made from the seed, and hands out threads.
+/// Fills a region with bytes made from the seed, and gives out threads.
 fn scribble(region: &Region, random: &mut Random) {
     let style = random.below(6);
     let threads = 1 + random.below(6);
@@ -309,7 +315,7 @@ fn drained(region: Region) -> (Image, u64) {
     let mut image = Image::new(Arc::new(region), 0);
     let mut sink = TestSink::new();
     let mut now = 1_000_000_000;
-    // As while the target lives: holes are waited for.
+    // While the target lives, holes are waited for.
     for _ in 0..4 {
         follow(&mut image);
         image.drain(clock(), now, Pass::Live, &mut sink);

@@ -6,7 +6,7 @@ use crate::out::output::Output;
 use std::sync::atomic::Ordering::Acquire;
 use tprof_wire::region::slot_state;
 
-/// Which of a target's two regions.
+/// One of a target's two regions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Hooks,
@@ -15,7 +15,7 @@ enum Side {
 
 impl Target {
     /// Threads that are gone give their slots back.
-    pub fn look_after_threads(&mut self, out: &mut Output, now: u64) {
+    pub fn reap_threads(&mut self, out: &mut Output, now: u64) {
         if !self.watched && self.end.is_none() && !proc::lives(self.pid) {
             self.end = Some(End { time_ns: now, status: None, pidfd: None, exec: false });
         }
@@ -49,14 +49,14 @@ impl Target {
                 at += 1;
                 continue;
             }
-            // What it wrote last is there now: it is gone.
+            // Whatever it wrote last is there now: it is gone.
             let ([hooks, agent], mut sink) = self.split(out);
             let image = match of {
                 Side::Hooks => hooks,
                 Side::Agent => agent,
             };
             let Some(image) = image else { return };
-            image.drain_gone(at, sink.clock, now, &mut sink);
+            image.drain_ended_thread(at, sink.clock, now, &mut sink);
             let thread = image.retire(at);
             self.count_lost_records(out);
             if of == Side::Agent {

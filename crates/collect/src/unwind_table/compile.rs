@@ -61,8 +61,8 @@ pub(crate) fn compile_section(bytes: &[u8], address: u64) -> Result<UnwindTable,
     compiler.run()
 }
 
-/// Bytes of frame information of a module: what its table costs to compile,
-/// at about 160 bytes a microsecond.
+/// Returns the bytes of a module's frame information, which decide the cost of its table: about 160
+/// bytes are compiled in a microsecond.
 pub fn frame_bytes(elf: &Elf) -> u64 {
     let sections = elf.sections();
     if let Some(section) = sections.iter().find(|s| s.name == ".eh_frame" && s.has_contents()) {

@@ -17,10 +17,10 @@ use super::table::{UnwindError, UnwindTable};
 
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 
-/// Most rows in one table: what the tables file has room for.
+/// Most rows in one table, limited by the size of the tables file.
 const MAX_ROWS: usize = 64 << 20;
-/// Longest initial instructions of a CIE. They run again for every FDE, so that
-/// a long one in a hostile file would cost time without end; real ones have some ten.
+/// Longest initial instructions of a CIE, bytes. They run again for every FDE, so that a long one
+/// in a hostile file would cost time without end; real ones have some ten.
 const MAX_CIE_INSTRUCTIONS: usize = 1024;
 /// CIEs kept parsed; real modules have some ten.
 const MAX_CIES: usize = 4096;
@@ -38,7 +38,7 @@ struct FrameSection<'a, S: UnwindSection<Bytes<'a>>> {
     section: S,
     bases: BaseAddresses,
     cies: Cies<'a>,
-    /// Its bytes, where its entries may be plain.
+    /// The bytes of the section, where its entries may be plain.
     plain: Option<Plain<'a>>,
 }
 
@@ -92,8 +92,8 @@ impl<'a, S: UnwindSection<Bytes<'a>>> FrameSection<'a, S> {
         FrameSection { section, bases, cies: Cies::default(), plain: None }
     }
 
-    /// As [`FrameSection::list`], of a section that compilers wrote; false, and nothing listed, if
-    /// anything about its structure is odd.
+    /// Like [`FrameSection::list`], for a section that compilers wrote; returns false, and lists
+    /// nothing, if anything about its structure is odd.
     fn list_plain(&mut self, ranges: &mut Vec<CodeRange>) -> bool {
         let FrameSection { section, bases, cies, plain } = self;
         let Some(plain) = plain else { return false };
@@ -150,7 +150,7 @@ impl<'a, S: UnwindSection<Bytes<'a>>> FrameSection<'a, S> {
         }
     }
 
-    /// Runs one FDE and pushes its rows, none before `from`.
+    /// Runs one FDE and pushes its rows from `from` on.
     fn rows(
         &mut self,
         range: CodeRange,
@@ -192,7 +192,7 @@ impl<'a> Compiler<'a> {
         self.ranges.is_empty()
     }
 
-    /// Lists what `.eh_frame` describes.
+    /// Lists the functions that `.eh_frame` describes.
     pub fn add(&mut self, bytes: &'a [u8], address: u64) {
         let mut section = EhFrame::new(bytes, LittleEndian);
         section.set_address_size(8);
@@ -206,15 +206,15 @@ impl<'a> Compiler<'a> {
         self.eh = Some(section);
     }
 
-    /// Lists what `.debug_frame` describes.
+    /// Lists the functions that `.debug_frame` describes.
     pub fn add_debug(&mut self, section: DebugFrame<Bytes<'a>>) {
         let mut section = FrameSection::new(section, BaseAddresses::default());
         section.list(true, &mut self.ranges);
         self.debug = Some(section);
     }
 
-    /// Runs all FDEs in order of address. Where two claim the same code the
-    /// first keeps it, `.eh_frame` before `.debug_frame`.
+    /// Runs all FDEs in the order of addresses. Where two claim the same code the first keeps it,
+    /// `.eh_frame` before `.debug_frame`.
     pub fn run(mut self) -> Result<UnwindTable, UnwindError> {
         self.ranges.sort_unstable_by_key(|r| (r.start, r.debug, r.end));
         let mut context = UnwindContext::new();
@@ -307,7 +307,7 @@ mod tests {
     use crate::elf::Elf;
     use std::path::Path;
 
-    /// What is plain gives the rows that gimli gives, in whole files and in all of them.
+    /// Plain programs give the same rows as gimli, in whole files and in all of them.
     #[test]
     fn plain_programs_are_run_as_gimli_runs_them() {
         let maps = crate::modules::read_code_maps(std::process::id()).unwrap();

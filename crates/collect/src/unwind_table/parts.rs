@@ -1,23 +1,24 @@
 //! Compiles a large module part by part.
 //!
-//! PyTorch loads 57 MB of frame information, and its stacks lie in a few percent of that code.
-//! The binary search table beside `.eh_frame` lists each function in order of address with the
-//! place of its description: a part is a run of its entries, and only their descriptions are
-//! read. Rows are those of the whole module.
+//! PyTorch loads 57 MB of frame information, and its stacks lie in a few percent of that code. The
+//! binary search table beside `.eh_frame` lists each function in the order of addresses with the
+//! place of its description: a part is a run of its entries, and only their descriptions are read.
+//! The rows are those of the whole module.
 
 use super::compile::{compile_section, mark_entry};
 use super::search::{SearchTable, Window};
 use super::table::{UnwindError, UnwindTable};
+use crate::disk_cache::RowSpan;
 use crate::elf::{Elf, u32_at};
-use crate::kept::RowSpan;
 use std::collections::HashMap;
 
 /// Functions of a part, and parts of a module at most: the module table of a target has 2,048
 /// places, and a part of 1,024 functions takes 0.4 ms.
 const FUNCTIONS: u64 = 1024;
-const MOST_PARTS: u64 = 256;
-/// Descriptions that are read, spread over the module, to know whether all are of the form that
-/// is compiled here: a linker writes one form. Each is a read of its own, from a disk the first time.
+const MAX_PARTS: u64 = 256;
+/// Number of descriptions, spread over the module, that are read to find out whether all have the
+/// form that is compiled here: a linker writes one form. Each takes its own read, from a disk the
+/// first time.
 const CHECKED: u64 = 8;
 
 /// A part of a module.
@@ -32,14 +33,14 @@ pub struct ModulePart {
 }
 
 impl ModulePart {
-    /// By what its rows are kept.
+    /// Returns the key by which its rows are cached.
     pub fn span(&self) -> RowSpan {
         RowSpan { addresses: (self.start, self.end), entries: self.entries }
     }
 }
 
-/// The parts of a module, in order of address; none if it is small, or has frame information
-/// that the search table does not lead to.
+/// Returns the parts of a module, in the order of addresses; empty if it is small, or has frame
+/// information that the search table does not lead to.
 pub fn parts(elf: &Elf) -> Vec<ModulePart> {
     found_parts(elf).unwrap_or_default()
 }
@@ -49,7 +50,7 @@ fn found_parts(elf: &Elf) -> Option<Vec<ModulePart>> {
     if elf.sections().iter().any(|s| s.name == ".debug_frame" && s.has_contents()) {
         return None;
     }
-    let count = (table.count / FUNCTIONS).min(MOST_PARTS);
+    let count = (table.count / FUNCTIONS).min(MAX_PARTS);
     if count < 2 {
         return None;
     }
@@ -88,7 +89,7 @@ pub fn compile_part(elf: &Elf, part: &ModulePart) -> Result<UnwindTable, UnwindE
     let mut section = PartSection { base: *base, bytes: Vec::new(), shared: HashMap::new() };
     let mut window = Window::default();
     for (start, description) in &entries {
-        // What is of another form has no rows.
+        // A description of another form has no rows.
         let Some((bytes, shared)) = window.description(elf, *description, *start) else { continue };
         let _ = section.add(bytes, shared, *start, (elf, &mut window));
     }
@@ -104,12 +105,12 @@ struct PartSection {
     /// ELF address of its first byte.
     base: u64,
     bytes: Vec<u8>,
-    /// Where the entries lie that several functions share, by ELF address.
+    /// Addresses of the entries that several functions share, by ELF address.
     shared: HashMap<u64, u64>,
 }
 
 impl PartSection {
-    /// Takes a description, and what it refers to: what is relative to its place is made
+    /// Takes a description, and what it refers to: references relative to its place are made
     /// relative to the new one.
     fn add(
         &mut self,

@@ -1,6 +1,6 @@
-//! Runs the call frame programs of a section that compilers wrote, several times as fast as a general
-//! evaluator. Whatever is not plain is left to gimli, and what is plain gives the rows that
-//! gimli's would.
+//! Runs the call frame programs of a section that compilers wrote, several times as fast as a
+//! general evaluator. Programs that are not plain are left to gimli; plain ones give the same rows
+//! as gimli.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -19,8 +19,8 @@ pub(super) struct CodeRange {
 }
 
 impl CodeRange {
-    /// `None` for what has no place in a table. Address 0 stands for code that the linker
-    /// threw away.
+    /// Returns `None` for a range that has no place in a table. Address 0 stands for code that the
+    /// linker threw away.
     pub fn new(start: u64, end: u64, fde: usize, debug: bool) -> Option<CodeRange> {
         let (start, end) = (u32::try_from(start).ok()?, u32::try_from(end).ok()?);
         (start != 0 && start < end).then_some(CodeRange { start, end, fde, debug })
@@ -32,7 +32,7 @@ pub(super) struct Plain<'a> {
     bytes: &'a [u8],
     /// ELF address of its first byte.
     address: u64,
-    /// Plain ones by offset, and the one asked for last: neighbouring FDEs share it.
+    /// Plain CIEs by offset, and the one that was used last: neighbouring FDEs share it.
     cies: HashMap<usize, SharedEntry>,
     last: Option<(usize, SharedEntry)>,
     rows: Vec<(u64, Row)>,
@@ -43,8 +43,8 @@ impl<'a> Plain<'a> {
         Plain { bytes, address, cies: HashMap::new(), last: None, rows: Vec::new() }
     }
 
-    /// The entry at an offset, and where the next one is; `None` if that is not plain. A CIE is
-    /// taken note of, if it is plain.
+    /// Returns the entry at an offset, and the offset of the next one; `None` if the entry is not
+    /// plain. A plain CIE is remembered.
     pub fn entry(&mut self, at: usize) -> Option<(CfiEntry, usize)> {
         let (entry, next) = entry_at(self.bytes, at)?;
         if entry == CfiEntry::Shared {
@@ -54,7 +54,7 @@ impl<'a> Plain<'a> {
         Some((entry, next))
     }
 
-    /// The CIE at an offset, if it was met and is plain.
+    /// Returns the CIE at an offset, if it was read before and is plain.
     pub fn cie(&mut self, at: usize) -> Option<SharedEntry> {
         if self.last.is_none_or(|(last, _)| last != at) {
             self.last = Some((at, *self.cies.get(&at)?));
@@ -72,8 +72,8 @@ impl<'a> Plain<'a> {
         code_at(self.bytes.get(fde..)?, self.address.checked_add(fde as u64)?)
     }
 
-    /// Runs an FDE: the rows that hold from an address on, each until the next one's, the
-    /// last to the end of the FDE. `None` if it is not plain.
+    /// Runs an FDE, and returns its rows, each with the address from which on it holds: until the
+    /// next one's, the last to the end of the FDE. `None` if it is not plain.
     pub fn run(&mut self, range: CodeRange) -> Option<&[(u64, Row)]> {
         let (CfiEntry::Description(cie), end) = entry_at(self.bytes, range.fde)? else {
             return None;
@@ -124,7 +124,7 @@ mod tests {
         fn frames(&self) -> Option<LoadedFrames<'_>> {
             let (bytes, start) = self.segment(self.header)?;
             let header = &bytes[(self.header - start) as usize..];
-            // As if `.eh_frame` lay in a segment of its own.
+            // The test treats `.eh_frame` as if it lay in a separate segment.
             LoadedFrames::new(header, self.header, self.entry, |address| {
                 let (bytes, start) = self.segment(address)?;
                 Some((&bytes[(address - start) as usize..], address))
@@ -132,7 +132,7 @@ mod tests {
         }
     }
 
-    /// What a process finds in the segments that it has mapped is what its table would have.
+    /// A process finds in the segments that it has mapped what its table would have.
     #[test]
     fn rows_of_loaded_objects_are_those_of_their_tables() {
         let maps = crate::modules::read_code_maps(std::process::id()).unwrap();
@@ -157,7 +157,7 @@ mod tests {
         assert!(found > 20_000 && found * 1000 > described * 999, "{found} of {described}");
     }
 
-    /// A process must not be brought down by what it has mapped.
+    /// Damaged frame information in a mapped file must not crash the process.
     #[test]
     fn damaged_frame_information_is_read_within_its_bounds() {
         let path = crate::modules::read_code_maps(std::process::id()).unwrap().into_iter();
@@ -188,7 +188,7 @@ mod tests {
                     frames.row_at(code.address + next(code.file_bytes));
                 }
             }
-            // Damage gathers, and begins anew at times.
+            // Damage accumulates, and starts over from time to time.
             if next(8) != 0 {
                 loaded.segments[index].1[at] = before;
             }

@@ -1,5 +1,5 @@
-//! Leads to the descriptions of single functions, through the binary search table beside
-//! `.eh_frame`, which lists each function in order of address with the place of its description.
+//! Finds the descriptions of single functions through the binary search table beside `.eh_frame`,
+//! which lists each function in the order of addresses with the place of its description.
 
 use crate::elf::{EM_X86_64, Elf, ElfError, PT_GNU_EH_FRAME, u32_at};
 
@@ -8,7 +8,7 @@ const HEAD: u64 = 12;
 const ENTRY: u64 = 8;
 /// Bytes read at once: neighbouring functions' descriptions mostly lie side by side.
 const WINDOW: u64 = 4096;
-/// Longest description of one function or of what functions share.
+/// Longest description of a function, or entry that functions share, bytes.
 const MAX_ENTRY: u64 = 64 << 10;
 
 /// The binary search table of a module.
@@ -20,7 +20,7 @@ pub struct SearchTable {
 }
 
 impl SearchTable {
-    /// `None` if it is not of the form that all linkers write.
+    /// Opens the table; `None` if it does not have the form that all linkers write.
     pub fn of(elf: &Elf) -> Option<SearchTable> {
         if !elf.is_64() || elf.machine() != EM_X86_64 {
             return None;
@@ -46,7 +46,7 @@ impl SearchTable {
     }
 }
 
-/// What was read last of a file.
+/// The part of a file that was read last.
 #[derive(Default)]
 pub struct Window {
     offset: u64,
@@ -70,7 +70,7 @@ impl Window {
     pub fn entry(&mut self, elf: &Elf, address: u64) -> Option<Vec<u8>> {
         let offset = elf.offset_of(address)?;
         let len = u64::from(u32_at(self.read(elf, offset, 4)?, 0));
-        // The extended form of lengths is not met in practice.
+        // The extended form of lengths does not occur in practice.
         let len = (12..MAX_ENTRY).contains(&len).then_some(len + 4)?;
         self.read(elf, offset, len).map(<[u8]>::to_vec)
     }

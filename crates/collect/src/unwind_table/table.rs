@@ -9,9 +9,9 @@ use tprof_wire::unwind::{Row, TableHeader, table_bytes};
 pub struct UnwindTable {
     /// First pc of each row.
     pub pcs: Vec<u32>,
-    /// The rows.
+    /// Rows of the table.
     pub rows: Vec<Row>,
-    /// Why there are no rows, if there are none.
+    /// The reason why there are no rows, if there are none.
     pub empty: Option<&'static str>,
 }
 

@@ -1,4 +1,4 @@
-//! Rows of the small tables as events: lives, marks, losses, curves.
+//! Writes rows of the small tables as events: process lifetimes, marks, losses and curves.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Write};
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use tprof_facts::{histograms, labels};
 use tprof_trace::model::{Counter, MarkKind, Process, ProcessEnd, ProcessIndex, Thread, counter};
 
-use super::about;
+use super::envelope;
 use super::writer::Writer;
-use crate::counters::{self, Thin};
+use crate::counters::{self, Downsampler};
 use crate::gpus::{Gpu, Gpus};
 
-/// A life on a track.
+/// Lifetime of a process or thread, on one track.
 struct Life<'a> {
     start_ns: u64,
     end_ns: u64,
@@ -22,7 +22,7 @@ struct Life<'a> {
     process: &'a Process,
 }
 
-/// A span for the life of each process, on its first thread, and of each further thread.
+/// Writes a span for the lifetime of each process, on its first thread, and of each further thread.
 pub(super) fn lives<W: Write>(to: &mut Writer<'_, W>) -> io::Result<()> {
     let (trace, window) = (&to.part.trace, to.part.window);
     let last_ns = trace.extent_ns().map_or(0, |(_, last_ns)| last_ns);
@@ -51,7 +51,7 @@ pub(super) fn lives<W: Write>(to: &mut Writer<'_, W>) -> io::Result<()> {
     }
     for ((_, tid), mut lives) in tracks {
         lives.sort_by_key(|life| life.start_ns);
-        // Ids are used again; spans of one track must not overlap.
+        // Ids are reused, but spans of one track must not overlap.
         for i in 1..lives.len() {
             lives[i - 1].end_ns = lives[i - 1].end_ns.min(lives[i].start_ns);
         }
@@ -98,7 +98,7 @@ fn life<'a, W: Write>(to: &Writer<'a, W>, process: &'a Process, last_ns: u64) ->
     }
 }
 
-/// Marks. What belongs to no process is drawn over all of them.
+/// Writes marks. A mark that belongs to no process is drawn over all of them.
 pub(super) fn marks<W: Write>(to: &mut Writer<'_, W>) -> io::Result<()> {
     let (trace, window) = (&to.part.trace, to.part.window);
     for mark in trace.marks().iter().filter(|mark| window.holds(mark.time_ns)) {
@@ -119,10 +119,10 @@ pub(super) fn marks<W: Write>(to: &mut Writer<'_, W>) -> io::Result<()> {
     Ok(())
 }
 
-/// Losses, where they were noticed.
+/// Writes losses at the time when they were noticed.
 pub(super) fn losses<W: Write>(to: &mut Writer<'_, W>) -> io::Result<()> {
     let (trace, window) = (&to.part.trace, to.part.window);
-    // What an import lost is no event of the job's.
+    // Losses of an import are not events of the job.
     let native = trace.property("tprof.import").is_none();
     for loss in trace.losses().iter().filter(|loss| native && window.holds(loss.time_ns)) {
         let what = trace.name(loss.what);
@@ -145,7 +145,7 @@ fn instant<W: Write>(
 ) -> io::Result<()> {
     let trace = &to.part.trace;
     let owner = process.and_then(|process| trace.process(process));
-    // Kineto's name for the process of what belongs to none.
+    // Kineto's name for the process of events that belong to none.
     let (scope, place) = match owner {
         Some(process) => ("p", to.main_thread(process)),
         None => ("g", "\"pid\":\"Traces\",\"tid\":\"Trace\"".into()),
@@ -165,8 +165,8 @@ fn instant<W: Write>(
     })
 }
 
-/// Curves: memory that tprof recorded is thinned, everything else is as it is;
-/// returns how many rows there were.
+/// Writes curves. Memory that tprof recorded is thinned; everything else is kept. Returns the
+/// number of rows.
 pub(super) fn memory<W: Write>(to: &mut Writer<'_, W>) -> io::Result<u64> {
     let (trace, window) = (&to.part.trace, to.part.window);
     let (first_ns, last_ns) = trace.extent_ns().unwrap_or_default();
@@ -180,7 +180,7 @@ pub(super) fn memory<W: Write>(to: &mut Writer<'_, W>) -> io::Result<u64> {
         point(to, (Some(process), None), counter::HEAP_BYTES, time_ns, bytes as f64)
     })?;
     let (mut rows, gpus) = (0, Gpus::of(trace));
-    let mut curves: BTreeMap<(Option<ProcessIndex>, &str), Thin> = BTreeMap::new();
+    let mut curves: BTreeMap<(Option<ProcessIndex>, &str), Downsampler> = BTreeMap::new();
     for row in trace.counters().iter().filter(|row| window.holds(row.time_ns)) {
         rows += 1;
         let Counter { time_ns, process, value, .. } = *row;
@@ -195,7 +195,7 @@ pub(super) fn memory<W: Write>(to: &mut Writer<'_, W>) -> io::Result<u64> {
         if let Some(process) = process {
             drawn.insert((process, name));
         }
-        let thin = curves.entry((process, name)).or_insert_with(|| Thin::new(stretch_ns));
+        let thin = curves.entry((process, name)).or_insert_with(|| Downsampler::new(stretch_ns));
         if let Some((time_ns, bytes)) = thin.point(time_ns, value as u64) {
             point(to, (process, None), name, time_ns, bytes as f64)?;
         }
@@ -216,7 +216,7 @@ fn is_own(name: &str) -> bool {
     own.contains(&name)
 }
 
-/// What a process held is gone when it ends.
+/// Ends the memory curves of a process when it ends.
 fn ends<W: Write>(to: &mut Writer<'_, W>, drawn: &HashSet<(ProcessIndex, &str)>) -> io::Result<()> {
     let (trace, window) = (&to.part.trace, to.part.window);
     for process in trace.processes() {
@@ -253,7 +253,7 @@ fn point<W: Write>(
     let first = to.part.trace.processes().first().map_or(0, |process| process.process);
     let pid = match gpu {
         Some(Gpu::Seen(_, device)) => device.to_string().into(),
-        Some(Gpu::OfHost(device)) => about::of_host(device).to_string().into(),
+        Some(Gpu::OfHost(device)) => envelope::of_host(device).to_string().into(),
         None => to.pid(process.unwrap_or(first)),
     };
     // Viewers show name and key: `heap` with its `bytes`.

@@ -1,19 +1,19 @@
-//! How far a kernel's blocks fill a device, as Kineto states it in its arguments.
+//! How well a kernel's blocks fill a device, computed as Kineto does for its arguments.
 
 use serde_json::Value;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Device, Kernel};
 
-/// Registers are given to a warp in units of this many …
+/// Registers are allocated to a warp in units of this many …
 const REGISTER_UNIT: u64 = 256;
-/// … from as many equal parts of a multiprocessor.
+/// … from this many equal parts of a multiprocessor.
 const PARTS: u64 = 4;
-/// Shared memory is given to a block in units of this many bytes …
+/// Shared memory is allocated to a block in units of this many bytes …
 const SHARED_UNIT: u64 = 128;
-/// … with so many of the system's own, from compute capability 8 on.
+/// … of which the system takes this many, from compute capability 8 on.
 const SHARED_OF_SYSTEM: u64 = 1024;
 
-/// What one multiprocessor of a device has, and how many there are.
+/// Resources of one multiprocessor of a device, and the number of multiprocessors.
 pub(super) struct Multiprocessors {
     count: u64,
     warp_threads: u64,
@@ -21,24 +21,24 @@ pub(super) struct Multiprocessors {
     most_blocks: u64,
     registers: u64,
     shared_bytes: u64,
-    /// Shared memory that each block loses to the system, bytes.
+    /// Shared memory that the system takes from each block, in bytes.
     system_bytes: u64,
 }
 
-/// A kernel on them.
+/// Occupancy of a device by a kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Load {
-    /// Blocks of the kernel for each multiprocessor.
+pub(super) struct KernelOccupancy {
+    /// Blocks of the kernel per multiprocessor.
     pub blocks: f64,
-    /// Warps of them.
+    /// Warps of the kernel per multiprocessor.
     pub warps: f64,
-    /// Threads that can run at once of those that a multiprocessor could hold, percent; none where
-    /// the kernel's registers or shared memory are not known.
+    /// Percentage of a multiprocessor's threads that the kernel can keep resident. `None` if its
+    /// registers or shared memory are unknown.
     pub occupancy: Option<u64>,
 }
 
 impl Multiprocessors {
-    /// Of a device; none where its properties are not known.
+    /// Reads a device's properties; `None` if they are unknown.
     pub fn of(trace: &TraceFile, device: &Device) -> Option<Multiprocessors> {
         let properties: Value = serde_json::from_str(trace.name(device.properties)).ok()?;
         let number = |key: &str| properties[key].as_u64().filter(|value| *value > 0);
@@ -53,8 +53,8 @@ impl Multiprocessors {
         })
     }
 
-    /// Of a kernel; none where its sizes are not known.
-    pub fn load(&self, row: &Kernel) -> Option<Load> {
+    /// Computes a kernel's occupancy; `None` if its sizes are unknown.
+    pub fn load(&self, row: &Kernel) -> Option<KernelOccupancy> {
         let product = |sizes: [u32; 3]| sizes.iter().map(|&size| u64::from(size)).product::<u64>();
         let (grid, threads) = (product(row.grid), product(row.block));
         if grid == 0 || threads == 0 {
@@ -66,14 +66,15 @@ impl Multiprocessors {
             let blocks = blocks.min(most as f64);
             blocks * threads as f64 / self.most_threads as f64
         };
-        Some(Load {
+        Some(KernelOccupancy {
             blocks,
             warps: blocks * threads as f64 / self.warp_threads as f64,
             occupancy: at_once.map(|most| (100.0 * share(most)).round() as u64),
         })
     }
 
-    /// Blocks that one multiprocessor can hold at once: what runs out first is the limit.
+    /// Returns the number of blocks that one multiprocessor can hold at once, limited by the
+    /// scarcest resource.
     fn blocks_at_once(&self, row: &Kernel, threads: u64) -> Option<u64> {
         let warps = threads.div_ceil(self.warp_threads);
         let of_threads = self.most_threads / self.warp_threads / warps;
@@ -139,7 +140,7 @@ mod tests {
         assert_eq!(occupancy(32, 100 << 10, 256), Some(25));
         // 32 blocks of one warp each.
         assert_eq!(occupancy(16, 0, 32), Some(50));
-        // Too large for a multiprocessor.
+        // The block is too large for a multiprocessor.
         assert_eq!(occupancy(255, 0, 1024), Some(0));
     }
 

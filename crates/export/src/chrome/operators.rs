@@ -1,29 +1,31 @@
-//! Numbers that join operators with the calls that they made and with what these started, as
-//! Kineto's `External id` does. A run has them only where a profiler of the job's own pushed some.
+//! Numbers that join operators with the calls that they make and the device work that those start,
+//! as Kineto's `External id` does. A run has such numbers of its own only if a profiler in the job
+//! pushed some.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{ExternalId, ProcessIndex, Span, SpanKind, ThreadIndex};
 
-/// Operators that are open, and the calls whose work has not come yet.
+/// Operators that are open, and calls whose device work has not come yet.
 #[derive(Default)]
 pub(super) struct OperatorIds {
     has_own: bool,
     last: u64,
-    /// End and number of the open ones of each thread, outermost first.
+    /// Ends and numbers of the open operators of each thread, outermost first.
     open: FxHashMap<ThreadIndex, Vec<(u64, u64)>>,
     calls: FxHashMap<(ProcessIndex, u64), u64>,
 }
 
 impl OperatorIds {
-    /// Of a file: one that was imported keeps what it came with.
+    /// Creates the state for a file; an imported file keeps its own numbers.
     pub fn of(trace: &TraceFile, imported: bool) -> OperatorIds {
         let has_own = imported || trace.row_count::<ExternalId>() > 0;
         OperatorIds { has_own, ..OperatorIds::default() }
     }
 
-    /// The number of a span: an operator's own, a call's is that of the operator around it, which
-    /// is kept for its work if there is any. Spans come by time, the longest of one moment first.
+    /// Returns the number of a span: an operator's own number, or for a call the number of the
+    /// operator around it, which is kept if device work follows. Spans must come by time, the
+    /// longest first among those that begin together.
     pub fn span(&mut self, row: &Span, has_work: bool) -> Option<u64> {
         let is_call = matches!(row.kind, SpanKind::Runtime | SpanKind::Driver);
         if self.has_own || !(is_call || row.kind == SpanKind::Operator) {
@@ -40,13 +42,14 @@ impl OperatorIds {
         }
         let (_, id) = *open.last()?;
         if let (Some(correlation), true) = (row.correlation, has_work) {
-            // A call of the driver within the runtime's has the same.
+            // A driver call within a runtime call has the same number.
             self.calls.insert((row.process, correlation), id);
         }
         Some(id)
     }
 
-    /// The number of what a call started: of the last thing that it did, unless more follows.
+    /// Returns the number of the device work of a call, and forgets the call unless more work
+    /// follows.
     pub fn work(
         &mut self,
         process: ProcessIndex,

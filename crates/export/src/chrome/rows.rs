@@ -1,4 +1,4 @@
-//! Rows of the large tables as events, with Kineto's keys.
+//! Writes rows of the large tables as events, with Kineto's keys.
 
 use std::io::{self, Write};
 
@@ -11,15 +11,16 @@ use tprof_trace::model::*;
 
 use super::occupancy::Multiprocessors;
 use super::operators::OperatorIds;
-use super::places::SlicePlaces;
+use super::slice_tracks::SliceTracks;
 use super::writer::Writer;
 use crate::arrows::Arrows;
 use crate::correlations::Correlations;
 use crate::in_order::TimedRow;
 use crate::text::Text;
-use crate::{OpenRank, words};
+use crate::{OpenRank, kineto_names};
 
-/// Numbers of arrows of the first process are its correlations; those of others differ from here on.
+/// Arrows of the first process are numbered by correlation; numbers of other processes are shifted
+/// by this many bits.
 const PROCESS_SHIFT: u32 = 40;
 
 /// Turns rows into events.
@@ -27,7 +28,7 @@ pub(super) struct Rows<'a> {
     trace: &'a TraceFile,
     imported: bool,
     frames: Frames<'a>,
-    /// Call stacks as they are written.
+    /// Call stacks in their written form.
     stacks: FxHashMap<(ProcessIndex, StackId), Box<str>>,
     /// Correlations of work and waits in the slice, and of launches that were written.
     work: Correlations,
@@ -35,7 +36,7 @@ pub(super) struct Rows<'a> {
     launched: Correlations,
     operators: OperatorIds,
     arrows: Arrows,
-    places: SlicePlaces,
+    places: SliceTracks,
     devices: FxHashMap<(ProcessIndex, u32), Multiprocessors>,
     objects: Objects,
 }
@@ -43,7 +44,7 @@ pub(super) struct Rows<'a> {
 impl<'a> Rows<'a> {
     pub fn new(part: &'a OpenRank<'_>, imported: bool) -> Rows<'a> {
         let trace = &part.trace;
-        // An imported trace has what its profiler computed of each kernel, or nothing.
+        // An imported trace has the values that its profiler computed for each kernel, or none.
         let devices = trace.devices().iter().filter(|_| !imported);
         let devices = devices.filter_map(|device| {
             Some(((device.process, device.device), Multiprocessors::of(trace, device)?))
@@ -58,7 +59,7 @@ impl<'a> Rows<'a> {
             launched: Correlations::default(),
             operators: OperatorIds::of(trace, imported),
             arrows: Arrows::default(),
-            places: SlicePlaces::default(),
+            places: SliceTracks::default(),
             devices: devices.collect(),
             objects: Objects::default(),
         }
@@ -83,12 +84,12 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Slices that cross another one of their thread or stream.
+    /// Number of slices that cross another one on their thread or stream.
     pub fn crossing(&self) -> u64 {
         self.places.crossing()
     }
 
-    /// Where a slice of a thread goes.
+    /// Chooses the track of a slice on a thread.
     fn on_thread<W: Write>(
         &mut self,
         place: Box<str>,
@@ -100,7 +101,7 @@ impl<'a> Rows<'a> {
         self.places.of_slice(place, label, interval, to)
     }
 
-    /// Where a slice of a stream goes.
+    /// Chooses the track of a slice on a stream.
     fn on_stream<W: Write>(
         &mut self,
         device: u32,
@@ -115,28 +116,30 @@ impl<'a> Rows<'a> {
         self.places.of_slice(on_device(device, stream), label, interval, to)
     }
 
-    /// Writes a span that comes before those which begin earlier: it says nothing on how they nest.
+    /// Writes a span that comes before spans that begin earlier. It says nothing about how they
+    /// nest.
     pub fn write_out_of_order<W: Write>(
         &mut self,
         row: &Span,
         to: &mut Writer<'_, W>,
     ) -> io::Result<()> {
         self.span(row, to)?;
-        self.places = SlicePlaces::default();
+        self.places = SliceTracks::default();
         Ok(())
     }
 
     fn span<W: Write>(&mut self, row: &Span, to: &mut Writer<'_, W>) -> io::Result<()> {
         let trace = self.trace;
-        let category = match (trace.name(row.category), words::of_span(row.kind)) {
-            // The domain of an NVTX range is no category.
+        let category = match (trace.name(row.category), kineto_names::of_span(row.kind)) {
+            // The domain of an NVTX range is not a category.
             (category, None) => category,
             ("", Some(implied)) => implied,
             (_, Some("nvtx")) => "nvtx",
             (category, Some(_)) => category,
         };
         let stack = self.stack(row);
-        // A profiler's own spans are on a "process" that is none, each on a "thread" of its name.
+        // A profiler's own spans are on a "process" that does not exist, each on a "thread" with
+        // its name.
         let own = category == "Trace" && self.imported;
         let place = match own {
             true => {
@@ -178,7 +181,7 @@ impl<'a> Rows<'a> {
         Ok(())
     }
 
-    /// `file(line): function`, innermost first, as `with_stack=True` writes it.
+    /// Formats a stack as `file(line): function`, innermost first, as `with_stack=True` does.
     fn stack(&mut self, row: &Span) -> Box<str> {
         if row.stack == 0 {
             return "".into();
@@ -237,7 +240,13 @@ impl<'a> Rows<'a> {
         let call = (row.correlation, row.external);
         let external = self.operators.work(row.process, call, row.graph.is_some());
         to.event(|text| {
-            complete(text, words::of_copy(row.kind), &name, &place, (start_ns, row.duration_ns));
+            complete(
+                text,
+                kineto_names::of_copy(row.kind),
+                &name,
+                &place,
+                (start_ns, row.duration_ns),
+            );
             let mut args = EventArgs::begin(text);
             args.number("External id", external);
             args.number("device", Some(row.device.into()));
@@ -259,7 +268,7 @@ impl<'a> Rows<'a> {
     ) -> io::Result<()> {
         let trace = self.trace;
         let name = match trace.name(row.name) {
-            "" => words::sync_name(row.kind),
+            "" => kineto_names::sync_name(row.kind),
             name => name,
         };
         let interval = (row.start_ns, row.duration_ns);
@@ -292,7 +301,8 @@ impl<'a> Rows<'a> {
         to: &mut Writer<'_, W>,
     ) -> io::Result<()> {
         let trace = self.trace;
-        let category = words::of_device_span(row.kind).unwrap_or_else(|| trace.name(row.category));
+        let category =
+            kineto_names::of_device_span(row.kind).unwrap_or_else(|| trace.name(row.category));
         let interval = (row.start_ns, row.duration_ns);
         let place = self.on_stream(row.device, row.stream, interval, to)?;
         let (start_ns, name) = (to.at(row.start_ns), trace.name(row.name));
@@ -305,7 +315,7 @@ impl<'a> Rows<'a> {
         })
     }
 
-    /// A collective's call. In an imported trace its operator has it already.
+    /// Writes a collective's call. In an imported trace, its operator already shows it.
     fn collective<W: Write>(&mut self, row: &Collective, to: &mut Writer<'_, W>) -> io::Result<()> {
         let (Some(thread), Some(duration_ns), false) = (row.thread, row.duration_ns, self.imported)
         else {
@@ -396,8 +406,8 @@ impl<'a> Rows<'a> {
         };
         let place = self.places.of_point(place, row.time_ns);
         let time_ns = to.at(row.time_ns);
-        // Ends of one start share its number: the format has them so. One more message of an id
-        // gets a number that a double holds.
+        // Ends of one start share its number, as the format requires. A further message with the
+        // same id gets a number that a double can hold.
         let lines = self.arrows.point(row);
         let id = match lines.message {
             0 => row.id,
@@ -422,7 +432,7 @@ impl<'a> Rows<'a> {
         })
     }
 
-    /// Ends the arrow from a launch, if that was written.
+    /// Ends the arrow from a launch, if the launch was written.
     fn arrive<W: Write>(
         &mut self,
         process: ProcessIndex,
@@ -440,7 +450,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// The beginning of every span, up to its arguments.
+/// Writes the beginning of a span, up to its arguments.
 fn complete(
     text: &mut Text,
     category: &str,
@@ -460,8 +470,8 @@ fn complete(
     text.micros(duration_ns);
 }
 
-/// A stream: Kineto puts device and stream in place of process and thread, and
-/// -1 where there is no stream.
+/// Writes the place of a stream: Kineto puts device and stream in place of process and thread, and
+/// -1 if there is no stream.
 fn on_device(device: u32, stream: Option<u64>) -> Box<str> {
     match stream {
         Some(stream) => format!("\"pid\":{device},\"tid\":{stream}").into(),
@@ -493,14 +503,14 @@ fn arrow<W: Write>(
     })
 }
 
-/// Arguments that the trace has as JSON objects; a damaged file may have others.
+/// Arguments that the trace stores as JSON objects. In a damaged file they may be something else.
 #[derive(Default)]
 struct Objects {
     sound: FxHashMap<NameId, bool>,
 }
 
 impl Objects {
-    /// The members of an object, as text; empty if it is none.
+    /// Returns the members of an object as text; empty if it is not an object.
     fn inner<'t>(&mut self, trace: &'t TraceFile, object: NameId) -> &'t str {
         let json = trace.name(object);
         let Some(inner) = json.strip_prefix('{').and_then(|json| json.strip_suffix('}')) else {
@@ -514,7 +524,7 @@ impl Objects {
     }
 }
 
-/// The arguments of an event, as they come; the object closes when this is dropped.
+/// Writes the arguments of an event one by one. The object is closed when this is dropped.
 struct EventArgs<'t> {
     text: &'t mut Text,
     first: bool,
@@ -540,7 +550,7 @@ impl<'t> EventArgs<'t> {
         }
     }
 
-    /// A number with six places at most.
+    /// Writes a number with at most six decimal places.
     fn millionths(&mut self, key: &str, value: Option<f64>) {
         if let Some(value) = value {
             self.key(key);

@@ -1,4 +1,4 @@
-//! Where the text goes: into gzip, or as it is.
+//! Destination of the text: gzip, or plain.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -8,17 +8,17 @@ use flate2::write::GzEncoder;
 
 use crate::output::Output;
 
-/// Fast: level 6 takes three times the CPU for half the size.
+/// Fast: level 6 takes three times the CPU time for half the size.
 const LEVEL: u32 = 1;
 
-/// A file in the making.
+/// A file that is being written.
 pub(super) enum Sink {
     Gzip(Box<GzEncoder<Output>>),
     Plain(Output),
 }
 
 impl Sink {
-    /// By the name that the file will have.
+    /// Compresses if the file's final name says so.
     pub fn new(output: Output, path: &Path) -> Sink {
         match path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz")) {
             true => Sink::Gzip(Box::new(GzEncoder::new(output, Compression::new(LEVEL)))),
@@ -34,7 +34,7 @@ impl Sink {
         }
     }
 
-    /// The file, complete but for its name.
+    /// Returns the file, complete except for its final name.
     pub fn finish(self) -> io::Result<Output> {
         match self {
             Sink::Gzip(gzip) => gzip.finish(),

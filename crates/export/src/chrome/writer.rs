@@ -1,4 +1,4 @@
-//! The list of events, and who is who in it.
+//! Writes the list of events, and maps processes and threads to the file's ids.
 
 use std::io::{self, Write};
 
@@ -12,15 +12,15 @@ use crate::text::Text;
 /// Bytes gathered before they are compressed.
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// Writes events; the comma goes before every one but the first.
+/// Writes events, with a comma before every one but the first.
 pub(super) struct Writer<'a, W: Write> {
     pub part: &'a OpenRank<'a>,
     pub to: W,
     text: Text,
     first: bool,
-    /// From the trace's clock to the file's.
+    /// Converts from the trace's clock to the file's.
     clock: Clock,
-    /// `pid` of a process and `"pid":…,"tid":…` of a thread, as JSON.
+    /// `pid` of each process and `"pid":…,"tid":…` of each thread, as JSON.
     processes: FxHashMap<ProcessIndex, Box<str>>,
     threads: FxHashMap<ThreadIndex, Box<str>>,
 }
@@ -64,28 +64,28 @@ impl<'a, W: Write> Writer<'a, W> {
         if self.text.bytes().len() >= BUFFER_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// A moment as the file has it: nanoseconds after its base.
+    /// Returns a time as the file has it: nanoseconds after its base.
     pub fn at(&self, time_ns: u64) -> u64 {
         self.clock.since_start(time_ns)
     }
 
-    /// `"pid":1,"tid":2` of a thread.
+    /// Returns `"pid":1,"tid":2` for a thread.
     pub fn thread(&self, thread: ThreadIndex) -> Box<str> {
         self.threads.get(&thread).cloned().unwrap_or_else(|| "\"pid\":0,\"tid\":0".into())
     }
 
-    /// `pid` of a process.
+    /// Returns the `pid` of a process.
     pub fn pid(&self, process: ProcessIndex) -> Box<str> {
         self.processes.get(&process).cloned().unwrap_or_else(|| "0".into())
     }
 
-    /// `"pid":1,"tid":1`: a process by its first thread.
+    /// Returns `"pid":1,"tid":1` for a process, which its first thread stands for.
     pub fn main_thread(&self, process: &Process) -> Box<str> {
         let pid = self.pid(process.process);
         format!("\"pid\":{pid},\"tid\":{pid}").into()
     }
 
-    /// Bytes that wait to be compressed.
+    /// Number of bytes that wait to be compressed.
     pub fn buffered(&self) -> u64 {
         self.text.bytes().len() as u64
     }
@@ -96,7 +96,7 @@ impl<'a, W: Write> Writer<'a, W> {
         Ok(())
     }
 
-    /// Ends the file with what comes after the events.
+    /// Ends the file with the members after the events.
     pub fn end(mut self, fill: impl FnOnce(&mut Text)) -> io::Result<W> {
         self.text.raw("\n]");
         fill(&mut self.text);
@@ -106,7 +106,7 @@ impl<'a, W: Write> Writer<'a, W> {
     }
 }
 
-/// A process' or thread's number; its name where it has none, as Kineto does.
+/// Returns the number of a process or thread, or its name if it has no number, as Kineto does.
 fn id(number: u32, name: &str) -> Box<str> {
     if number > 0 || name.is_empty() {
         return number.to_string().into();

@@ -1,17 +1,16 @@
-//! Device time and device memory, under what asked for them on the host.
+//! Device time and device memory, under the host code that requested them.
 //!
-//! Where several kernels of a device run at once, the time is shared equally
-//! among them: so the whole is the time in which the device was busy, not a sum
-//! of durations that overlap.
+//! If several kernels run on a device at once, they share the time equally, so that the total is
+//! the time in which the device was busy and not a sum of overlapping durations.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::communication::Communication;
-use tprof_facts::copies::{self, Copied};
+use tprof_facts::copies::{self, CopyNameKey};
 use tprof_trace::model::{Kernel, MemoryCopy, NameId, ProcessIndex};
 
 use super::labels::Labels;
 use super::profile::{Measure, Profile};
-use super::spans::{LaunchSite, Places};
+use super::spans::{LaunchSite, SpanSites};
 use super::tree::{FrameKind, FrameTable};
 use crate::rows::wanted;
 use crate::{OpenRank, Written};
@@ -47,20 +46,20 @@ struct Work {
     external: Option<u64>,
 }
 
-/// Adds the device's work: under the ranges and operators that `host` holds, and
-/// under the stacks that were taken at the launches.
+/// Adds the device's work under the ranges and operators that `host` contains, and under the stacks
+/// that were recorded at the launches.
 pub(crate) fn collect(
     part: &OpenRank<'_>,
     written: &mut Written,
     labels: &mut Labels<'_>,
     table: &mut FrameTable,
     host: &Profile,
-    places: &Places,
+    places: &SpanSites,
     [by_range, by_stack]: [&mut Profile; 2],
 ) {
     let mut work = work(part, written, table);
     let shares = shares(&mut work);
-    let mut paths = Paths::default();
+    let mut paths = HostPaths::default();
     for (work, share) in work.iter().zip(shares) {
         let find = |map: &FxHashMap<(ProcessIndex, u64), LaunchSite>, key: Option<u64>| {
             map.get(&(work.process, key?)).copied()
@@ -89,15 +88,15 @@ pub(crate) fn collect(
     }
 }
 
-/// Adds device allocations, under the spans and stacks in which they were made.
+/// Adds device allocations under the spans and stacks in which they were made.
 pub(crate) fn memory(
     labels: &mut Labels<'_>,
     table: &mut FrameTable,
     host: &Profile,
-    places: &Places,
+    places: &SpanSites,
     profile: &mut Profile,
 ) {
-    let mut paths = Paths::default();
+    let mut paths = HostPaths::default();
     for (row, place) in &places.allocations {
         if row.device.is_none() {
             continue;
@@ -140,10 +139,10 @@ fn work(part: &OpenRank<'_>, written: &mut Written, table: &mut FrameTable) -> V
             external: row.external,
         });
     }
-    let mut frames: FxHashMap<Copied, u32> = FxHashMap::default();
+    let mut frames: FxHashMap<CopyNameKey, u32> = FxHashMap::default();
     for row in wanted::<MemoryCopy>(part, written) {
         let (start_ns, end_ns) = part.window.clip(row.start_ns, row.duration_ns);
-        let copied = Copied::from(&row);
+        let copied = CopyNameKey::from(&row);
         work.push(Work {
             start_ns,
             end_ns,
@@ -165,7 +164,7 @@ fn kernel_frame(name: &str, communicates: bool, table: &mut FrameTable) -> u32 {
     table.frame(kind, if name.is_empty() { "(unnamed kernel)" } else { name }, "")
 }
 
-/// Busy time that falls to each piece of work; sorts the work by device and start.
+/// Returns the busy time of each piece of work. Sorts the work by device and start.
 fn shares(work: &mut [Work]) -> Vec<f64> {
     work.sort_by_key(|work| (work.process, work.device, work.start_ns));
     let mut shares = Vec::with_capacity(work.len());
@@ -175,7 +174,7 @@ fn shares(work: &mut [Work]) -> Vec<f64> {
             .flat_map(|(at, work)| [(work.start_ns, true, at), (work.end_ns, false, at)])
             .collect();
         bounds.sort_unstable();
-        // What one of `running` equals has got so far, since the first began.
+        // Time that one of `running` equal pieces has received so far, since the first began.
         let (mut got, mut running, mut now_ns) = (0.0, 0u32, 0);
         let mut mine = vec![0.0; work.len()];
         for (time_ns, begins, at) in bounds {
@@ -191,16 +190,16 @@ fn shares(work: &mut [Work]) -> Vec<f64> {
     shares
 }
 
-/// Frames of host nodes as they stand above a kernel: without the calls that launched it.
+/// Frames of host nodes as they stand above a kernel, without the calls that launched it.
 #[derive(Default)]
-struct Paths {
+struct HostPaths {
     ranges: FxHashMap<u32, Vec<u32>>,
 }
 
-/// Rank, process and thread, which every path of the host tree begins with.
+/// Number of frames that every path of the host tree begins with: rank, process and thread.
 const ABOVE: usize = 3;
 
-impl Paths {
+impl HostPaths {
     fn range(&mut self, host: &Profile, table: &mut FrameTable, node: u32) -> &[u32] {
         self.ranges.entry(node).or_insert_with(|| {
             let mut frames = host.tree.frames_of(node).split_off(ABOVE);
@@ -212,7 +211,7 @@ impl Paths {
         })
     }
 
-    /// The innermost operator above a launch.
+    /// Returns the innermost operator above a launch.
     fn operator(&mut self, host: &Profile, table: &mut FrameTable, node: u32) -> Option<u32> {
         let frames = self.range(host, table, node).to_vec();
         let operator = |frame: &&u32| table.kinds[**frame as usize] == FrameKind::Operator;

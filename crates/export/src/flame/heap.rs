@@ -1,7 +1,7 @@
-//! Host allocations by stack: bytes, calls, and what was live at the peak.
+//! Host allocations by stack: bytes, calls, and bytes live at the peak.
 
 use rustc_hash::FxHashMap;
-use tprof_trace::model::{HeapWhat, MemoryRecording, ProcessIndex, StackId, ThreadIndex};
+use tprof_trace::model::{HeapChange, MemoryRecording, ProcessIndex, StackId, ThreadIndex};
 
 use super::labels::Labels;
 use super::profile::{Measure, Profile};
@@ -45,7 +45,7 @@ pub(crate) fn collect(
         let heap = heaps.entry(event.process).or_default();
         heap.events += 1;
         match event.what {
-            HeapWhat::Alloc { ordinal, size, stack, .. } => {
+            HeapChange::Alloc { ordinal, size, stack, .. } => {
                 let count = weight(event.process, size);
                 let bytes = count * size as f64;
                 let sum = sums.entry((event.process, event.thread, stack)).or_default();
@@ -53,7 +53,7 @@ pub(crate) fn collect(
                 sum[1] += count;
                 heap.take(ordinal, bytes);
             }
-            HeapWhat::Free { ordinal, .. } => heap.give(ordinal),
+            HeapChange::Free { ordinal, .. } => heap.give(ordinal),
         }
     }
     profile.estimate |= !sums.is_empty() && !intervals.is_empty();
@@ -74,7 +74,7 @@ fn heap_events(heaps: &FxHashMap<ProcessIndex, Heap>) -> u64 {
     heaps.values().map(|heap| heap.events as u64).sum()
 }
 
-/// A second pass, up to each process's peak.
+/// Adds what was live at each process's peak, in a second pass up to the peak.
 fn live_at_peak(
     part: &OpenRank<'_>,
     heaps: &FxHashMap<ProcessIndex, Heap>,
@@ -87,11 +87,11 @@ fn live_at_peak(
         let events = events.filter(|event| part.window.holds(event.time_ns));
         for event in events.take(heap.peak_at) {
             match event.what {
-                HeapWhat::Alloc { ordinal, size, stack, .. } => {
+                HeapChange::Alloc { ordinal, size, stack, .. } => {
                     let bytes = weight(process, size) * size as f64;
                     live.insert(ordinal, ((process, event.thread, stack), bytes));
                 }
-                HeapWhat::Free { ordinal, .. } => {
+                HeapChange::Free { ordinal, .. } => {
                     ordinal.map(|ordinal| live.remove(&ordinal));
                 }
             }
@@ -102,14 +102,14 @@ fn live_at_peak(
     }
 }
 
-/// Live bytes of one process, to find when they were most.
+/// Live bytes of one process, to find when they were highest.
 #[derive(Default)]
 struct Heap {
     sizes: FxHashMap<u64, f64>,
     live: f64,
     peak: f64,
     events: usize,
-    /// Events up to the peak.
+    /// Number of events up to the peak.
     peak_at: usize,
 }
 

@@ -1,5 +1,4 @@
-//! The trees of the flame page as JSON, whole: nothing is grouped. docs/exports.md
-//! describes it.
+//! The complete trees of the flame page as JSON, without grouping. docs/exports.md describes it.
 
 use std::io::{self, Write};
 
@@ -8,16 +7,17 @@ use serde_json::{Value, json};
 use super::profile::{Profile, rounded};
 use super::tree::{FrameKind, FrameTable, ROOT};
 
-/// Version of the document; higher where a reader of the one before would err.
+/// Version of the document. It rises when a reader of the previous version would misread the new
+/// one.
 pub(crate) const VERSION: u32 = 1;
 
-/// What the document has on the runs that were read.
+/// Head of the document: the runs that were read.
 pub(crate) struct Head {
-    /// What the run is called.
+    /// Title of the run.
     pub run: String,
-    /// What the run is called that it is compared with.
+    /// Title of the run that it is compared with.
     pub before: Option<String>,
-    /// What a reader should know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
@@ -60,7 +60,7 @@ fn profile_to(profile: &Profile, compared: bool, to: &mut impl Write) -> io::Res
     let (key, label) = (json!(key), json!(label));
     write!(to, "{{\"key\":{key},\"label\":{label},\"estimate\":{estimate},")?;
     write!(to, "\"empty\":{},\"measures\":{},\"nodes\":[", json!(empty), json!(measures))?;
-    // As on the page: whole numbers, with a sum within one of the total.
+    // Whole numbers, whose sum is within one of the total, as on the page.
     let column =
         |column: usize| rounded((0..tree.len() as u32).map(|node| tree.value(node, column)));
     let side = |side: usize| -> Vec<Vec<u64>> {
@@ -89,7 +89,7 @@ fn comma(at: usize) -> &'static str {
     if at == 0 { "" } else { "," }
 }
 
-/// What a frame is, in words that stay.
+/// Returns the stable name of a frame's kind.
 fn name_of(kind: FrameKind) -> &'static str {
     match kind {
         FrameKind::Rank => "rank",

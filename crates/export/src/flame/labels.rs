@@ -1,7 +1,7 @@
-//! Frames of one file: its rank, processes and threads, and its stacks by name.
+//! Frames of one file: its rank, processes and threads, and its stacks with names.
 
 use rustc_hash::FxHashMap;
-use tprof_facts::frames::{Frame, Frames, Known, Layer};
+use tprof_facts::frames::{Frame, Frames, Layer, Resolution};
 use tprof_facts::labels::{self, Ids};
 use tprof_facts::owner::Code;
 use tprof_trace::TraceFile;
@@ -10,7 +10,7 @@ use tprof_trace::model::{ProcessIndex, StackId, ThreadIndex};
 use super::tree::{FrameKind, FrameOwner, FrameTable};
 use crate::OpenRank;
 
-/// Names what a file numbers, as frames of the shared table.
+/// Converts numbers of a file into named frames of the shared table.
 pub(crate) struct Labels<'a> {
     file: &'a TraceFile,
     frames: Frames<'a>,
@@ -34,7 +34,7 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// Rank, process and thread: the first three frames of every path.
+    /// Returns rank, process and thread, which are the first three frames of every path.
     pub fn above(
         &mut self,
         process: ProcessIndex,
@@ -52,7 +52,7 @@ impl<'a> Labels<'a> {
         })
     }
 
-    /// Frames of a stack, outermost first, inlined functions included.
+    /// Returns the frames of a stack, outermost first, including inlined functions.
     pub fn stack(
         &mut self,
         process: ProcessIndex,
@@ -74,16 +74,16 @@ fn frames_of(
 ) -> Vec<u32> {
     let known = |frame: Frame<'_>| {
         let (kind, place) = match (frame.known, frame.layer) {
-            (Known::Nothing, _) => (FrameKind::Unknown, ""),
-            (Known::Place, _) => (FrameKind::Native, ""),
-            (Known::Function, Layer::Python) => (FrameKind::Python, frame.file),
-            (Known::Function, _) => (FrameKind::Native, labels::base_name(frame.module)),
+            (Resolution::Nothing, _) => (FrameKind::Unknown, ""),
+            (Resolution::Place, _) => (FrameKind::Native, ""),
+            (Resolution::Function, Layer::Python) => (FrameKind::Python, frame.file),
+            (Resolution::Function, _) => (FrameKind::Native, labels::base_name(frame.module)),
         };
         let code =
             Code { layer: frame.layer, file: frame.file, module: labels::base_name(frame.module) };
         let owner = match frame.known {
-            Known::Function if code.is_import() => FrameOwner::Import,
-            Known::Function if code.is_own() => FrameOwner::Own,
+            Resolution::Function if code.is_import() => FrameOwner::Import,
+            Resolution::Function if code.is_own() => FrameOwner::Own,
             _ => FrameOwner::Library,
         };
         table.code(kind, &frame.function, place, owner)

@@ -1,4 +1,4 @@
-// What the reader does, and what the page shows in return.
+// Handles input, and shows what the page holds.
 
 async function start() {
   const data = await readPayload();
@@ -7,7 +7,7 @@ async function start() {
   const sides = compared ? 2 : 1;
   const kind = (frame) => KINDS[kinds[frame]];
   const hue = (frame) => owners[frame] === OWN ? "own" : kind(frame);
-  // Every file has a `<module>`: which one it is matters.
+  // Every file has a `<module>`, so the label says which one it is.
   const name = (frame) => frame < 0 ? "all" : names[frame] === "<module>" && places[frame] ? `<module> ${places[frame].split("/").slice(-2).join("/")}` : names[frame];
   const profiles = data.profiles.map((profile) => ({
     ...profile,
@@ -94,7 +94,7 @@ async function start() {
     state.focus = node;
     const box = view.boxes.find((box) => box.node === node && !box.rest);
     if (!box) {
-      // Too narrow to draw: its parent becomes the whole.
+      // Too narrow to draw: its parent becomes the root.
       zoom(node.parent || node);
       if (!view.boxes.some((box) => box.node === node && !box.rest)) zoom(node);
       state.focus = node;
@@ -178,8 +178,8 @@ async function start() {
     }
     $("found").textContent = hits ? `${show(sum)}, ${formatShare(sum, value(state.tree))}` : "no match";
   }
-  // Frames that match, widest first; of an inverted tree those that are drawn, as
-  // the others are not made yet.
+  // Frames that match, widest first. In an inverted tree only drawn frames count, because the
+  // others do not exist yet.
   function matching() {
     const hit = (node) => state.matches.has(node.frame) && value(node) > 0;
     if (state.invert) return view.boxes.filter((box) => !box.rest && hit(box.node)).map((box) => box.node);
@@ -254,7 +254,7 @@ async function start() {
     return element("span", {}, box, text);
   }
 
-  // What is chosen stays in the address, for links.
+  // Keeps the selection in the address, so that it can be linked.
   function hold() {
     const parts = new URLSearchParams({ profile: state.profile.key, measure: state.measure, split: state.split });
     if (state.invert) parts.set("invert", "1");

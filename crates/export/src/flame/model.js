@@ -1,6 +1,6 @@
-// The tree of a profile, as it is shown: split or joined, upright or inverted.
-// A node is { frame, parent, depth, values, self, kids }, its numbers one per
-// column (measure times side); kids of an inverted tree are made when asked for.
+// The tree of a profile as it is shown: split or joined, upright or inverted. A node is { frame,
+// parent, depth, values, self, kids }. Its numbers come one per column (measure times side). Kids
+// of an inverted tree are created on demand.
 
 const KINDS = ["rank", "process", "thread", "native", "python", "operator", "range", "call",
   "kernel", "collective", "copy", "unknown", "group", "overhead"];
@@ -15,16 +15,15 @@ const HIDEABLE = new Set([KINDS.indexOf("native"), KINDS.indexOf("unknown")]);
 const PYTHON = KINDS.indexOf("python");
 const [OWN, IMPORT] = [1, 2]; // owners of code; 0 is a library
 
-// Joins what lies below the levels that are left out. With `kinds` of frames,
-// native ones above the innermost Python frame of a stack are left out: they are
-// the interpreter's, and Python's frames stand for them. So are frames of Python's
-// import system: their time is that of the line that imports.
+// Joins what lies below the omitted levels. With `kinds` of frames, native frames above the
+// innermost Python frame of a stack are omitted: they belong to the interpreter, and Python's
+// frames stand for them. Frames of Python's import system are omitted too: their time belongs to
+// the line that imports.
 function upright(profile, columns, split, kinds = null, owners = null) {
   const { parent, frame, values } = columns;
   const count = parent.length, width = values.length;
   const depth = new Uint16Array(count);
-  // Where stacks that end at a node go, and where those go that reach a Python
-  // frame below it.
+  // Targets of stacks that end at a node, and of stacks that reach a Python frame below it.
   const ends = new Array(count), passes = new Array(count);
   const root = makeNode(-1, null, width);
   ends[0] = passes[0] = root;
@@ -68,7 +67,7 @@ function upright(profile, columns, split, kinds = null, owners = null) {
   const order = [root];
   for (let i = 0; i < order.length; i++) order.push(...(order[i].kids || []));
   for (let i = order.length - 1; i >= 0; i--) sum(order[i]);
-  // What only stood above hidden frames holds nothing.
+  // Nodes that only stood above hidden frames hold nothing.
   const holds = (node) => node.values.some((value) => value > 0);
   let all = 0;
   for (const node of order) {
@@ -79,8 +78,8 @@ function upright(profile, columns, split, kinds = null, owners = null) {
   return root;
 }
 
-// Leaves on top, callers below. An entry is a node of the upright tree that
-// stands where this node's stacks have got to, and what it brings along.
+// Leaves on top, callers below. An entry is a node of the upright tree that these stacks have
+// reached, and the values it carries.
 function inverted(tree) {
   const width = tree.values.length;
   const root = makeNode(-1, null, width);
@@ -127,7 +126,7 @@ function kidsOf(node) {
 
 const inOrder = new Intl.Collator("en", { numeric: true }).compare;
 
-// Widest first; ranks, processes and threads by name, as they stay beside each other.
+// Widest first; but ranks, processes and threads by name, because they stay side by side.
 function sortKids(node, weigh) {
   if (node.sorted === weigh.key) return;
   kidsOf(node).sort((a, b) => {
@@ -137,7 +136,7 @@ function sortKids(node, weigh) {
   node.sorted = weigh.key;
 }
 
-// Per frame: its self value, and its total; recursion counts once.
+// Self value and total of each frame; recursion counts once.
 function byFrame(from, columns) {
   const rows = new Map();
   const open = new Map();

@@ -1,19 +1,19 @@
-//! The profiles of a page: what is counted, along which stacks.
+//! The profiles of a page: measures along stacks.
 
 use serde_json::{Value, json};
 
 use super::tree::{FrameTable, ROOT, Tree};
 use crate::page::Payload;
 
-/// Nodes of a tree that a page holds; more are grouped.
+/// Largest number of nodes of a tree on a page; the others are grouped.
 const MOST_NODES: usize = 120_000;
 
-/// One number of every node.
+/// One measure of every node.
 pub(crate) struct Measure {
     pub label: &'static str,
     /// `ns`, `bytes` or `count`.
     pub unit: &'static str,
-    /// What it is, in a sentence.
+    /// Description in a sentence.
     pub about: &'static str,
 }
 
@@ -22,17 +22,17 @@ pub(crate) struct Profile {
     pub key: &'static str,
     pub label: &'static str,
     pub measures: &'static [Measure],
-    /// What would fill it.
+    /// Explains how to record data for an empty profile.
     pub empty: &'static str,
     pub tree: Tree,
-    /// Whether any of it are estimates, per measure.
+    /// Whether any value is an estimate, per measure.
     pub estimate: bool,
     sides: usize,
     side: usize,
 }
 
 impl Profile {
-    /// `sides` is 2 where two runs are compared.
+    /// Creates a profile; `sides` is 2 if two runs are compared.
     pub fn new(
         key: &'static str,
         label: &'static str,
@@ -49,12 +49,12 @@ impl Profile {
         self.tree.len() == 1
     }
 
-    /// Selects the side of the next values: 0 the run, 1 the one before.
+    /// Selects the side of the values that follow: 0 for the run, 1 for the baseline.
     pub fn set_side(&mut self, side: usize) {
         self.side = side;
     }
 
-    /// The node at the end of two paths, one after the other.
+    /// Returns the node at the end of two paths, one after the other.
     pub fn node(&mut self, above: &[u32], frames: &[u32]) -> u32 {
         let at = self.tree.path(ROOT, above);
         self.tree.path(at, frames)
@@ -64,7 +64,7 @@ impl Profile {
         self.tree.add(node, measure * self.sides + self.side, value);
     }
 
-    /// Packs the tree into the payload; returns its part of the head.
+    /// Packs the tree into the payload, and returns its part of the head.
     pub fn pack(self, table: &mut FrameTable, payload: &mut Payload) -> Value {
         let (measures, sides, key) = (self.measures, self.sides, self.key);
         let (tree, pruned) = self.tree.pruned(MOST_NODES, table);
@@ -92,7 +92,7 @@ impl Profile {
     }
 }
 
-/// Whole numbers with a running sum that stays within one of the exact one.
+/// Rounds values so that each running sum stays within one of the exact sum.
 pub(super) fn rounded(values: impl Iterator<Item = f64>) -> Vec<u64> {
     let mut owed = 0.0;
     values

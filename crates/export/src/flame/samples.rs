@@ -1,4 +1,4 @@
-//! Samples by stack: time on a core, and time waiting for whatever.
+//! Samples by stack: time on a core, and time spent waiting.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{ProcessIndex, Sample, StackId, ThreadIndex, ThreadState};
@@ -49,7 +49,7 @@ pub(crate) fn collect(
     }
 }
 
-/// What a thread that does not run waits for.
+/// Returns what a thread that does not run waits for.
 pub(crate) fn waiting_for(state: ThreadState) -> Option<&'static str> {
     Some(match state {
         ThreadState::Running => return None,

@@ -1,8 +1,8 @@
-//! Host spans, nested by time; and where each launch stands among them.
+//! Host spans, nested by time, and the place of each launch among them.
 //!
-//! The time of a thread goes to the path of spans that are open at that moment,
-//! so a path's numbers add up to the time that its thread spent in any span.
-//! Spans that cross (as two NVTX ranges may) nest in the order in which they began.
+//! The time of a thread is added to the path of spans that are open at that moment, so a path's
+//! numbers add up to the time that its thread spent in spans. Spans that cross (as two NVTX ranges
+//! may) nest in the order in which they began.
 
 use std::cmp::Reverse;
 
@@ -25,19 +25,19 @@ pub(crate) const MEASURES: [Measure; 2] = [
     Measure { label: "Calls", unit: "count", about: "spans that began" },
 ];
 
-/// Where a launch was made.
+/// Place where a launch was made.
 #[derive(Clone, Copy)]
 pub(crate) struct LaunchSite {
     /// Node of the host tree.
     pub node: u32,
-    /// Innermost stack that was taken there.
+    /// Innermost stack recorded there.
     pub stack: Option<StackId>,
     pub thread: ThreadIndex,
 }
 
-/// Launches, operators and device allocations among the spans.
+/// Places of launches, operators and device allocations among the spans.
 #[derive(Default)]
-pub(crate) struct Places {
+pub(crate) struct SpanSites {
     pub correlations: FxHashMap<(ProcessIndex, u64), LaunchSite>,
     pub externals: FxHashMap<(ProcessIndex, u64), LaunchSite>,
     pub allocations: Vec<(DeviceAllocation, Option<LaunchSite>)>,
@@ -50,7 +50,7 @@ pub(crate) fn collect(
     labels: &mut Labels<'_>,
     table: &mut FrameTable,
     profile: &mut Profile,
-) -> Places {
+) -> SpanSites {
     let file = &part.trace;
     let mut spans = wanted::<Span>(part, written);
     for span in &mut spans {
@@ -62,7 +62,7 @@ pub(crate) fn collect(
     allocations.retain(|row| !row.free);
     allocations.sort_by_key(|row| (row.thread, row.time_ns));
     let mut allocations = allocations.into_iter().peekable();
-    let mut places = Places::default();
+    let mut places = SpanSites::default();
     for spans in spans.chunk_by(|a, b| a.thread == b.thread) {
         let thread = spans[0].thread;
         while let Some(row) = allocations.next_if(|row| row.thread < thread) {
@@ -92,7 +92,7 @@ pub(crate) fn collect(
     places
 }
 
-/// Which of two spans that cover the same time is the outer one.
+/// Orders spans that cover the same time, outermost first.
 fn outwards(kind: SpanKind) -> u8 {
     match kind {
         SpanKind::Python => 0,
@@ -106,17 +106,17 @@ fn outwards(kind: SpanKind) -> u8 {
     }
 }
 
-/// A span that has not ended.
+/// A span that is still open.
 struct OpenSpan {
     end_ns: u64,
-    /// First end among this and all below it.
+    /// Earliest end of this span and of all spans below it.
     least_end_ns: u64,
     frame: u32,
     node: u32,
     stack: Option<StackId>,
 }
 
-/// One thread, from the first span to the last.
+/// State of one thread while its spans are read in order.
 struct Sweep<'a> {
     profile: &'a mut Profile,
     root: u32,
@@ -126,7 +126,7 @@ struct Sweep<'a> {
 }
 
 impl Sweep<'_> {
-    /// Spends the time until `to`, closing what ends before.
+    /// Assigns the time until `to_ns`, and closes spans that end before.
     fn advance(&mut self, to_ns: u64) {
         while let Some(end_ns) = self.open.last().map(|top| top.least_end_ns) {
             if end_ns > to_ns {
@@ -176,9 +176,9 @@ impl Sweep<'_> {
         Some(LaunchSite { node: top.node, stack: top.stack, thread: self.thread })
     }
 
-    /// Remembers where a launch and an operator were. The outermost call of a
-    /// correlation counts: the runtime's, not the driver's inside it.
-    fn note(&self, span: &Span, places: &mut Places) {
+    /// Remembers the places of launches and operators. The outermost call of a correlation counts:
+    /// the runtime's, not the driver's inside it.
+    fn note(&self, span: &Span, places: &mut SpanSites) {
         let Some(place) = self.place() else { return };
         let calls = matches!(span.kind, SpanKind::Runtime | SpanKind::Driver);
         if let (true, Some(correlation)) = (calls, span.correlation) {
@@ -190,7 +190,7 @@ impl Sweep<'_> {
     }
 }
 
-/// `ProfilerStep` of `ProfilerStep#12`.
+/// Shortens `ProfilerStep#12` to `ProfilerStep`.
 fn without_number(name: &str) -> &str {
     match name.rsplit_once('#') {
         Some((stem, number))
@@ -213,7 +213,7 @@ fn span_frame(span: &Span, file: &TraceFile, table: &mut FrameTable) -> u32 {
     };
     let name = match file.name(span.name) {
         "" => "(unnamed)",
-        // Steps are many of one kind; separate ones would hide what they share.
+        // Steps are joined into one frame: separate frames would hide what they share.
         name if kind == FrameKind::Range => without_number(name),
         name => name,
     };

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-/// What a frame is; decides its colour.
+/// Kind of a frame, which decides its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub(crate) enum FrameKind {
@@ -19,7 +19,7 @@ pub(crate) enum FrameKind {
     Kernel = 8,
     Collective = 9,
     Copy = 10,
-    /// Marks something unknown.
+    /// Marks an unknown frame.
     Unknown = 11,
     /// Several frames too small to keep.
     Group = 12,
@@ -30,10 +30,10 @@ pub(crate) enum FrameKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub(crate) enum FrameOwner {
-    /// A library, the interpreter or the kernel; or the frame is no code.
+    /// A library, the interpreter or the kernel, or no code at all.
     #[default]
     Library = 0,
-    /// The person who runs the job, most likely.
+    /// Most likely written by the person who runs the job.
     Own = 1,
     /// Python's import system.
     Import = 2,
@@ -51,12 +51,12 @@ pub(crate) struct FrameTable {
 }
 
 impl FrameTable {
-    /// A frame that is no code, or of unknown code.
+    /// Returns a frame that is not code, or code of unknown origin.
     pub fn frame(&mut self, kind: FrameKind, name: &str, place: &str) -> u32 {
         self.code(kind, name, place, FrameOwner::default())
     }
 
-    /// A frame of code.
+    /// Returns a frame of code.
     pub fn code(&mut self, kind: FrameKind, name: &str, place: &str, owner: FrameOwner) -> u32 {
         let key = (kind, name.to_owned(), place.to_owned(), owner);
         *self.index.entry(key).or_insert_with(|| {
@@ -69,7 +69,7 @@ impl FrameTable {
     }
 }
 
-/// A tree of frames; each node carries its own share without its children, `columns` numbers.
+/// A tree of frames. Each node holds `columns` numbers of its own, without its children.
 pub(crate) struct Tree {
     columns: usize,
     pub parents: Vec<u32>,
@@ -78,7 +78,7 @@ pub(crate) struct Tree {
     children: FxHashMap<(u32, u32), u32>,
 }
 
-/// The node above all others.
+/// Index of the root node.
 pub(crate) const ROOT: u32 = 0;
 
 impl Tree {
@@ -96,7 +96,7 @@ impl Tree {
         self.parents.len()
     }
 
-    /// The node of `frame` below `parent`.
+    /// Returns the node of `frame` below `parent`, and creates it if needed.
     pub fn child(&mut self, parent: u32, frame: u32) -> u32 {
         *self.children.entry((parent, frame)).or_insert_with(|| {
             self.parents.push(parent);
@@ -106,7 +106,7 @@ impl Tree {
         })
     }
 
-    /// The node at the end of a path below `parent`.
+    /// Returns the node at the end of a path below `parent`.
     pub fn path(&mut self, parent: u32, frames: &[u32]) -> u32 {
         frames.iter().fold(parent, |node, &frame| self.child(node, frame))
     }
@@ -124,7 +124,7 @@ impl Tree {
         self.values.iter().skip(column).step_by(self.columns).sum()
     }
 
-    /// Frames from below the root to `node`.
+    /// Returns the frames from below the root to `node`.
     pub fn frames_of(&self, mut node: u32) -> Vec<u32> {
         let mut frames = Vec::new();
         while node != ROOT {
@@ -135,7 +135,7 @@ impl Tree {
         frames
     }
 
-    /// Per node and column, what it and all below it hold. Children come after
+    /// Returns the totals of each node and column, including everything below. Children come after
     /// their parents.
     fn inclusive(&self) -> Vec<f64> {
         let mut sums = self.values.clone();
@@ -148,9 +148,8 @@ impl Tree {
         sums
     }
 
-    /// A tree of at most about `most` nodes: the subtrees that matter least in
-    /// every column become one group below their parent. What a group stands
-    /// for is in its name.
+    /// Returns a tree of at most about `most` nodes. Subtrees that matter least in every column
+    /// become one group below their parent, whose name says what it stands for.
     pub fn pruned(self, most: usize, table: &mut FrameTable) -> (Tree, Pruned) {
         let nodes = self.len();
         if nodes <= most {
@@ -166,7 +165,7 @@ impl Tree {
         let shares: Vec<f64> = (0..nodes).map(share).collect();
         let mut sorted = shares.clone();
         let (_, &mut least, _) = sorted.select_nth_unstable_by(nodes - most, f64::total_cmp);
-        // Where many matter equally little, all of them go.
+        // If many subtrees matter equally little, all of them are removed.
         let ties = shares.iter().filter(|share| **share >= least).count() > most + most / 8;
         let kept = |node: usize| match node {
             0 => true,
@@ -175,14 +174,14 @@ impl Tree {
         };
         let mut tree = Tree::new(self.columns);
         let mut place = vec![ROOT; nodes];
-        // Nodes and values that fall below a kept node.
+        // Nodes and values that were removed below a kept node.
         let mut groups: FxHashMap<u32, (usize, Vec<f64>)> = FxHashMap::default();
         for node in 0..nodes {
             let parent = self.parents[node] as usize;
             place[node] = match node {
                 0 => ROOT,
-                // A subtree is never larger than its parent, so a dropped
-                // node's place is where its nearest kept ancestor went.
+                // A subtree is never larger than its parent, so a removed node's place is that of
+                // its nearest kept ancestor.
                 _ if kept(node) => tree.child(place[parent], self.frames[node]),
                 _ => place[parent],
             };
@@ -214,7 +213,8 @@ impl Tree {
     }
 }
 
-/// What was grouped: how many frames, each below which share of the whole.
+/// Result of the grouping: the number of grouped frames, and a share of the whole that each of them
+/// stays below.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pruned {
     pub frames: usize,

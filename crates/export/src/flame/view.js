@@ -3,9 +3,8 @@
 const ROW = 19;
 const LEAST = 1; // pixels; narrower boxes become a hatched rest
 
-// Hue, saturation, lightness on light and on dark paper, by kind. Hues are those
-// of Okabe and Ito; no meaning depends only on colour, the legend and the detail
-// line name each kind.
+// Hue, saturation and lightness on a light and a dark background, by kind. Hues are those of Okabe
+// and Ito. No meaning depends only on colour: the legend and the detail line name each kind.
 const COLOURS = {
   rank: [215, 10, 84, 26], process: [215, 10, 81, 29], thread: [215, 10, 78, 32],
   native: [262, 20, 80, 33], python: [262, 44, 84, 38], own: [42, 92, 64, 34], operator: [202, 66, 75, 33],
@@ -43,7 +42,7 @@ class View {
     this.widths = new Map();
   }
 
-  // Boxes of everything below `top` that is wide enough, and of what is above it.
+  // Boxes of everything below `top` that is wide enough, and of its ancestors.
   layout(top, weigh) {
     this.width = Math.max(1, this.scroll.clientWidth);
     const boxes = [];
@@ -141,7 +140,7 @@ class View {
     context.restore();
   }
 
-  // The text, or as much of it as fits and an ellipsis.
+  // Draws the text, or as much of it as fits with an ellipsis.
   text(text, x, y, room) {
     let width = this.widths.get(text);
     if (width === undefined) this.widths.set(text, width = this.context.measureText(text).width);

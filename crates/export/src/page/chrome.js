@@ -1,12 +1,13 @@
-// What every page has around its picture: theme, help, elements from text.
+// Parts that every page has around its content: theme, help, elements from text.
 
 const $ = (id) => document.getElementById(id);
 
-// A text of a job without characters that would turn the direction of what is around it.
+// Characters that change the direction of the text around them; they are removed from texts of a
+// job.
 const TURNING = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 const straight = (value) => typeof value === "string" ? value.replace(TURNING, "\ufffd") : value;
 
-// An element with text or other elements as content; strings never become markup.
+// Creates an element with text or other elements as content; strings never become markup.
 function element(tag, attributes, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes || {})) {
@@ -20,7 +21,7 @@ function element(tag, attributes, ...children) {
 
 const THEMES = ["auto", "light", "dark"];
 
-// Light, dark, or as the system has it; `changed` repaints.
+// Light, dark, or the system's theme; `changed` repaints.
 function startTheme(changed) {
   const button = $("theme");
   let theme = "auto";
@@ -40,7 +41,7 @@ function startTheme(changed) {
     changed();
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", changed);
-  // Chosen in another page of the same server, such as the one that frames this page.
+  // The theme was chosen in another page of the same server, such as the one that frames this page.
   addEventListener("storage", (event) => {
     if (event.key !== "tprof-theme") return;
     theme = event.newValue || "auto";
@@ -63,7 +64,7 @@ function startHelp() {
   return open;
 }
 
-// Whether a key belongs to the field that has it.
+// Whether a key press belongs to a text field.
 function typing(event) {
   const tag = event.target.tagName;
   return tag === "INPUT" || tag === "SELECT" || tag === "TEXTAREA" || $("help").open;
@@ -76,7 +77,7 @@ function fail(error) {
   document.body.replaceChildren(element("main", { class: "failed", role: "alert" }, why));
 }
 
-// A search term as a test of names: /regular expression/, else words in any case.
+// Turns a search term into a test of names: /regular expression/, otherwise words in any case.
 function matcher(term) {
   term = term.trim();
   if (!term) return null;

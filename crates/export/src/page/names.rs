@@ -1,9 +1,9 @@
-//! What pages call runs.
+//! Titles that pages give to runs.
 
 use tprof_facts::labels::base_name;
 use tprof_trace::RunDir;
 
-/// What a run is called: its command, in short, or the name of its directory.
+/// Returns the title of a run: its shortened command, or the name of its directory.
 pub(crate) fn run_title(run: &RunDir) -> String {
     let words = run.infos().first().map(|info| info.command.as_slice()).unwrap_or_default();
     let command = short(words);
@@ -15,7 +15,8 @@ pub(crate) fn run_title(run: &RunDir) -> String {
     path.file_name().map_or_else(|| "run".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-/// A command without the directories of its program and, where it is a script's, of the script.
+/// Shortens a command: removes the directories of its program and, if it runs a script, of the
+/// script.
 fn short(words: &[String]) -> String {
     let script = words.iter().skip(1).position(|word| !word.starts_with('-')).map(|at| at + 1);
     let is_program = |at: usize| at == 0 || Some(at) == script;

@@ -26,8 +26,8 @@ async function readPayload() {
   return head;
 }
 
-// A Uint32Array where the numbers fit, else a Float64Array. Differences are
-// summed, and are sums of 53 bits at most.
+// Returns a Uint32Array if the numbers fit, otherwise a Float64Array. Differences are summed up;
+// sums have at most 53 bits.
 function joinPlanes(bytes, at, count, planes, difference) {
   if (planes <= 4 && !difference) {
     const out = new Uint32Array(count);

@@ -1,5 +1,5 @@
-//! Arguments of an event: numbers that all events of a kind have, and whatever
-//! further facts of their source.
+//! Arguments of an event: numbers that all events of a kind have, and further facts from their
+//! source.
 
 use rustc_hash::FxHashMap;
 use serde_json::Value;
@@ -9,19 +9,19 @@ use super::fields::{annotation, event, interned};
 use super::interned::Interned;
 use crate::proto::Proto;
 
-/// Encoded arguments that are kept to be written again.
+/// Largest total size of encoded arguments that are cached for reuse, in bytes.
 const MOST_KEPT_BYTES: usize = 8 << 20;
 
 /// Writes arguments into the fields of a `TrackEvent`.
 #[derive(Default)]
 pub(super) struct Args {
-    /// Encoded objects; many events share theirs.
+    /// Cached encoded objects; many events share one.
     kept: FxHashMap<NameId, Box<[u8]>>,
     kept_bytes: usize,
 }
 
 impl Args {
-    /// The keys of a JSON object, which is the string `object` of the file.
+    /// Writes the keys of a JSON object, which is the string `object` of the file.
     pub fn object(&mut self, object: NameId, text: &str, names: &mut Interned<'_>, to: &mut Proto) {
         if object.0 == 0 {
             return;
@@ -36,7 +36,7 @@ impl Args {
                     one(key, value, names, &mut encoded);
                 }
             }
-            // Not what it should be, but kept all the same.
+            // Not a JSON object, but kept all the same.
             Ok(value) => one("args", &value, names, &mut encoded),
             Err(_) => one("args", &Value::String(text.to_owned()), names, &mut encoded),
         }
@@ -69,7 +69,7 @@ fn one(key: &str, value: &Value, names: &mut Interned<'_>, to: &mut Proto) {
     to.close(open);
 }
 
-/// A number, if there is one.
+/// Writes a number, if there is one.
 pub(super) fn number(
     name: &'static str,
     value: Option<u64>,
@@ -84,7 +84,7 @@ pub(super) fn number(
     }
 }
 
-/// A text, unless it is empty.
+/// Writes a text, unless it is empty.
 pub(super) fn text(name: &'static str, value: &str, names: &mut Interned<'_>, to: &mut Proto) {
     if !value.is_empty() {
         let open = to.open(event::ANNOTATION);
@@ -94,7 +94,7 @@ pub(super) fn text(name: &'static str, value: &str, names: &mut Interned<'_>, to
     }
 }
 
-/// The three sizes of a grid or block; zeros are unknown.
+/// Writes the three sizes of a grid or block; zeros mean unknown.
 pub(super) fn sizes(name: &'static str, value: [u32; 3], names: &mut Interned<'_>, to: &mut Proto) {
     if value != [0; 3] {
         let [x, y, z] = value;

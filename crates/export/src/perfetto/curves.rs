@@ -1,7 +1,7 @@
-//! What is no event of a thread or stream: curves, marks, losses, lives.
+//! Data that is not an event of a thread or stream: curves, marks, losses, process lifetimes.
 //!
-//! These come from small tables, or are computed. They go into a sequence of
-//! their own with absolute times, so that they need no order.
+//! It comes from small tables, or is computed. It goes into a sequence of its own with absolute
+//! times, so that it needs no order.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -12,23 +12,23 @@ use tprof_facts::{histograms, labels};
 use tprof_trace::model::*;
 
 use super::fields::{event, packet};
-use super::out::Out;
-use super::scene::Scene;
-use super::tracks::{Owner, Row, Unit};
-use crate::busy::Busy;
-use crate::counters::{self, Thin};
+use super::packet_writer::PacketWriter;
+use super::rank_writer::RankWriter;
+use super::tracks::{CounterOwner, TrackRow, Unit};
+use crate::counters::{self, Downsampler};
+use crate::device_busy::DeviceBusyTime;
 use crate::gpus::{Gpu, Gpus};
 use crate::proto::Proto;
 
-/// Writes everything of a rank that is not in its large tables; returns how many rows.
-pub(super) fn write<W: Write>(scene: &mut Scene<'_, '_, W>, sequence: u64) -> io::Result<u64> {
+/// Writes everything of a rank that is not in its large tables, and returns the number of rows.
+pub(super) fn write<W: Write>(scene: &mut RankWriter<'_, '_, W>, sequence: u64) -> io::Result<u64> {
     lives(scene, sequence)?;
     marks(scene, sequence)?;
     losses(scene, sequence)?;
     memory(scene, sequence)
 }
 
-fn lives<W: Write>(scene: &mut Scene<'_, '_, W>, sequence: u64) -> io::Result<()> {
+fn lives<W: Write>(scene: &mut RankWriter<'_, '_, W>, sequence: u64) -> io::Result<()> {
     let trace = &scene.part.trace;
     let last_ns = trace.extent_ns().map_or(0, |(_, last_ns)| last_ns);
     let mut images: Vec<&Process> = trace.processes().iter().collect();
@@ -42,7 +42,7 @@ fn lives<W: Write>(scene: &mut Scene<'_, '_, W>, sequence: u64) -> io::Result<()
         let (from_ns, to_ns) = (scene.at(process.start_ns), scene.at(end_ns));
         let (shared, out) = (&mut *scene.shared, &mut scene.out);
         let times = (process.start_ns, end_ns);
-        let track = scene.tracks.place(Row::Life(process.process), times, shared, out)?;
+        let track = scene.tracks.place(TrackRow::Life(process.process), times, shared, out)?;
         let program = labels::program(trace.name(process.command));
         let name = if program.is_empty() { "process" } else { program };
         let how = match end {
@@ -68,7 +68,7 @@ fn lives<W: Write>(scene: &mut Scene<'_, '_, W>, sequence: u64) -> io::Result<()
     Ok(())
 }
 
-fn marks<W: Write>(scene: &mut Scene<'_, '_, W>, sequence: u64) -> io::Result<()> {
+fn marks<W: Write>(scene: &mut RankWriter<'_, '_, W>, sequence: u64) -> io::Result<()> {
     let trace = &scene.part.trace;
     for mark in trace.marks().iter().filter(|mark| scene.part.window.holds(mark.time_ns)) {
         let (category, name, detail) = match mark.kind {
@@ -86,7 +86,7 @@ fn marks<W: Write>(scene: &mut Scene<'_, '_, W>, sequence: u64) -> io::Result<()
     Ok(())
 }
 
-fn losses<W: Write>(scene: &mut Scene<'_, '_, W>, sequence: u64) -> io::Result<()> {
+fn losses<W: Write>(scene: &mut RankWriter<'_, '_, W>, sequence: u64) -> io::Result<()> {
     let trace = &scene.part.trace;
     for loss in trace.losses().iter().filter(|loss| scene.part.window.holds(loss.time_ns)) {
         let what = trace.name(loss.what);
@@ -101,7 +101,7 @@ fn losses<W: Write>(scene: &mut Scene<'_, '_, W>, sequence: u64) -> io::Result<(
 }
 
 fn instant<W: Write>(
-    scene: &mut Scene<'_, '_, W>,
+    scene: &mut RankWriter<'_, '_, W>,
     sequence: u64,
     (time_ns, process): (u64, Option<ProcessIndex>),
     (category, name): (&str, &str),
@@ -122,8 +122,8 @@ fn instant<W: Write>(
     })
 }
 
-/// Heap curves, thinned, and measured quantities as they are.
-fn memory<W: Write>(scene: &mut Scene<'_, '_, W>, sequence: u64) -> io::Result<u64> {
+/// Writes heap curves, thinned, and measured quantities, all points.
+fn memory<W: Write>(scene: &mut RankWriter<'_, '_, W>, sequence: u64) -> io::Result<u64> {
     let (trace, window) = (&scene.part.trace, scene.part.window);
     let (first_ns, last_ns) = trace.extent_ns().unwrap_or_default();
     let stretch_ns = counters::stretch(last_ns.saturating_sub(first_ns));
@@ -133,11 +133,12 @@ fn memory<W: Write>(scene: &mut Scene<'_, '_, W>, sequence: u64) -> io::Result<u
             return Ok(());
         }
         last.insert(process, time_ns);
-        let owner = Owner::Process(process);
+        let owner = CounterOwner::Process(process);
         curve(scene, sequence, (owner, "heap", Unit::Bytes), time_ns, bytes as f64)
     })?;
     let (mut rows, gpus) = (0, Gpus::of(trace));
-    let mut curves: BTreeMap<(Option<ProcessIndex>, Option<Gpu>, NameId), Thin> = BTreeMap::new();
+    let mut curves: BTreeMap<(Option<ProcessIndex>, Option<Gpu>, NameId), Downsampler> =
+        BTreeMap::new();
     for row in trace.counters().iter().filter(|row| window.holds(row.time_ns)) {
         rows += 1;
         let name = trace.name(row.name);
@@ -151,7 +152,7 @@ fn memory<W: Write>(scene: &mut Scene<'_, '_, W>, sequence: u64) -> io::Result<u
             continue;
         }
         let thin = curves.entry((row.process, gpus.gpu(row), row.name));
-        let thin = thin.or_insert_with(|| Thin::new(stretch_ns));
+        let thin = thin.or_insert_with(|| Downsampler::new(stretch_ns));
         if let Some((time_ns, bytes)) = thin.point(row.time_ns, row.value as u64) {
             curve(scene, sequence, (owner, name, unit), time_ns, bytes as f64)?;
         }
@@ -166,17 +167,17 @@ fn memory<W: Write>(scene: &mut Scene<'_, '_, W>, sequence: u64) -> io::Result<u
     Ok(rows)
 }
 
-/// The track of a curve.
-fn owner(process: Option<ProcessIndex>, gpu: Option<Gpu>) -> Owner {
+/// Returns the owner of a curve's track.
+fn owner(process: Option<ProcessIndex>, gpu: Option<Gpu>) -> CounterOwner {
     match (process, gpu) {
-        (_, Some(Gpu::Seen(Some(process), device))) => Owner::Device(process, device),
-        (_, Some(gpu)) => Owner::Gpu(gpu),
-        (Some(process), None) => Owner::Process(process),
-        (None, None) => Owner::Host,
+        (_, Some(Gpu::Seen(Some(process), device))) => CounterOwner::Device(process, device),
+        (_, Some(gpu)) => CounterOwner::Gpu(gpu),
+        (Some(process), None) => CounterOwner::Process(process),
+        (None, None) => CounterOwner::Host,
     }
 }
 
-/// Name and unit of a quantity; bytes, which the unit states, are not in the name again.
+/// Returns the name and unit of a quantity. The name does not repeat "bytes" if the unit says so.
 fn named(name: &str) -> (&str, Unit) {
     let unit = match CounterUnit::of(name) {
         CounterUnit::Bytes => Unit::Bytes,
@@ -189,23 +190,23 @@ fn named(name: &str) -> (&str, Unit) {
     (name.strip_suffix("_bytes").unwrap_or(name), unit)
 }
 
-/// How busy each device was: the share of each stretch in which a kernel ran.
+/// Writes how busy each device was: the share of each stretch in which a kernel ran.
 pub(super) fn utilisation<W: Write>(
-    scene: &mut Scene<'_, '_, W>,
+    scene: &mut RankWriter<'_, '_, W>,
     sequence: u64,
-    busy: Busy,
+    busy: DeviceBusyTime,
 ) -> io::Result<()> {
     for (process, device, time_ns, fraction) in busy.points() {
-        let what = (Owner::Device(process, device), "kernels running", Unit::Named("%"));
+        let what = (CounterOwner::Device(process, device), "kernels running", Unit::Named("%"));
         curve(scene, sequence, what, time_ns, 100.0 * fraction)?;
     }
     Ok(())
 }
 
 fn curve<W: Write>(
-    scene: &mut Scene<'_, '_, W>,
+    scene: &mut RankWriter<'_, '_, W>,
     sequence: u64,
-    (owner, name, unit): (Owner, &str, Unit),
+    (owner, name, unit): (CounterOwner, &str, Unit),
     time_ns: u64,
     value: f64,
 ) -> io::Result<()> {
@@ -237,7 +238,7 @@ fn annotate(fields: &mut Proto, name: &str, value: &str) {
 }
 
 fn absolute<W: Write>(
-    out: &mut Out<W>,
+    out: &mut PacketWriter<W>,
     sequence: u64,
     time_ns: u64,
     event: impl FnOnce(&mut Proto),

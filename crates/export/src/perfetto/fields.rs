@@ -15,9 +15,9 @@ pub mod packet {
     pub const DEFAULTS: u32 = 59;
     pub const TRACK_DESCRIPTOR: u32 = 60;
     pub const PERF_SAMPLE: u32 = 66;
-    /// What was interned before on this sequence is void.
+    /// Everything interned before on this sequence becomes invalid.
     pub const STATE_CLEARED: u64 = 1;
-    /// The packet refers to what was interned.
+    /// The packet refers to interned data.
     pub const NEEDS_STATE: u64 = 2;
 }
 
@@ -28,9 +28,9 @@ pub mod clock_snapshot {
     pub const IS_INCREMENTAL: u32 = 3;
     /// Wall clock, nanoseconds since 1970.
     pub const REALTIME: u64 = 1;
-    /// The clock that timestamps are in unless a packet has another.
+    /// Clock of timestamps, unless a packet names another.
     pub const BOOTTIME: u64 = 6;
-    /// The first number that is free for a sequence's own clock.
+    /// First free number for a sequence's own clock.
     pub const OWN: u64 = 64;
 }
 

@@ -1,4 +1,4 @@
-//! Strings and stacks that a sequence has named by number already.
+//! Strings and stacks that a sequence refers to by number.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::frames::Frames;
@@ -6,15 +6,15 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::{NameId, ProcessIndex, StackId, ThreadState};
 
 use super::fields::{frame, interned, mapping, stack};
+use crate::kineto_names;
 use crate::proto::Proto;
-use crate::words;
 
-/// What the next packets refer to and the reader does not know yet is collected
-/// in `new`, which is written before the packet.
+/// Data that the next packets refer to, but that the reader does not know yet, is collected in
+/// `new`, which is written before the packet.
 pub(super) struct Interned<'a> {
     file: &'a TraceFile,
     frames: Frames<'a>,
-    /// Encoded `InternedData`.
+    /// Encoded `InternedData` for the next packet.
     pub new: Proto,
     events: FxHashMap<NameId, u64>,
     categories: FxHashMap<NameId, u64>,
@@ -46,7 +46,7 @@ impl<'a> Interned<'a> {
         }
     }
 
-    /// Name of an event; `none` if it has none.
+    /// Returns the name of an event, or `none` if it has no name.
     pub fn event(&mut self, name: NameId, none: &str) -> u64 {
         if let Some(iid) = self.events.get(&name) {
             return *iid;
@@ -60,7 +60,7 @@ impl<'a> Interned<'a> {
         iid
     }
 
-    /// A category by its name in the file; none if that is empty.
+    /// Returns a category by its name in the file; `None` if that is empty.
     pub fn category(&mut self, name: NameId) -> Option<u64> {
         if let Some(iid) = self.categories.get(&name) {
             return Some(*iid);
@@ -74,7 +74,7 @@ impl<'a> Interned<'a> {
         Some(iid)
     }
 
-    /// A string in one of the tables of [`interned`].
+    /// Returns a string of one of the tables in [`interned`].
     pub fn text(&mut self, table: u32, text: &str) -> u64 {
         let known = self.texts.entry(table).or_default();
         if let Some(iid) = known.get(text) {
@@ -89,7 +89,7 @@ impl<'a> Interned<'a> {
         iid
     }
 
-    /// As [`Self::text`], without a look at the text.
+    /// Does the same as [`Self::text`] for a static text, which is found by address.
     pub fn fixed(&mut self, table: u32, text: &'static str) -> u64 {
         if let Some(iid) = self.fixed.get(&(table, text.as_ptr().addr())) {
             return *iid;
@@ -99,8 +99,8 @@ impl<'a> Interned<'a> {
         iid
     }
 
-    /// A stack; of a thread that waits, what for is its innermost frame. None if
-    /// no stack was taken.
+    /// Returns a stack; if the thread waits, the innermost frame says for what. `None` if no stack
+    /// was recorded.
     pub fn stack(&mut self, process: ProcessIndex, id: StackId, state: ThreadState) -> Option<u64> {
         if id == 0 {
             return None;
@@ -112,7 +112,7 @@ impl<'a> Interned<'a> {
         for found in self.frames.of_stack(process, id) {
             ids.push(self.frame(&found.function, found.file, found.line, found.relative));
         }
-        if let Some(waiting) = words::waiting(state) {
+        if let Some(waiting) = kineto_names::waiting(state) {
             ids.push(self.frame(waiting, "", 0, 0));
         }
         let iid = next(&mut self.last, interned::STACKS);
@@ -130,7 +130,7 @@ impl<'a> Interned<'a> {
         let mapping = self.mapping();
         let function = self.text(interned::FUNCTIONS, function);
         let path = if file.is_empty() { 0 } else { self.text(interned::SOURCE_PATHS, file) };
-        // Frames of one function differ by line; the reader separates them by address.
+        // Frames of one function differ by line; the reader tells them apart by address.
         let key = (function, relative, path, line);
         if let Some(iid) = self.frame_ids.get(&key) {
             return *iid;
@@ -150,7 +150,8 @@ impl<'a> Interned<'a> {
         iid
     }
 
-    /// Every frame needs a mapping. Names are resolved already, so one does for all.
+    /// Returns the mapping of all frames: every frame needs one, and because names are resolved
+    /// already, one mapping serves all.
     fn mapping(&mut self) -> u64 {
         if let Some(iid) = self.mapping {
             return iid;

@@ -11,15 +11,15 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::{Communicator, ProcessIndex, ThreadIndex};
 
 use super::fields::{counter, descriptor, packet, process, thread};
-use super::out::Out;
+use super::packet_writer::PacketWriter;
 use crate::gpus::Gpu;
 use crate::lanes::NestedLanes;
 use crate::proto::Proto;
 
-/// Process ids that no kernel gives begin here.
+/// First of the made-up process ids, which no kernel gives to a process.
 const MADE_UP_PID: u32 = 10_000_000;
 
-/// What the ranks of one trace share.
+/// State that the ranks of one trace share.
 pub(super) struct Shared {
     last_track: u64,
     last_flow: u64,
@@ -32,7 +32,7 @@ impl Shared {
         Shared { last_track: 0, last_flow: 0, pids: HashSet::new(), next_pid: MADE_UP_PID }
     }
 
-    /// The number of arrows of one kind in one process.
+    /// Returns a base number for arrows of one kind in one process.
     pub fn flow_base(&mut self) -> u64 {
         self.last_flow += 1;
         self.last_flow
@@ -43,8 +43,8 @@ impl Shared {
         self.last_track
     }
 
-    /// The id itself, unless a process of another rank has it: hosts and
-    /// containers count from the same numbers, and the reader joins equal ones.
+    /// Returns the id itself, unless a process of another rank has it. Hosts and containers count
+    /// from the same numbers, and the reader would join equal ones.
     fn pid(&mut self, pid: u32) -> u32 {
         if self.pids.insert(pid) {
             return pid;
@@ -55,24 +55,24 @@ impl Shared {
     }
 }
 
-/// The owner of a track's intervals.
+/// Row that a track of intervals belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Row {
+pub(super) enum TrackRow {
     Thread(ThreadIndex),
     /// Kernels and copies of a stream.
     Stream(ProcessIndex, u32, u64),
-    /// Annotations and other intervals on a stream that are no work.
+    /// Annotations and other intervals on a stream that are not work.
     Ranges(ProcessIndex, u32, Option<u64>),
-    /// Waits of, or for, a stream.
+    /// Waits of a stream, or for a stream.
     Waits(ProcessIndex, Option<u32>, Option<u64>),
     Communicator(ProcessIndex, Option<u64>),
-    /// Images of a process.
+    /// Process images of a process.
     Life(ProcessIndex),
 }
 
 /// The owner of a counter's curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Owner {
+pub(super) enum CounterOwner {
     Process(ProcessIndex),
     Device(ProcessIndex, u32),
     /// A device that no process is known to see.
@@ -81,7 +81,7 @@ pub(super) enum Owner {
     Host,
 }
 
-/// What a counter counts.
+/// Unit of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     Bytes,
@@ -100,18 +100,18 @@ pub(super) struct Tracks<'a> {
     file: &'a TraceFile,
     label: String,
     sort: u64,
-    /// The last image of each process.
+    /// Last process image of each pid.
     last_of_pid: FxHashMap<u32, ProcessIndex>,
     processes: FxHashMap<ProcessIndex, (u64, u32)>,
     by_pid: FxHashMap<u32, (u64, u32)>,
     devices: FxHashMap<(ProcessIndex, u32), u64>,
-    rows: FxHashMap<Row, TrackLanes>,
-    counters: FxHashMap<(Owner, Box<str>), u64>,
+    rows: FxHashMap<TrackRow, TrackLanes>,
+    counters: FxHashMap<(CounterOwner, Box<str>), u64>,
     host: Option<u64>,
 }
 
 impl<'a> Tracks<'a> {
-    /// `label` is what to call the rank.
+    /// Creates the tracks; `label` is the name of the rank.
     pub fn new(file: &'a TraceFile, label: String, sort: u64) -> Tracks<'a> {
         Tracks {
             file,
@@ -127,13 +127,13 @@ impl<'a> Tracks<'a> {
         }
     }
 
-    /// The track for an interval of a row.
+    /// Returns the track for an interval of a row.
     pub fn place<W: Write>(
         &mut self,
-        row: Row,
+        row: TrackRow,
         (start_ns, end_ns): (u64, u64),
         shared: &mut Shared,
-        out: &mut Out<W>,
+        out: &mut PacketWriter<W>,
     ) -> io::Result<u64> {
         let found = self.rows.entry(row);
         let lane = found
@@ -149,19 +149,19 @@ impl<'a> Tracks<'a> {
         Ok(track)
     }
 
-    /// A process' own track, and the id it has in this trace.
+    /// Returns a process's own track, and the id that it has in this trace.
     pub fn process<W: Write>(
         &mut self,
         index: ProcessIndex,
         shared: &mut Shared,
-        out: &mut Out<W>,
+        out: &mut PacketWriter<W>,
     ) -> io::Result<(u64, u32)> {
         if let Some(found) = self.processes.get(&index) {
             return Ok(*found);
         }
         let row = self.file.process(index);
         let real = row.map_or(0, |process| process.pid);
-        // An exec is another image of one process; the last one names it.
+        // An exec starts another image of the same process; the last image names it.
         if let Some(found) = self.by_pid.get(&real).copied().filter(|_| row.is_some()) {
             self.processes.insert(index, found);
             return Ok(found);
@@ -202,26 +202,26 @@ impl<'a> Tracks<'a> {
 
     fn lane<W: Write>(
         &mut self,
-        row: Row,
+        row: TrackRow,
         further: bool,
         shared: &mut Shared,
-        out: &mut Out<W>,
+        out: &mut PacketWriter<W>,
     ) -> io::Result<u64> {
         let file = self.file;
         let (parent, name, sort) = match row {
-            Row::Thread(index) => return self.thread(index, further, shared, out),
-            Row::Stream(process, device, stream) => {
+            TrackRow::Thread(index) => return self.thread(index, further, shared, out),
+            TrackRow::Stream(process, device, stream) => {
                 let name = labels::stream(file, process, device, stream);
                 (self.device(process, device, shared, out)?, name, 10 + 4 * stream)
             }
-            Row::Ranges(process, device, stream) => {
+            TrackRow::Ranges(process, device, stream) => {
                 let (name, sort) = match stream {
                     Some(stream) => (format!("stream {stream} ranges"), 9 + 4 * stream),
                     None => ("ranges".to_owned(), 5),
                 };
                 (self.device(process, device, shared, out)?, name, sort)
             }
-            Row::Waits(process, device, stream) => {
+            TrackRow::Waits(process, device, stream) => {
                 let (name, sort) = match stream {
                     Some(stream) => (format!("stream {stream} waits"), 11 + 4 * stream),
                     None => ("waits".to_owned(), 6),
@@ -232,7 +232,7 @@ impl<'a> Tracks<'a> {
                 };
                 (parent, name, sort)
             }
-            Row::Communicator(process, communicator) => {
+            TrackRow::Communicator(process, communicator) => {
                 let named = communicator.and_then(|of| file.communicator(process, of));
                 let name = named.map_or_else(
                     || "collectives".to_owned(),
@@ -240,7 +240,9 @@ impl<'a> Tracks<'a> {
                 );
                 (self.process(process, shared, out)?.0, name, 4)
             }
-            Row::Life(process) => (self.process(process, shared, out)?.0, "life".to_owned(), 1),
+            TrackRow::Life(process) => {
+                (self.process(process, shared, out)?.0, "life".to_owned(), 1)
+            }
         };
         self.named(parent, &name, sort, shared, out)
     }
@@ -250,14 +252,14 @@ impl<'a> Tracks<'a> {
         index: ThreadIndex,
         further: bool,
         shared: &mut Shared,
-        out: &mut Out<W>,
+        out: &mut PacketWriter<W>,
     ) -> io::Result<u64> {
         let row = self.file.thread(index);
         let (tid, owner) = row.map_or((0, 0), |thread| (thread.tid, thread.process));
         let (parent, pid) = self.process(owner, shared, out)?;
         let name = self.file.thread_name(index).unwrap_or_default();
         if further {
-            // Spans that overlap those of the thread's own track.
+            // This track holds spans that overlap those on the thread's own track.
             let space = if name.is_empty() { "" } else { " " };
             return self.named(
                 parent,
@@ -282,13 +284,13 @@ impl<'a> Tracks<'a> {
         Ok(track)
     }
 
-    /// The track that holds a device's streams.
+    /// Returns the track that holds a device's streams.
     fn device<W: Write>(
         &mut self,
         process: ProcessIndex,
         device: u32,
         shared: &mut Shared,
-        out: &mut Out<W>,
+        out: &mut PacketWriter<W>,
     ) -> io::Result<u64> {
         if let Some(track) = self.devices.get(&(process, device)) {
             return Ok(*track);
@@ -304,26 +306,28 @@ impl<'a> Tracks<'a> {
         Ok(track)
     }
 
-    /// The track of a curve.
+    /// Returns the track of a curve.
     pub fn counter<W: Write>(
         &mut self,
-        owner: Owner,
+        owner: CounterOwner,
         name: &str,
         unit: Unit,
         shared: &mut Shared,
-        out: &mut Out<W>,
+        out: &mut PacketWriter<W>,
     ) -> io::Result<u64> {
         if let Some(track) = self.counters.get(&(owner, name.into())) {
             return Ok(*track);
         }
         let parent = match owner {
-            Owner::Process(process) => Some(self.process(process, shared, out)?.0),
-            Owner::Device(process, device) => Some(self.device(process, device, shared, out)?),
-            Owner::Host | Owner::Gpu(_) => None,
+            CounterOwner::Process(process) => Some(self.process(process, shared, out)?.0),
+            CounterOwner::Device(process, device) => {
+                Some(self.device(process, device, shared, out)?)
+            }
+            CounterOwner::Host | CounterOwner::Gpu(_) => None,
         };
         let track = shared.track();
         let of = match owner {
-            Owner::Gpu(gpu) => format!("{}: {name}", gpu.label()),
+            CounterOwner::Gpu(gpu) => format!("{}: {name}", gpu.label()),
             _ => name.to_owned(),
         };
         let title = match (parent, self.label.as_str()) {
@@ -347,8 +351,12 @@ impl<'a> Tracks<'a> {
         Ok(track)
     }
 
-    /// The track of marks and losses that belong to no process.
-    pub fn host<W: Write>(&mut self, shared: &mut Shared, out: &mut Out<W>) -> io::Result<u64> {
+    /// Returns the track of marks and losses that belong to no process.
+    pub fn host<W: Write>(
+        &mut self,
+        shared: &mut Shared,
+        out: &mut PacketWriter<W>,
+    ) -> io::Result<u64> {
         if let Some(track) = self.host {
             return Ok(track);
         }
@@ -369,7 +377,7 @@ impl<'a> Tracks<'a> {
         name: &str,
         sort: u64,
         shared: &mut Shared,
-        out: &mut Out<W>,
+        out: &mut PacketWriter<W>,
     ) -> io::Result<u64> {
         let track = shared.track();
         out.packet(|fields| {
@@ -393,7 +401,7 @@ fn describe(fields: &mut Proto, track: u64, parent: Option<u64>, more: impl FnOn
     fields.close(open);
 }
 
-/// `nccl default_pg`, as far as the trace has it.
+/// Returns `nccl default_pg`, as far as the trace has it.
 fn communicator_name(file: &TraceFile, row: &Communicator) -> String {
     let words = [row.backend, row.name, row.description].map(|name| file.name(name));
     let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();

@@ -1,5 +1,5 @@
-//! Plots as SVG: drawn here, so that they need no script and print as they look.
-//! What a plot shows stands in its text too, for those who cannot see it.
+//! Plots as SVG. They are drawn here, so that they need no script and print as they look. The
+//! content of a plot is also in its text, for people who cannot see it.
 
 use std::fmt::Write;
 
@@ -35,7 +35,7 @@ fn caption(out: &mut String, title: &str) {
     let _ = write!(out, "<figcaption>{}</figcaption>", escape(title));
 }
 
-/// Bars of HTML: their parts are as wide as their shares, and named where they fit.
+/// HTML bars: their parts are as wide as their shares, and labelled if they have room.
 fn stacks(out: &mut String, title: &str, parts: &[(String, String)], rows: &[(String, Vec<f64>)]) {
     caption(out, title);
     *out += "<div class=\"key\">";
@@ -94,7 +94,7 @@ fn columns(out: &mut String, title: &str, columns: &[(String, f64, String, bool)
                 "<text x=\"{middle:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{text}</text>"
             );
         }
-        // As many labels as have room.
+        // As many labels as there is room for.
         let every = (40.0 / wide).ceil().max(1.0) as usize;
         if at % every == 0 {
             let y = COLUMN_HEIGHT + 32.0;
@@ -144,7 +144,7 @@ fn curves(
     );
 }
 
-/// Steps from value to value, with gaps where none is known.
+/// Draws a step from value to value, with gaps for unknown values.
 fn path(values: &[Option<f64>], most: f64) -> String {
     let step = WIDTH / values.len().max(1) as f64;
     let mut path = String::new();

@@ -1,37 +1,37 @@
-//! What a report page holds.
+//! Content of a report page.
 
 /// The content of a report.
 #[derive(Clone, Debug, Default)]
 pub struct ReportPage {
-    /// Below the title: where, when.
+    /// Line below the title: where and when it ran.
     pub about: String,
-    /// The figures that come first.
+    /// Figures at the top.
     pub facts: Vec<Fact>,
-    /// Whether everything was recorded, in a sentence, and what was not.
-    pub complete: Complete,
-    /// Its parts.
+    /// Whether everything was recorded, and what was not.
+    pub complete: Completeness,
+    /// Sections of the report.
     pub sections: Vec<Section>,
-    /// Other pages of the run: what they are, and where, relative to this one.
+    /// Other pages of the run: their names, and their paths relative to this page.
     pub links: Vec<(String, String)>,
 }
 
 /// A figure with its name.
 #[derive(Clone, Debug, Default)]
 pub struct Fact {
-    /// What it is.
+    /// Name of the figure.
     pub name: String,
-    /// As a person reads it.
+    /// Value as text.
     pub value: String,
-    /// More on it, or why it is not known.
+    /// Remark about it, or why it is unknown.
     pub remark: String,
 }
 
 /// What was recorded and what was not.
 #[derive(Clone, Debug, Default)]
-pub struct Complete {
-    /// Nothing was lost, every process was recorded.
+pub struct Completeness {
+    /// Whether nothing was lost and every process was recorded.
     pub whole: bool,
-    /// That in a sentence.
+    /// States that in a sentence.
     pub sentence: String,
     /// What is missing, in sentences.
     pub gaps: Vec<String>,
@@ -40,24 +40,24 @@ pub struct Complete {
 /// A part of a report.
 #[derive(Clone, Debug, Default)]
 pub struct Section {
-    /// Key, unique in the page: only `[a-z_]`.
+    /// Key, unique in the page, made of `[a-z_]`.
     pub key: String,
-    /// Title.
+    /// Title of the section.
     pub title: String,
-    /// What a reader should know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
-    /// Plots.
+    /// Plots of the section.
     pub charts: Vec<Chart>,
-    /// Tables.
+    /// Tables of the section.
     pub tables: Vec<Table>,
-    /// Why there is nothing, and what would fill it; empty if there is something.
+    /// Why there is nothing, and how to record it; empty if there is something.
     pub empty: String,
 }
 
-/// A table.
+/// A table of the report.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    /// Title.
+    /// Title of the table.
     pub title: String,
     /// How to read it.
     pub about: String,
@@ -65,11 +65,12 @@ pub struct Table {
     pub headings: Vec<(String, bool)>,
     /// Rows, most important first.
     pub rows: Vec<Vec<TableCell>>,
-    /// Each row as a block: the first cell its headline.
+    /// Whether each row is shown as a block with the first cell as its headline.
     pub cards: bool,
-    /// Of each row, `critical`, `high`, `medium`, `low` or `note`; empty where rows have none.
+    /// Severity of each row: `critical`, `high`, `medium`, `low` or `note`; empty if rows have
+    /// none.
     pub severities: Vec<String>,
-    /// Rows that are not in the page.
+    /// Number of rows that the page leaves out.
     pub left_out: usize,
     /// Reasons for unknown values.
     pub reasons: Vec<String>,
@@ -77,79 +78,77 @@ pub struct Table {
     pub empty: String,
 }
 
-/// A cell.
+/// A cell of a table.
 #[derive(Clone, Debug, Default)]
 pub struct TableCell {
-    /// As a person reads it.
+    /// Content as text.
     pub text: String,
-    /// For sorting.
+    /// Number to sort by.
     pub number: Option<f64>,
     /// A share from 0 to 1, drawn behind the text.
     pub share: Option<f64>,
-    /// What the pointer shows: a whole name, or why it is unknown.
+    /// Tooltip: a whole name, or why the value is unknown.
     pub title: String,
-    /// Where it leads, relative to this page; empty if nowhere.
+    /// Link relative to this page; empty for none.
     pub href: String,
 }
 
 /// An operator in a [`Chart::Roofline`].
 #[derive(Clone, Debug, Default)]
 pub struct RooflinePoint {
-    /// Operations for each byte: more than 0.
+    /// Operations per byte, greater than 0.
     pub intensity: f64,
-    /// Operations a second: more than 0.
+    /// Operations per second, greater than 0.
     pub flops_per_s: f64,
-    /// Share of the time, from 0 to 1: its area.
+    /// Share of the time, from 0 to 1, shown as the point's area.
     pub share: f64,
-    /// Class of its colour, only `[a-z0-9_-]`.
+    /// CSS class of its colour, made of `[a-z0-9_-]`.
     pub class: String,
-    /// What the pointer shows.
+    /// Tooltip of the point.
     pub title: String,
-    /// Where it leads, relative to the page; empty if nowhere.
+    /// Link relative to this page; empty for none.
     pub href: String,
 }
 
-/// A plot.
+/// A plot of the report.
 #[derive(Clone, Debug)]
 pub enum Chart {
-    /// Rates over intensities, both in powers of ten, below what a device can do.
+    /// Operation rates over intensities, both on logarithmic axes, below the limits of a device.
     Roofline {
-        /// Title.
+        /// Title of the plot.
         title: String,
-        /// Bytes a second of its memory, where known.
+        /// Memory bandwidth of the device in bytes per second, if known.
         memory: Option<f64>,
-        /// Operations a second by type, with its name.
+        /// Peak operations per second of each data type, with its name.
         roofs: Vec<(String, f64)>,
         /// Classes of points and what they stand for.
         classes: Vec<(String, String)>,
         /// Operators, those with the most time first.
         points: Vec<RooflinePoint>,
     },
-    /// Parts of a whole, a bar for each row.
+    /// Bars of parts of a whole, one bar per row.
     Stacks {
-        /// Title.
+        /// Title of the plot.
         title: String,
-        /// Parts: the class of their colour, only `[a-z0-9_-]`, and their names.
+        /// CSS class (of `[a-z0-9_-]`) and name of each part.
         parts: Vec<(String, String)>,
-        /// Rows: their label, and their parts from 0 to 1.
+        /// Label of each row, and its parts from 0 to 1.
         rows: Vec<(String, Vec<f64>)>,
     },
-    /// A column for each of many.
+    /// Columns of one value each.
     Columns {
-        /// Title.
+        /// Title of the plot.
         title: String,
-        /// Columns: their label, their value, the value as a person reads it, and
-        /// whether it stands out.
+        /// Label and value of each column, the value as text, and whether the column stands out.
         columns: Vec<(String, f64, String, bool)>,
     },
-    /// Curves over the same time.
+    /// Curves over the same period.
     Curves {
-        /// Title.
+        /// Title of the plot.
         title: String,
-        /// First and last moment, as a person reads them.
+        /// First and last moment as text.
         ends: [String; 2],
-        /// Curves: their name, their peak as a person reads it, and their values,
-        /// evenly spaced, where known.
+        /// Name of each curve, its peak as text, and its values, evenly spaced, where known.
         curves: Vec<(String, String, Vec<Option<f64>>)>,
     },
 }

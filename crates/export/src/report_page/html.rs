@@ -6,9 +6,9 @@ use super::charts;
 use super::content::{ReportPage, Section, Table, TableCell};
 use crate::page::escape;
 
-/// Rows of a table that are visible at once; the others unfold.
+/// Number of rows of a table that are visible at first; the others unfold.
 const ROWS: usize = 12;
-/// Severities that have a colour; the headline has the word, too.
+/// Severities that have a colour; the headline contains the word, too.
 const SEVERITIES: [&str; 5] = ["critical", "high", "medium", "low", "note"];
 
 pub(super) fn body(title: &str, report: &ReportPage) -> String {
@@ -168,7 +168,7 @@ fn data(out: &mut String, cell: &TableCell, words: bool) {
     let _ = write!(out, ">{}</td>", anchored(cell, escape(&cell.text)));
 }
 
-/// A cell's text, escaped already, within its link.
+/// Wraps a cell's escaped text in its link.
 fn anchored(cell: &TableCell, text: String) -> String {
     match cell.href.is_empty() {
         true => text,
@@ -176,13 +176,13 @@ fn anchored(cell: &TableCell, text: String) -> String {
     }
 }
 
-/// A text, with commands in backticks as code, and its link.
+/// Returns a text with its link, and with commands in backticks as code.
 fn linked(cell: &TableCell) -> String {
     let escaped = escape(&cell.text);
     let mut text = String::with_capacity(escaped.len());
     let parts: Vec<&str> = escaped.split('`').collect();
     for (at, part) in parts.iter().enumerate() {
-        // A backtick without its other half stays one.
+        // A backtick without a partner stays a backtick.
         let is_closed = at + 1 < parts.len();
         match (at % 2 == 1, is_closed) {
             (true, true) => text.extend(["<code>", part, "</code>"]),
@@ -215,7 +215,7 @@ fn cards(out: &mut String, table: &Table) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report_page::{Chart, Complete, Fact};
+    use crate::report_page::{Chart, Completeness, Fact};
 
     const HOSTILE: &str = "<img src=x onerror=\"a('b')\"></script>";
 
@@ -285,7 +285,7 @@ mod tests {
                 value: HOSTILE.into(),
                 remark: HOSTILE.into(),
             }],
-            complete: Complete {
+            complete: Completeness {
                 whole: false,
                 sentence: HOSTILE.into(),
                 gaps: vec![HOSTILE.into()],

@@ -1,4 +1,4 @@
-// Sorting, unfolding, printing: a report is whole without them.
+// Sorting, unfolding and printing. A report is complete without them.
 
 startTheme(() => {});
 $("print").addEventListener("click", () => print());
@@ -26,7 +26,7 @@ function sortBy(table, cell, column) {
   const body = table.tBodies[0];
   const folded = [...body.rows].filter((row) => row.classList.contains("more")).length;
   const number = (row) => row.cells[column].dataset.number === undefined ? NaN : Number(row.cells[column].dataset.number);
-  // What is not known comes last, either way.
+  // Unknown values come last in either direction.
   const rows = [...body.rows].sort((a, b) => {
     const [x, y] = [number(a), number(b)];
     if (Number.isNaN(x) && Number.isNaN(y)) {

@@ -1,5 +1,5 @@
-//! A roofline: how many operations a second operators reach, over their operations for each
-//! byte, below the lines of what the device can do.
+//! A roofline plot: the operations per second that operators reach, over their operations per byte,
+//! below the limits of the device.
 
 use std::fmt::Write;
 use std::ops::RangeInclusive;
@@ -9,26 +9,26 @@ use crate::page::escape;
 
 const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 420.0;
-/// Room for the numbers of the axes.
+/// Room for the axis labels.
 const LEFT: f64 = 62.0;
 const BELOW: f64 = 38.0;
 const ABOVE: f64 = 22.0;
 const RIGHT: f64 = 24.0;
 /// Height of a label.
 const LABEL: f64 = 15.0;
-/// Radius of the point with the most time, and of the smallest one.
+/// Radius of the point with the most time, and of the smallest point.
 const LARGEST: f64 = 20.0;
 const SMALLEST: f64 = 2.5;
 
-/// What a device can do.
+/// Limits of a device.
 pub(super) struct Roofs<'a> {
-    /// Bytes a second.
+    /// Bytes per second.
     pub memory: Option<f64>,
-    /// Operations a second, by name.
+    /// Operations per second, by name.
     pub roofs: &'a [(String, f64)],
 }
 
-/// Powers of ten that a plot reaches from and to.
+/// Ranges of the axes, as powers of ten.
 struct Axes {
     x: [i32; 2],
     y: [i32; 2],
@@ -59,7 +59,7 @@ fn along(value: f64, [from, to]: &[i32; 2]) -> f64 {
     (value.log10() - f64::from(*from)) / f64::from(to - from)
 }
 
-/// From the power of ten below the least of these to the one above the largest.
+/// Returns the range from the power of ten below the smallest value to the one above the largest.
 fn powers(values: impl Iterator<Item = f64>) -> Option<[i32; 2]> {
     let logs = values.filter(|value| value.is_finite() && *value > 0.0).map(f64::log10);
     let (least, most) = logs.fold((f64::MAX, f64::MIN), |(a, b), log| (a.min(log), b.max(log)));
@@ -67,7 +67,7 @@ fn powers(values: impl Iterator<Item = f64>) -> Option<[i32; 2]> {
     (least <= most).then(|| [from, to.max(from + 1)])
 }
 
-/// Draws it; nothing where there is no point.
+/// Draws the plot; nothing if there is no point.
 pub(super) fn draw(
     out: &mut String,
     title: &str,
@@ -138,7 +138,7 @@ fn grid(out: &mut String, axes: &Axes) {
     );
 }
 
-/// Powers with a line each: fewer where there are many.
+/// Returns the powers that get a line: fewer if there are many.
 fn each(range: &[i32; 2]) -> impl Iterator<Item = i32> {
     let all: RangeInclusive<i32> = range[0]..=range[1];
     let every = ((range[1] - range[0]) / 12 + 1) as usize;
@@ -161,7 +161,8 @@ fn rate(value: f64) -> String {
     }
 }
 
-/// The lines of memory and of each type; one without a known memory has no slope.
+/// Draws the limits of memory and of each type. Without a known memory bandwidth, there is no
+/// slope.
 fn lines(out: &mut String, axes: &Axes, roofs: &Roofs<'_>) {
     let left = 10_f64.powi(axes.x[0]);
     let right = 10_f64.powi(axes.x[1]);
@@ -174,7 +175,7 @@ fn lines(out: &mut String, axes: &Axes, roofs: &Roofs<'_>) {
         let end = axes.x(right);
         let _ = match roofs.memory {
             Some(memory) => {
-                // Where the slope enters the plot.
+                // Point where the slope enters the plot.
                 let from = left.max(bottom / memory);
                 write!(
                     out,
@@ -186,7 +187,7 @@ fn lines(out: &mut String, axes: &Axes, roofs: &Roofs<'_>) {
             }
             None => write!(out, "<path class=\"roof\" d=\"M{LEFT} {y:.1}H{end:.1}\"/>"),
         };
-        // Above its line; below it where the label of a near roof leaves no room.
+        // The label stands above its line, or below if the label of a near roof leaves no room.
         let label = match y - 4.0 >= last_label + LABEL {
             true => y - 4.0,
             false => (y + 12.0).max(last_label + LABEL),

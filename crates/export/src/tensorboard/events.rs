@@ -1,13 +1,13 @@
-//! An event file: scalars, histograms and texts, as `tensorboard/compat/proto/event.proto` and
-//! `summary.proto` define them.
+//! Writes an event file: scalars, histograms and texts, as `tensorboard/compat/proto/event.proto`
+//! and `summary.proto` define them.
 //!
-//! Scalars and histograms are in the form that TensorFlow 1 and PyTorch's `SummaryWriter` write,
-//! which every TensorBoard reads.
+//! Scalars and histograms use the form of TensorFlow 1 and of PyTorch's `SummaryWriter`, which
+//! every TensorBoard reads.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use super::analysed::CounterKey;
+use super::analysis::CounterKey;
 use super::histogram::Histogram;
 use super::progress::Progress;
 use super::record;
@@ -45,42 +45,42 @@ mod tensor {
     pub const STRING_VALUE: u32 = 8;
 }
 
-/// When an event is drawn.
+/// Position of an event on the axes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct At {
+pub(super) struct EventTime {
     /// Number of a training step, or milliseconds since the run began.
     pub step: u64,
     /// Seconds since 1970.
     pub wall_s: f64,
 }
 
-/// What a curve is called, and what it is.
+/// Name and description of a curve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tag {
     pub name: String,
-    /// For a person, as Markdown.
+    /// Description as Markdown.
     pub about: String,
 }
 
-/// A name from the program within Markdown.
+/// Quotes a name from the program for Markdown.
 pub(super) fn code(name: &str) -> String {
     format!("`{}`", name.replace('`', "'"))
 }
 
-/// An event file in the making.
+/// An event file that is being written.
 pub(super) struct EventFile<W> {
     to: W,
     proto: Proto,
-    /// What was there before: nothing up to the times of `progress` is written again.
+    /// State of the file before: nothing up to the times in `progress` is written again.
     progress: Progress,
-    /// Times of what is written now, by tag.
+    /// Newest time written now, by tag.
     newest_s: HashMap<String, f64>,
-    /// Values that no 32-bit number holds.
+    /// Number of values that do not fit a 32-bit float.
     pub left_out: u64,
 }
 
 impl<W: Write> EventFile<W> {
-    /// Begins a file.
+    /// Begins a new file.
     pub fn begin(to: W, wall_s: f64) -> io::Result<EventFile<W>> {
         let mut file = EventFile::resume(to, Progress::default());
         file.proto.double(event::WALL_TIME, wall_s);
@@ -89,14 +89,14 @@ impl<W: Write> EventFile<W> {
         Ok(file)
     }
 
-    /// Goes on with a file.
+    /// Continues an existing file.
     pub fn resume(to: W, progress: Progress) -> EventFile<W> {
         let (proto, newest_s) = (Proto::default(), HashMap::new());
         EventFile { to, proto, progress, newest_s, left_out: 0 }
     }
 
-    /// Writes a point of a curve. TensorBoard keeps 32-bit numbers.
-    pub fn scalar(&mut self, tag: &Tag, at: At, value: f64) -> io::Result<()> {
+    /// Writes a point of a curve. TensorBoard keeps 32-bit floats.
+    pub fn scalar(&mut self, tag: &Tag, at: EventTime, value: f64) -> io::Result<()> {
         let narrow = value as f32;
         if value.is_finite() && !narrow.is_finite() {
             self.left_out += 1;
@@ -106,7 +106,7 @@ impl<W: Write> EventFile<W> {
     }
 
     /// Writes a histogram.
-    pub fn histogram(&mut self, tag: &Tag, at: At, of: &Histogram) -> io::Result<()> {
+    pub fn histogram(&mut self, tag: &Tag, at: EventTime, of: &Histogram) -> io::Result<()> {
         let limits: Vec<f64> = of.buckets.iter().map(|bucket| bucket.0).collect();
         let counts: Vec<f64> = of.buckets.iter().map(|bucket| bucket.1 as f64).collect();
         self.value(tag, "histograms", at, |proto| {
@@ -123,7 +123,7 @@ impl<W: Write> EventFile<W> {
     }
 
     /// Writes a text, which is shown as Markdown.
-    pub fn text(&mut self, tag: &Tag, at: At, markdown: &str) -> io::Result<()> {
+    pub fn text(&mut self, tag: &Tag, at: EventTime, markdown: &str) -> io::Result<()> {
         self.value(tag, "text", at, |proto| {
             let open = proto.open(summary::TENSOR);
             proto.uint(tensor::TYPE, tensor::STRING);
@@ -137,7 +137,7 @@ impl<W: Write> EventFile<W> {
         })
     }
 
-    /// Writes the graph of the rank's model, a `GraphDef`, if it is not there.
+    /// Writes the graph of the rank's model, a `GraphDef`, unless the file has it.
     pub fn graph(&mut self, wall_s: f64, graph: &[u8]) -> io::Result<()> {
         if std::mem::replace(&mut self.progress.has_graph, true) {
             return Ok(());
@@ -147,12 +147,12 @@ impl<W: Write> EventFile<W> {
         self.write()
     }
 
-    /// What curves of counters are called.
+    /// Names of counters' curves.
     pub fn names(&mut self) -> &mut HashMap<CounterKey, String> {
         &mut self.progress.names
     }
 
-    /// Ends what is written now.
+    /// Ends the current append.
     pub fn finish(self) -> (W, Progress) {
         let mut progress = self.progress;
         progress.until_s.extend(self.newest_s);
@@ -163,7 +163,7 @@ impl<W: Write> EventFile<W> {
         &mut self,
         tag: &Tag,
         plugin: &str,
-        at: At,
+        at: EventTime,
         write: impl FnOnce(&mut Proto),
     ) -> io::Result<()> {
         if self.progress.until_s.get(&tag.name).is_some_and(|until_s| at.wall_s <= *until_s) {

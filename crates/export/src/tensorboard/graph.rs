@@ -1,8 +1,10 @@
-//! The model's graph as TensorBoard draws it: modules within modules, and the operators that each calls.
+//! The model's graph as TensorBoard draws it: modules within modules, and the operators that each
+//! calls.
 //!
-//! Of each outermost module its first call is taken. A node is an operator, or a module in which no
-//! operator was recorded; the names of nodes have the modules around them, which TensorBoard draws as
-//! boxes. Which operator takes whose result was not recorded: edges are the order of execution.
+//! The first call of each outermost module is used. A node is an operator, or a module in which no
+//! operator was recorded. A node's name contains the modules around it, which TensorBoard draws as
+//! boxes. It was not recorded which operator uses whose result, so edges show the order of
+//! execution.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,9 +15,9 @@ use tprof_trace::model::{NameId, ProcessIndex, SpanKind, SpanOutline, ThreadInde
 use crate::OpenRank;
 use crate::proto::Proto;
 
-/// Nodes of a graph at most: TensorBoard lays out few thousands.
+/// Largest number of nodes: TensorBoard can lay out only a few thousand.
 const MOST_NODES: usize = 20_000;
-/// Bytes of an attribute at most.
+/// Largest size of an attribute in bytes.
 const MOST_ATTRIBUTE: usize = 1 << 10;
 
 /// Fields of `GraphDef`, `NodeDef`, `AttrValue`, `VersionDef`.
@@ -36,7 +38,7 @@ mod field {
 pub(super) struct Graph {
     /// The encoded message `GraphDef` of TensorFlow.
     pub encoded: Vec<u8>,
-    /// Nodes beyond the most.
+    /// Number of nodes beyond the limit.
     pub left_out: u64,
 }
 
@@ -45,12 +47,12 @@ pub(super) struct Graph {
 struct Node {
     name: String,
     operation: String,
-    /// The node before it in the same outermost module.
+    /// The preceding node in the same outermost module.
     input: Option<String>,
     attributes: Vec<(&'static str, String)>,
 }
 
-/// The graph of a rank's modules; none where none was recorded.
+/// Builds the graph of a rank's modules; `None` if none were recorded.
 pub(super) fn of(part: &OpenRank<'_>) -> Option<Graph> {
     let trace = &part.trace;
     let modules: HashMap<NameId, ModuleName<'_>> =
@@ -88,7 +90,7 @@ fn holds(outer: &SpanOutline, inner: &SpanOutline) -> bool {
         && end_ns(inner) <= end_ns(outer)
 }
 
-/// The first call of each module that is in no other's first call.
+/// Returns the first call of each module that is not inside another module's first call.
 fn first_calls(
     spans: impl Iterator<Item = SpanOutline>,
     modules: &HashMap<NameId, ModuleName<'_>>,
@@ -108,16 +110,16 @@ fn first_calls(
             roots.push(span);
         }
     }
-    // Other threads and processes run copies of what one of them has.
+    // Other threads and processes run copies of the model that one of them has.
     let mut taken = HashSet::new();
     roots.retain(|root| taken.insert(root.name));
     roots
 }
 
-/// A module that is open while its calls are passed.
+/// A span that is open while its calls are read.
 struct Scope {
     end_ns: u64,
-    /// Of a module: its place in the graph, its path, and the place of its own node.
+    /// For a module: its scope in the graph, its path, and the scope of its own node.
     module: Option<(String, String)>,
     node: Option<usize>,
 }
@@ -145,7 +147,7 @@ fn nodes(
             before = None;
         }
         let end_ns = end_ns(call);
-        // An operator within another is how that one does it.
+        // An operator inside another operator is an implementation detail.
         if open.last().is_some_and(|scope| scope.module.is_none()) {
             continue;
         }
@@ -160,7 +162,7 @@ fn nodes(
                 (format!("{around}/{}", plain(short)), "", operator)
             }
         };
-        // A module in which something is called is a box, and no node.
+        // A module that calls something is a box, not a node.
         if let Some(own) = open.last_mut().and_then(|scope| scope.node.take()) {
             dropped.insert(own);
         }
@@ -194,7 +196,7 @@ fn nodes(
     (nodes, left_out)
 }
 
-/// Joins a node to the one before it. One that turned out to be a box is passed over.
+/// Joins a node to the preceding one, skipping nodes that turned out to be boxes.
 fn link(nodes: &mut [Node], at: usize, before: &mut Option<usize>, dropped: &HashSet<usize>) {
     let input = match *before {
         Some(last) if dropped.contains(&last) => nodes[last].input.clone(),
@@ -205,7 +207,8 @@ fn link(nodes: &mut [Node], at: usize, before: &mut Option<usize>, dropped: &Has
     *before = Some(at);
 }
 
-/// Where a module is: below the one around it, whose path its own begins with.
+/// Returns the scope of a module: below the module around it, if its path begins with that module's
+/// path.
 fn scope_of(around: Option<&(String, String)>, module: &ModuleName<'_>) -> String {
     let within = |path: &str| module.path.strip_prefix(path)?.strip_prefix('.');
     match around {
@@ -217,14 +220,14 @@ fn scope_of(around: Option<&(String, String)>, module: &ModuleName<'_>) -> Strin
     }
 }
 
-/// A part of a name: TensorBoard takes `/` for boxes and `:` for outputs.
+/// Makes part of a name safe: TensorBoard takes `/` for boxes and `:` for outputs.
 fn plain(name: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     let plain: String = name.chars().take(200).map(|c| if is_plain(c) { c } else { '_' }).collect();
     if plain.is_empty() { "_".to_owned() } else { plain }
 }
 
-/// The sizes of an operator's inputs, where they were recorded.
+/// Returns the sizes of an operator's inputs, if they were recorded.
 fn sizes(args: &str) -> Option<String> {
     let args: serde_json::Value = serde_json::from_str(args).ok()?;
     let text = args.get("Input Dims")?.to_string();

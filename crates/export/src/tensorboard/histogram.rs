@@ -1,12 +1,12 @@
-//! Histograms as TensorBoard keeps them: counts between limits.
+//! Histograms as TensorBoard stores them: counts between limits.
 
 use tprof_facts::histograms::ProgramHistogram;
 
-/// Buckets between the lowest and the highest of some values.
+/// Number of buckets between the lowest and the highest value.
 const BUCKETS: usize = 30;
-/// Each limit of durations is so many times the one before …
+/// Each limit of durations is this many times the previous one …
 const FACTOR: f64 = 1.1;
-/// … from this one, in microseconds …
+/// … starting from this one, in microseconds …
 const FIRST_LIMIT: f64 = 1e-3;
 /// … to a limit of more than a day.
 const LIMITS: usize = 340;
@@ -24,7 +24,7 @@ pub(super) struct Histogram {
 }
 
 impl Histogram {
-    /// Of what a program counted itself; none without a value.
+    /// Converts a histogram that the program counted itself; `None` if it has no value.
     pub fn counted(of: &ProgramHistogram) -> Option<Histogram> {
         let (min, max) = (of.min?, of.max?);
         let width = (max - min) / of.counts.len() as f64;
@@ -42,7 +42,7 @@ impl Histogram {
         })
     }
 
-    /// Of values, in buckets of one width. None of no values.
+    /// Counts values in buckets of equal width; `None` without values.
     pub fn of(values: &[f64]) -> Option<Histogram> {
         let mut made = ValueSums::default();
         values.iter().for_each(|value| made.add(*value));
@@ -95,8 +95,8 @@ impl ValueSums {
     }
 }
 
-/// Durations as they come: however many there are, it takes the same memory. Limits rise by a
-/// tenth each, as those of TensorFlow's own histograms do.
+/// Counts durations as they come, in constant memory. Each limit is a tenth higher than the
+/// previous one, as in TensorFlow's own histograms.
 #[derive(Clone)]
 pub(super) struct Durations {
     sums: ValueSums,
@@ -112,7 +112,8 @@ impl Durations {
     pub fn add(&mut self, duration_ns: u64) {
         let micros = duration_ns as f64 / 1e3;
         self.sums.add(micros);
-        // The first limit that is not below it; rounding may be off by one either way.
+        // The first limit that is not below the value; rounding may be off by one in either
+        // direction.
         let at = ((micros / FIRST_LIMIT).ln() / FACTOR.ln()).ceil().clamp(0.0, LIMITS as f64);
         let mut at = at as usize;
         while at > 0 && micros <= limit(at - 1) {
@@ -124,7 +125,7 @@ impl Durations {
         self.counts[at] += 1;
     }
 
-    /// In microseconds, from the first bucket that holds any to the last.
+    /// Returns the histogram in microseconds, from the first bucket that is not empty to the last.
     pub fn histogram(self) -> Option<Histogram> {
         let holds = |count: &u64| *count > 0;
         let first = self.counts.iter().position(holds)?;
@@ -137,7 +138,7 @@ impl Durations {
     }
 }
 
-/// Upper limit of a bucket, microseconds.
+/// Upper limit of a bucket in microseconds.
 fn limit(bucket: usize) -> f64 {
     FIRST_LIMIT * FACTOR.powi(bucket as i32)
 }

@@ -1,7 +1,7 @@
 //! A log directory that grows while the job runs.
 //!
-//! What is settled is appended: it stays what it is, whatever comes later. The rest follows when
-//! the run has ended.
+//! Only settled data is appended, which cannot change later. The rest follows when the run has
+//! ended.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -12,29 +12,31 @@ use std::path::{Path, PathBuf};
 use tprof_facts::labels;
 use tprof_trace::RunDir;
 
-use super::analysed::{Analysed, RankFigures};
+use super::analysis::{RankFigures, RunAnalysis};
+use super::event_times::begins_s;
 use super::events::EventFile;
-use super::moments::begins_s;
 use super::progress::{Extent, Progress};
-use super::rank::{Omitted, RankLog};
+use super::rank::{MissingData, RankLog};
 use super::{file_name, log_texts, note_how_to_open, note_omitted};
 use crate::{ExportError, OpenRank, Options, Selection, Slice, Written, chrome, paths};
 
-/// What is younger than this may change: threads write out their events now and then.
+/// Data that is younger than this may still change, because threads write out their events only now
+/// and then.
 const UNSETTLED_NS: u64 = 5_000_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// The log directory of a run that is recorded.
+/// The log directory of a run in progress.
 #[derive(Debug)]
 pub struct LiveLog {
     run: PathBuf,
     directory: PathBuf,
-    /// By name of the rank: its event file, and what is in it.
+    /// Event file of each rank and its content, by name of the rank.
     ranks: BTreeMap<String, (PathBuf, Progress)>,
 }
 
 impl LiveLog {
-    /// `RUN/tensorboard`, made when there is something to write; none if that is there.
+    /// Prepares `RUN/tensorboard`, which is created when there is something to write; `None` if it
+    /// exists already.
     pub fn of(run: &Path) -> Option<LiveLog> {
         let directory = run.join("tensorboard");
         let is_there = directory.symlink_metadata().is_ok();
@@ -42,7 +44,7 @@ impl LiveLog {
         (!is_there).then(|| LiveLog { run, directory, ranks: BTreeMap::new() })
     }
 
-    /// Appends what is settled by now.
+    /// Appends data that is settled by now.
     pub fn append(&mut self) -> Result<(), ExportError> {
         let run = RunDir::open(&self.run)?;
         let slice = Slice::default();
@@ -56,19 +58,19 @@ impl LiveLog {
             let mut part = selection.open(file)?;
             let Some((_, last_ns)) = part.trace.extent_ns() else { continue };
             let settled_ns = part.at(last_ns).saturating_sub(UNSETTLED_NS);
-            // Whole seconds, of which there is one reading each.
+            // Whole seconds only, because each second has one reading.
             part.window.to_ns = part.clock.at(settled_ns / SECOND_NS * SECOND_NS);
             self.write(&selection, &part, name, Extent::SoFar, &RankFigures::default())?;
         }
         Ok(())
     }
 
-    /// Adds what is missing, now that the run has ended, and the traces.
+    /// Completes the log with the missing data and the traces, once the run has ended.
     pub fn finish(
         mut self,
         run: &RunDir,
         options: &Options<'_>,
-        analysed: &Analysed,
+        analysed: &RunAnalysis,
     ) -> Result<Written, ExportError> {
         if self.directory.symlink_metadata().is_err() {
             return super::export(run, options, analysed);
@@ -115,7 +117,7 @@ impl LiveLog {
                 Ok(added)
             }
             Err(source) => {
-                // It may end in half a record: the next one begins anew.
+                // The file may end in a partial record, so the next attempt starts over.
                 let _ = fs::remove_file(&path);
                 Err(ExportError::Write { path, source })
             }
@@ -123,13 +125,13 @@ impl LiveLog {
     }
 }
 
-/// What was appended.
+/// Result of an append.
 struct Added {
-    omitted: Omitted,
+    omitted: MissingData,
     steps_inferred: bool,
 }
 
-/// Appends to an event file, or begins it.
+/// Appends to an event file, or creates it.
 fn write(
     selection: &Selection<'_>,
     part: &OpenRank<'_>,

@@ -1,4 +1,4 @@
-//! The highest memory of each step: of the heap, resident, and on devices.
+//! The peak memory of each step: of the heap, resident, and on devices.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -9,23 +9,23 @@ use tprof_trace::model::{DeviceAllocation, MemoryRecording, ProcessIndex};
 use crate::{OpenRank, counters};
 
 /// The highest value of each step, in the order of steps.
-pub(super) struct Peaks<'a> {
+pub(super) struct StepPeaks<'a> {
     steps: &'a [Step],
-    /// Whether a value holds until the next: all changes were recorded.
+    /// Whether a value holds until the next one, because all changes were recorded.
     holds: bool,
     held: Option<u64>,
-    /// The step in which the last value lies, or the next one.
+    /// Index of the step that contains the last value, or of the next step.
     at: usize,
     peaks: Vec<Option<u64>>,
 }
 
-impl<'a> Peaks<'a> {
-    /// Of steps in order of time that do not overlap.
-    pub fn new(steps: &'a [Step], holds: bool) -> Peaks<'a> {
-        Peaks { steps, holds, held: None, at: 0, peaks: vec![None; steps.len()] }
+impl<'a> StepPeaks<'a> {
+    /// Creates it for steps that are in order of time and do not overlap.
+    pub fn new(steps: &'a [Step], holds: bool) -> StepPeaks<'a> {
+        StepPeaks { steps, holds, held: None, at: 0, peaks: vec![None; steps.len()] }
     }
 
-    /// Takes a value; times must not fall.
+    /// Takes a value. Times must not decrease.
     pub fn take(&mut self, time_ns: u64, value: u64) {
         self.hold_until(time_ns);
         if let Some(step) = self.steps.get(self.at)
@@ -36,14 +36,14 @@ impl<'a> Peaks<'a> {
         self.held = Some(value).filter(|_| self.holds);
     }
 
-    /// The highest value by the place of its step; a step without any has none.
+    /// Returns the highest value by index of the step; a step without a value has none.
     pub fn finish(mut self) -> impl Iterator<Item = (usize, u64)> {
         self.hold_until(u64::MAX);
         let known = self.peaks.into_iter().enumerate();
         known.filter_map(|(place, peak)| Some((place, peak?)))
     }
 
-    /// Goes on to the step at a moment; those that begin before it hold what was there.
+    /// Advances to the step at a moment; steps that begin before it hold the current value.
     fn hold_until(&mut self, time_ns: u64) {
         while let Some(step) = self.steps.get(self.at) {
             if step.start_ns < time_ns {
@@ -57,8 +57,8 @@ impl<'a> Peaks<'a> {
     }
 }
 
-/// Highest live heap bytes of a process in each step. Under `--mem sampled` it is read now and then,
-/// and a step without a reading has none.
+/// Returns the highest live heap bytes of a process in each step. Under `--mem sampled`, the heap
+/// is read only now and then, and a step without a reading has no value.
 pub(super) fn heap(
     part: &OpenRank<'_>,
     process: ProcessIndex,
@@ -66,8 +66,8 @@ pub(super) fn heap(
 ) -> Vec<(usize, u64)> {
     let row = part.trace.process(process);
     let exact = row.is_none_or(|row| row.memory == MemoryRecording::Exact);
-    let mut peaks = Peaks::new(steps, exact);
-    // A stretch of nothing is each event by itself.
+    let mut peaks = StepPeaks::new(steps, exact);
+    // With an empty stretch, every event is delivered by itself.
     let read: Result<(), Infallible> = counters::heap(&part.trace, 0, |of, time_ns, bytes| {
         if of == process {
             peaks.take(time_ns, bytes);
@@ -78,26 +78,29 @@ pub(super) fn heap(
     peaks.finish().collect()
 }
 
-/// Highest bytes in use of each device of a process, by step: what its allocator had given out.
+/// Returns the highest bytes in use on each device of a process, by step, as its allocator counted
+/// them.
 pub(super) fn devices(
     part: &OpenRank<'_>,
     process: ProcessIndex,
     steps: &[Step],
 ) -> BTreeMap<u32, Vec<(usize, u64)>> {
-    let mut of: BTreeMap<u32, Peaks<'_>> = BTreeMap::new();
+    let mut of: BTreeMap<u32, StepPeaks<'_>> = BTreeMap::new();
     for row in part.trace.in_order::<DeviceAllocation>(0, u64::MAX).flatten() {
         if let (Some(device), Some(bytes)) = (row.device, row.total_allocated_bytes)
             && row.process == process
         {
-            of.entry(device).or_insert_with(|| Peaks::new(steps, true)).take(row.time_ns, bytes);
+            of.entry(device)
+                .or_insert_with(|| StepPeaks::new(steps, true))
+                .take(row.time_ns, bytes);
         }
     }
     of.into_iter().map(|(device, peaks)| (device, peaks.finish().collect())).collect()
 }
 
-/// Highest of a counter's readings in each step.
+/// Returns the highest of a counter's readings in each step.
 pub(super) fn readings(readings: &[(u64, f64)], steps: &[Step]) -> Vec<(usize, u64)> {
-    let mut peaks = Peaks::new(steps, false);
+    let mut peaks = StepPeaks::new(steps, false);
     readings.iter().for_each(|(time_ns, value)| peaks.take(*time_ns, value.max(0.0) as u64));
     peaks.finish().collect()
 }
@@ -113,7 +116,7 @@ mod tests {
 
     fn peaks(values: &[(u64, u64)], holds: bool) -> Vec<(usize, u64)> {
         let steps = steps(&[(10, 20), (20, 30), (40, 50), (60, 70)]);
-        let mut peaks = Peaks::new(&steps, holds);
+        let mut peaks = StepPeaks::new(&steps, holds);
         values.iter().for_each(|(time, value)| peaks.take(*time, *value));
         peaks.finish().collect()
     }

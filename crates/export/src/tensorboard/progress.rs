@@ -1,29 +1,29 @@
-//! What an event file has already, so that more can be appended to it.
+//! Content of an event file so far, so that more can be appended to it.
 
 use std::collections::{HashMap, HashSet};
 
-use super::analysed::CounterKey;
+use super::analysis::CounterKey;
 
-/// What is in an event file.
+/// Content of an event file.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    /// Tags that have their description.
+    /// Tags whose description was written.
     pub described: HashSet<String>,
-    /// By tag, the time up to which its points are there, seconds since 1970.
+    /// Time up to which each tag's points were written, in seconds since 1970.
     pub until_s: HashMap<String, f64>,
-    /// Whether the model's graph is there.
+    /// Whether the model's graph was written.
     pub has_graph: bool,
-    /// What curves of counters are called: one keeps its name, whichever processes come later.
+    /// Names of counters' curves. A curve keeps its name, whichever processes come later.
     pub names: HashMap<CounterKey, String>,
 }
 
-/// How much of a rank is written.
+/// How much of a rank to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// All of a run that has ended.
+    /// Everything of a run that has ended.
     Whole,
-    /// What is settled of one that goes on.
+    /// The settled part of a run in progress.
     SoFar,
-    /// What is not there yet, when it has ended.
+    /// The missing part of a run that has ended.
     Rest,
 }

@@ -1,4 +1,4 @@
-//! The event file of one rank: curves over its steps and over time, and histograms.
+//! Writes the event file of one rank: curves over its steps and over time, and histograms.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Write};
@@ -11,50 +11,50 @@ use tprof_trace::model::{
     DeviceAllocation, KernelOutline, MemoryRecording, ProcessIndex, SpanOutline, counter,
 };
 
-use super::analysed::{CounterKey, Figure, RankFigures, StepFigures};
-use super::events::{At, EventFile, Tag, code};
+use super::analysis::{CounterKey, Figure, RankFigures, StepFigures};
+use super::event_times::{at_step, at_time, begins_s, wall_s};
+use super::events::{EventFile, EventTime, Tag, code};
 use super::histogram::{Durations, Histogram};
-use super::moments::{at_step, at_time, begins_s, wall_s};
-use super::own::{self, LeftOut};
+use super::program_histograms::{self, SkippedHistograms};
 use super::progress::Extent;
 use super::series::{Series, free, series};
 use super::{graph, peaks, throughput};
 use crate::OpenRank;
-use crate::counters::{self, POINTS, Thin, stretch};
+use crate::counters::{self, Downsampler, POINTS, stretch};
 
-/// Histograms over the steps of a rank, at most.
+/// Largest number of histograms over the steps of a rank.
 const MOST_HISTOGRAMS: usize = 50;
-/// Steps that a histogram is of, at least.
+/// Smallest number of steps per histogram.
 const LEAST_STEPS: usize = 10;
 const NS_PER_MS: f64 = 1e6;
 
-/// A rank whose event file is written.
+/// A rank whose event file is being written.
 pub(super) struct RankLog<'a, W> {
     part: &'a OpenRank<'a>,
     zero: Zero,
     /// Steps of the process that has most of them, in order of time.
     steps: Vec<Step>,
-    /// Their process, or the first.
+    /// The process of these steps, otherwise the first process.
     process: Option<ProcessIndex>,
-    /// Whether nothing names the steps.
+    /// Whether the steps were inferred.
     pub steps_inferred: bool,
     extent: Extent,
     file: EventFile<W>,
 }
 
-/// What the event file of a rank lacks.
+/// Data that the event file of a rank lacks.
 #[derive(Debug, Default)]
-pub(super) struct Omitted {
-    /// Values that no 32-bit number holds.
+pub(super) struct MissingData {
+    /// Number of values that do not fit a 32-bit float.
     pub wide: u64,
-    /// Of the program's own histograms.
-    pub own: LeftOut,
-    /// Nodes of the model's graph.
+    /// Skipped histograms of the program.
+    pub own: SkippedHistograms,
+    /// Number of omitted nodes of the model's graph.
     pub nodes: u64,
 }
 
 impl<'a, W: Write> RankLog<'a, W> {
-    /// A rank of which as much is written into a file as `extent` states.
+    /// Prepares a rank, of which `extent` says how much to write.
     pub fn new(
         part: &'a OpenRank<'a>,
         zero: Zero,
@@ -80,18 +80,18 @@ impl<'a, W: Write> RankLog<'a, W> {
         RankLog { part, zero, steps, process, steps_inferred, extent, file }
     }
 
-    /// Writes all that is known of the rank.
-    pub fn write(mut self, figures: &RankFigures) -> io::Result<(EventFile<W>, Omitted)> {
+    /// Writes all data of the rank.
+    pub fn write(mut self, figures: &RankFigures) -> io::Result<(EventFile<W>, MissingData)> {
         let all = series(self.part, self.process, self.file.names());
         self.step_times(figures)?;
         if self.extent == Extent::SoFar {
             self.heaps()?;
             self.over_time(&all)?;
-            // In which step later ones are is not known yet.
+            // It is not known yet which step later histograms belong to.
             let settled_ns = self.steps.last().map_or(0, |step| step.end_ns);
             let own = self.own_histograms(settled_ns)?;
             let wide = self.file.left_out;
-            return Ok((self.file, Omitted { wide, own, nodes: 0 }));
+            return Ok((self.file, MissingData { wide, own, nodes: 0 }));
         }
         self.throughput(&all)?;
         self.peaks(&all)?;
@@ -108,15 +108,22 @@ impl<'a, W: Write> RankLog<'a, W> {
             nodes = graph.left_out;
         }
         let wide = self.file.left_out;
-        Ok((self.file, Omitted { wide, own, nodes }))
+        Ok((self.file, MissingData { wide, own, nodes }))
     }
 
     /// Histograms that the program records itself.
-    fn own_histograms(&mut self, until_ns: u64) -> io::Result<LeftOut> {
-        own::write(self.part, self.zero, self.process, &self.steps, until_ns, &mut self.file)
+    fn own_histograms(&mut self, until_ns: u64) -> io::Result<SkippedHistograms> {
+        program_histograms::write(
+            self.part,
+            self.zero,
+            self.process,
+            &self.steps,
+            until_ns,
+            &mut self.file,
+        )
     }
 
-    /// Step times, and what they were for on devices.
+    /// Writes step times, and device time by purpose.
     fn step_times(&mut self, figures: &RankFigures) -> io::Result<()> {
         let by_step: HashMap<(u64, u64), &StepFigures> =
             figures.steps.iter().map(|step| ((step.number, step.start_ns), step)).collect();
@@ -147,7 +154,7 @@ impl<'a, W: Write> RankLog<'a, W> {
         Ok(())
     }
 
-    /// Memory at its highest in each step, of the process that runs them.
+    /// Writes the peak memory of each step, for the process that runs the steps.
     fn peaks(&mut self, all: &BTreeMap<CounterKey, Series>) -> io::Result<()> {
         let Some(process) = self.process.filter(|_| !self.steps.is_empty()) else { return Ok(()) };
         let heap = peaks::heap(self.part, process, &self.steps);
@@ -195,8 +202,8 @@ impl<'a, W: Write> RankLog<'a, W> {
         Ok(())
     }
 
-    /// Live heap bytes over time, of each process. Where each event was recorded, not while the
-    /// run goes on: there are too many.
+    /// Writes live heap bytes over time for each process. If every event was recorded, this waits
+    /// until the run has ended: there are too many.
     fn heaps(&mut self) -> io::Result<()> {
         let (part, zero, is_whole) = (self.part, self.zero, self.extent == Extent::Whole);
         if self.extent != Extent::SoFar {
@@ -230,7 +237,7 @@ impl<'a, W: Write> RankLog<'a, W> {
         Ok(())
     }
 
-    /// What the curve of a process's heap is called.
+    /// Returns the tag of the heap curve of a process.
     fn heap_tag(&mut self, process: ProcessIndex) -> Tag {
         let is_primary = Some(process) == self.process;
         let key =
@@ -251,10 +258,11 @@ impl<'a, W: Write> RankLog<'a, W> {
         tag(&format!("time/{}", names[&key]), "live heap bytes")
     }
 
-    /// Bytes in use and held on each device over time, as the framework's allocator counts them.
+    /// Writes bytes in use and bytes reserved on each device over time, as the framework's
+    /// allocator counts them.
     fn device_memory(&mut self) -> io::Result<()> {
         let (part, zero, stretch_ns) = (self.part, self.zero, self.stretch_ns());
-        let mut curves: BTreeMap<(bool, ProcessIndex, u32), (Tag, Thin)> = BTreeMap::new();
+        let mut curves: BTreeMap<(bool, ProcessIndex, u32), (Tag, Downsampler)> = BTreeMap::new();
         let mut taken = HashSet::new();
         for row in part
             .trace
@@ -278,7 +286,7 @@ impl<'a, W: Write> RankLog<'a, W> {
                     };
                     let name = format!("time/{what}/{}", labels::device(device));
                     let tag = Tag { name: free(name, &mut taken), about: about.to_owned() };
-                    (tag, Thin::new(stretch_ns))
+                    (tag, Downsampler::new(stretch_ns))
                 });
                 if let Some((time_ns, bytes)) = thin.point(row.time_ns, bytes) {
                     self.file.scalar(tag, at_time(zero, part, time_ns), bytes as f64)?;
@@ -293,8 +301,8 @@ impl<'a, W: Write> RankLog<'a, W> {
         Ok(())
     }
 
-    /// Counters as they were read. Of more readings than a curve has points: bytes at the highest of
-    /// each stretch, others at its last.
+    /// Writes counters as they were read. If there are more readings than a curve has points, bytes
+    /// keep the highest of each stretch and other counters the last.
     fn over_time(&mut self, all: &BTreeMap<CounterKey, Series>) -> io::Result<()> {
         let stretch_ns = self.stretch_ns();
         for series in all.values() {
@@ -313,8 +321,8 @@ impl<'a, W: Write> RankLog<'a, W> {
         Ok(())
     }
 
-    /// One reading of each second, so that those of a second that is over stay what they are: the
-    /// highest of bytes, else the last.
+    /// Keeps one reading per second, so that the reading of a past second never changes: the
+    /// highest of bytes, otherwise the last.
     fn of_seconds(&self, readings: &[(u64, f64)], in_bytes: bool) -> Vec<(u64, f64)> {
         let second = |reading: &(u64, f64)| self.part.at(reading.0) / 1_000_000_000;
         let of_second = |readings: &[(u64, f64)]| match in_bytes {
@@ -324,7 +332,7 @@ impl<'a, W: Write> RankLog<'a, W> {
         readings.chunk_by(|a, b| second(a) == second(b)).filter_map(of_second).collect()
     }
 
-    /// Step times, as many steps to a histogram.
+    /// Writes step times, with equally many steps per histogram.
     fn step_histograms(&mut self) -> io::Result<()> {
         let tag =
             tag("step_time_ms", "times of consecutive steps, milliseconds; the last one's number");
@@ -337,7 +345,7 @@ impl<'a, W: Write> RankLog<'a, W> {
         Ok(())
     }
 
-    /// Durations of kernels that began in the same steps, or before the next group of them.
+    /// Writes durations of kernels that began in the same steps, or before the next group of steps.
     fn kernel_histograms(&mut self) -> io::Result<()> {
         let (part, zero) = (self.part, self.zero);
         let tag = tag(
@@ -347,7 +355,7 @@ impl<'a, W: Write> RankLog<'a, W> {
         let kernels = part.trace.blocks::<KernelOutline>().flatten();
         let end_ns = |kernel: &KernelOutline| kernel.start_ns.saturating_add(kernel.duration_ns);
         let kernels = kernels.filter(|kernel| part.window.touches(kernel.start_ns, end_ns(kernel)));
-        let groups: Vec<(u64, At)> = groups(&self.steps)
+        let groups: Vec<(u64, EventTime)> = groups(&self.steps)
             .filter_map(|group| Some((group.first()?.start_ns, at_step(zero, part, group.last()?))))
             .collect();
         let mut durations = vec![Durations::new(); groups.len().max(1)];
@@ -355,7 +363,7 @@ impl<'a, W: Write> RankLog<'a, W> {
         for kernel in kernels {
             last_ns = last_ns.max(end_ns(&kernel));
             let after = groups.partition_point(|(start_ns, _)| *start_ns <= kernel.start_ns);
-            // Before the first step nothing is of any.
+            // Kernels before the first step belong to no step.
             let group = match after {
                 0 if groups.is_empty() => 0,
                 0 => continue,
@@ -363,7 +371,7 @@ impl<'a, W: Write> RankLog<'a, W> {
             };
             durations[group].add(kernel.duration_ns);
         }
-        let whole = At { step: 0, wall_s: wall_s(zero, part.at(last_ns)) };
+        let whole = EventTime { step: 0, wall_s: wall_s(zero, part.at(last_ns)) };
         for (group, durations) in durations.into_iter().enumerate() {
             if let Some(of) = durations.histogram() {
                 let at = groups.get(group).map_or(whole, |(_, at)| *at);
@@ -373,7 +381,7 @@ impl<'a, W: Write> RankLog<'a, W> {
         Ok(())
     }
 
-    /// The stretch of time that a point of a curve stands for.
+    /// Stretch of time that a point of a curve stands for.
     fn stretch_ns(&self) -> u64 {
         let (first_ns, last_ns) = self.part.trace.extent_ns().unwrap_or_default();
         stretch(last_ns.saturating_sub(first_ns))
@@ -386,8 +394,8 @@ fn is_exact(part: &OpenRank<'_>, process: ProcessIndex) -> bool {
     row.is_none_or(|row| row.memory == MemoryRecording::Exact)
 }
 
-/// Steps that something names, of the source that is trusted most. A data loader's come before the
-/// first update, which would take their place.
+/// Returns steps that are named by the source that is trusted most. Steps of a data loader come
+/// before the first update, whose place they would take.
 fn named_steps(trace: &TraceFile) -> Steps {
     let mut names = StepNames::of(trace);
     let spans = trace.blocks::<SpanOutline>().flatten().filter(|span| names.has(span));
@@ -397,7 +405,7 @@ fn named_steps(trace: &TraceFile) -> Steps {
     found.into_iter().find(|steps| !steps.all.is_empty()).unwrap_or_default()
 }
 
-/// Steps of each histogram.
+/// Groups the steps of each histogram.
 fn groups(steps: &[Step]) -> std::slice::Chunks<'_, Step> {
     steps.chunks(steps.len().div_ceil(MOST_HISTOGRAMS).max(LEAST_STEPS))
 }
@@ -410,7 +418,7 @@ fn tag(name: &str, about: &str) -> Tag {
     Tag { name: name.to_owned(), about: about.to_owned() }
 }
 
-/// What a figure's curve is called and shows, and what its values are divided by.
+/// Returns the name of a figure's curve, its description, and the divisor of its values.
 fn named(figure: Figure) -> (&'static str, &'static str, f64) {
     match figure {
         Figure::Compute => ("compute_ms", "compute on devices, milliseconds", NS_PER_MS),
@@ -430,16 +438,16 @@ fn named(figure: Figure) -> (&'static str, &'static str, f64) {
     }
 }
 
-/// The highest reading of each stretch, and the last one.
+/// Returns the highest reading of each stretch, and the last one.
 fn highest(readings: &[(u64, f64)], stretch_ns: u64) -> Vec<(u64, f64)> {
-    let mut thin = Thin::new(stretch_ns);
+    let mut thin = Downsampler::new(stretch_ns);
     let mut kept: Vec<(u64, f64)> =
         readings.iter().filter_map(|(time_ns, value)| thin.point(*time_ns, *value)).collect();
     kept.extend(thin.rest());
     kept
 }
 
-/// The last reading of each stretch.
+/// Returns the last reading of each stretch.
 fn last(readings: &[(u64, f64)], stretch_ns: u64) -> Vec<(u64, f64)> {
     let stretch_ns = stretch_ns.max(1);
     let of_stretch = readings.chunk_by(|a, b| a.0 / stretch_ns == b.0 / stretch_ns);

@@ -1,7 +1,7 @@
-//! TFRecord: how TensorBoard finds records in a file, and knows that they are whole.
+//! TFRecord, the format by which TensorBoard finds records in a file and verifies them.
 //!
-//! A record is its length (8 bytes, little-endian), the masked CRC32C of that, the bytes, and
-//! the masked CRC32C of these (`tensorflow/core/lib/io/record_writer.h`).
+//! A record is its length (8 bytes, little-endian), the masked CRC32C of that, the bytes, and the
+//! masked CRC32C of the bytes (`tensorflow/core/lib/io/record_writer.h`).
 
 use std::io::{self, Write};
 
@@ -9,7 +9,8 @@ use crc::{CRC_32_ISCSI, Crc};
 
 /// CRC32C: Castagnoli's polynomial.
 const CRC32C: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
-/// Added to a rotated checksum, so that a checksum of bytes which hold checksums is no weaker.
+/// Added to a rotated checksum, so that the checksum of bytes which contain checksums is not
+/// weaker.
 const MASK: u32 = 0xa282_ead8;
 
 fn masked_crc32c(bytes: &[u8]) -> u32 {
@@ -31,12 +32,12 @@ mod tests {
 
     #[test]
     fn checksums_are_those_of_rfc_3720_and_masked() {
-        // Of RFC 3720, B.4: 32 bytes of zeros, of ones, and rising.
+        // Test vectors of RFC 3720, B.4: 32 bytes of zeros, of ones, and rising.
         assert_eq!(CRC32C.checksum(&[0; 32]), 0x8a91_36aa);
         assert_eq!(CRC32C.checksum(&[0xff; 32]), 0x62a8_ab43);
         let rising: Vec<u8> = (0..32).collect();
         assert_eq!(CRC32C.checksum(&rising), 0x46dd_794e);
-        // Of the length 24, as each event file of TensorFlow and PyTorch begins.
+        // The length is 24, as in the first record of event files by TensorFlow and PyTorch.
         assert_eq!(masked_crc32c(&24_u64.to_le_bytes()).to_le_bytes(), [0xa3, 0x7f, 0x4b, 0x22]);
     }
 

@@ -1,38 +1,39 @@
-//! Counters of a rank, and what their curves are called.
+//! Counters of a rank, and the names of their curves.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use tprof_facts::labels::{self, Ids};
 use tprof_trace::model::{Counter, ProcessIndex, counter};
 
-use super::analysed::CounterKey;
+use super::analysis::CounterKey;
 use crate::OpenRank;
 use crate::gpus::Gpus;
 
-/// Characters of a name that are kept: a program may name a counter by a megabyte.
+/// Number of characters of a name that are kept: a program may name a counter with a megabyte.
 const MOST_CHARACTERS: usize = 200;
 
-/// A counter's readings.
+/// Readings of a counter.
 pub(super) struct Series {
-    /// What its curves are called, after their group.
+    /// Name of its curves, after their group.
     pub name: String,
-    /// What the counter is called.
+    /// Name of the counter.
     pub counter: String,
-    /// Times on the file's clock, ns, and values; in order of time.
+    /// Times on the file's clock in ns, and values, in order of time.
     pub readings: Vec<(u64, f64)>,
-    /// Its process, if it is of one.
+    /// Its process, if it belongs to one.
     pub process: Option<ProcessIndex>,
 }
 
 impl Series {
-    /// Whether it is of a process, or of none.
+    /// Whether it belongs to this process, or to none.
     pub fn is_of(&self, process: Option<ProcessIndex>) -> bool {
         self.process.is_none() || self.process == process
     }
 }
 
-/// All counters of a rank but the heap's, by key. Of several processes with the same counter
-/// `primary` has the plain name, unless `names` has others for them; what is not there is added.
+/// Returns all counters of a rank except the heap's, by key. If several processes have the same
+/// counter, that of `primary` gets the plain name, unless `names` already has another. Missing
+/// names are added.
 pub(super) fn series(
     part: &OpenRank<'_>,
     primary: Option<ProcessIndex>,
@@ -62,7 +63,7 @@ pub(super) fn series(
         })
         .collect();
     let mut taken: HashSet<String> = names.values().cloned().collect();
-    // Plain names are given first.
+    // Plain names are assigned first.
     let mut read: Vec<_> = read.into_iter().collect();
     let is_plain = |key: &CounterKey| key.pid.is_none() || plain[&key.name] == key.pid;
     read.sort_by_key(|(key, _)| !is_plain(key));
@@ -86,7 +87,7 @@ pub(super) fn series(
     read.into_iter().map(named).collect()
 }
 
-/// A name that no other curve has.
+/// Returns a name that no other curve has.
 pub(super) fn free(name: String, taken: &mut HashSet<String>) -> String {
     let mut free = name.clone();
     let mut number = 2;
@@ -97,7 +98,7 @@ pub(super) fn free(name: String, taken: &mut HashSet<String>) -> String {
     free
 }
 
-/// As much of a name as is kept.
+/// Cuts a name to the length that is kept.
 pub(super) fn cut(name: &str) -> String {
     match name.char_indices().nth(MOST_CHARACTERS) {
         Some((at, _)) => format!("{}…", &name[..at]),

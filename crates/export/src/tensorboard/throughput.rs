@@ -1,17 +1,17 @@
-//! How many samples, tokens and the like a step took a second, by counters of the program.
+//! Samples, tokens and the like per second in each step, by counters of the program.
 //!
-//! A counter is one of these by its name. Where its values only rise it is a count so far, else
-//! each of its readings is an amount. `batch_size` is an amount of samples that holds until it
-//! changes: trainers set it once, or at each batch. What is read after a step and before the
-//! next one belongs to it: programs count when a step is done. What comes after the last step is of
-//! none: a step that did not end may have begun.
+//! A counter's name says what it counts. If its values only rise, it is a running total; otherwise
+//! each reading is an amount. `batch_size` is an amount of samples that holds until it changes,
+//! because trainers set it once or at each batch. Readings between the end of a step and the
+//! beginning of the next belong to the step that ended, because programs count when a step is done.
+//! Readings after the last step belong to none, because a step that did not end may have begun.
 
 use tprof_facts::Step;
 
-/// What is counted.
+/// Units that are counted.
 const UNITS: [&str; 9] =
     ["tokens", "samples", "images", "examples", "sequences", "frames", "words", "records", "rows"];
-/// What may stand beside it in a name.
+/// Words that may accompany the unit in a name.
 const BESIDE: [&str; 11] = [
     "num",
     "n",
@@ -25,10 +25,10 @@ const BESIDE: [&str; 11] = [
     "global",
     "so",
 ];
-/// Trainers' name for the samples of a step or batch.
+/// Trainers' name for the number of samples per step or batch.
 const BATCH_SIZE: &str = "batch_size";
 
-/// What a counter counts, by its name.
+/// Returns the unit that a counter counts, by its name.
 pub(super) fn unit(name: &str) -> Option<&'static str> {
     if name == BATCH_SIZE {
         return Some("samples");
@@ -43,8 +43,8 @@ pub(super) fn unit(name: &str) -> Option<&'static str> {
     }
 }
 
-/// How many a second each step took, by the step's place; of `readings`, time and value, in order
-/// of time. A step without a reading has none.
+/// Returns the rate per second of each step, by index of the step. `readings` are times and values
+/// in order of time. A step without a reading has no rate.
 pub(super) fn rates(name: &str, readings: &[(u64, f64)], steps: &[Step]) -> Vec<(usize, f64)> {
     let falls = readings.windows(2).any(|pair| pair[1].1 < pair[0].1);
     let rises = readings.windows(2).any(|pair| pair[1].1 > pair[0].1);
@@ -92,7 +92,7 @@ mod tests {
         }
     }
 
-    /// Steps of 1 s, 2 s apart, from 10 s on.
+    /// Returns steps of 1 s, 2 s apart, from 10 s on.
     fn steps(count: u64) -> Vec<Step> {
         let second = 1_000_000_000;
         let at = |number| Step {
@@ -113,7 +113,7 @@ mod tests {
         let readings = read(&[(9.0, 100.0), (11.5, 612.0), (13.5, 612.0), (14.5, 1636.0)]);
         let found = rates("tokens", &readings, &steps(3));
         assert_eq!(found, [(0, 512.0), (1, 0.0), (2, 1024.0)]);
-        // Before its first reading, nothing is known.
+        // Nothing is known about the time before the first reading.
         assert_eq!(rates("tokens", &readings[1..], &steps(3)), [(1, 0.0), (2, 1024.0)]);
     }
 

@@ -1,4 +1,4 @@
-//! What the logs of `torch.compile` add: a lane of compilations, and the lines that kernels come from.
+//! Data from logs of `torch.compile`: a lane of compilations, and the source lines of kernels.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::compile::{RankCompile, ReadLog};
@@ -8,7 +8,7 @@ use super::events::{Event, EventKind, Lane, LaneKind, Lanes};
 use super::processes::Processes;
 use crate::{OpenRank, Written};
 
-/// Adds a lane for each process that compiled, where its log is on the run's clock.
+/// Adds a lane for each process that compiled, if its log is on the run's clock.
 pub(crate) fn compilations(
     part: &OpenRank<'_>,
     compile: &RankCompile,
@@ -44,13 +44,13 @@ pub(crate) fn compilations(
     }
 }
 
-/// Lines of the user's source that a kernel was generated from, for its details.
+/// Returns the lines of the user's source that each kernel was generated from, for its details.
 pub(crate) fn sources(compile: &RankCompile) -> FxHashMap<&str, String> {
     let all = compile.kernel_sources().into_iter();
     all.map(|(name, lines)| (name, format!("from {}", lines.join(", ")))).collect()
 }
 
-/// The process that wrote a log; the first where the log does not name it.
+/// Returns the process that wrote a log, or the first process if the log does not name one.
 fn process_of(part: &OpenRank<'_>, read: &ReadLog) -> u32 {
     let processes = part.trace.processes();
     let wrote = processes.iter().find(|process| Some(process.pid) == read.log.pid);

@@ -1,5 +1,5 @@
-//! Curves below the lanes: memory of host and device, and other counters. Each is
-//! thinned to its maxima, so that no peak is lost.
+//! Curves below the lanes: memory of host and device, and other counters. They are thinned to their
+//! maxima, so that no peak is lost.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -10,20 +10,20 @@ use tprof_trace::model::{DeviceAllocation, ProcessEnd, ProcessIndex};
 
 use super::device_memory;
 use super::processes::Processes;
-use crate::counters::{Thin, heap, stretch};
+use crate::counters::{Downsampler, heap, stretch};
 use crate::gpus::{Gpu, Gpus};
 use crate::page::Payload;
 use crate::rows::wanted;
 use crate::{OpenRank, Window, Written};
 
-/// A quantity over time, in thousandths where it is no whole number.
+/// A quantity over time, in thousandths if it is not a whole number.
 struct Curve {
     process: Option<usize>,
-    /// The device of the process that it is about.
+    /// The device, as the process numbers it.
     device: Option<u32>,
     name: String,
     unit: CounterUnit,
-    /// Whether it only rises.
+    /// Whether the value only rises.
     total: bool,
     scale: u64,
     points: Vec<(u64, u64)>,
@@ -36,7 +36,7 @@ pub(crate) struct Curves {
 }
 
 impl Curves {
-    /// Adds those of a file.
+    /// Adds the curves of a file.
     pub fn file(&mut self, part: &OpenRank<'_>, written: &mut Written, processes: &mut Processes) {
         let Window { from_ns, to_ns } = part.window;
         let stretch_ns = stretch(length_ns(part).min(to_ns - from_ns));
@@ -63,7 +63,8 @@ impl Curves {
         }
     }
 
-    /// What was taken from each device, by the calls that took it: a level from one to the next.
+    /// Adds the memory that processes took from each device, by their calls. The level holds from
+    /// one call to the next.
     fn taken(&mut self, part: &OpenRank<'_>, processes: &mut Processes, stretch_ns: u64) {
         for ((process, device), mut points) in device_memory::taken(&part.trace) {
             let held = points.last().map_or(0, |(_, bytes)| *bytes);
@@ -74,7 +75,7 @@ impl Curves {
                 }
                 _ => points.push((last_ns, held)),
             }
-            let mut thin = Thin::new(stretch_ns);
+            let mut thin = Downsampler::new(stretch_ns);
             let mut kept = Vec::new();
             for (time_ns, bytes) in levels_within(&points, part.window) {
                 kept.extend(thin.point(part.at(time_ns), bytes));
@@ -93,7 +94,7 @@ impl Curves {
         stretch_ns: u64,
     ) {
         type Key = (ProcessIndex, u32, &'static str);
-        let mut curves: BTreeMap<Key, (Thin, Vec<(u64, u64)>)> = BTreeMap::new();
+        let mut curves: BTreeMap<Key, (Downsampler, Vec<(u64, u64)>)> = BTreeMap::new();
         for row in wanted::<DeviceAllocation>(part, written) {
             let Some(device) = row.device else { continue };
             let totals = [
@@ -104,7 +105,7 @@ impl Curves {
                 let Some(bytes) = bytes else { continue };
                 let key = (row.process, device, name);
                 let curve =
-                    curves.entry(key).or_insert_with(|| (Thin::new(stretch_ns), Vec::new()));
+                    curves.entry(key).or_insert_with(|| (Downsampler::new(stretch_ns), Vec::new()));
                 curve.1.extend(curve.0.point(part.at(row.time_ns), bytes));
             }
         }
@@ -126,14 +127,14 @@ impl Curves {
         let last_ns = part.trace.extent_ns().map_or(0, |(_, last_ns)| last_ns);
         for ((process, gpu, name), mut points) in curves {
             let name = part.trace.name(tprof_trace::model::NameId(name));
-            // These are written when they change.
+            // These counters are written only when they change.
             if let Some((_, all)) = points.last().copied().filter(|_| is_total(name)) {
                 points.push((last_ns, all));
             }
             let points = levels_within(&points, part.window);
             let whole = points.iter().all(|(_, value)| value.fract() == 0.0);
             let scale: u64 = if whole { 1 } else { 1000 };
-            let mut thin = Thin::new(stretch_ns);
+            let mut thin = Downsampler::new(stretch_ns);
             let mut kept = Vec::new();
             for (time_ns, value) in points.into_iter().filter(|(_, value)| *value >= 0.0) {
                 kept.extend(thin.point(part.at(time_ns), (value * scale as f64).round() as u64));
@@ -174,7 +175,7 @@ impl Curves {
     }
 }
 
-/// A curve of bytes.
+/// Builds a curve of bytes.
 fn level(
     process: Option<usize>,
     device: Option<u32>,
@@ -184,7 +185,7 @@ fn level(
     Curve { process, device, name, unit: CounterUnit::Bytes, total: false, scale: 1, points }
 }
 
-/// A unit as the page's script names it.
+/// Returns a unit's name in the page's script.
 fn word(unit: CounterUnit) -> &'static str {
     match unit {
         CounterUnit::Bytes => "bytes",
@@ -197,8 +198,8 @@ fn word(unit: CounterUnit) -> &'static str {
     }
 }
 
-/// Of levels that hold until the next one, those in a window: the one that it begins with, the
-/// changes, and the last one again where it ends.
+/// Returns levels within a window, where each holds until the next: the level at its beginning, the
+/// changes, and the last level again at its end.
 fn levels_within<V: Copy>(points: &[(u64, V)], window: Window) -> Vec<(u64, V)> {
     let begun = points.partition_point(|(time_ns, _)| *time_ns <= window.from_ns);
     let ended = points.partition_point(|(time_ns, _)| *time_ns < window.to_ns).max(begun);
@@ -210,8 +211,8 @@ fn levels_within<V: Copy>(points: &[(u64, V)], window: Window) -> Vec<(u64, V)> 
     held
 }
 
-/// How long a file's device allocations, counters and heap events go on. What
-/// has no end, or began at no known time, would not show that.
+/// Returns how long a file's device allocations, counters and heap events go on. Rows without an
+/// end, or whose beginning is unknown, would not show that.
 fn length_ns(part: &OpenRank<'_>) -> u64 {
     let spans = part.trace.blocks::<DeviceAllocation>().flatten().map(|row| row.time_ns);
     let counters = part.trace.counters().iter().map(|row| row.time_ns);

@@ -13,21 +13,21 @@ use tprof_trace::model::{
 use super::events::{Event, EventKind, Lane, LaneKind, Lanes};
 use super::graphs::{GraphRuns, graph_name};
 use super::processes::Processes;
-use crate::collectives::meeting;
+use crate::collectives::shared_id;
+use crate::kineto_names::sync_name;
 use crate::rows::wanted;
-use crate::words::sync_name;
 use crate::{OpenRank, Written};
 
 type LaneKey = (ProcessIndex, Option<u32>, LaneKind, Option<u64>);
 
-/// What is known of a collective: in words, and the same number on all its ranks.
+/// Description of a collective, and a number that is the same on all its ranks.
 #[derive(Default)]
 struct Description {
     text: String,
     kin: u64,
 }
 
-/// Adds what ran on the devices of a file; `sources` has words of some kernels by name.
+/// Adds the device work of a file; `sources` describes some kernels by name.
 pub(crate) fn streams(
     part: &OpenRank<'_>,
     sources: &FxHashMap<&str, String>,
@@ -132,7 +132,7 @@ fn stream_name(
     }
 }
 
-/// What is known of each collective, by the correlation of its kernel.
+/// Describes each collective, by the correlation of its kernel.
 fn collectives(
     part: &OpenRank<'_>,
     written: &mut Written,
@@ -141,12 +141,12 @@ fn collectives(
     for row in wanted::<Collective>(part, written) {
         let Some(correlation) = row.correlation else { continue };
         let described = known.entry((row.process, correlation)).or_default();
-        if let Some(meeting) = meeting(&part.trace, &row) {
-            described.kin = meeting;
+        if let Some(shared_id) = shared_id(&part.trace, &row) {
+            described.kin = shared_id;
         }
         let text = &mut described.text;
         if !text.is_empty() {
-            // Operations that were grouped share a kernel.
+            // Grouped operations share a kernel.
             text.push_str("; ");
         }
         text.push_str(part.trace.name(row.name));
@@ -190,7 +190,7 @@ fn kernel_detail(row: &Kernel, name: &str, source: Option<&str>, text: &mut Stri
         part(format_args!("{bytes} bytes shared"));
     }
     match row.graph {
-        // By default a graph is one record.
+        // By default a graph is recorded as one run.
         Some(graph) if name == graph_name(graph) => {
             part(format_args!("its nodes were not recorded: --cuda-graphs node"));
         }

@@ -1,4 +1,4 @@
-//! Memory of devices by the calls that took it and gave it back.
+//! Device memory by the calls that took it and gave it back.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::{Allocator, DeviceAllocation, MemoryKind, ProcessIndex};
 
 /// A device as a process numbers it.
-pub(super) type DeviceOf = (ProcessIndex, u32);
+pub(super) type ProcessDevice = (ProcessIndex, u32);
 
-/// Bytes that each process had of each device after each change, in order of time. Blocks of a
-/// framework's allocator lie in what it took before, and do not count again.
-pub(super) fn taken(trace: &TraceFile) -> BTreeMap<DeviceOf, Vec<(u64, u64)>> {
-    let mut levels: BTreeMap<DeviceOf, Vec<(u64, u64)>> = BTreeMap::new();
+/// Returns the bytes that each process had of each device after each change, in order of time.
+/// Blocks of a framework's allocator lie in memory that it took before, so they do not count again.
+pub(super) fn taken(trace: &TraceFile) -> BTreeMap<ProcessDevice, Vec<(u64, u64)>> {
+    let mut levels: BTreeMap<ProcessDevice, Vec<(u64, u64)>> = BTreeMap::new();
     let mut blocks: FxHashMap<(ProcessIndex, u64), (u32, u64)> = FxHashMap::default();
-    let mut change = |of: DeviceOf, time_ns: u64, taken: u64, given: u64| {
+    let mut change = |of: ProcessDevice, time_ns: u64, taken: u64, given: u64| {
         let points = levels.entry(of).or_default();
         let before = points.last().map_or(0, |(_, bytes)| *bytes);
         points.push((time_ns, before.saturating_add(taken).saturating_sub(given)));
@@ -27,7 +27,7 @@ pub(super) fn taken(trace: &TraceFile) -> BTreeMap<DeviceOf, Vec<(u64, u64)>> {
         if !row.free {
             let Some(device) = row.device.filter(|_| is_of_device(&row)) else { continue };
             let bytes = row.bytes.unwrap_or(0);
-            // What was at the address is gone, though that was not recorded.
+            // The previous block at this address is gone, although its end was not recorded.
             if let Some((device, bytes)) = blocks.insert(key, (device, bytes)) {
                 change((row.process, device), row.time_ns, 0, bytes);
             }
@@ -37,7 +37,7 @@ pub(super) fn taken(trace: &TraceFile) -> BTreeMap<DeviceOf, Vec<(u64, u64)>> {
                 change((row.process, device), row.time_ns, 0, bytes);
             }
         } else if let Some(device) = row.device.filter(|_| row.correlation.is_none()) {
-            // A reset gives back all that the process has there.
+            // A reset gives back everything that the process has on the device.
             let mut given = 0;
             blocks.retain(|(process, _), (of, bytes)| {
                 let gone = *process == row.process && *of == device;
@@ -50,8 +50,8 @@ pub(super) fn taken(trace: &TraceFile) -> BTreeMap<DeviceOf, Vec<(u64, u64)>> {
     levels
 }
 
-/// Whether a block takes memory of the device. Managed memory may lie elsewhere, and what another
-/// process took is that process's.
+/// Whether a block takes memory of the device. Managed memory may be elsewhere, and memory that
+/// another process took belongs to that process.
 fn is_of_device(row: &DeviceAllocation) -> bool {
     let own = matches!(row.allocator, Allocator::Library | Allocator::Virtual | Allocator::Pool);
     let kinds =
@@ -86,7 +86,7 @@ mod tests {
             DeviceAllocation { allocator: Allocator::Framework, ..row(4, false, 0x10, 50) };
         let managed =
             DeviceAllocation { kind: MemoryKind::Managed, ..row(5, false, 0x50, 1 << 30) };
-        // The device that is selected is not the block's.
+        // The selected device is not the block's device.
         let elsewhere = DeviceAllocation { device: Some(1), ..row(6, true, 0x10, 0) };
         writer
             .write(&mut vec![

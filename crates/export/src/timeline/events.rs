@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::page::Payload;
 
-/// What an event is; decides its colour.
+/// Kind of an event, which decides its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum EventKind {
@@ -21,49 +21,49 @@ pub(crate) enum EventKind {
     Collective = 7,
     Copy = 8,
     Memset = 9,
-    /// An annotation's image on a device.
+    /// Span of an annotation on a device.
     DeviceRange = 10,
-    /// A native function, as samples saw it.
+    /// A native function, found by samples.
     Native = 11,
-    /// A wait, as samples saw it.
+    /// A wait, found by samples.
     Waiting = 12,
     /// A wait for a device, or of one stream for another.
     Synchronization = 13,
-    /// A run of a CUDA graph, around its nodes.
+    /// A run of a CUDA graph, drawn around its nodes.
     Graph = 14,
 }
 
 /// An interval on a lane.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event {
-    /// Since the run began.
+    /// Start in nanoseconds since the run began.
     pub start_ns: u64,
     pub duration_ns: u64,
     pub name: u32,
     pub kind: EventKind,
-    /// Text of the table of details; 0 is none.
+    /// Index into the table of detail texts; 0 for none.
     pub detail: u32,
-    /// Joins a launch to what it launched, within its process.
+    /// Joins a launch to the work that it launched, within its process.
     pub correlation: Option<u64>,
-    /// The same in what belongs together, over all ranks: the collective of each
-    /// rank, a forward operator and its backward one; 0 is nothing.
+    /// A number shared by events that belong together, over all ranks: the same collective on each
+    /// rank, a forward operator and its backward operator; 0 for none.
     pub kin: u64,
 }
 
-/// What a lane shows.
+/// Content of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum LaneKind {
     /// Spans of a host thread.
     Thread,
     /// Samples of a host thread, as nested functions.
     Samples,
-    /// Annotations of a device.
+    /// Annotation ranges of a device.
     Ranges,
     /// Kernels and copies of a stream.
     Stream,
-    /// Synchronisations.
+    /// Synchronisations with a device.
     Waits,
-    /// Functions that `torch.compile` compiled, by a log: not what a thread did.
+    /// Functions that `torch.compile` compiled, according to a log, and not what a thread did.
     Compilations,
 }
 
@@ -99,7 +99,7 @@ impl Strings {
     }
 }
 
-/// Everything that a page shows as intervals.
+/// Lanes and events of the page.
 pub(crate) struct Lanes {
     pub lanes: Vec<Lane>,
     pub names: Strings,
@@ -117,8 +117,8 @@ impl Lanes {
         self.lanes.iter().map(|lane| lane.events.len()).sum()
     }
 
-    /// Leaves out the shortest events so that about `most` stay. Returns how
-    /// many went, and below which duration.
+    /// Leaves out the shortest events, so that about `most` stay. Returns how many were left out,
+    /// and the duration below which.
     pub fn thin(&mut self, most: usize) -> Option<(usize, u64)> {
         let count = self.count();
         if count <= most {
@@ -131,7 +131,7 @@ impl Lanes {
             .map(|event| event.duration_ns)
             .collect();
         let (_, &mut least_ns, _) = durations.select_nth_unstable(count - most.max(1));
-        // Where many last equally long, more go than need be; each is counted.
+        // If many events have the same duration, more are removed than necessary; each is counted.
         let keep_ns = least_ns.saturating_add(u64::from(most == 0));
         for lane in &mut self.lanes {
             lane.events.retain(|event| event.duration_ns >= keep_ns);
@@ -145,8 +145,8 @@ impl Lanes {
         Some((count - self.count(), keep_ns))
     }
 
-    /// Packs the events as columns, lane after lane, each by time; of events
-    /// that begin together the longest comes first.
+    /// Packs the events as columns, lane after lane, each by time. Among events that begin
+    /// together, the longest comes first.
     pub fn pack(mut self, payload: &mut Payload) -> Vec<Value> {
         for lane in &mut self.lanes {
             lane.events.sort_by_key(|e| (e.start_ns, std::cmp::Reverse(e.duration_ns)));
@@ -188,7 +188,7 @@ impl Lanes {
         about
     }
 
-    /// New numbers of names, those used most first: they fit one byte.
+    /// Renumbers names by use, so that the most frequent ones fit one byte.
     fn names_by_use(&self) -> Vec<u32> {
         let mut uses: Vec<(u64, usize)> = (0..self.names.all.len()).map(|name| (0, name)).collect();
         for event in self.lanes.iter().flat_map(|lane| &lane.events) {
@@ -202,9 +202,8 @@ impl Lanes {
         places
     }
 
-    /// Per event, one more than the number of the event that launched it; 0
-    /// where none is known. The first call of a correlation counts: the
-    /// runtime's, not the driver's inside it.
+    /// Returns for each event one more than the number of the event that launched it; 0 if unknown.
+    /// The first call of a correlation counts: the runtime's, not the driver's inside it.
     fn links(&self) -> Vec<u64> {
         let all = || self.lanes.iter().flat_map(|lane| lane.events.iter().map(move |e| (lane, e)));
         let mut calls: FxHashMap<(usize, u64), u64> = FxHashMap::default();
@@ -222,7 +221,7 @@ impl Lanes {
         all().map(link).collect()
     }
 
-    /// Per event, the number of the group that it belongs to; 0 where there is no other.
+    /// Returns for each event the number of its group; 0 if it is alone.
     fn kin(&self) -> Vec<u64> {
         let all = || self.lanes.iter().flat_map(|lane| lane.events.iter().map(|event| event.kin));
         let mut members: FxHashMap<u64, (u32, u64)> = FxHashMap::default();
@@ -274,7 +273,7 @@ mod tests {
         assert_eq!(some.thin(5), None);
         assert_eq!(some.thin(3), Some((2, 5)));
         assert_eq!(some.count(), 3);
-        // Equally long events go together, rather than exceed what was asked for.
+        // Events of equal duration are removed together rather than exceed the limit.
         let mut equal = lanes(&[4; 100]);
         assert_eq!(equal.thin(10), Some((100, 5)));
     }

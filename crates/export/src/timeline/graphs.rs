@@ -1,25 +1,25 @@
-//! Runs of CUDA graphs of which each node was recorded: a bar around the nodes of each.
+//! Runs of CUDA graphs whose nodes were recorded: a bar around the nodes of each run.
 
 use std::collections::BTreeMap;
 
 use super::events::{Event, EventKind, Lanes};
 
-/// What a graph is called, as the recorder names the run of one.
+/// Returns the name of a graph's run, as the recorder names it.
 pub(super) fn graph_name(graph: u32) -> String {
     format!("CUDA graph {graph}")
 }
 
-/// Run of a graph on one stream: the call that launched it, and the graph.
+/// A run of a graph on one stream: the call that launched it, and the graph.
 type GraphRun = (Option<u64>, u32);
 
-/// From the first node of each run to the end of the last one.
+/// Collects the nodes of each run, from the first start to the last end.
 #[derive(Default)]
 pub(super) struct GraphRuns {
     found: BTreeMap<GraphRun, (u64, u64)>,
 }
 
 impl GraphRuns {
-    /// Takes a node. Without the call that launched it nothing tells one run from the next.
+    /// Takes a node. Without the call that launched it, runs cannot be told apart.
     pub fn node(&mut self, event: &Event, graph: Option<u32>, node: Option<u64>) {
         if let (Some(graph), Some(_), Some(_)) = (graph, node, event.correlation) {
             let end_ns = event.start_ns.saturating_add(event.duration_ns);
@@ -29,7 +29,8 @@ impl GraphRuns {
         }
     }
 
-    /// The bars of all launches of graphs, from the first node's start to the last one's end.
+    /// Returns a bar for each launch of a graph, from the first node's start to the last node's
+    /// end.
     pub fn events(self, lanes: &mut Lanes) -> Vec<Event> {
         let bar = |((correlation, graph), (start_ns, end_ns)): (GraphRun, (u64, u64))| Event {
             start_ns,
@@ -63,7 +64,8 @@ mod tests {
         for (start_ns, call) in [(10, 1), (20, 1), (30, 2)] {
             runs.node(&node(start_ns, Some(call)), Some(7), Some(3));
         }
-        // A graph that was recorded as a whole, a kernel of none, a node of an unknown launch.
+        // A graph that was recorded as a whole, a kernel outside graphs, and a node of an unknown
+        // launch.
         runs.node(&node(40, Some(3)), Some(7), None);
         runs.node(&node(50, Some(4)), None, None);
         runs.node(&node(60, None), Some(7), Some(3));

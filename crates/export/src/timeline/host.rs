@@ -22,7 +22,7 @@ pub(crate) fn spans(
 ) {
     let file = &part.trace;
     let arrows = arrows(part, processes);
-    // Of spans that begin together an arrow belongs to the innermost, the shortest.
+    // If spans begin together, an arrow belongs to the innermost one, which is the shortest.
     let mut ends: FxHashMap<(ThreadIndex, u64), (usize, u64)> = FxHashMap::default();
     let mut threads: BTreeMap<ThreadIndex, Lane> = BTreeMap::new();
     for row in wanted::<Span>(part, written) {
@@ -65,7 +65,7 @@ pub(crate) fn spans(
     lanes.lanes.extend(threads.into_iter().map(|(_, lane)| lane));
 }
 
-/// Where arrows from forward to backward operators begin and end, and which they are.
+/// Finds the ends of arrows from forward to backward operators, and their numbers.
 fn arrows(part: &OpenRank<'_>, processes: &mut Processes) -> FxHashMap<(ThreadIndex, u64), u64> {
     let (mut arrows, mut messages) = (FxHashMap::default(), Arrows::default());
     for row in part.trace.in_order::<FlowPoint>(0, u64::MAX).flatten() {
@@ -91,7 +91,7 @@ fn kind(kind: SpanKind) -> EventKind {
     }
 }
 
-/// What many spans share: domain, and a failed call's status.
+/// Returns details that many spans share: domain, and a failed call's status.
 fn detail(part: &OpenRank<'_>, row: &Span) -> String {
     let mut parts = Vec::new();
     match row.kind {

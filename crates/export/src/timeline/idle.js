@@ -1,5 +1,5 @@
-// Lanes in which hardly anything happened in the time that is judged: they are folded into one
-// line. A thread that was only busy before, while the program began, is idle as well.
+// Lanes in which hardly anything happened in the judged time are folded into one line. A thread
+// that was only busy earlier, while the program started, counts as idle, too.
 
 // A thread is idle if it did less than this share of what its process's busiest did.
 const IDLE_SHARE = 0.02;
@@ -14,7 +14,7 @@ function idleOf(trace, lanes, launched) {
   const times = new Map();
   for (const lane of lanes.filter((lane) => lane.thread !== null)) times.set(lane.thread, Math.max(times.get(lane.thread) || 0, active(trace, lane, from, to)));
   const most = Math.max(0, ...times.values());
-  // What launches is shown above what it launched.
+  // A launching lane is shown above the work that it launched.
   const launching = new Set([...launched.values()].map(mostLaunching));
   const there = (lane) => lane.rows.some((row) => { const i = trace.after(row.from, row.to, from); return i < row.to && trace.start[i] < to; });
   return lanes.filter((lane) => {

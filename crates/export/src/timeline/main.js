@@ -1,6 +1,6 @@
-// What the reader does: move, zoom, choose, search.
+// Handles input: moving, zooming, selecting, searching.
 
-// More would hide what they point at, as would two that end within so many pixels.
+// More arrows would hide what they point at, and so would two that end within this many pixels.
 const MOST_ARROWS = 80;
 const ARROWS_APART = 8;
 
@@ -34,7 +34,7 @@ async function start() {
     $("span").textContent = formatTime(view.to - view.from);
   }
 
-  // The arrows of what is selected; where little is shown, those of all kernels.
+  // The arrows of the selection; if little is shown, the arrows of all kernels.
   function arrows() {
     state.arrows = [];
     const add = (event, strong) => { if (trace.launch[event] >= 0) state.arrows.push([trace.launch[event], event, strong]); };
@@ -45,7 +45,7 @@ async function start() {
         for (const row of lane.rows) {
           const a = trace.after(row.from, row.to, view.from), b = trace.startsAt(a, row.to, view.to);
           if (few.length + b - a > MOST_ARROWS) { few.length = MOST_ARROWS + 1; break; }
-          // A graph's nodes have the arrow of their graph.
+          // A graph's nodes use the arrow of their graph.
           for (let i = a; i < b; i++) if (!(trace.parent[i] >= 0 && KINDS[trace.kind[trace.parent[i]]] === "graph")) few.push(i);
         }
         if (few.length > MOST_ARROWS) break;
@@ -106,7 +106,7 @@ async function start() {
   function introduce() {
     panel.range(state.scope.from, state.scope.to, state.scope.title);
   }
-  // Shows a stretch of the run, and what it holds if nothing is selected.
+  // Shows a stretch of the run, and its statistics if nothing is selected.
   function enter(scope) {
     state.scope = scope;
     if (scope === run) show(trace.least, trace.most); else show(...around(scope));
@@ -185,7 +185,7 @@ async function start() {
     if (found) show(found.at - (found.end - found.at) * 0.03, found.end + (found.end - found.at) * 0.03);
   }
 
-  // From the selection to a neighbour: of its row, its caller, its first callee.
+  // Moves from the selection to a neighbour: in its row, its caller, its first callee.
   function walk(key) {
     const at = state.selected;
     if (at < 0) {
@@ -221,7 +221,7 @@ async function start() {
     if (to >= 0) { select(to); reveal(to); }
   }
 
-  // Keys that are held move steadily; the speed does not hang on key repeat.
+  // Held keys move steadily; the speed does not depend on key repeat.
   const held = new Set();
   let last = 0;
   function glide(now) {
@@ -268,7 +268,7 @@ async function start() {
     paint();
   }
 
-  // What is shown stays in the address, for links; written when movement pauses.
+  // Keeps the view in the address, so that it can be linked; written when movement pauses.
   let holding = 0;
   function hold() {
     clearTimeout(holding);

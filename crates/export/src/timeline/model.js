@@ -1,11 +1,10 @@
-// Events by row: each lane is split into rows of nesting depth, and all columns
-// are put into the order of the rows. So a row is a range of indexes whose events
-// do not overlap, and their durations summed from the first on give how busy any
-// stretch of the row is without visiting its events.
+// Events by row: each lane is split into rows of nesting depth, and all columns are reordered by
+// row. So a row is a range of indexes whose events do not overlap. With cumulative durations, the
+// busy time of any stretch of the row is found without visiting its events.
 
 const KINDS = ["python", "operator", "range", "call", "overhead", "other", "kernel", "collective", "copy",
   "memset", "device range", "native", "waiting", "synchronisation", "graph"];
-// Not a graph, around its nodes: these are the work.
+// Without the bar around a graph's nodes: the nodes are the work.
 const DEVICE_KINDS = new Set([6, 7, 8, 9]);
 
 class Trace {
@@ -22,7 +21,7 @@ class Trace {
       this.lanes.push({ ...about, index: this.lanes.length, first, last: first + about.count, rows: [], depth: deep });
       first += about.count;
     }
-    // Where each event goes.
+    // New index of each event.
     const place = new Uint32Array(count);
     let next = 0;
     for (const lane of this.lanes) {
@@ -73,7 +72,7 @@ class Trace {
     this.idle = idleLanes(this);
   }
 
-  // First and last moment of anything.
+  // First and last moment of all data.
   bounds(data) {
     let first = Infinity, last = -Infinity;
     for (const { from, to } of this.rows) {
@@ -120,7 +119,7 @@ class Trace {
     return low;
   }
 
-  // What an event launched.
+  // Events that an event launched.
   launched(event) {
     if (!this.byLaunch) {
       this.byLaunch = new Map();
@@ -132,7 +131,7 @@ class Trace {
     return this.byLaunch.get(event) || [];
   }
 
-  // What belongs together with an event, itself included, by time.
+  // Events that belong together with an event, including itself, by time.
   related(event) {
     if (this.kin[event] === 0) return [];
     if (!this.groups) {
@@ -146,7 +145,7 @@ class Trace {
     return this.groups.get(this.kin[event]);
   }
 
-  // How many events have a name, and how long they last together.
+  // Number of events with a name, and their total duration.
   use(name) {
     if (!this.uses.has(name)) {
       let count = 0, total = 0;
@@ -157,8 +156,8 @@ class Trace {
   }
 }
 
-// Depth and parent of each event of a lane: one row below the deepest that is
-// still open, so that what crosses does not overlap. Returns the rows needed.
+// Computes depth and parent of each event of a lane. An event is one row below the deepest event
+// that is still open, so that crossing events do not overlap. Returns the number of rows.
 function nest(start, duration, depth, parent, first, last) {
   const ends = [], latest = [];
   let open = 0, deepest = 0;

@@ -1,12 +1,12 @@
-// The order of a process's rows. Right below the thread that launches most of a device's work
-// come that device's streams, and then its memory; earlier threads that launch for it stand above
-// that thread. What these threads were sampled in follows, and then the other threads.
+// The order of a process's rows. The streams and memory of a device come right below the thread
+// that launches most of its work; earlier threads that launch for it come above that thread.
+// Samples of these threads follow, and then the other threads.
 
 const DEVICE_ROWS = ["ranges", "stream", "waits"];
 // A thread launches for a device if it launches at least this share of its work.
 const LEAST_LAUNCHED = 0.05;
 
-// How many of a device's kernels and copies each thread of a process launches, by the device.
+// Counts the kernels and copies of each device that each thread of a process launches.
 function launches(trace, lanes) {
   const counts = new Map();
   for (const { device, rows } of lanes.filter((lane) => lane.kind === "stream")) {
@@ -17,7 +17,7 @@ function launches(trace, lanes) {
       for (let i = from; i < to; i++) {
         const launch = trace.launch[i];
         if (launch < 0) continue;
-        // The next launch is mostly of the same row.
+        // The next launch is usually in the same row.
         if (!row || launch < row.from || launch >= row.to) { done(); row = trace.rowOf(launch); }
         count++;
       }
@@ -27,12 +27,13 @@ function launches(trace, lanes) {
   return counts;
 }
 
-// The thread that launches most; null where no launch is known.
+// The thread that launches most; null if no launch is known.
 function mostLaunching(threads) {
   return [...threads].reduce((best, one) => one[1] > best[1] ? one : best, [null, 0])[0];
 }
 
-// Devices by the thread that launches most of their work, with earlier threads that launch for them.
+// Devices by the thread that launches most of their work, with earlier threads that launch for
+// them.
 function byLead(threads, devices, launched) {
   const groups = new Map();
   for (const device of devices) {
@@ -58,7 +59,7 @@ function inOrder(lanes, curves, launched) {
   const place = (lead, own, helpers) => {
     const members = [...threads.filter((thread) => helpers.has(thread) && !placed.has(thread)), ...threads.filter((thread) => thread === lead)];
     const spans = members.flatMap((thread) => of(thread, "thread")), sampled = members.flatMap((thread) => of(thread, "samples"));
-    // Without spans of its own the thread's samples show where it is.
+    // If the thread has no spans, its samples show where it is.
     const below = of(lead, "thread").length > 0;
     out.push(...spans, ...(below ? [] : sampled));
     for (const device of own) {
@@ -68,7 +69,7 @@ function inOrder(lanes, curves, launched) {
     if (below) out.push(...sampled);
     for (const thread of [lead, ...members]) placed.add(thread);
   };
-  // The first thread is the program's own; it stands above what the others do.
+  // The first thread is the program's main thread, so it comes before the others.
   const [first, ...others] = threads;
   for (const thread of [first, ...groups.keys(), ...others]) {
     if (placed.has(thread)) continue;

@@ -1,4 +1,4 @@
-// What the panel shows of an event or of a stretch of time.
+// The panel's content for an event or a stretch of time.
 
 const MOST_NAMES = 40;
 

@@ -1,4 +1,4 @@
-//! The groups of a timeline: processes, each of its rank.
+//! The groups of a timeline: processes, each with its rank.
 
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use tprof_trace::model::{MarkKind, ProcessIndex};
 
 use crate::{OpenRank, Written};
 
-/// Processes of all files, numbered in the order in which they are met.
+/// Processes of all files, numbered in order of first appearance.
 #[derive(Default)]
 pub(crate) struct Processes {
     file: usize,
@@ -22,7 +22,7 @@ impl Processes {
         self.file += 1;
     }
 
-    /// Number of a process in the page.
+    /// Returns a process's number in the page.
     pub fn index(&mut self, part: &OpenRank<'_>, process: ProcessIndex) -> usize {
         *self.row_of.entry((self.file, process)).or_insert_with(|| {
             let name = labels::process(&part.trace, process, Ids::Shown);
@@ -36,7 +36,7 @@ impl Processes {
     }
 }
 
-/// Steps and marks of a file, those within the slice.
+/// Returns the steps and marks of a file within the slice.
 pub(crate) fn marks(part: &OpenRank<'_>, written: &mut Written, to: &mut Vec<Value>) {
     let rank = labels::rank(part.file);
     let found = steps::of_file(&part.trace, part.steps_from);

@@ -1,9 +1,9 @@
-// Draws rows into a buffer of pixels. A row costs as much as it has pixels and
-// wide events, however many narrow ones there are: all events that start within
-// a pixel are one column; its strength is the share of it that was busy.
+// Draws rows into a pixel buffer. The cost of a row depends on its pixels and wide events, however
+// many narrow events there are: all events that start within a pixel are one column, whose strength
+// is the share of it that was busy.
 
-// Hue, saturation, lightness on light and dark paper. Hues are those of Okabe and
-// Ito; rows and labels separate kinds as well.
+// Hue, saturation and lightness on a light and a dark background. Hues are those of Okabe and Ito;
+// rows and labels separate kinds as well.
 const COLOURS = {
   python: [50, 74, 70, 40], operator: [202, 66, 74, 42], range: [326, 44, 78, 46], call: [41, 82, 64, 44],
   overhead: [0, 45, 74, 44], other: [215, 12, 76, 42], kernel: [164, 50, 62, 38], collective: [20, 86, 66, 48],
@@ -11,7 +11,7 @@ const COLOURS = {
   waiting: [0, 0, 84, 30], synchronisation: [285, 30, 74, 46], graph: [164, 24, 84, 30],
 };
 const TINTS = 8;
-// Pixels between lines from which on they are seen at all, and in full.
+// Distance between lines in pixels from which on they are visible at all, and fully visible.
 const FADED = 6;
 const CLEAR = 28;
 
@@ -72,7 +72,7 @@ class Raster {
     this.background = pack(this.paper);
   }
 
-  // Which names are searched for: counts of matches from the first event on.
+  // Names that match the search: cumulative counts of matches.
   search(matches) {
     this.matched = matches;
     if (!matches) { this.before = null; return 0; }
@@ -94,7 +94,7 @@ class Raster {
     this.canvas.style.height = `${height}px`;
   }
 
-  // One row of pixels: `line` from `left` on, for the times from `t0`.
+  // Draws one line of pixels: `line` from `left` on, for times from `t0`.
   scan(row, line, left, width, t0, perNs, labels, top) {
     const { trace, tint, solid, strengths, before, faded, marks } = this;
     const { start, end, name, kind, busy } = trace;
@@ -115,7 +115,7 @@ class Raster {
       }
       const x = Math.max(0, Math.floor(from)), next = t0 + (x + 1) * nsPer;
       let k = Math.max(j + 1, trace.startsAt(j, row.to, next));
-      // The last one may be wide; then it is drawn by itself.
+      // The last event may be wide; then it is drawn separately.
       if (k - 1 > j && (end[k - 1] - start[k - 1]) * perNs >= 1.5) k--;
       const strength = Math.min(15, Math.ceil(15 * (busy[k] - busy[j]) * perNs));
       if (before) line[left + x] = before[k] > before[j] ? marks[Math.max(8, strength)] : faded[colour];
@@ -207,8 +207,8 @@ class Raster {
     context.restore();
   }
 
-  // Where the steps of a rank begin, and its marks, over its own lanes. Lines that lie close
-  // together would hide what they stand in: they fade, and then are left out.
+  // Draws the beginnings of steps and the marks of a rank over its own lanes. Lines that are too
+  // close together would hide the events, so they fade and finally disappear.
   marks2d(layout, x, scrollTop, label, wide) {
     const { context } = this;
     context.strokeStyle = this.dim;

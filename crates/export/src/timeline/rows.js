@@ -1,4 +1,4 @@
-// What lies where: groups of lanes and curves, from top to bottom.
+// Layout: groups of lanes and curves, from top to bottom.
 
 const ROW = 17;
 const GROUP = 22;
@@ -17,7 +17,7 @@ class Layout {
     });
     const run = trace.curves.filter((curve) => curve.process === null);
     if (run.length) this.groups.push({ index: -1, process: { rank: "host", name: "" }, lanes: [], rows: [], curves: run, idle: [] });
-    // The process of each rank that did most comes first, rank by rank; then the others.
+    // The busiest process of each rank comes first, rank by rank; then the others.
     const events = (group) => group.lanes.reduce((sum, lane) => sum + lane.count, 0);
     const ranks = trace.processes.map((process) => process.rank);
     const place = (group) => group.index < 0 ? ranks.length : ranks.indexOf(group.process.rank);
@@ -110,7 +110,7 @@ class Layout {
     this.changed();
   }
 
-  // Opens what hides a row; returns where it is.
+  // Opens everything that hides a row, and returns its position.
   show(row) {
     let changed = this.closed.delete(row.lane.process);
     const group = this.groups.find((group) => group.index === row.lane.process);
@@ -120,7 +120,7 @@ class Layout {
     return this.y(row);
   }
 
-  // Top of a row, or null if it is not shown.
+  // Top of a row, or null if the row is hidden.
   y(row) {
     const item = this.items.find((item) => item.lane === row.lane);
     return item && row.depth < item.rows ? item.y + row.depth * ROW : null;

@@ -1,4 +1,4 @@
-// Above the lanes: the whole run at a glance, and the ruler with its steps.
+// The area above the lanes: an overview of the whole run, and the ruler with its steps.
 
 function ruler2d(ruler, overview, trace, view, state, label) {
   const contexts = [ruler.getContext("2d"), overview.getContext("2d")];
@@ -94,7 +94,7 @@ function ruler2d(ruler, overview, trace, view, state, label) {
     const room = Math.max(2, Math.floor(wide / 110));
     const rough = span / room, power = 10 ** Math.floor(Math.log10(rough));
     const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= rough);
-    // Short labels: where they would need many digits, they count from a base.
+    // Labels are short: if they would need many digits, they count from a base.
     const fits = (size) => TIME_UNITS.filter(([, least]) => size >= least).pop() || TIME_UNITS[0];
     let base = 0, unit = fits(view.to);
     if (step < unit[1] / 1000) {
@@ -128,7 +128,7 @@ function ruler2d(ruler, overview, trace, view, state, label) {
       if (mark.step === undefined) {
         context.fillStyle = colours.accent;
         context.fillRect(at, 0, 1.5, 18);
-        // Where there are steps, their names come first; a mark's stands in the hover.
+        // If there are steps, their names come first; a mark's name appears on hover.
         if (!first && at > free) {
           const text = mark.name.slice(0, 60);
           context.fillText(text, at + 4, 9);
@@ -153,7 +153,7 @@ function ruler2d(ruler, overview, trace, view, state, label) {
     }
   }
 
-  // The overview is dragged to choose what is shown; the ruler moves it.
+  // Dragging on the overview selects the visible part; dragging the ruler moves it.
   function pointers(show) {
     const timeOf = (event) => {
       const area = overview.getBoundingClientRect(), left = area.left + label();

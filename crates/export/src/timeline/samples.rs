@@ -1,4 +1,4 @@
-//! Lanes of host threads as samples saw them: nested functions.
+//! Lanes of host threads from samples: nested functions.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,17 +12,16 @@ use crate::flame::{FrameKind, FrameOwner, FrameTable, Labels, waiting_for};
 use crate::rows::wanted;
 use crate::{OpenRank, Written};
 
-/// No running thread is sampled less often than this.
+/// Every running thread is sampled at least this often.
 const LONGEST_PERIOD_NS: u64 = 1_000_000_000;
 
-/// Adds the samples of a file: neighbouring samples that share the outer part of
-/// their stacks are shown as one call of it, which they need not have been.
+/// Adds the samples of a file. Neighbouring samples that share the outer part of their stacks are
+/// shown as one call, although it may have been several.
 ///
-/// A sample of a running thread stands for the period before it, one of a wait
-/// for the time that it lasted. A thread that runs is sampled once a period, so
-/// that a shorter time without any record was spent running. Who was sent off a
-/// core comes back to where it was; such waits have no stack of their own. All of it is cut off
-/// where the slice is.
+/// A sample of a running thread stands for the period before it, a sample of a wait for the time
+/// that the wait lasted. A thread that runs is sampled once per period, so a shorter time without
+/// any sample was spent running. A thread that was preempted resumes where it was, and such waits
+/// have no stack of their own. Everything is cut off at the bounds of the slice.
 pub(crate) fn sampled(
     part: &OpenRank<'_>,
     written: &mut Written,
@@ -44,7 +43,8 @@ pub(crate) fn sampled(
         for row in rows {
             let waits = row.state != ThreadState::Running;
             let from_ns = row.time_ns.saturating_sub(if waits { 0 } else { row.weight_ns });
-            // What a sample stands for is an estimate; outside of the slice it says nothing.
+            // The period that a sample stands for is an estimate, so it says nothing outside the
+            // slice.
             let (from_ns, to_ns) = part.window.clip(from_ns, row.weight_ns);
             let (start_ns, end_ns) = (part.at(from_ns), part.at(to_ns));
             let mut frames = match row.stack {
@@ -85,7 +85,7 @@ pub(crate) fn sampled(
     }
 }
 
-/// Samples behind the slice of threads that ran in its last moments.
+/// Returns samples after the slice, of threads that ran in its last moments.
 fn just_after(part: &OpenRank<'_>) -> Vec<Sample> {
     let to_ns = part.window.to_ns;
     let until_ns = to_ns.saturating_add(LONGEST_PERIOD_NS);
@@ -97,9 +97,9 @@ fn just_after(part: &OpenRank<'_>) -> Vec<Sample> {
     rows.filter(ran).collect()
 }
 
-/// A stack without the native frames that its Python frames stand for: the
-/// interpreter's, above the innermost Python frame; and without frames of Python's import
-/// system, which only pass through.
+/// Returns a stack without frames that its Python frames stand for: native frames of the
+/// interpreter above the innermost Python frame, and frames of Python's import system, which only
+/// pass calls on.
 fn without_interpreter(mut stack: Vec<u32>, table: &FrameTable) -> Vec<u32> {
     let is_python = |&frame: &u32| table.kinds[frame as usize] == FrameKind::Python;
     let Some(innermost) = stack.iter().rposition(is_python) else { return stack };
@@ -112,7 +112,7 @@ fn without_interpreter(mut stack: Vec<u32>, table: &FrameTable) -> Vec<u32> {
     stack
 }
 
-/// What a frame is called; code of a module itself has its file's name, and the folder's.
+/// Returns the name of a frame. Module-level code is named after its file and the file's folder.
 fn name(table: &FrameTable, frame: u32) -> Cow<'_, str> {
     let (name, place) = (&table.names[frame as usize], &table.places[frame as usize]);
     match &**name {
@@ -124,14 +124,14 @@ fn name(table: &FrameTable, frame: u32) -> Cow<'_, str> {
     }
 }
 
-/// Calls that a thread's samples show. They nest and never overlap: what
-/// began before the last sample ended begins there.
+/// The calls that a thread's samples show. They nest and never overlap: a call that began before
+/// the last sample ended begins there.
 #[derive(Default)]
 struct Calls {
     open: Vec<(u32, Event)>,
     done: Vec<Event>,
     end_ns: u64,
-    /// Time without a record in which the thread ran on.
+    /// Longest time without a sample for which the thread counts as running.
     longest_gap_ns: u64,
 }
 
@@ -141,7 +141,7 @@ impl Calls {
         start_ns <= self.end_ns.saturating_add(self.longest_gap_ns)
     }
 
-    /// Frames of the open calls, without those of a kind.
+    /// Returns the frames of the open calls, except those of a kind.
     fn frames(&self, but: EventKind) -> Vec<u32> {
         self.open.iter().filter(|(_, event)| event.kind != but).map(|(frame, _)| *frame).collect()
     }
@@ -160,12 +160,12 @@ impl Calls {
         };
         let end_ns = end_ns.max(self.end_ns);
         let start_ns = start_ns.clamp(self.end_ns, end_ns);
-        // Two waits in the same place are not one: the thread ran in between.
+        // Two waits in the same place are two calls, because the thread ran in between.
         let waited = self.open.last().is_some_and(|(_, event)| event.kind == EventKind::Waiting);
         if waited && same == self.open.len() && start_ns > self.end_ns {
             same -= 1;
         }
-        // A wait ends when it ends; what was called may go on until something else is sampled.
+        // A wait ends when it ends; a call may go on until something else is sampled.
         if self.is_near(start_ns) {
             for (_, event) in self.open.iter_mut().filter(|(_, e)| e.kind != EventKind::Waiting) {
                 event.duration_ns = start_ns - event.start_ns;

@@ -1,10 +1,10 @@
-// The stretch of time that the page opens on and judges first: the slice that was asked
-// for, else the steps, else the time in which devices had work, else the whole run.
+// The stretch of time that the page shows and judges at first: the requested slice, otherwise the
+// steps, otherwise the time in which devices had work, otherwise the whole run.
 
-// Steps stand for the job if at least this share of the devices' work lies in them.
+// Steps represent the job if at least this share of the devices' work lies in them.
 const LEAST_OF_WORK = 0.1;
-// Otherwise this share of the work on either side may lie far from the rest: a copy when the
-// job begins, for example.
+// Otherwise, this share of the work may be far from the rest on either side: a copy when the job
+// begins, for example.
 const FAR_WORK = 0.01;
 const FAR = 0.05;
 
@@ -12,7 +12,7 @@ function scopes(trace, slice) {
   const run = { from: trace.first, to: trace.last, button: "Whole run", title: "The whole run" };
   const streams = trace.lanes.filter((lane) => lane.kind === "stream").flatMap((lane) => lane.rows);
   const steps = ofSteps(trace, streams);
-  // What overlaps counts twice: this only finds which of the two holds the work.
+  // Overlaps count twice, which is fine for deciding which of the two holds the work.
   const sum = (row, from, to) => trace.busy[trace.startsAt(row.from, row.to, to)] - trace.busy[trace.after(row.from, row.to, from)];
   const sums = (from, to) => streams.reduce((all, row) => all + sum(row, from, to), 0);
   if (slice) return { run, chosen: { from: slice[0], to: slice[1], button: "Slice", title: `The slice${steps ? `, with s${steps.title.slice(1)}` : ""}` } };
@@ -21,7 +21,7 @@ function scopes(trace, slice) {
   return { run, chosen: all ? ofWork(work, all) : run };
 }
 
-// Where the devices' work is, without a little of it that lies far before or behind.
+// The time of the devices' work, without a small share that lies far before or after.
 function ofWork(work, all) {
   const cut = (first, by) => {
     let i = first;
@@ -33,13 +33,13 @@ function ofWork(work, all) {
   while (a > 0 && work[a] - work[a - 1] < far) a -= 2;
   while (b + 2 < work.length && work[b + 2] - work[b + 1] < far) b += 2;
   const from = work[a], to = work[b + 1];
-  // Rounded down: it is not all of it.
+  // Rounded down, because it is not all of the work.
   const share = Math.floor(1000 * total(work.slice(a, b + 2)) / all) / 10;
   const title = a === 0 && b + 2 === work.length ? "From the first work of a GPU to its last" : `${share.toFixed(1)} % of the GPUs' work`;
   return { from, to, button: "GPU work", title };
 }
 
-// From the first step to the end of the last one and of what was launched in it.
+// From the first step to the end of the last step and of the work launched in it.
 function ofSteps(trace, streams) {
   const steps = trace.marks.filter((mark) => mark.step !== undefined);
   if (!steps.length) return null;

@@ -1,10 +1,10 @@
-// What a stretch of time holds. Shares come from unions of intervals, so that
-// what overlaps counts once.
+// Statistics of a stretch of time. Shares are computed from unions of intervals, so that overlaps
+// count once.
 
-// What counts as work of the host: operators, Python and calls. A range records only
-// a name for a stretch of time, whether or not anything happened in it.
+// Kinds that count as host work: operators, Python and calls. A range only names a stretch of time,
+// whether or not anything happened in it.
 const HOST_WORK = new Set(["python", "operator", "call"].map((kind) => KINDS.indexOf(kind)));
-// Calls as sampled last through waits, which are calls of their own.
+// Sampled calls last through waits, which are calls of their own.
 const SAMPLED = new Set(["python", "native"].map((kind) => KINDS.indexOf(kind)));
 const WAITING = new Set([KINDS.indexOf("waiting")]);
 
@@ -54,7 +54,7 @@ function total(intervals) {
   return sum;
 }
 
-// What lies in the first list and not in the second.
+// Parts of the first list that are not in the second.
 function without(one, other) {
   const out = [];
   let j = 0;
@@ -70,7 +70,7 @@ function without(one, other) {
   return out;
 }
 
-// When samples found a thread on a core: they cover its time but for the waits.
+// Times when samples found a thread on a core: its time except for the waits.
 function running(trace, lane, from, to) {
   const sampled = lane.rows.length ? within(trace, lane.rows[0], from, to, SAMPLED) : [];
   return without(sampled, unionOfAll(lane.rows.map((row) => within(trace, row, from, to, WAITING))));
@@ -83,23 +83,23 @@ function byRank(trace) {
   return ranks;
 }
 
-// When events of these kinds lay on any lane of a kind; null without such a lane.
+// Times when events of these kinds lay on any lane of a kind; null without such a lane.
 function busyTimes(trace, lanes, kind, from, to, kinds) {
   const there = lanes.filter((lane) => lane.kind === kind);
   return there.length ? unionOfAll(there.flatMap((lane) => lane.rows.map((row) => within(trace, row, from, to, kinds)))) : null;
 }
 const gpuTimes = (trace, lanes, from, to) => busyTimes(trace, lanes, "stream", from, to, DEVICE_KINDS);
-// Within operators, Python functions or calls, as far as these were recorded.
+// Times within operators, Python functions or calls, as far as these were recorded.
 const spanTimes = (trace, lanes, from, to) => busyTimes(trace, lanes, "thread", from, to, HOST_WORK);
 const isSampled = (lanes) => lanes.some((lane) => lane.kind === "samples");
-// When any host thread ran: an estimate by samples; without any, spans count.
+// Times when any host thread ran, estimated from samples; without samples, spans count.
 function cpuTimes(trace, lanes, from, to) {
   if (!isSampled(lanes)) return spanTimes(trace, lanes, from, to);
   return unionOfAll(lanes.filter((lane) => lane.kind === "samples").map((lane) => running(trace, lane, from, to)));
 }
 
-// Per rank, how long each of that is, and how long host and GPU were active at once. Null is
-// what no lane has.
+// Duration of each activity per rank, and how long host and GPU were active at once. Null means
+// that no lane has it.
 function activity(trace, from, to) {
   return [...byRank(trace)].map(([rank, lanes]) => {
     const guessed = isSampled(lanes), spans = spanTimes(trace, lanes, from, to);
@@ -109,9 +109,9 @@ function activity(trace, from, to) {
   });
 }
 
-// Per name and kind: events that touch the stretch, their time within it, and
-// their time without what is nested in them, clipped in proportion. Idle threads are
-// left out: their waits would come before all that anything did.
+// Per name and kind: events that touch the stretch, their time within it, and their time without
+// nested events, clipped in proportion. Idle threads are left out, because their waits would come
+// before everything else.
 function names(trace, from, to) {
   const rows = new Map();
   for (const row of trace.rows) {

@@ -15,7 +15,7 @@ pub const UNIX: u64 = 1_790_000_000_000_000_123;
 /// A kernel that would like to be something else.
 pub const NASTY: &str = "<img src=x onerror=alert(1)> \"q\" \\ \u{1}\n\u{2028} größe;,|";
 
-/// What a training job leaves behind.
+/// Files that a training job leaves behind.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
     pub steps: u64,

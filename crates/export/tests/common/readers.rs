@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What went wrong when Perfetto read a trace; empty if all is well.
+/// Errors that Perfetto found while reading a trace; empty if there are none.
 pub const ERRORS: &str =
     "select name, value from stats where severity in ('error', 'data_loss') and value <> 0";
 
@@ -64,8 +64,8 @@ pub fn tensorboard(dir: &Path) -> Option<Value> {
     }
 }
 
-/// What Go's pprof reads in a profile: for each kind of value its name and unit
-/// and the sum over all samples, and everything else that it prints.
+/// Returns what Go's pprof reads in a profile: for each kind of value its name, its unit and the
+/// sum over all samples, and everything else that it prints.
 pub fn pprof(profile: &Path) -> Option<(Vec<(String, u64)>, String)> {
     let dir = dir("pprof")?;
     let mut command = Command::new(dir.join("pprof/pprof"));

@@ -1,4 +1,5 @@
-//! What PyTorch writes of a collective: its name, the types and sizes of what it was given.
+//! The arguments that PyTorch records of a collective: its name, and the types and sizes of its
+//! tensors.
 
 /// `torch.distributed`'s name of an operation: `_allgather_base` is `all_gather`.
 pub fn operation(name: &str) -> String {
@@ -35,7 +36,7 @@ pub fn element_type(text: &[u8]) -> &'static str {
     }
 }
 
-/// Bytes of an element of a scalar type of PyTorch's; none of an unknown one.
+/// Bytes of an element of one of PyTorch's scalar types; `None` for an unknown one.
 pub fn element_bytes(element_type: &str) -> Option<u64> {
     Some(match element_type {
         "Double" | "Long" | "ComplexFloat" => 8,

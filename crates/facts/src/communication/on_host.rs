@@ -1,10 +1,10 @@
-//! Operations between ranks that run on the host: gloo's, and MPI's.
+//! Operations between ranks that run on the host: those of gloo and MPI.
 //!
-//! MPI's are its calls that return when the rank's part is over, as the preloaded library recorded
-//! them: spans with the functions' names (`MPI_Allreduce`). PyTorch's process groups put a range around the work itself (ProcessGroupGloo.cpp and
-//! ProcessGroupMPI.cpp, `profilingTitle`: `gloo:all_reduce`). It begins when a thread of the group
-//! takes the operation up and ends when the operation is over, so that it holds the wait for the
-//! last rank, as a kernel of NCCL's does.
+//! For MPI they are the calls that return when the rank's part is over, as the preloaded library
+//! recorded them: spans with the functions' names (`MPI_Allreduce`). PyTorch's process groups put a
+//! range around the work itself (ProcessGroupGloo.cpp and ProcessGroupMPI.cpp, `profilingTitle`:
+//! `gloo:all_reduce`). It begins when a thread of the group takes the operation up and ends when
+//! the operation is over, so that it includes the wait for the last rank, as a kernel of NCCL does.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::TraceFile;
@@ -12,30 +12,30 @@ use tprof_trace::model::{NameId, ProcessIndex, SpanKind, SpanOutline};
 
 use super::arguments::{element_bytes, element_type, elements, operation};
 
-/// How ranges around a collective on the host begin.
+/// Prefixes of ranges around a collective on the host.
 const BACKENDS: [&str; 2] = ["gloo:", "mpi:"];
 
 /// A collective that ran on the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostCollective {
-    /// When a thread took it up, ns.
+    /// The moment at which a thread took it up, ns.
     pub start_ns: u64,
-    /// How long it took, the wait for other ranks included.
+    /// Duration including the wait for other ranks, ns.
     pub duration_ns: u64,
-    /// Its process.
+    /// Index of its process.
     pub process: ProcessIndex,
-    /// What it did, and with what.
+    /// The operation with its arguments.
     pub what: HostOperation,
 }
 
-/// What a collective on the host did.
+/// The operation of a collective on the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct HostOperation {
     /// Operation as `torch.distributed` names it: `all_reduce`.
     pub name: String,
     /// Type of an element; empty if unknown.
     pub element_type: String,
-    /// Bytes that this rank gave, or of the larger of what it gave and got; none if unknown.
+    /// Bytes that this rank sent, or the larger of sent and received bytes; `None` if unknown.
     pub bytes: Option<u64>,
     /// Ranks that take part, where the span has them.
     pub ranks: Option<u32>,
@@ -82,7 +82,7 @@ pub struct HostCollectives<'f> {
 }
 
 impl<'f> HostCollectives<'f> {
-    /// Of a file; none where no name of it is one of theirs.
+    /// Looks for names of such operations in a file; `None` if there are none.
     pub fn of(file: &'f TraceFile) -> Option<HostCollectives<'f>> {
         let is_range = |(_, name): &(NameId, &str)| host_operation(name).is_some();
         let names: FxHashSet<NameId> = file.names().filter(is_range).map(|(id, _)| id).collect();
@@ -90,7 +90,7 @@ impl<'f> HostCollectives<'f> {
         (!names.is_empty()).then_some(HostCollectives { file, names, operations })
     }
 
-    /// What a span is, if it is such an operation.
+    /// The operation that a span stands for, if it is one.
     pub fn find(&mut self, span: &SpanOutline) -> Option<HostCollective> {
         let may_be =
             matches!(span.kind, SpanKind::Annotation | SpanKind::Operator | SpanKind::Other);
@@ -110,8 +110,8 @@ impl<'f> HostCollectives<'f> {
 }
 
 impl HostOperation {
-    /// By a span's name and its arguments: a range's as torch.profiler writes them, a call's as the
-    /// collector does.
+    /// Reads a span's name and its arguments: torch.profiler writes those of a range, the collector
+    /// those of a call.
     fn of(name: &str, args: &str) -> HostOperation {
         let args: serde_json::Value = serde_json::from_str(args).unwrap_or_default();
         let whole = |key: &str| args.get(key).and_then(serde_json::Value::as_u64);

@@ -1,4 +1,4 @@
-//! The logs of a rank, on the clock of its file.
+//! The logs of one rank, on the clock of its file.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -7,29 +7,31 @@ use tprof_trace::compile_log::{
     self, Bounds, CompileId, CompileLog, CompiledFrame, KernelLanguage, LeftOut,
 };
 
-/// What is kept of all logs of a rank: a rank has a log for each of its processes.
+/// The most bytes that are kept of all logs of a rank, which has one for each of its processes.
 const MOST_OF_RANK: usize = 256 << 20;
 
-/// How to get such a log, for reports that have none.
+/// The advice on how to get such a log, for reports that have none.
 pub const NO_LOG: &str = "the run has no log of torch.compile: record one with `tprof run --compile`, or import one that \
                           TORCH_TRACE=DIR wrote: `tprof import DIR -o RUN`";
 
 /// The logs of a rank.
 #[derive(Debug, Default)]
 pub struct RankCompile {
-    /// Those that could be read, in order of their paths.
+    /// The readable logs, in order of their paths.
     pub logs: Vec<ReadLog>,
-    /// What could not be read, or is of an unknown process, in sentences without a full stop.
+    /// Problems with unreadable logs, and logs of unknown processes, in sentences without a full
+    /// stop.
     pub problems: Vec<String>,
 }
 
 impl RankCompile {
-    /// Of logs by their paths, which no file's clock is joined to.
+    /// Reads logs by their paths, without joining them to a file's clock.
     pub fn of_logs(paths: &[PathBuf]) -> RankCompile {
         RankCompile::of_logs_at(paths, None)
     }
 
-    /// As [`Self::of_logs`], where a file's clock is known: itself less the time since 1970, ns.
+    /// Like [`Self::of_logs`], if the file's clock is known: `ahead_ns` is that clock less the time
+    /// since 1970.
     pub fn of_logs_at(paths: &[PathBuf], ahead_ns: Option<i128>) -> RankCompile {
         let mut found = RankCompile::default();
         paths.iter().for_each(|path| found.add(path, ahead_ns));
@@ -37,7 +39,7 @@ impl RankCompile {
     }
 
     /// Lines of the user's source, `FILE:LINE`, that kernels on devices were generated from, by the
-    /// kernel's name. Graphs that have a kernel of one name share it.
+    /// kernel's name. Graphs with a kernel of the same name share the entry.
     pub fn kernel_sources(&self) -> HashMap<&str, Vec<&str>> {
         let mut found: HashMap<&str, Vec<&str>> = HashMap::new();
         let code = self.logs.iter().flat_map(|read| &read.log.code);
@@ -73,16 +75,16 @@ impl RankCompile {
 /// A log that was read.
 #[derive(Debug)]
 pub struct ReadLog {
-    /// Its file's name.
+    /// Name of the log's file.
     pub name: String,
-    /// What it says.
+    /// The contents of the log.
     pub log: CompileLog,
-    /// The rank file's clock less the time since 1970, ns; none where the file has no wall time.
+    /// The rank file's clock less the time since 1970, ns; `None` if the file has no wall time.
     ahead_ns: Option<i128>,
 }
 
 impl ReadLog {
-    /// A time of the log on the file's clock; none where nothing joins them.
+    /// A time of the log on the file's clock; `None` if the two are not joined.
     pub fn time_ns(&self, unix_us: u64) -> Option<u64> {
         u64::try_from(i128::from(unix_us) * 1000 + self.ahead_ns?).ok()
     }
@@ -93,7 +95,7 @@ impl ReadLog {
         forward.map(|frame| (frame.id, frame)).collect()
     }
 
-    /// When a compilation began and ended. One without an end lasts to the end of the log.
+    /// The beginning and end of a compilation. One without an end lasts to the end of the log.
     pub fn interval_ns(&self, frame: &CompiledFrame) -> Option<(u64, u64)> {
         let start_us = frame.start_unix_us?;
         let end_us = match frame.total_us {
@@ -105,7 +107,7 @@ impl ReadLog {
     }
 }
 
-/// What is wrong with a log, or missing from it.
+/// A problem with a log: damage, or missing parts.
 fn problem_of(log: &CompileLog, name: &str) -> Option<String> {
     let mut parts = Vec::new();
     if log.bytes_not_kept > 0 {

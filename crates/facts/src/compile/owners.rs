@@ -1,4 +1,4 @@
-//! Which rank wrote each of a run's logs.
+//! Finds the rank that wrote each of a run's logs.
 
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
@@ -18,7 +18,7 @@ pub struct RunLogs {
 #[derive(Debug)]
 struct OwnedLog {
     path: PathBuf,
-    /// The rank's file.
+    /// Path of the rank's file.
     of: PathBuf,
     is_guess: bool,
 }
@@ -38,7 +38,7 @@ impl RunLogs {
         RunLogs { logs: logs.into_iter().filter_map(owned).collect() }
     }
 
-    /// Reads those of one of the run's files.
+    /// Reads the logs of one of the run's files.
     pub fn of_rank(&self, file: &RankFile, trace: &TraceFile) -> RankCompile {
         let header = trace.header();
         let ahead = || i128::from(header.start_ns) - i128::from(header.start_unix_ns);
@@ -58,14 +58,14 @@ impl RunLogs {
     }
 }
 
-/// What joins logs to files.
+/// The data that joins logs to files.
 struct Owners<'a> {
     dir: &'a RunDir,
-    /// By host and process number, of what collectors described.
+    /// Files that collectors described, by host and process id.
     described: HashMap<(&'a str, u32), &'a RankFile>,
     hosts: HashSet<&'a str>,
     of_rank: HashMap<u32, &'a RankFile>,
-    /// By process number, of files that no collector described; none where several have it.
+    /// Files that no collector described, by process id; `None` if several have it.
     others: OnceCell<HashMap<u32, Option<&'a RankFile>>>,
 }
 
@@ -95,7 +95,7 @@ impl<'a> Owners<'a> {
     /// The file of the rank that wrote a log, and whether that is a guess.
     fn of_log(&self, log: &CompileLogFile) -> Option<(&'a RankFile, bool)> {
         let rank_file = |rank: u32| Some((*self.of_rank.get(&rank)?, false));
-        let host = match &log.of {
+        let host = match &log.owner {
             CompileLogOwner::Rank(rank) => return rank_file(*rank),
             CompileLogOwner::Host(host) => host.as_str(),
         };
@@ -103,7 +103,7 @@ impl<'a> Owners<'a> {
         if let Some(file) = pid.and_then(|pid| self.described.get(&(host, pid))) {
             return Some((file, false));
         }
-        // In a container with process numbers of its own the name may still have the rank.
+        // In a container with its own process ids, the name may still have the rank.
         if let Some(found) = rank_of_name(&log.path).and_then(rank_file) {
             return Some(found);
         }
@@ -114,7 +114,7 @@ impl<'a> Owners<'a> {
         }
         let ranked = self.dir.files().iter().filter(|file| file.rank.is_some());
         let first = ranked.clone().next().or_else(|| self.dir.files().first())?;
-        // Of a single rank it can be of no other.
+        // In a run with a single rank, it can belong to no other.
         Some((first, ranked.count() > 1))
     }
 
@@ -146,12 +146,12 @@ impl<'a> Owners<'a> {
     }
 }
 
-/// The rank in a log's name: `dedicated_log_torch_trace_rank_3_x.log` as PyTorch names it, and what
-/// people and tools make of it: `rank_3.log`, `trace-rank3.log.gz`.
+/// The rank in a log's name: `dedicated_log_torch_trace_rank_3_x.log` as PyTorch names it, and
+/// variants that people and tools make of it: `rank_3.log`, `trace-rank3.log.gz`.
 pub fn rank_of_name(path: &Path) -> Option<u32> {
     let name = base_name(path).to_ascii_lowercase();
     let places = name.match_indices("rank").filter(|(at, _)| {
-        // Not within a word, such as `frank`.
+        // The word does not lie within another one, such as `frank`.
         !name[..*at].ends_with(|before: char| before.is_alphanumeric())
     });
     let mut numbers = places.map(|(at, word)| {

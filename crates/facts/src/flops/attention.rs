@@ -4,23 +4,25 @@
 use super::call::{Call, TOO_LARGE, Tensor, product};
 use super::element::ElementType;
 use super::products::flops;
-use super::why::Why;
+use super::why::WhyUncounted;
 use super::work::{Family, Work};
 
-const RANKS: Why = Why::Unfit("query, key and value are not of four sizes");
-const DIFFER: Why = Why::Unfit("sizes of query, key and value do not fit");
-const HEADS: Why = Why::Unfit("heads of the query are no multiple of those of the key");
-const RAGGED: Why = Why::Unfit("lengths of its sequences lie in a tensor, which is not recorded");
+const RANKS: WhyUncounted = WhyUncounted::Unfit("query, key and value are not of four sizes");
+const DIFFER: WhyUncounted = WhyUncounted::Unfit("sizes of query, key and value do not fit");
+const HEADS: WhyUncounted =
+    WhyUncounted::Unfit("heads of the query are no multiple of those of the key");
+const RAGGED: WhyUncounted =
+    WhyUncounted::Unfit("lengths of its sequences lie in a tensor, which is not recorded");
 
-/// Where an operator has its arguments.
+/// The positions of an operator's arguments.
 #[derive(Clone, Copy)]
 struct AttentionInputs {
     /// The query; key and value follow. The gradient of the result comes before, if there is one.
     query: usize,
     backward: bool,
-    /// What is added to the scores.
+    /// The tensor that is added to the scores.
     bias: Option<usize>,
-    /// Where each sequence begins, if several lie behind each other.
+    /// The offsets at which sequences begin, if several are in one tensor.
     offsets: Option<usize>,
     causal: Causal,
     /// The length comes before the heads.
@@ -71,12 +73,12 @@ fn places(name: &str) -> Option<AttentionInputs> {
 }
 
 /// The work of attention, if it is one; `name` with its namespace.
-pub(super) fn of(name: &str, call: &Call) -> Option<Result<Work, Why>> {
+pub(super) fn of(name: &str, call: &Call) -> Option<Result<Work, WhyUncounted>> {
     let places = places(name)?;
     Some(if name.contains("varlen") { Err(RAGGED) } else { attention(call, places) })
 }
 
-fn attention(call: &Call, places: AttentionInputs) -> Result<Work, Why> {
+fn attention(call: &Call, places: AttentionInputs) -> Result<Work, WhyUncounted> {
     // An offsets tensor of a backward pass may be there and empty.
     let has = |at: usize| call.maybe(at).is_some_and(|offsets| offsets.dims != [0]);
     if places.offsets.is_some_and(has) {
@@ -116,7 +118,7 @@ fn attention(call: &Call, places: AttentionInputs) -> Result<Work, Why> {
         At(at) => call.flag(at),
         Mask(at) => call.number(at).map(|mask| mask != 0),
     };
-    // Where lengths differ, versions place the mask differently.
+    // If the lengths differ, versions of PyTorch place the mask differently.
     let needed = match causal {
         Some(true) if length == key_length && length > 0 => {
             (u128::from(all) * (u128::from(length) + 1) / (2 * u128::from(length))) as u64

@@ -1,9 +1,9 @@
-//! What an operator was called with, read from a trace.
+//! The arguments of an operator's call, read from a trace.
 
 use serde_json::Value;
 
 use super::element::ElementType;
-use super::why::Why;
+use super::why::WhyUncounted;
 
 /// Sizes of a tensor.
 pub(super) type Dims = Vec<u64>;
@@ -12,61 +12,63 @@ pub(super) type Dims = Vec<u64>;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tensor {
     pub dims: Dims,
-    /// None where the trace has no types, or one that is not known.
+    /// Type of the elements; `None` if the trace has no types, or one that is not known.
     pub of: Option<ElementType>,
 }
 
 impl Tensor {
-    /// Elements.
-    pub fn count(&self) -> Result<u64, Why> {
+    /// Number of elements.
+    pub fn count(&self) -> Result<u64, WhyUncounted> {
         product(&self.dims)
     }
 
-    /// Bytes; none where the type is not known.
+    /// Bytes of the tensor; `None` if the type is unknown.
     pub fn bytes(&self) -> Option<u64> {
         self.count().ok()?.checked_mul(self.of?.bytes())
     }
 }
 
 /// Product of sizes, unless it does not fit.
-pub(super) fn product(dims: &[u64]) -> Result<u64, Why> {
+pub(super) fn product(dims: &[u64]) -> Result<u64, WhyUncounted> {
     dims.iter().try_fold(1_u64, |all, size| all.checked_mul(*size)).ok_or(TOO_LARGE)
 }
 
 /// Sizes that no tensor has.
-pub(super) const TOO_LARGE: Why = Why::Unfit("sizes are too large");
+pub(super) const TOO_LARGE: WhyUncounted = WhyUncounted::Unfit("sizes are too large");
 
-/// An input.
+/// One argument of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Input {
-    /// A tensor.
+    /// A tensor with its sizes.
     Tensor(Tensor),
     /// A list of tensors.
     Tensors(Vec<Tensor>),
-    /// Not a tensor, or one that could not be read: what the trace has of its value, else empty.
+    /// A value that is not a tensor, or a tensor that could not be read: the text that the trace
+    /// has of it, possibly empty.
     Value(String),
 }
 
-/// A call's inputs.
+/// The arguments of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Call {
     inputs: Vec<Input>,
 }
 
 impl Call {
-    /// Without inputs.
+    /// A call without arguments.
     pub fn none() -> Call {
         Call { inputs: Vec::new() }
     }
 
-    /// Of a span's arguments, a JSON object.
-    pub fn read(args: &str) -> Result<Call, Why> {
-        // Most operators of a trace without sizes have none of this.
+    /// Reads a span's arguments, a JSON object.
+    pub fn read(args: &str) -> Result<Call, WhyUncounted> {
+        // In a trace without sizes, most operators lack this key.
         if !args.contains("\"Input Dims\"") {
-            return Err(Why::NoShapes);
+            return Err(WhyUncounted::NoShapes);
         }
-        let args: Value = serde_json::from_str(args).map_err(|_| Why::Unfit("not JSON"))?;
-        let dims = list(&args, "Input Dims").ok_or(Why::Unfit("no list of sizes"))?;
+        let args: Value =
+            serde_json::from_str(args).map_err(|_| WhyUncounted::Unfit("not JSON"))?;
+        let dims = list(&args, "Input Dims").ok_or(WhyUncounted::Unfit("no list of sizes"))?;
         let types = list(&args, "Input type");
         let values = list(&args, "Concrete Inputs");
         let of_lists = list(&args, "Tensor types");
@@ -82,7 +84,7 @@ impl Call {
                     let of = text(&of_lists).and_then(|of| ElementType::of(&of));
                     Ok(Input::Tensors(tensors(dims, of)?))
                 }
-                // Without types, sizes within sizes are a list's.
+                // Without types, sizes within sizes are those of a list.
                 None if is_nested(dims) => Ok(Input::Tensors(tensors(dims, None)?)),
                 None => Ok(Input::Tensor(Tensor { dims: sizes(dims)?, of: None })),
                 // PyTorch 2.1 gives tprof no types.
@@ -98,14 +100,14 @@ impl Call {
                 }
             }
         });
-        Ok(Call { inputs: inputs.collect::<Result<_, Why>>()? })
+        Ok(Call { inputs: inputs.collect::<Result<_, WhyUncounted>>()? })
     }
 
     /// The tensor at a place.
-    pub fn tensor(&self, at: usize) -> Result<&Tensor, Why> {
+    pub fn tensor(&self, at: usize) -> Result<&Tensor, WhyUncounted> {
         match self.inputs.get(at) {
             Some(Input::Tensor(tensor)) => Ok(tensor),
-            _ => Err(Why::Unfit("a tensor's sizes were not recorded")),
+            _ => Err(WhyUncounted::Unfit("a tensor's sizes were not recorded")),
         }
     }
 
@@ -118,10 +120,10 @@ impl Call {
     }
 
     /// The list of tensors at a place.
-    pub fn tensors(&self, at: usize) -> Result<&[Tensor], Why> {
+    pub fn tensors(&self, at: usize) -> Result<&[Tensor], WhyUncounted> {
         match self.inputs.get(at) {
             Some(Input::Tensors(list)) if !list.is_empty() => Ok(list),
-            _ => Err(Why::Unfit("the sizes of a list of tensors were not recorded")),
+            _ => Err(WhyUncounted::Unfit("the sizes of a list of tensors were not recorded")),
         }
     }
 
@@ -133,7 +135,7 @@ impl Call {
         })
     }
 
-    /// The first so many inputs that are tensors.
+    /// The first tensors among the arguments, at most this many.
     pub fn first_tensors(&self, most: usize) -> Vec<&Tensor> {
         let tensors = self.inputs.iter().filter_map(|input| match input {
             Input::Tensor(tensor) => Some(tensor),
@@ -142,7 +144,7 @@ impl Call {
         tensors.take(most).collect()
     }
 
-    /// How many inputs there are.
+    /// Number of arguments.
     pub fn len(&self) -> usize {
         self.inputs.len()
     }
@@ -197,17 +199,17 @@ fn is_nested(dims: &Value) -> bool {
     dims.as_array().is_some_and(|dims| dims.first().is_some_and(Value::is_array))
 }
 
-fn tensors(dims: &Value, of: Option<ElementType>) -> Result<Vec<Tensor>, Why> {
+fn tensors(dims: &Value, of: Option<ElementType>) -> Result<Vec<Tensor>, WhyUncounted> {
     let all = dims.as_array().into_iter().flatten();
     all.map(|dims| Ok(Tensor { dims: sizes(dims)?, of })).collect()
 }
 
-fn sizes(dims: &Value) -> Result<Dims, Why> {
-    let dims = dims.as_array().ok_or(Why::Unfit("sizes are no list"))?;
+fn sizes(dims: &Value) -> Result<Dims, WhyUncounted> {
+    let dims = dims.as_array().ok_or(WhyUncounted::Unfit("sizes are no list"))?;
     let size = |size: &Value| match (size.as_u64(), size.as_i64()) {
         (Some(size), _) => Ok(size),
-        (None, Some(_)) => Err(Why::Unfit("a size is negative")),
-        (None, None) => Err(Why::Unfit("a size is no whole number")),
+        (None, Some(_)) => Err(WhyUncounted::Unfit("a size is negative")),
+        (None, None) => Err(WhyUncounted::Unfit("a size is no whole number")),
     };
     dims.iter().map(size).collect()
 }
@@ -238,13 +240,13 @@ mod tests {
     #[test]
     fn what_no_tensor_has_is_not_read() {
         let unread = |args: &str| Call::read(args).unwrap_err();
-        assert_eq!(unread("{}"), Why::NoShapes);
+        assert_eq!(unread("{}"), WhyUncounted::NoShapes);
         let dims = |text: &str| unread(&format!(r#"{{"Input Dims":{text}}}"#));
-        assert_eq!(dims("[[2,-1]]"), Why::Unfit("a size is negative"));
-        assert_eq!(dims("[[2,1.5]]"), Why::Unfit("a size is no whole number"));
-        assert_eq!(dims("[7]"), Why::Unfit("sizes are no list"));
-        assert_eq!(dims("3"), Why::Unfit("no list of sizes"));
-        assert_eq!(unread(r#"{"Input Dims":["#), Why::Unfit("not JSON"));
+        assert_eq!(dims("[[2,-1]]"), WhyUncounted::Unfit("a size is negative"));
+        assert_eq!(dims("[[2,1.5]]"), WhyUncounted::Unfit("a size is no whole number"));
+        assert_eq!(dims("[7]"), WhyUncounted::Unfit("sizes are no list"));
+        assert_eq!(dims("3"), WhyUncounted::Unfit("no list of sizes"));
+        assert_eq!(unread(r#"{"Input Dims":["#), WhyUncounted::Unfit("not JSON"));
         let large = Call::read(r#"{"Input Dims":[[18446744073709551615,2]]}"#).unwrap();
         assert_eq!(large.tensor(0).unwrap().count(), Err(TOO_LARGE));
     }

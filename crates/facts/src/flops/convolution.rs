@@ -4,23 +4,24 @@
 //! transposed one, the filter with all channels that it joins.
 
 use super::call::{Call, TOO_LARGE, Tensor, product};
-use super::why::Why;
+use super::why::WhyUncounted;
 use super::work::{Family, Work};
 
-const RANKS: Why = Why::Unfit("input and weight have different numbers of sizes");
-const CHANNELS: Why = Why::Unfit("channels of input and weight do not fit");
-const UNRECORDED: Why =
-    Why::Unfit("its stride and padding were not recorded, so that the result's size is not known");
-const LARGER: Why = Why::Unfit("the filter is larger than the padded input");
-const MASK: Why = Why::Unfit("which gradients were asked for was not recorded");
+const RANKS: WhyUncounted = WhyUncounted::Unfit("input and weight have different numbers of sizes");
+const CHANNELS: WhyUncounted = WhyUncounted::Unfit("channels of input and weight do not fit");
+const UNRECORDED: WhyUncounted = WhyUncounted::Unfit(
+    "its stride and padding were not recorded, so that the result's size is not known",
+);
+const LARGER: WhyUncounted = WhyUncounted::Unfit("the filter is larger than the padded input");
+const MASK: WhyUncounted = WhyUncounted::Unfit("which gradients were asked for was not recorded");
 
-/// Where an operator has its arguments.
+/// The positions of an operator's arguments.
 struct ConvolutionInputs {
     bias: Option<usize>,
     stride: usize,
     padding: usize,
     dilation: Option<usize>,
-    /// Whether it is transposed, or where that is an argument.
+    /// Whether the convolution is transposed, or the position of the argument that says so.
     transposed: Transposed,
     output_padding: Option<usize>,
 }
@@ -62,14 +63,14 @@ fn places(name: &str) -> Option<ConvolutionInputs> {
 }
 
 /// The work of a convolution, if it is one; `name` without `aten::`.
-pub(super) fn of(name: &str, call: &Call) -> Option<Result<Work, Why>> {
+pub(super) fn of(name: &str, call: &Call) -> Option<Result<Work, WhyUncounted>> {
     match name {
         "convolution_backward" | "convolution_backward_overrideable" => Some(backward(call)),
         _ => places(name).map(|places| forward(call, &places)),
     }
 }
 
-fn forward(call: &Call, places: &ConvolutionInputs) -> Result<Work, Why> {
+fn forward(call: &Call, places: &ConvolutionInputs) -> Result<Work, WhyUncounted> {
     let (x, w) = (call.tensor(0)?, call.tensor(1)?);
     let transposed = match places.transposed {
         No => false,
@@ -90,7 +91,7 @@ fn forward(call: &Call, places: &ConvolutionInputs) -> Result<Work, Why> {
     Ok(Work::new(Family::Convolution, flops).of(x.of).moves(read(), written))
 }
 
-fn backward(call: &Call) -> Result<Work, Why> {
+fn backward(call: &Call) -> Result<Work, WhyUncounted> {
     let (grad, x, w) = (call.tensor(0)?, call.tensor(1)?, call.tensor(2)?);
     let transposed = call.flag(7).ok_or(UNRECORDED)?;
     let mask = call.flags(10).ok_or(MASK)?;
@@ -108,8 +109,8 @@ fn backward(call: &Call) -> Result<Work, Why> {
     };
     let one = pairs(w.dims[0], w.dims[1])?;
     let input = if of_input { one } else { 0 };
-    // As torch counts it: every channel of the input with every one of the result, also of
-    // other groups.
+    // As torch counts it, every channel of the input is paired with every one of the result, even
+    // if they are of different groups.
     let weight = if of_weight { pairs(x.dims[1], grad.dims[1])? } else { 0 };
     let needed = input.checked_add(if of_weight { one } else { 0 }).ok_or(TOO_LARGE)?;
     let flops = input.checked_add(weight).ok_or(TOO_LARGE)?;
@@ -128,7 +129,7 @@ fn backward(call: &Call) -> Result<Work, Why> {
     Ok(Work { needed, ..work })
 }
 
-fn fits(x: &Tensor, w: &Tensor, transposed: bool) -> Result<(), Why> {
+fn fits(x: &Tensor, w: &Tensor, transposed: bool) -> Result<(), WhyUncounted> {
     if x.dims.len() != w.dims.len() || x.dims.len() < 3 {
         return Err(RANKS);
     }
@@ -138,9 +139,9 @@ fn fits(x: &Tensor, w: &Tensor, transposed: bool) -> Result<(), Why> {
     if fits { Ok(()) } else { Err(CHANNELS) }
 }
 
-/// 2 operations for each of these points, each place of the filter and each pair of channels
+/// 2 operations for each of these points, each position of the filter and each pair of channels
 /// that it joins.
-fn flops(batch: u64, w: &[u64], points: &[u64]) -> Result<u64, Why> {
+fn flops(batch: u64, w: &[u64], points: &[u64]) -> Result<u64, WhyUncounted> {
     let (points, filter) = (product(points)?, product(w)?);
     let all = [batch, points, filter].into_iter().try_fold(2_u64, |all, one| all.checked_mul(one));
     all.ok_or(TOO_LARGE)
@@ -153,14 +154,14 @@ fn out_dims(
     x: &Tensor,
     w: &Tensor,
     transposed: bool,
-) -> Result<Vec<u64>, Why> {
+) -> Result<Vec<u64>, WhyUncounted> {
     let dims = x.dims.len() - 2;
-    // One number stands for all dimensions.
-    let each = |numbers: Vec<i64>| -> Result<Vec<i64>, Why> {
+    // A single number stands for all dimensions.
+    let each = |numbers: Vec<i64>| -> Result<Vec<i64>, WhyUncounted> {
         match numbers.as_slice() {
             [one] => Ok(vec![*one; dims]),
             all if all.len() == dims => Ok(all.to_vec()),
-            _ => Err(Why::Unfit("its stride or padding has another number of sizes")),
+            _ => Err(WhyUncounted::Unfit("its stride or padding has another number of sizes")),
         }
     };
     let stride = each(call.numbers(places.stride).ok_or(UNRECORDED)?)?;
@@ -174,8 +175,8 @@ fn out_dims(
         None => vec![0; dims],
     };
     let groups = if transposed { None } else { Some(w.dims[0]) };
-    // Of a transposed one, the weight has the result's channels of one group; how many groups
-    // there are is not in any size.
+    // The weight of a transposed convolution has the result's channels of one group; the number of
+    // groups is not in any size.
     let groups_at = places.output_padding.map(|at| match places.transposed {
         Yes if at == 5 => 6,
         Yes => at + 3,
@@ -197,7 +198,7 @@ fn out_dims(
         let (stride, padding) = (i128::from(stride[at]), i128::from(padding[at]));
         let reach = i128::from(dilation[at]) * (filter - 1);
         if stride <= 0 || padding < 0 || reach < 0 {
-            return Err(Why::Unfit("its stride, padding or dilation makes no sense"));
+            return Err(WhyUncounted::Unfit("its stride, padding or dilation makes no sense"));
         }
         let size = match transposed {
             true => (size - 1) * stride - 2 * padding + reach + i128::from(beyond[at]) + 1,

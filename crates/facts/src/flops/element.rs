@@ -3,27 +3,27 @@
 /// Type of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ElementType {
-    /// Truth value.
+    /// A truth value.
     Bool,
-    /// Whole numbers of one byte.
+    /// A whole number of one byte.
     Int8,
-    /// Of two.
+    /// A whole number of two bytes.
     Int16,
-    /// Of four.
+    /// A whole number of four bytes.
     Int32,
-    /// Of eight.
+    /// A whole number of eight bytes.
     Int64,
     /// Floating point of half a byte, two in one element.
     Float4x2,
-    /// Of one byte.
+    /// A floating-point number of one byte.
     Float8,
-    /// IEEE, two bytes.
+    /// An IEEE number of two bytes.
     Float16,
     /// Two bytes with the exponent of four.
     BFloat16,
-    /// Four bytes.
+    /// An IEEE number of four bytes.
     Float32,
-    /// Eight bytes.
+    /// An IEEE number of eight bytes.
     Float64,
     /// Two of two bytes.
     Complex32,
@@ -36,7 +36,7 @@ pub enum ElementType {
 use ElementType::*;
 
 impl ElementType {
-    /// By the C++ type of a trace's `Input type`, or `c10::toString`'s name for it.
+    /// Finds the type by the C++ type of a trace's `Input type`, or `c10::toString`'s name for it.
     pub fn of(text: &str) -> Option<ElementType> {
         let text = text.strip_prefix("c10::").unwrap_or(text);
         Some(match text {
@@ -58,7 +58,7 @@ impl ElementType {
         })
     }
 
-    /// By the number of a `c10::ScalarType`, as an operator takes it.
+    /// Finds the type by the number of a `c10::ScalarType`, as operators take it.
     pub fn of_number(number: i64) -> Option<ElementType> {
         Some(match number {
             0 | 1 => Int8,
@@ -79,7 +79,7 @@ impl ElementType {
         })
     }
 
-    /// Bytes of one.
+    /// Bytes of one element.
     pub fn bytes(self) -> u64 {
         match self {
             Bool | Int8 | Float8 | Float4x2 => 1,
@@ -90,7 +90,7 @@ impl ElementType {
         }
     }
 
-    /// As `torch` names it.
+    /// The name of the type in `torch`.
     pub fn name(self) -> &'static str {
         match self {
             Bool => "bool",
@@ -125,8 +125,8 @@ impl ElementType {
         self.category() < 2
     }
 
-    /// What an operation on both makes (`torch.promote_types`); `small` are those of tensors without dimensions,
-    /// which count only by category.
+    /// The type of an operation on both (`torch.promote_types`). `small` are the types of tensors
+    /// without dimensions, which count only by category.
     pub(super) fn joined(large: &[ElementType], small: &[ElementType]) -> Option<ElementType> {
         let join = |all: &[ElementType]| all.iter().copied().reduce(ElementType::with);
         match (join(large), join(small)) {

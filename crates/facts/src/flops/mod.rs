@@ -1,12 +1,12 @@
-//! What operators have to do: floating-point operations and bytes, from the sizes of their
-//! inputs.
+//! The work of operators: floating-point operations and bytes, from the sizes of their inputs.
 //!
-//! A trace has the sizes (`Input Dims`), mostly the types, and, of newer PyTorch, values that are no
-//! tensors (`Concrete Inputs`). Formulas are those of `torch.utils.flop_counter`, wherever it has
-//! one (`scripts/flops-check.sh` compares), and ours otherwise: `docs/metrics.md` lists them. What
-//! cannot be read has no count, and a reason.
+//! A trace has the sizes (`Input Dims`), mostly the types, and with newer PyTorch also values that
+//! are not tensors (`Concrete Inputs`). Formulas are those of `torch.utils.flop_counter`, wherever
+//! it has one (`scripts/flops-check.sh` compares them), and otherwise ours: `docs/metrics.md` lists
+//! them. An operator that cannot be read has no count, and a reason.
 //!
-//! Operators lie within each other (`aten::linear` calls `aten::addmm`): see [`Level`] for those that count.
+//! Operators lie within each other (`aten::linear` calls `aten::addmm`): see [`Level`] for those
+//! that count.
 
 mod attention;
 mod call;
@@ -24,41 +24,41 @@ mod work;
 
 pub use element::ElementType;
 pub use products::ProductSizes;
-pub use why::Why;
+pub use why::WhyUncounted;
 pub use work::{Family, Level, Work};
 
-/// What an operator has to do.
+/// The work of an operator, if it can be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// This.
+    /// The operator has this work.
     Work(Work),
-    /// Nothing of its own: it makes views, takes memory, or only calls others.
+    /// The operator has no work of its own: it makes views, takes memory, or only calls others.
     Nothing,
-    /// That is not known.
-    Unread(Why),
+    /// The work is not known, for this reason.
+    Unread(WhyUncounted),
 }
 
-/// What an operator has to do, by its name and a span's arguments (a JSON object, or empty).
+/// The work of an operator, by its name and a span's arguments (a JSON object, or empty).
 pub fn of(operator: &str, args: &str) -> Count {
     let (space, name) = operator.split_once("::").unwrap_or(("", operator));
     if (space == "aten" && moves::is_free(name)) || is_node(operator) {
         return Count::Nothing;
     }
     if !matches!(space, "aten" | "flash_attn" | "torch_attn") {
-        return Count::Unread(Why::NoFormula);
+        return Count::Unread(WhyUncounted::NoFormula);
     }
-    // Without sizes, an empty call shows whether there is a formula.
+    // If there are no sizes, an empty call shows whether there is a formula.
     let read = call::Call::read(args);
     let none = call::Call::none();
     let work = formula(space, operator, name, read.as_ref().unwrap_or(&none));
     match (work, read) {
-        (None, _) => Count::Unread(Why::NoFormula),
+        (None, _) => Count::Unread(WhyUncounted::NoFormula),
         (Some(_), Err(why)) | (Some(Err(why)), Ok(_)) => Count::Unread(why),
         (Some(Ok(work)), Ok(_)) => Count::Work(work),
     }
 }
 
-/// Sizes of a product of two matrices, or of a batch of them; none of other operators.
+/// Sizes of a product of two matrices, or of a batch of these; `None` for other operators.
 pub fn product_sizes(operator: &str, args: &str) -> Option<ProductSizes> {
     products::sizes(operator.strip_prefix("aten::")?, &call::Call::read(args).ok()?)
 }
@@ -69,7 +69,7 @@ pub fn last_size(args: &str) -> Option<u64> {
     call.first_tensors(1).first()?.dims.last().copied()
 }
 
-/// Whether it is a function of autograd, which calls operators.
+/// Whether the operator is a function of autograd, which calls operators.
 pub fn is_node(operator: &str) -> bool {
     operator.starts_with(NODE_PREFIX)
         || operator == "torch::autograd::AccumulateGrad"
@@ -79,7 +79,8 @@ pub fn is_node(operator: &str) -> bool {
                 .ends_with("Backward"))
 }
 
-/// What PyTorch's engine calls a function of autograd that it runs, before the function's name.
+/// Prefix of the operators in which PyTorch's engine runs a function of autograd; the function's
+/// name follows.
 pub const NODE_PREFIX: &str = "autograd::engine::evaluate_function: ";
 
 fn formula(
@@ -87,7 +88,7 @@ fn formula(
     operator: &str,
     name: &str,
     call: &call::Call,
-) -> Option<Result<Work, Why>> {
+) -> Option<Result<Work, WhyUncounted>> {
     let attention = attention::of(operator, call);
     if attention.is_some() || space != "aten" {
         return attention;
@@ -100,7 +101,7 @@ fn formula(
 }
 
 impl Work {
-    /// Whether matrix units do it.
+    /// Whether matrix units do the work.
     pub fn is_product(&self) -> bool {
         self.family.level() == Level::Product
     }

@@ -3,7 +3,7 @@
 use super::call::{Call, TOO_LARGE, Tensor, product};
 use super::element::ElementType;
 use super::pointwise::{broadcast, bytes, joined};
-use super::why::Why;
+use super::why::WhyUncounted;
 use super::work::{Family, Work};
 
 /// Operators that neither compute nor move elements.
@@ -21,7 +21,8 @@ const NO_WORK: &[&str] = &[
     "adjoint", "mH", "_nnpack_available", "resize_as_", "scalar_tensor", "_backward", "retain_grad", "broadcast_to", "broadcast_tensors", "atleast_1d", "atleast_2d", "sym_numel",
 ];
 
-/// Operators that only call others, which count, or none where nothing is to do (`contiguous`).
+/// Operators that only call others, which count, or call none if there is nothing to do
+/// (`contiguous`).
 #[rustfmt::skip]
 const CALLERS: &[&str] = &[
     "matmul", "einsum", "to", "_to_copy", "type_as", "contiguous", "item", "_local_scalar_dense", "zeros",
@@ -34,13 +35,13 @@ const CALLERS: &[&str] = &[
     "max_pool2d_dispatch", "_nested_tensor_from_mask", "lift", "cpu", "cuda", "tile", "sum_to_size", "outer",
 ];
 
-/// Whether an operator has nothing to do but for its host; `name` without `aten::`.
+/// Whether an operator has no work except on its host; `name` is without `aten::`.
 pub(super) fn is_free(name: &str) -> bool {
     NO_WORK.contains(&name) || CALLERS.contains(&name)
 }
 
 /// The work of such an operator, if it is one; `name` without `aten::`.
-pub(super) fn of(name: &str, call: &Call) -> Option<Result<Work, Why>> {
+pub(super) fn of(name: &str, call: &Call) -> Option<Result<Work, WhyUncounted>> {
     Some(match name {
         "copy_" | "_copy_from" | "_copy_from_and_resize" => copy(call),
         "clone" | "flip" | "roll" | "triu" | "tril" | "triu_" | "tril_" => one(call, true),
@@ -71,26 +72,26 @@ pub(super) fn of(name: &str, call: &Call) -> Option<Result<Work, Why>> {
     })
 }
 
-fn moved(read: Option<u64>, written: Option<u64>) -> Result<Work, Why> {
+fn moved(read: Option<u64>, written: Option<u64>) -> Result<Work, WhyUncounted> {
     Ok(Work::new(Family::Copy, 0).moves(read, written))
 }
 
-fn copy(call: &Call) -> Result<Work, Why> {
+fn copy(call: &Call) -> Result<Work, WhyUncounted> {
     let (to, from) = (call.tensor(0)?, call.tensor(1)?);
     if broadcast(&[to, from])? != to.dims {
-        return Err(Why::Unfit("sizes of what is copied and of its place differ"));
+        return Err(WhyUncounted::Unfit("sizes of what is copied and of its place differ"));
     }
     Ok(moved(from.bytes(), to.bytes())?.of(to.of))
 }
 
-fn one(call: &Call, reads: bool) -> Result<Work, Why> {
+fn one(call: &Call, reads: bool) -> Result<Work, WhyUncounted> {
     let tensor = call.tensor(0)?;
     tensor.count()?;
     let read = if reads { tensor.bytes() } else { Some(0) };
     Ok(moved(read, tensor.bytes())?.of(tensor.of))
 }
 
-fn joined_list(call: &Call) -> Result<Work, Why> {
+fn joined_list(call: &Call) -> Result<Work, WhyUncounted> {
     let list = call.tensors(0)?;
     for tensor in list {
         tensor.count()?;
@@ -99,7 +100,7 @@ fn joined_list(call: &Call) -> Result<Work, Why> {
     Ok(moved(all, all)?.of(list[0].of))
 }
 
-fn selected(call: &Call, most: usize) -> Result<Work, Why> {
+fn selected(call: &Call, most: usize) -> Result<Work, WhyUncounted> {
     let tensors = call.first_tensors(most);
     let out = product(&broadcast(&tensors)?)?;
     let of = joined(tensors.get(1..).unwrap_or_default());
@@ -107,27 +108,27 @@ fn selected(call: &Call, most: usize) -> Result<Work, Why> {
     Ok(moved(bytes(tensors.into_iter()), written)?.of(of))
 }
 
-fn masked(call: &Call) -> Result<Work, Why> {
+fn masked(call: &Call) -> Result<Work, WhyUncounted> {
     let (x, mask) = (call.tensor(0)?, call.tensor(1)?);
     let out = product(&broadcast(&[x, mask])?)?;
     let written = x.of.and_then(|of| out.checked_mul(of.bytes()));
     Ok(moved(bytes([x, mask].into_iter()), written)?.of(x.of))
 }
 
-/// Only what is selected is read.
-fn index_select(call: &Call) -> Result<Work, Why> {
+/// Only the selected elements are read.
+fn index_select(call: &Call) -> Result<Work, WhyUncounted> {
     let (x, index) = (call.tensor(0)?, call.tensor(2)?);
-    let dim = call.number(1).ok_or(Why::Unfit("its dimension was not recorded"))?;
+    let dim = call.number(1).ok_or(WhyUncounted::Unfit("its dimension was not recorded"))?;
     let dim = if dim < 0 { dim + x.dims.len() as i64 } else { dim };
     let mut out = x.dims.clone();
     let place = usize::try_from(dim).ok().and_then(|dim| out.get_mut(dim));
-    *place.ok_or(Why::Unfit("it has no such dimension"))? = index.count()?;
+    *place.ok_or(WhyUncounted::Unfit("it has no such dimension"))? = index.count()?;
     let bytes = x.of.and_then(|of| product(&out).ok()?.checked_mul(of.bytes()));
     let read = bytes.zip(index.bytes()).and_then(|(a, b)| a.checked_add(b));
     Ok(moved(read, bytes)?.of(x.of))
 }
 
-fn gather(call: &Call, at: usize) -> Result<Work, Why> {
+fn gather(call: &Call, at: usize) -> Result<Work, WhyUncounted> {
     let (x, index) = (call.tensor(0)?, call.tensor(at)?);
     let count = index.count()?;
     let bytes = x.of.and_then(|of| count.checked_mul(of.bytes()));
@@ -136,14 +137,14 @@ fn gather(call: &Call, at: usize) -> Result<Work, Why> {
 }
 
 /// The rows of a table that indices name.
-fn rows(table: &Tensor, indices: &Tensor) -> Result<u64, Why> {
+fn rows(table: &Tensor, indices: &Tensor) -> Result<u64, WhyUncounted> {
     let [_, width] = table.dims[..] else {
-        return Err(Why::Unfit("its table has another number of sizes"));
+        return Err(WhyUncounted::Unfit("its table has another number of sizes"));
     };
     indices.count()?.checked_mul(width).ok_or(TOO_LARGE)
 }
 
-fn embedding(call: &Call) -> Result<Work, Why> {
+fn embedding(call: &Call) -> Result<Work, WhyUncounted> {
     let (table, indices) = (call.tensor(0)?, call.tensor(1)?);
     let count = rows(table, indices)?;
     let bytes = table.of.and_then(|of| count.checked_mul(of.bytes()));
@@ -152,16 +153,16 @@ fn embedding(call: &Call) -> Result<Work, Why> {
 }
 
 /// Each gradient is added to a row; the whole table is written.
-fn embedding_backward(call: &Call) -> Result<Work, Why> {
+fn embedding_backward(call: &Call) -> Result<Work, WhyUncounted> {
     let (grad, indices) = (call.tensor(0)?, call.tensor(1)?);
-    let width = *grad.dims.last().ok_or(Why::Unfit("its gradient has no sizes"))?;
+    let width = *grad.dims.last().ok_or(WhyUncounted::Unfit("its gradient has no sizes"))?;
     let table = call.number(2).and_then(|rows| u64::try_from(rows).ok()?.checked_mul(width));
     let written = table.and_then(|count| count.checked_mul(grad.of?.bytes()));
     let work = Work::new(Family::Embedding, grad.count()?).of(grad.of);
     Ok(work.moves(bytes([grad, indices].into_iter()), written))
 }
 
-fn embedding_bag(call: &Call) -> Result<Work, Why> {
+fn embedding_bag(call: &Call) -> Result<Work, WhyUncounted> {
     let (table, indices, offsets) = (call.tensor(0)?, call.tensor(1)?, call.tensor(2)?);
     let count = rows(table, indices)?;
     let bags = rows(table, offsets)?;
@@ -172,7 +173,7 @@ fn embedding_bag(call: &Call) -> Result<Work, Why> {
 }
 
 /// A source that is added to selected places: these are read and written.
-fn added(call: &Call, source: usize, index: usize) -> Result<Work, Why> {
+fn added(call: &Call, source: usize, index: usize) -> Result<Work, WhyUncounted> {
     let (source, index) = (call.tensor(source)?, call.tensor(index)?);
     let bytes = source.bytes();
     let read = bytes.zip(index.bytes()).and_then(|(a, b)| a.checked_mul(2)?.checked_add(b));
@@ -180,24 +181,24 @@ fn added(call: &Call, source: usize, index: usize) -> Result<Work, Why> {
 }
 
 /// The elements of a list of tensors.
-fn elements(list: &[Tensor]) -> Result<u64, Why> {
+fn elements(list: &[Tensor]) -> Result<u64, WhyUncounted> {
     let add = |sum: u64, tensor: &Tensor| sum.checked_add(tensor.count()?).ok_or(TOO_LARGE);
     list.iter().try_fold(0_u64, add)
 }
 
-fn lists(call: &Call, reads: bool) -> Result<Work, Why> {
+fn lists(call: &Call, reads: bool) -> Result<Work, WhyUncounted> {
     let first = call.tensors(0)?;
     elements(first)?;
     let read = if reads { bytes(call.tensors(1)?.iter()) } else { Some(0) };
     Ok(moved(read, bytes(first.iter()))?.of(first[0].of))
 }
 
-/// Parameters with so many states, of which gradients are not written.
-fn update(call: &Call, states: &[usize], flops: u64) -> Result<Work, Why> {
+/// The update of parameters with these states, whose gradients are not written.
+fn update(call: &Call, states: &[usize], flops: u64) -> Result<Work, WhyUncounted> {
     let (own, grads) = (call.tensors(0)?, call.tensors(1)?);
     let count = elements(own)?;
     if elements(grads)? != count {
-        return Err(Why::Unfit("sizes of parameters and gradients differ"));
+        return Err(WhyUncounted::Unfit("sizes of parameters and gradients differ"));
     }
     let mut both = bytes(own.iter());
     for at in states {
@@ -210,15 +211,15 @@ fn update(call: &Call, states: &[usize], flops: u64) -> Result<Work, Why> {
 
 /// Moments: 3 and 4; the root, its correction and the least value: 3; the step: 3. With the
 /// largest second moments (amsgrad) a comparison.
-fn adam(call: &Call) -> Result<Work, Why> {
+fn adam(call: &Call) -> Result<Work, WhyUncounted> {
     match call.tensors(4) {
         Ok(_) => update(call, &[2, 3, 4], 14),
         Err(_) => update(call, &[2, 3], 13),
     }
 }
 
-/// A product and a difference; with momentum as many for that.
-fn sgd(call: &Call) -> Result<Work, Why> {
+/// A product and a difference for each parameter; with momentum twice that.
+fn sgd(call: &Call) -> Result<Work, WhyUncounted> {
     match call.tensors(2) {
         Ok(_) => update(call, &[2], 4),
         Err(_) => update(call, &[], 2),
@@ -226,12 +227,12 @@ fn sgd(call: &Call) -> Result<Work, Why> {
 }
 
 /// A square that is added; a root, a sum, a quotient, a product, a difference.
-fn adagrad(call: &Call) -> Result<Work, Why> {
+fn adagrad(call: &Call) -> Result<Work, WhyUncounted> {
     update(call, &[2], 7)
 }
 
 /// Squares and their sum; one result of each tensor.
-fn foreach_norm(call: &Call) -> Result<Work, Why> {
+fn foreach_norm(call: &Call) -> Result<Work, WhyUncounted> {
     let list = call.tensors(0)?;
     let flops = elements(list)?.checked_mul(2).ok_or(TOO_LARGE)?;
     let of = list[0].of;
@@ -239,7 +240,7 @@ fn foreach_norm(call: &Call) -> Result<Work, Why> {
     Ok(Work::new(Family::Reduction, flops).of(of).moves(bytes(list.iter()), written))
 }
 
-fn unscale(call: &Call) -> Result<Work, Why> {
+fn unscale(call: &Call) -> Result<Work, WhyUncounted> {
     let list = call.tensors(0)?;
     let all = bytes(list.iter());
     let flops = elements(list)?.checked_mul(2).ok_or(TOO_LARGE)?;

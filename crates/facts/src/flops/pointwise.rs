@@ -1,30 +1,31 @@
-//! One result for each element: functions, arithmetic, and lists of tensors (`_foreach_…`).
+//! Operators with one result for each element: functions, arithmetic, and lists of tensors
+//! (`_foreach_…`).
 //!
-//! Each counts one operation for an element, whatever a device needs for it; what consists of
-//! several, their number.
+//! Each counts one operation per element, whatever a device needs for it; an operator that consists
+//! of several counts their number.
 
 use super::call::{Call, TOO_LARGE, Tensor, product};
 use super::element::ElementType;
-use super::why::Why;
+use super::why::WhyUncounted;
 use super::work::{Family, Work};
 
-const SIZES: Why = Why::Unfit("sizes of its tensors do not fit each other");
-const NONE: Why = Why::Unfit("a tensor's sizes were not recorded");
+const SIZES: WhyUncounted = WhyUncounted::Unfit("sizes of its tensors do not fit each other");
+const NONE: WhyUncounted = WhyUncounted::Unfit("a tensor's sizes were not recorded");
 
 /// Type of the result.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Makes {
-    /// What the inputs make together.
+enum ResultType {
+    /// The type that the inputs' types are promoted to.
     Joined,
-    /// The same; of whole numbers `float`.
+    /// The promoted type, except `float` in place of whole numbers.
     Float,
     Bool,
 }
-use Makes::*;
+use ResultType::*;
 
 /// Tensors that it takes at most, operations for each element, type of the result.
 #[rustfmt::skip]
-fn function(name: &str) -> Option<(usize, u64, Makes)> {
+fn function(name: &str) -> Option<(usize, u64, ResultType)> {
     Some(match name {
         "neg" | "abs" | "sign" | "sgn" | "floor" | "ceil" | "round" | "trunc" | "frac" | "square"
         | "relu" | "relu6" | "nan_to_num" | "bitwise_not" | "clamp_min" | "clamp_max" | "threshold"
@@ -56,7 +57,7 @@ fn function(name: &str) -> Option<(usize, u64, Makes)> {
 }
 
 /// The work of such an operator, if it is one; `name` without `aten::`.
-pub(super) fn of(name: &str, call: &Call) -> Option<Result<Work, Why>> {
+pub(super) fn of(name: &str, call: &Call) -> Option<Result<Work, WhyUncounted>> {
     if let Some(name) = name.strip_prefix("_foreach_") {
         let (_, flops, makes) = function(name.strip_suffix('_').unwrap_or(name))?;
         return Some(foreach(call, flops, makes));
@@ -74,7 +75,12 @@ pub(super) fn of(name: &str, call: &Call) -> Option<Result<Work, Why>> {
     })
 }
 
-fn elementwise(call: &Call, most: usize, flops: u64, makes: Makes) -> Result<Work, Why> {
+fn elementwise(
+    call: &Call,
+    most: usize,
+    flops: u64,
+    makes: ResultType,
+) -> Result<Work, WhyUncounted> {
     let tensors = call.first_tensors(most);
     let out = product(&broadcast(&tensors)?)?;
     let of = joined(&tensors);
@@ -91,7 +97,7 @@ fn elementwise(call: &Call, most: usize, flops: u64, makes: Makes) -> Result<Wor
 }
 
 /// The result replaces the first tensor.
-fn in_place(call: &Call, most: usize, flops: u64) -> Result<Work, Why> {
+fn in_place(call: &Call, most: usize, flops: u64) -> Result<Work, WhyUncounted> {
     let tensors = call.first_tensors(most);
     let first = *tensors.first().ok_or(NONE)?;
     if broadcast(&tensors)? != first.dims {
@@ -102,7 +108,7 @@ fn in_place(call: &Call, most: usize, flops: u64) -> Result<Work, Why> {
     Ok(work.moves(bytes(tensors.iter().copied()), first.bytes()))
 }
 
-fn dropout(call: &Call) -> Result<Work, Why> {
+fn dropout(call: &Call) -> Result<Work, WhyUncounted> {
     let x = call.tensor(0)?;
     let count = x.count()?;
     // A comparison and a product; beside the result it writes which elements it kept.
@@ -111,14 +117,14 @@ fn dropout(call: &Call) -> Result<Work, Why> {
     Ok(Work::new(Family::Elementwise, flops).of(x.of).moves(x.bytes(), written))
 }
 
-fn foreach(call: &Call, flops: u64, makes: Makes) -> Result<Work, Why> {
+fn foreach(call: &Call, flops: u64, makes: ResultType) -> Result<Work, WhyUncounted> {
     let first = call.tensors(0)?;
     let mut elements = 0_u64;
     for tensor in first {
         elements = elements.checked_add(tensor.count()?).ok_or(TOO_LARGE)?;
     }
     if call.lists().any(|list| list.len() != first.len()) {
-        return Err(Why::Unfit("its lists of tensors have different lengths"));
+        return Err(WhyUncounted::Unfit("its lists of tensors have different lengths"));
     }
     let read = bytes(call.lists().flatten());
     let written = bytes(first.iter()).filter(|_| makes != Bool);
@@ -126,8 +132,8 @@ fn foreach(call: &Call, flops: u64, makes: Makes) -> Result<Work, Why> {
     Ok(Work::new(Family::Optimizer, flops).of(first[0].of).moves(read, written))
 }
 
-/// Sizes of the result of tensors of these sizes.
-pub(super) fn broadcast(tensors: &[&Tensor]) -> Result<Vec<u64>, Why> {
+/// Sizes of the result for tensors of these sizes.
+pub(super) fn broadcast(tensors: &[&Tensor]) -> Result<Vec<u64>, WhyUncounted> {
     let dims = tensors.iter().map(|tensor| tensor.dims.len()).max().ok_or(NONE)?;
     let mut out = vec![1; dims];
     for tensor in tensors {
@@ -151,7 +157,7 @@ pub(super) fn joined(tensors: &[&Tensor]) -> Option<ElementType> {
     ElementType::joined(&of(true)?, &of(false)?)
 }
 
-/// Bytes of all of them; none if that of one is not known.
+/// Bytes of all of these; `None` if those of one are unknown.
 pub(super) fn bytes<'t>(tensors: impl Iterator<Item = &'t Tensor>) -> Option<u64> {
     let mut tensors = tensors;
     tensors.try_fold(0_u64, |sum, tensor| sum.checked_add(tensor.bytes()?))

@@ -1,15 +1,15 @@
 //! Products of matrices: 2 m n k operations.
 
 use super::call::{Call, TOO_LARGE, Tensor};
-use super::why::Why;
+use super::why::WhyUncounted;
 use super::work::{Family, Work};
 
-const INNER: Why = Why::Unfit("inner sizes differ");
-const BATCHES: Why = Why::Unfit("numbers of matrices differ");
-const RANKS: Why = Why::Unfit("a matrix has another number of sizes");
+const INNER: WhyUncounted = WhyUncounted::Unfit("inner sizes differ");
+const BATCHES: WhyUncounted = WhyUncounted::Unfit("numbers of matrices differ");
+const RANKS: WhyUncounted = WhyUncounted::Unfit("a matrix has another number of sizes");
 
 /// The work of a product, if it is one; `name` without `aten::`.
-pub(super) fn of(name: &str, call: &Call) -> Option<Result<Work, Why>> {
+pub(super) fn of(name: &str, call: &Call) -> Option<Result<Work, WhyUncounted>> {
     Some(match name {
         "mm" | "_int_mm" | "mm_out" => two(call, 0, None, Scaled::No),
         "addmm" | "_addmm_activation" | "addmm_" => two(call, 1, Some(0), Scaled::No),
@@ -28,10 +28,10 @@ pub(super) fn of(name: &str, call: &Call) -> Option<Result<Work, Why>> {
     })
 }
 
-/// Sizes of a product: so many of m x k by k x n.
+/// Sizes of a batch of products, each m x k by k x n.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProductSizes {
-    /// How many.
+    /// Number of products in the batch.
     pub batch: u64,
     /// Rows of the first, and of the result.
     pub m: u64,
@@ -41,7 +41,7 @@ pub struct ProductSizes {
     pub k: u64,
 }
 
-/// Sizes of a product of matrices; none of others.
+/// Sizes of a product of matrices; `None` for other operators.
 pub(super) fn sizes(name: &str, call: &Call) -> Option<ProductSizes> {
     let at = match name {
         "mm" | "bmm" | "_scaled_mm" => 0,
@@ -58,28 +58,28 @@ pub(super) fn sizes(name: &str, call: &Call) -> Option<ProductSizes> {
     }
 }
 
-/// Whether the result's type is an input of its own.
+/// Whether the type of the result is an input of its own.
 #[derive(Clone, Copy)]
 enum Scaled {
     No,
     By { out_type: usize },
 }
 
-fn matrix(tensor: &Tensor) -> Result<[u64; 2], Why> {
+fn matrix(tensor: &Tensor) -> Result<[u64; 2], WhyUncounted> {
     tensor.dims.as_slice().try_into().map_err(|_| RANKS)
 }
 
-fn matrices(tensor: &Tensor) -> Result<[u64; 3], Why> {
+fn matrices(tensor: &Tensor) -> Result<[u64; 3], WhyUncounted> {
     tensor.dims.as_slice().try_into().map_err(|_| RANKS)
 }
 
-/// 2 m n k, of so many.
-pub(super) fn flops(batch: u64, m: u64, n: u64, k: u64) -> Result<u64, Why> {
+/// The operations of this many products: 2 m n k for each.
+pub(super) fn flops(batch: u64, m: u64, n: u64, k: u64) -> Result<u64, WhyUncounted> {
     let all = [batch, m, n, k].into_iter().try_fold(2_u64, |all, one| all.checked_mul(one));
     all.ok_or(TOO_LARGE)
 }
 
-/// Bytes of these, and of what is added where there is any.
+/// Bytes of these, and of the added tensor if there is one.
 fn read(a: &Tensor, b: &Tensor, added: Option<&Tensor>) -> Option<u64> {
     let both = a.bytes()?.checked_add(b.bytes()?)?;
     both.checked_add(added.map_or(Some(0), Tensor::bytes)?)
@@ -90,14 +90,14 @@ fn gemm(
     b: &Tensor,
     added: Option<&Tensor>,
     [batch, m, n, k]: [u64; 4],
-) -> Result<Work, Why> {
+) -> Result<Work, WhyUncounted> {
     let out = [batch, m, n].into_iter().try_fold(1_u64, |all, one| all.checked_mul(one));
     let written = out.ok_or(TOO_LARGE)?.checked_mul(a.of.map_or(0, |of| of.bytes()));
     let work = Work::new(Family::Gemm, flops(batch, m, n, k)?);
     Ok(work.of(a.of).moves(read(a, b, added), written.filter(|_| a.of.is_some())))
 }
 
-fn two(call: &Call, at: usize, added: Option<usize>, scaled: Scaled) -> Result<Work, Why> {
+fn two(call: &Call, at: usize, added: Option<usize>, scaled: Scaled) -> Result<Work, WhyUncounted> {
     let (a, b) = (call.tensor(at)?, call.tensor(at + 1)?);
     let ([m, k], [k2, n]) = (matrix(a)?, matrix(b)?);
     if k != k2 {
@@ -105,13 +105,13 @@ fn two(call: &Call, at: usize, added: Option<usize>, scaled: Scaled) -> Result<W
     }
     let work = gemm(a, b, added.and_then(|at| call.maybe(at)), [1, m, n, k])?;
     let Scaled::By { out_type } = scaled else { return Ok(work) };
-    // Without its number the type of the result is not known.
+    // Without this number, the type of the result is unknown.
     let of = call.number(out_type).and_then(super::element::ElementType::of_number);
     let written = of.and_then(|of| m.checked_mul(n)?.checked_mul(of.bytes()));
     Ok(Work { written, ..work })
 }
 
-fn three(call: &Call, at: usize, added: Option<usize>) -> Result<Work, Why> {
+fn three(call: &Call, at: usize, added: Option<usize>) -> Result<Work, WhyUncounted> {
     let (a, b) = (call.tensor(at)?, call.tensor(at + 1)?);
     let ([batch, m, k], [batch2, k2, n]) = (matrices(a)?, matrices(b)?);
     if k != k2 {
@@ -124,15 +124,15 @@ fn three(call: &Call, at: usize, added: Option<usize>) -> Result<Work, Why> {
 }
 
 /// Products of a batch added up: one result.
-fn summed(work: Work, call: &Call) -> Result<Work, Why> {
+fn summed(work: Work, call: &Call) -> Result<Work, WhyUncounted> {
     let batch = matrices(call.tensor(1)?)?[0];
     Ok(Work { written: work.written.and_then(|bytes| bytes.checked_div(batch)), ..work })
 }
 
 /// Groups of rows, of columns or of the inner size; each row counts once.
-fn grouped(call: &Call, bias: usize, out_type: usize) -> Result<Work, Why> {
+fn grouped(call: &Call, bias: usize, out_type: usize) -> Result<Work, WhyUncounted> {
     let (a, b) = (call.tensor(0)?, call.tensor(1)?);
-    // Which groups a row lies in is in a tensor of offsets: its size is their number.
+    // A tensor of offsets says which group a row belongs to: its size is the number of groups.
     let groups = || (2..call.len()).filter_map(|at| call.maybe(at)).find(|t| t.dims.len() == 1);
     let [batch, m, n, k, results] = match (a.dims.as_slice(), b.dims.as_slice()) {
         ([m, k], [_, k2, n]) if k == k2 => [1, *m, *n, *k, 1],
@@ -154,7 +154,7 @@ fn grouped(call: &Call, bias: usize, out_type: usize) -> Result<Work, Why> {
     Ok(Work { written, ..work })
 }
 
-fn linear(call: &Call) -> Result<Work, Why> {
+fn linear(call: &Call) -> Result<Work, WhyUncounted> {
     let (a, b) = (call.tensor(0)?, call.tensor(1)?);
     let ((k, rows), [n, k2]) = (a.dims.split_last().ok_or(RANKS)?, matrix(b)?);
     if *k != k2 {
@@ -163,7 +163,7 @@ fn linear(call: &Call) -> Result<Work, Why> {
     gemm(a, b, call.maybe(2), [1, super::call::product(rows)?, n, *k])
 }
 
-fn vector(call: &Call, at: usize, added: Option<usize>) -> Result<Work, Why> {
+fn vector(call: &Call, at: usize, added: Option<usize>) -> Result<Work, WhyUncounted> {
     let (a, b) = (call.tensor(at)?, call.tensor(at + 1)?);
     let ([m, k], &[k2]) = (matrix(a)?, b.dims.as_slice()) else { return Err(RANKS) };
     if k != k2 {
@@ -172,7 +172,7 @@ fn vector(call: &Call, at: usize, added: Option<usize>) -> Result<Work, Why> {
     gemm(a, b, added.and_then(|at| call.maybe(at)), [1, m, 1, k])
 }
 
-fn dot(call: &Call) -> Result<Work, Why> {
+fn dot(call: &Call) -> Result<Work, WhyUncounted> {
     let (a, b) = (call.tensor(0)?, call.tensor(1)?);
     let (&[k], &[k2]) = (a.dims.as_slice(), b.dims.as_slice()) else { return Err(RANKS) };
     if k != k2 {
@@ -181,7 +181,7 @@ fn dot(call: &Call) -> Result<Work, Why> {
     gemm(a, b, None, [1, 1, 1, k])
 }
 
-fn outer(call: &Call) -> Result<Work, Why> {
+fn outer(call: &Call) -> Result<Work, WhyUncounted> {
     let (a, b) = (call.tensor(1)?, call.tensor(2)?);
     let (&[m], &[n]) = (a.dims.as_slice(), b.dims.as_slice()) else { return Err(RANKS) };
     gemm(a, b, call.maybe(0), [1, m, n, 1])

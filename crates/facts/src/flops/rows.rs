@@ -3,11 +3,11 @@
 use super::call::{Call, TOO_LARGE, Tensor};
 use super::element::ElementType;
 use super::pointwise::{broadcast, bytes};
-use super::why::Why;
+use super::why::WhyUncounted;
 use super::work::{Family, Work};
 
 /// The work of such an operator, if it is one; `name` without `aten::`.
-pub(super) fn of(name: &str, call: &Call) -> Option<Result<Work, Why>> {
+pub(super) fn of(name: &str, call: &Call) -> Option<Result<Work, WhyUncounted>> {
     Some(match name {
         "native_layer_norm" => norm(call, &[2, 3]),
         "native_group_norm" => norm(call, &[1, 2]),
@@ -33,7 +33,7 @@ pub(super) fn of(name: &str, call: &Call) -> Option<Result<Work, Why>> {
         "sum" | "nansum" | "mean" | "prod" | "amax" | "amin" => reduce(call, 1, 1, None),
         "any" | "all" => reduce(call, 1, 1, Some(ElementType::Bool)),
         "argmax" | "argmin" => reduce(call, 1, 1, Some(ElementType::Int64)),
-        // With a second tensor they are elementwise.
+        // With a second tensor, they are elementwise.
         "max" | "min" if call.len() > 1 && call.tensor(1).is_ok() => two(call),
         "max" | "min" => reduce(call, 1, 1, None),
         "linalg_vector_norm" => reduce(call, 2, 2, None),
@@ -60,7 +60,7 @@ pub(super) fn of(name: &str, call: &Call) -> Option<Result<Work, Why>> {
     })
 }
 
-fn times(count: u64, flops: u64) -> Result<u64, Why> {
+fn times(count: u64, flops: u64) -> Result<u64, WhyUncounted> {
     count.checked_mul(flops).ok_or(TOO_LARGE)
 }
 
@@ -71,7 +71,7 @@ fn optional(call: &Call, places: &[usize]) -> Option<u64> {
 
 /// A mean, differences, squares, their sum, products with the deviation, and with the weight
 /// and plus the bias where there are any.
-fn norm(call: &Call, affine: &[usize]) -> Result<Work, Why> {
+fn norm(call: &Call, affine: &[usize]) -> Result<Work, WhyUncounted> {
     let x = call.tensor(0)?;
     let own = affine.iter().filter(|at| call.maybe(**at).is_some()).count() as u64;
     let read = x.bytes().zip(optional(call, affine)).and_then(|(a, b)| a.checked_add(b));
@@ -80,15 +80,15 @@ fn norm(call: &Call, affine: &[usize]) -> Result<Work, Why> {
 }
 
 /// Squares, their sum, products with the deviation, and with the weight.
-fn rms_norm(call: &Call) -> Result<Work, Why> {
+fn rms_norm(call: &Call) -> Result<Work, WhyUncounted> {
     let x = call.tensor(0)?;
     let own = u64::from(call.maybe(2).is_some());
     let read = x.bytes().zip(optional(call, &[2])).and_then(|(a, b)| a.checked_add(b));
     Ok(Work::new(Family::Norm, times(x.count()?, 3 + own)?).of(x.of).moves(read, x.bytes()))
 }
 
-/// As a norm; with recorded statistics (not training) without their computation.
-fn batch_norm(call: &Call) -> Result<Work, Why> {
+/// Counts like a norm; with recorded statistics (not training), without computing those.
+fn batch_norm(call: &Call) -> Result<Work, WhyUncounted> {
     let work = norm(call, &[1, 2])?;
     if call.flag(5) != Some(false) {
         return Ok(work);
@@ -99,17 +99,17 @@ fn batch_norm(call: &Call) -> Result<Work, Why> {
 
 /// Two for the normalised input, two sums of products, and five for the input's gradient, one
 /// with the weight.
-fn norm_backward(call: &Call, grad: usize, input: usize) -> Result<Work, Why> {
+fn norm_backward(call: &Call, grad: usize, input: usize) -> Result<Work, WhyUncounted> {
     let (grad, x) = (call.tensor(grad)?, call.tensor(input)?);
     let (of_grad, of_input) = (grad.count()?, x.count()?);
     if of_grad != of_input {
-        return Err(Why::Unfit("sizes of the input and of the gradient differ"));
+        return Err(WhyUncounted::Unfit("sizes of the input and of the gradient differ"));
     }
     let read = bytes([grad, x].into_iter());
     Ok(Work::new(Family::Norm, times(of_input, 10)?).of(x.of).moves(read, x.bytes()))
 }
 
-fn softmax(call: &Call) -> Result<Work, Why> {
+fn softmax(call: &Call) -> Result<Work, WhyUncounted> {
     let x = call.tensor(0)?;
     // `half_to_float`: the result has four bytes.
     let made = match call.flag(2) {
@@ -121,8 +121,8 @@ fn softmax(call: &Call) -> Result<Work, Why> {
     Ok(work.of(x.of).moves(x.bytes(), written))
 }
 
-/// A result of the first tensor's sizes from so many tensors.
-fn same(call: &Call, family: Family, tensors: usize, flops: u64) -> Result<Work, Why> {
+/// A result with the first tensor's sizes, from this many tensors.
+fn same(call: &Call, family: Family, tensors: usize, flops: u64) -> Result<Work, WhyUncounted> {
     let first = call.tensor(0)?;
     let read = bytes(call.first_tensors(tensors).into_iter());
     Ok(Work::new(family, times(first.count()?, flops)?).of(first.of).moves(read, first.bytes()))
@@ -134,7 +134,7 @@ fn reduce(
     dims_at: usize,
     flops: u64,
     makes: Option<ElementType>,
-) -> Result<Work, Why> {
+) -> Result<Work, WhyUncounted> {
     let x = call.tensor(0)?;
     let made = makes.or(x.of.map(|of| if of.is_whole() { ElementType::Int64 } else { of }));
     let written = results(call, x, dims_at).and_then(|out| out.checked_mul(made?.bytes()));
@@ -142,9 +142,9 @@ fn reduce(
     Ok(work.of(x.of).moves(x.bytes(), written))
 }
 
-/// Elements of a result without these dimensions; none if they were not recorded.
+/// Elements of a result without these dimensions; `None` if they were not recorded.
 fn results(call: &Call, x: &Tensor, dims_at: usize) -> Option<u64> {
-    // `sum(x)`, `sum(x, dtype)`: all of it.
+    // `sum(x)` and `sum(x, dtype)` reduce all dimensions.
     if call.len() <= 2 && dims_at == 1 {
         return (call.number(1).is_none() && call.numbers(1).is_none()).then_some(1);
     }
@@ -160,7 +160,7 @@ fn results(call: &Call, x: &Tensor, dims_at: usize) -> Option<u64> {
     out.iter().try_fold(1_u64, |all, size| all.checked_mul(*size))
 }
 
-fn two(call: &Call) -> Result<Work, Why> {
+fn two(call: &Call) -> Result<Work, WhyUncounted> {
     let tensors = call.first_tensors(2);
     let dims = broadcast(&tensors)?;
     let out = super::call::product(&dims)?;
@@ -170,8 +170,8 @@ fn two(call: &Call) -> Result<Work, Why> {
     Ok(work.moves(bytes(tensors.into_iter()), written))
 }
 
-/// So many operations for each element; one result unless it is asked for all.
-fn loss(call: &Call, flops: u64) -> Result<Work, Why> {
+/// Counts these operations for each element; there is one result, unless all are asked for.
+fn loss(call: &Call, flops: u64) -> Result<Work, WhyUncounted> {
     let (x, target) = (call.tensor(0)?, call.tensor(1)?);
     let written = (2..call.len()).find_map(|at| call.number(at)).and_then(|reduction| {
         let of = x.of?.bytes();
@@ -182,7 +182,7 @@ fn loss(call: &Call, flops: u64) -> Result<Work, Why> {
 }
 
 /// One element of each row is read.
-fn nll(call: &Call) -> Result<Work, Why> {
+fn nll(call: &Call) -> Result<Work, WhyUncounted> {
     let (x, target) = (call.tensor(0)?, call.tensor(1)?);
     let rows = target.count()?;
     let of_rows = x.of.and_then(|of| rows.checked_mul(of.bytes()));
@@ -190,10 +190,10 @@ fn nll(call: &Call) -> Result<Work, Why> {
     Ok(Work::new(Family::Reduction, times(rows, 2)?).of(x.of).moves(read, None))
 }
 
-const POOLS: Why = Why::Unfit("its window and stride were not recorded");
+const POOLS: WhyUncounted = WhyUncounted::Unfit("its window and stride were not recorded");
 
 /// A window for each element of the result.
-fn pool(call: &Call, with_places: bool) -> Result<Work, Why> {
+fn pool(call: &Call, with_places: bool) -> Result<Work, WhyUncounted> {
     let x = call.tensor(0)?;
     let pair = |at: usize| match call.numbers(at)?.as_slice() {
         [one] => Some([*one; 2]),
@@ -201,22 +201,22 @@ fn pool(call: &Call, with_places: bool) -> Result<Work, Why> {
         _ => None,
     };
     let window = pair(1).ok_or(POOLS)?;
-    // Without a stride, windows lie side by side.
+    // If there is no stride, windows lie side by side.
     let stride = pair(2).unwrap_or(window);
     let padding = pair(3).ok_or(POOLS)?;
     if call.flag(5).or_else(|| call.flag(4)) == Some(true) {
-        return Err(Why::Unfit("its result is rounded up"));
+        return Err(WhyUncounted::Unfit("its result is rounded up"));
     }
     let rank = x.dims.len();
     if rank < 3 {
-        return Err(Why::Unfit("its input has too few sizes"));
+        return Err(WhyUncounted::Unfit("its input has too few sizes"));
     }
     let mut out = super::call::product(&x.dims[..rank - 2])?;
     for at in 0..2 {
         let size = i128::from(x.dims[rank - 2 + at]) + 2 * i128::from(padding[at]);
         let (window, stride) = (i128::from(window[at]), i128::from(stride[at]));
         if stride <= 0 || window <= 0 || size < window || padding[at] < 0 {
-            return Err(Why::Unfit("its window or stride makes no sense"));
+            return Err(WhyUncounted::Unfit("its window or stride makes no sense"));
         }
         let points = u64::try_from((size - window) / stride + 1).map_err(|_| TOO_LARGE)?;
         out = out.checked_mul(points).ok_or(TOO_LARGE)?;
@@ -229,7 +229,7 @@ fn pool(call: &Call, with_places: bool) -> Result<Work, Why> {
 }
 
 /// Each gradient is added to one element, or to those of a window.
-fn pool_backward(call: &Call, with_places: bool) -> Result<Work, Why> {
+fn pool_backward(call: &Call, with_places: bool) -> Result<Work, WhyUncounted> {
     let (grad, x) = (call.tensor(0)?, call.tensor(1)?);
     let count = grad.count()?;
     let places = if with_places { count.checked_mul(8) } else { Some(0) };
@@ -240,7 +240,7 @@ fn pool_backward(call: &Call, with_places: bool) -> Result<Work, Why> {
 }
 
 /// A mean of all that belongs to each element of the result.
-fn adaptive_pool(call: &Call) -> Result<Work, Why> {
+fn adaptive_pool(call: &Call) -> Result<Work, WhyUncounted> {
     let x = call.tensor(0)?;
     let rank = x.dims.len();
     let written = call.numbers(1).and_then(|out| {

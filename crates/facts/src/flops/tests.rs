@@ -63,7 +63,7 @@ fn convolutions_take_the_filter_for_each_point() {
     let transposed = work("aten::convolution", back, types, &values("True"));
     assert_eq!(transposed.flops, 2 * 25 * 2 * 6 * 4 * 9);
     assert_eq!(transposed.written, Some(2 * 8 * 9 * 9 * 4));
-    // Neither stride nor padding: as old traces have it.
+    // There is neither stride nor padding, as in old traces.
     let Count::Unread(why) = of("aten::convolution", &args(dims, types, "[]")) else { panic!() };
     assert!(why.to_string().contains("stride"), "{why}");
     let cudnn = r#"["float","float","ScalarList","ScalarList","ScalarList","Scalar"]"#;
@@ -155,11 +155,14 @@ fn views_have_no_work_and_others_a_reason() {
         Count::Unread(why) => why,
         other => panic!("{name}: {other:?}"),
     };
-    assert_eq!(reason("aten::mm", ""), Why::NoShapes);
-    assert_eq!(reason("aten::_fft_r2c", ""), Why::NoFormula);
+    assert_eq!(reason("aten::mm", ""), WhyUncounted::NoShapes);
+    assert_eq!(reason("aten::_fft_r2c", ""), WhyUncounted::NoFormula);
     assert_eq!(of("AddmmBackward0", r#"{"Input Dims":[[1]]}"#), Count::Nothing);
-    assert_eq!(reason("triton_poi_fused_add_0", r#"{"Input Dims":[[1]]}"#), Why::NoFormula);
-    assert_eq!(reason("mylib::mm", r#"{"Input Dims":[[2,3],[3,4]]}"#), Why::NoFormula);
+    assert_eq!(
+        reason("triton_poi_fused_add_0", r#"{"Input Dims":[[1]]}"#),
+        WhyUncounted::NoFormula
+    );
+    assert_eq!(reason("mylib::mm", r#"{"Input Dims":[[2,3],[3,4]]}"#), WhyUncounted::NoFormula);
     let floats = r#"["float","float","float"]"#;
     for (operator, dims, part) in [
         ("aten::mm", "[[2,3],[4,5]]", "inner sizes differ"),
@@ -240,8 +243,9 @@ fn operations_and_bytes_are_those_of_published_reports() {
     let conv3d = r#"["","","","[1, 1, 1]","[0, 0, 0]","[1, 1, 1]","False","[0, 0, 0]","1"]"#;
     let causal = r#"["","","","0.","True","False","0.125"]"#;
     let whole = r#"["","","","0.","False","False","0.088388347648318433"]"#;
-    // Of AMD's TraceLens, on H100 traces in its tests: 10^9 operations, MiB. Without an addition
-    // for each element of addmm's result; of causal attention, with all of the diagonal.
+    // Values of AMD's TraceLens, on H100 traces in its tests: 10^9 operations, MiB. They lack an
+    // addition for each element of addmm's result, and include all of the diagonal of causal
+    // attention.
     for (operator, dims, values, giga, mebibytes) in [
         ("addmm", "[[768],[788,768],[768,768]]", "[]", 0.930_167_808 - 0.000_605_184, 3.435_058_6),
         ("convolution", "[[4,3,224,224],[768,3,16,16],[768]]", conv2d, 0.924_844_032, 3.421_875),
@@ -267,7 +271,7 @@ fn operations_and_bytes_are_those_of_published_reports() {
             192.0,
         ),
     ] {
-        // As traces have it: empty sizes for each argument that is no tensor.
+        // The form of traces: empty sizes for each argument that is not a tensor.
         let dims = &format!("{}{}]", dims.trim_end_matches(']').to_owned() + "]", ",[]".repeat(6));
         let found = work(&format!("aten::{operator}"), dims, types, values);
         assert!((found.needed as f64 / (giga * 1e9) - 1.0).abs() < 1e-9, "{operator} {dims}");

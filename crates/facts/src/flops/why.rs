@@ -4,21 +4,21 @@ use std::fmt;
 
 /// Why an operator has no count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Why {
-    /// There is no formula for it.
+pub enum WhyUncounted {
+    /// There is no formula for the operator.
     NoFormula,
     /// Sizes of inputs were not recorded.
     NoShapes,
-    /// They do not fit the formula: how.
+    /// The sizes do not fit the formula, in this way.
     Unfit(&'static str),
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for WhyUncounted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Why::NoFormula => "there is no formula for it",
-            Why::NoShapes => "sizes of its inputs were not recorded",
-            Why::Unfit(how) => how,
+            WhyUncounted::NoFormula => "there is no formula for it",
+            WhyUncounted::NoShapes => "sizes of its inputs were not recorded",
+            WhyUncounted::Unfit(how) => how,
         })
     }
 }

@@ -1,36 +1,36 @@
-//! What an operator has to do.
+//! The work of an operator.
 
 use super::element::ElementType;
 
-/// What kind of work it is.
+/// The kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
     /// Products of matrices.
     Gemm,
-    /// Convolutions.
+    /// Convolutions of any dimension.
     Convolution,
     /// Attention in one operator.
     Attention,
     /// Normalisation of layers, groups, batches.
     Norm,
-    /// Softmax.
+    /// Softmax and its gradients.
     Softmax,
     /// Sums and the like over dimensions.
     Reduction,
-    /// One result for each element.
+    /// Operators with one result for each element.
     Elementwise,
     /// Pooling, and scaling of pictures.
     Pooling,
     /// Sums of rows of a table.
     Embedding,
-    /// Updates of parameters.
+    /// Updates of parameters by optimizers.
     Optimizer,
     /// Copies and the like: no arithmetic.
     Copy,
 }
 
 impl Family {
-    /// For a person.
+    /// The displayed name.
     pub fn name(self) -> &'static str {
         match self {
             Family::Gemm => "gemm",
@@ -47,7 +47,7 @@ impl Family {
         }
     }
 
-    /// Of operators within each other, those of the highest level count.
+    /// The level: among operators within each other, those of the highest level count.
     pub fn level(self) -> Level {
         match self {
             Family::Gemm | Family::Convolution | Family::Attention => Level::Product,
@@ -57,49 +57,49 @@ impl Family {
     }
 }
 
-/// How much of an operator's cost its formula stands for. An operator counts unless one within
-/// it counts of its level or a higher one.
+/// How much of an operator's cost its formula covers. An operator counts unless an operator within
+/// it counts that has its level or a higher one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
-    /// Bytes only.
+    /// The formula only counts bytes.
     Move,
-    /// Some operations for each element.
+    /// The formula counts some operations for each element.
     Arithmetic,
-    /// Products of matrices, and what consists of them: matrix units work on them.
+    /// Products of matrices, and operators that consist of them: matrix units work on them.
     Product,
 }
 
-/// What one run of an operator has to do.
+/// The work of one run of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
-    /// Kind.
+    /// The kind of work.
     pub family: Family,
-    /// Floating-point operations, as `torch.utils.flop_counter` counts them where it has a
+    /// Floating-point operations; those that `torch.utils.flop_counter` counts, if it has a
     /// formula.
     pub flops: u64,
-    /// Those that the result needs: without pairs that a causal mask leaves out, and without
-    /// what torch counts too much for weights' gradients of grouped convolutions.
+    /// The operations that the result needs: without pairs that a causal mask leaves out, and
+    /// without those that torch counts too many for weights' gradients of grouped convolutions.
     pub needed: u64,
-    /// Bytes of the inputs, each read once; none where a type or size is not known.
+    /// Bytes of the inputs, each read once; `None` if a type or size is unknown.
     pub read: Option<u64>,
     /// Bytes of the results, each written once; as `read`.
     pub written: Option<u64>,
-    /// Type of what is computed with.
+    /// Type of the elements that it computes with.
     pub of: Option<ElementType>,
 }
 
 impl Work {
-    /// All of its operations are needed.
+    /// Work whose operations are all needed.
     pub(super) fn new(family: Family, flops: u64) -> Work {
         Work { family, flops, needed: flops, read: None, written: None, of: None }
     }
 
-    /// With these bytes.
+    /// Sets the bytes that are read and written.
     pub(super) fn moves(self, read: Option<u64>, written: Option<u64>) -> Work {
         Work { read, written, ..self }
     }
 
-    /// With this type.
+    /// Sets the type of the elements.
     pub(super) fn of(self, of: Option<ElementType>) -> Work {
         Work { of, ..self }
     }

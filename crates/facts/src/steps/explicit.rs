@@ -1,14 +1,14 @@
-//! Steps that a person or a program marks: by ranges with their numbers, or by marks.
+//! Steps that a person or a program marks: by ranges with step numbers, or by marks.
 
 use tprof_trace::TraceFile;
 use tprof_trace::model::{MarkKind, NameId, ProcessIndex, SpanKind};
 
 use super::step::{Step, StepRange};
 
-/// How torch.profiler names the annotation around a step; its number follows.
+/// Prefix of torch.profiler's annotation around a step; its number follows.
 pub const PROFILER_STEP: &str = "ProfilerStep#";
-/// How programs name NVTX ranges around a step, in any case; its number follows, after a space
-/// or one of `#_:=`.
+/// Names of programs' NVTX ranges around a step, in upper or lower case; its number follows, after
+/// a space or one of `#_:=`.
 const RANGE_NAMES: [&str; 3] = ["step", "iteration", "profilerstep"];
 
 /// Number of a step by the name of a range of this kind, if that is one of a step.
@@ -29,7 +29,7 @@ pub fn annotated_number(name: &str) -> Option<u64> {
     name.strip_prefix(PROFILER_STEP)?.parse().ok()
 }
 
-/// Steps that last as long as their ranges, of one kind.
+/// Steps that last as long as their ranges, which are all of one kind.
 pub(super) fn of_ranges(file: &TraceFile, ranges: &[StepRange], of: SpanKind) -> Vec<Step> {
     let step = |range: &StepRange| {
         let StepRange { kind, name, process, start_ns, end_ns } = *range;
@@ -38,9 +38,9 @@ pub(super) fn of_ranges(file: &TraceFile, ranges: &[StepRange], of: SpanKind) ->
     ranges.iter().filter(|range| range.kind == of).filter_map(step).collect()
 }
 
-/// Steps by marks: each begins one that lasts until the next mark of its process. The time after the
-/// last mark has no recorded end (the job saves, evaluates and ends there), so it is no step: it
-/// would be the longest of all.
+/// Steps by marks: each mark begins one that lasts until the next mark of its process. The time
+/// after the last mark has no recorded end (the job saves, evaluates and ends there), so it is not
+/// a step: it would be the longest of all.
 ///
 /// A mark without a process counts as one of the file's first process.
 pub(super) fn of_marks(file: &TraceFile) -> Vec<Step> {
@@ -49,7 +49,7 @@ pub(super) fn of_marks(file: &TraceFile) -> Vec<Step> {
     pairs.map(|pair| Step { end_ns: pair[1].start_ns, ..pair[0] }).collect()
 }
 
-/// What begins at the last mark of each process, and has no recorded end.
+/// The steps that begin at the last mark of each process, and have no recorded end.
 pub fn unended(file: &TraceFile) -> Vec<Step> {
     let begun = begun(file);
     begun.chunk_by(|a, b| a.process == b.process).filter_map(|of| of.last().copied()).collect()
@@ -71,12 +71,12 @@ fn begun(file: &TraceFile) -> Vec<Step> {
     steps
 }
 
-/// How many marks of steps there are.
+/// Number of marks of steps.
 pub(super) fn mark_count(file: &TraceFile) -> usize {
     file.marks().iter().filter(|mark| mark.kind == MarkKind::Step).count()
 }
 
-/// Numbers that names end in, if all do and these rise; else 0, 1, 2, ….
+/// Numbers at the ends of names, if all names have one and these rise; otherwise 0, 1, 2, ….
 fn numbers_of<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> Vec<u64> {
     let count = names.len() as u64;
     let numbers: Option<Vec<u64>> = names.map(number_at_end).collect();

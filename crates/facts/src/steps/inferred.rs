@@ -1,12 +1,12 @@
-//! Steps that nothing names: the period of a process's launches of kernels, copies and memsets, else of its
-//! operations between ranks. They are an estimate.
+//! Steps that nothing names: the period of a process's launches of kernels, copies and memsets, or
+//! if these have none, of its operations between ranks. They are an estimate.
 //!
-//! An iteration launches the same work in the same order as the one before: kernels by their names, copies
-//! and memsets by kind and bytes. The foundation is exact repetition: one sequence that comes again and again
-//! ([`super::period`]). Where sizes of copies differ from step to step, kernels alone are looked at. The
-//! sequence's length is the step's; where the step begins is not in it, since each rotation of
-//! the sequence repeats too. It is taken to begin where the host usually paused longest, which is where it
-//! fetched a batch, wrote a log or waited for the device.
+//! An iteration launches the same work in the same order as the one before: kernels by their names,
+//! copies and memsets by kind and bytes. The foundation is exact repetition: one sequence that
+//! comes again and again ([`super::period`]). If sizes of copies differ from step to step, only
+//! kernels are compared. The sequence has the length of a step, but does not show where the step
+//! begins, since each rotation of the sequence repeats too. The step is taken to begin where the
+//! host usually paused longest: there it fetched a batch, wrote a log or waited for the device.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{ProcessIndex, SpanOutline, ThreadIndex};
 
-use super::launched::{Launch, Started, launches};
+use super::launched::{Launch, WorkPattern, launches};
 use super::period::{self, Period};
 use super::step::{Estimate, Repeated, Step};
 use crate::communication::on_host::{HostCollectives, HostOperation};
@@ -24,13 +24,14 @@ use crate::communication::on_host::{HostCollectives, HostOperation};
 struct Element {
     start_ns: u64,
     thread: ThreadIndex,
-    /// What it was: equal for what is alike.
+    /// Its symbol, which is equal for elements that are alike.
     symbol: u32,
 }
 
 type ByProcess = BTreeMap<ProcessIndex, Vec<Element>>;
 
-/// Steps of all processes with a clear period, and what repeats in the one with most of them.
+/// Steps of all processes with a clear period, and the thing that repeats in the process with most
+/// of them.
 pub(super) fn steps(file: &TraceFile) -> (Vec<Step>, Option<Estimate>) {
     let launches = launches(file);
     let mut operations = operations(file);
@@ -57,8 +58,8 @@ pub(super) fn steps(file: &TraceFile) -> (Vec<Step>, Option<Estimate>) {
     (steps, estimate.map(|(_, of)| of))
 }
 
-/// The first of several lists of a process's events that has a period; where none has, that of the thread
-/// with most events.
+/// The first of several lists of a process's events that has a period; if none has one, the period
+/// of the thread with most events.
 fn periodic<const LISTS: usize>(lists: [Vec<Element>; LISTS]) -> Option<(Vec<Element>, Period)> {
     let found = |events: Vec<Element>| {
         let symbols: Vec<u32> = events.iter().map(|event| event.symbol).collect();
@@ -70,7 +71,7 @@ fn periodic<const LISTS: usize>(lists: [Vec<Element>; LISTS]) -> Option<(Vec<Ele
     lists.into_iter().chain(of_threads).find_map(found)
 }
 
-/// Events of the thread with most of them, where there are several.
+/// The events of the thread with most of them, if there are several threads.
 fn of_busiest_thread(events: Vec<Element>) -> Option<Vec<Element>> {
     let mut counts: BTreeMap<ThreadIndex, usize> = BTreeMap::new();
     events.iter().for_each(|event| *counts.entry(event.thread).or_default() += 1);
@@ -79,8 +80,8 @@ fn of_busiest_thread(events: Vec<Element>) -> Option<Vec<Element>> {
     (counts.len() > 1).then(|| events.into_iter().filter(is_of_it).collect())
 }
 
-/// Each repetition from its first event to the one after its last; what follows the last event of all has
-/// no recorded end.
+/// Each repetition lasts from its first event to the one after its last; the end of the very last
+/// repetition is not recorded.
 fn between(process: ProcessIndex, events: &[Element], found: &Period) -> Vec<Step> {
     let step = |(&at, number): (&usize, u64)| {
         let end_ns = events.get(at + found.length)?.start_ns;
@@ -89,10 +90,11 @@ fn between(process: ProcessIndex, events: &[Element], found: &Period) -> Vec<Ste
     found.starts.iter().zip(0..).filter_map(step).collect()
 }
 
-/// Launches in order of time: of all work, or of kernels alone; of a graph, what ran first stands for all.
+/// Launches in order of time: of all work, or of kernels only. For a graph, the work that ran first
+/// stands for all.
 fn elements(launches: &[Launch], copies: bool) -> Vec<Element> {
-    let mut symbols: FxHashMap<Started, u32> = FxHashMap::default();
-    let counts = |launch: &&Launch| copies || matches!(launch.what, Started::Kernel(_));
+    let mut symbols: FxHashMap<WorkPattern, u32> = FxHashMap::default();
+    let counts = |launch: &&Launch| copies || matches!(launch.what, WorkPattern::Kernel(_));
     let element = |launch: &Launch| {
         let next = symbols.len() as u32;
         let symbol = *symbols.entry(launch.what).or_insert(next);
@@ -124,8 +126,8 @@ mod tests {
     use tprof_trace::model::{CopyKind, Kernel, MemoryCopy, Span, SpanKind};
     use tprof_trace::{TraceHeader, TraceWriter};
 
-    /// Launches of kernels with these names, of 1 us each with its driver's call within; a number is a copy to
-    /// the host of so many bytes, `_` a pause.
+    /// Launches of kernels with these names, of 1 us each with its driver's call within; a number
+    /// is a copy of this many bytes to the host, `_` a pause.
     fn of_launches(names: &[&str], more: impl FnOnce(&mut TraceWriter) -> Vec<Span>) -> Steps {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.tprof");
@@ -154,7 +156,7 @@ mod tests {
                 });
                 continue;
             }
-            // Of a graph: a launch of several kernels.
+            // The launch of a graph is a launch of several kernels.
             let of_launch = name.split('+').zip(0..);
             kernels.extend(of_launch.map(|(name, at)| Kernel {
                 start_ns: start_ns + 900_000 + at,

@@ -11,9 +11,9 @@ use super::skipped;
 use super::step::{Batches, Step, StepRange};
 use super::windows::Windows;
 
-/// How PyTorch names the range around an update; the class of the optimizer follows.
+/// Prefix of PyTorch's range around an update; the class of the optimizer follows.
 const UPDATE: &str = "Optimizer.step#";
-/// How it names the range around a fetch; the class of the iterator follows.
+/// Prefix of PyTorch's range around a fetch; the class of the iterator follows.
 pub(super) const FETCH: &str = "enumerate(DataLoader)#";
 
 /// Whether a range of this kind and name is an update, a fetch or an operator of a gradient scaler.
@@ -49,38 +49,39 @@ pub(super) fn outermost(ranges: &mut Vec<StepRange>) {
     });
 }
 
-/// What a range of PyTorch's shows.
+/// The event of a step that one of PyTorch's ranges shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sign {
+pub(super) enum StepSign {
     /// An update of an optimizer.
     Update,
     /// A fetch of a data loader.
     Fetch,
 }
 
-/// What a range of this kind and name shows, if anything.
-pub(super) fn sign_of(kind: SpanKind, name: &str) -> Option<Sign> {
+/// The event that a range of this kind and name shows, if any.
+pub(super) fn sign_of(kind: SpanKind, name: &str) -> Option<StepSign> {
     match kind {
-        SpanKind::Annotation if name.starts_with(UPDATE) => Some(Sign::Update),
-        SpanKind::Annotation if name.starts_with(FETCH) => Some(Sign::Fetch),
+        SpanKind::Annotation if name.starts_with(UPDATE) => Some(StepSign::Update),
+        SpanKind::Annotation if name.starts_with(FETCH) => Some(StepSign::Fetch),
         _ => None,
     }
 }
 
 /// Steps by the optimizer's updates: each ends with one.
 ///
-/// Several optimizers are a group: a step ends with the last one before one of them updates again.
-/// Where most batches are followed by several groups, these are one step.
-/// A step begins where the one before ended, or the update that a gradient scaler skipped since. Where more batches were fetched meanwhile than for
-/// most steps (validation, the end of an epoch, a skipped update without a record of it), it begins
-/// with the fetch of its own batches, which are the last ones; so does the first step, which is
-/// none where nothing was fetched: when it began is not known.
+/// Several optimizers are a group: a step ends with the last update before one of them updates
+/// again. If most batches are followed by several groups, these are one step. A step begins where
+/// the one before ended, or with the end of an update that a gradient scaler skipped since. If more
+/// batches were fetched in between than for most steps (validation, the end of an epoch, a skipped
+/// update without a record of it), the step begins with the fetch of its own batches, which are the
+/// last ones. So does the first step. If nothing was fetched, there is no first step: its beginning
+/// is unknown.
 pub(super) fn updates(file: &TraceFile, ranges: &[StepRange]) -> Vec<Step> {
     let fetches = named(file, ranges, FETCH);
     let mut steps = Vec::new();
     for (process, updates) in named(file, ranges, UPDATE) {
         let fetches = fetches.get(&process).map_or(&[][..], Vec::as_slice);
-        let ends = one_a_batch(ends_of_groups(&updates), fetches);
+        let ends = last_of_each_batch(ends_of_groups(&updates), fetches);
         let windows = Windows::of(file, process);
         let skipped = skipped::of_process(file, ranges, process, &updates).unwrap_or_default();
         steps.extend(between(process, &ends, fetches, &windows, &skipped, 0));
@@ -88,18 +89,18 @@ pub(super) fn updates(file: &TraceFile, ranges: &[StepRange]) -> Vec<Step> {
     steps
 }
 
-/// How many updates there were, as they end steps.
+/// Number of updates that could end steps.
 pub(super) fn update_count(file: &TraceFile, ranges: &[StepRange]) -> usize {
     let fetches = named(file, ranges, FETCH);
     let ends = named(file, ranges, UPDATE).into_iter().map(|(process, updates)| {
         let fetches = fetches.get(&process).map_or(&[][..], Vec::as_slice);
-        one_a_batch(ends_of_groups(&updates), fetches).len()
+        last_of_each_batch(ends_of_groups(&updates), fetches).len()
     });
     ends.sum()
 }
 
-/// When updates of a process ended, ns, in order: those that a gradient scaler skipped, too. Several by one
-/// batch are one, as in [`updates`].
+/// The ends of a process's updates, ns, in order, including those that a gradient scaler skipped.
+/// Several updates by one batch are one, as in [`updates`].
 pub(super) fn attempted(
     file: &TraceFile,
     ranges: &[StepRange],
@@ -107,13 +108,13 @@ pub(super) fn attempted(
     fetches: &[StepRange],
 ) -> Vec<u64> {
     let updates = named(file, ranges, UPDATE).remove(&process).unwrap_or_default();
-    let mut ends = one_a_batch(ends_of_groups(&updates), fetches);
+    let mut ends = last_of_each_batch(ends_of_groups(&updates), fetches);
     ends.extend(skipped::of_process(file, ranges, process, &updates).unwrap_or_default());
     ends.sort_unstable();
     ends
 }
 
-/// When updates were skipped, ns, by process; only processes with a gradient scaler.
+/// The times of skipped updates, ns, by process; only for processes with a gradient scaler.
 fn skipped_updates(file: &TraceFile, ranges: &[StepRange]) -> BTreeMap<ProcessIndex, Vec<u64>> {
     let of = |(process, updates): (ProcessIndex, Vec<StepRange>)| {
         Some((process, skipped::of_process(file, ranges, process, &updates)?))
@@ -121,7 +122,7 @@ fn skipped_updates(file: &TraceFile, ranges: &[StepRange]) -> BTreeMap<ProcessIn
     named(file, ranges, UPDATE).into_iter().filter_map(of).collect()
 }
 
-/// How many updates a gradient scaler skipped; none where no scaler was recorded.
+/// Number of updates that a gradient scaler skipped; `None` if no scaler was recorded.
 pub(super) fn skipped_count(file: &TraceFile, ranges: &[StepRange]) -> Option<usize> {
     let skipped = skipped_updates(file, ranges);
     (!skipped.is_empty()).then(|| skipped.values().map(Vec::len).sum())
@@ -146,10 +147,10 @@ pub(super) fn ends_of_groups(updates: &[StepRange]) -> Vec<u64> {
     ends
 }
 
-/// Ends of steps: of updates that follow the same fetch, the last, where most fetches have several.
-/// So do two optimizers of one class, whose ranges have one name (a GAN's), and several updates by
-/// one batch.
-pub(super) fn one_a_batch(ends: Vec<u64>, fetches: &[StepRange]) -> Vec<u64> {
+/// Ends of steps: if most fetches have several updates, the last of those that follow the same
+/// fetch. Two optimizers of one class, whose ranges have the same name (a GAN's), have several, and
+/// so have several updates by one batch.
+pub(super) fn last_of_each_batch(ends: Vec<u64>, fetches: &[StepRange]) -> Vec<u64> {
     let fetched = |ns: &u64| fetches.partition_point(|fetch| fetch.end_ns <= *ns);
     let is_same = |a: &u64, b: &u64| fetched(a) == fetched(b);
     let groups: Vec<&[u64]> = ends.chunk_by(is_same).collect();
@@ -182,7 +183,7 @@ pub(super) fn between(
         let before = skipped.partition_point(|skipped_ns| *skipped_ns < end_ns);
         last_ns = last_ns.max(before.checked_sub(1).map(|at| skipped[at]));
         let fetched = &fetches[last_ns.map_or(0, after)..after(end_ns)];
-        // Of the first step all that is known are its batches.
+        // Only the batches of the first step are known.
         let own = if last_ns.is_none() { usual.max(1) } else { usual };
         let of_batches = match own > 0 && (fetched.len() > own || last_ns.is_none()) {
             true => fetched.len().checked_sub(own).and_then(|at| fetched.get(at)),
@@ -203,8 +204,8 @@ pub(super) fn usual(counts: impl Iterator<Item = usize>) -> usize {
     counts.get(counts.len() / 2).copied().unwrap_or(1)
 }
 
-/// Batches of steps, as far as any were recorded. Of a skipped update are as many of those before it as
-/// a step has.
+/// Batches of steps, as far as they were recorded. A skipped update has as many of the batches
+/// before it as a step has.
 pub(super) fn batches(file: &TraceFile, ranges: &[StepRange], steps: &[Step]) -> Option<Batches> {
     let fetches = named(file, ranges, FETCH);
     let within = |step: &Step| {

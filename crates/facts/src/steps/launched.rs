@@ -1,4 +1,4 @@
-//! Launches of device work: when each call was made, and what it started.
+//! Launches of device work: the time of each call, and the work that it started.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ const GRAPH_LAUNCHES: [&str; 3] = ["cudaGraphLaunch", "cuGraphLaunch", "hipGraph
 
 /// A piece of work as it comes again in each step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Started {
+pub(super) enum WorkPattern {
     /// A kernel with this name.
     Kernel(NameId),
-    /// A copy or memset of so many bytes.
+    /// A copy or memset of this many bytes.
     Copy(CopyKind, Option<u64>),
 }
 
@@ -27,22 +27,22 @@ pub(super) struct Launch {
     pub start_ns: u64,
     pub end_ns: u64,
     pub thread: ThreadIndex,
-    /// What it started; of a graph, what ran first.
-    pub what: Started,
-    /// Sum of the durations of what it started, ns.
+    /// The work that it started; for a graph, the work that ran first.
+    pub what: WorkPattern,
+    /// Sum of the durations of the work that it started, ns.
     pub work_ns: u64,
-    /// Of a launch of a graph: which, as far as that is known.
+    /// For the launch of a graph: its number, as far as that is known.
     pub of_graph: Option<Option<u32>>,
 }
 
-/// What one correlation number is of.
+/// The rows that share one correlation number.
 struct Correlated {
-    first: (u64, Started),
+    first: (u64, WorkPattern),
     work_ns: u64,
     graph: Option<u32>,
 }
 
-/// Whether a name is that of a call that launches a whole graph.
+/// Whether a call of this name launches a whole graph.
 pub(super) fn launches_graph(name: &str) -> bool {
     GRAPH_LAUNCHES.contains(&function(name))
 }
@@ -59,11 +59,11 @@ pub(super) fn launches(file: &TraceFile) -> BTreeMap<ProcessIndex, Vec<Launch>> 
         of.work_ns += work_ns;
     };
     for row in file.blocks::<KernelOutline>().flatten() {
-        let first = (row.start_ns, Started::Kernel(row.name));
+        let first = (row.start_ns, WorkPattern::Kernel(row.name));
         add(row.process, row.correlation, first, row.duration_ns, row.graph);
     }
     for row in file.blocks::<MemoryCopy>().flatten() {
-        let first = (row.start_ns, Started::Copy(row.kind, row.bytes));
+        let first = (row.start_ns, WorkPattern::Copy(row.kind, row.bytes));
         add(row.process, row.correlation, first, row.duration_ns, row.graph);
     }
     if work.is_empty() {

@@ -9,21 +9,21 @@ use tprof_trace::model::{MarkKind, ProcessIndex, SpanKind};
 
 use super::StepSource;
 use super::explicit::{number_at_end, number_of};
-use super::inherent::{self, Sign};
+use super::inherent::{self, StepSign};
 use super::step::{Step, StepRange};
 use super::windows::Windows;
 
-/// So many updates are kept; older ones change nothing about new steps.
+/// Number of updates that are kept; older ones do not affect new steps.
 const MOST_UPDATES: usize = 256;
-/// And so many fetches.
+/// Number of fetches that are kept.
 const MOST_FETCHES: usize = 1024;
-/// And switches of recording.
+/// Number of switches of recording that are kept.
 const MOST_SWITCHES: usize = 256;
-/// What a step consists of is judged by those before it: from so many groups of updates on.
+/// From this many groups of updates on, the groups so far show how many a step consists of.
 const LEAST_GROUPS: usize = 3;
 /// Processes of a file that are followed.
 const MOST_PROCESSES: usize = 64;
-/// How many sources are followed: marks and NVTX ranges each for itself.
+/// Number of sources that are followed; marks and NVTX ranges are followed separately.
 const SOURCES: usize = 5;
 
 /// Whether a span of this kind and name shows a step while its file grows.
@@ -34,7 +34,7 @@ pub fn shows_step(kind: SpanKind, name: &str) -> bool {
 /// Follows the steps of one file.
 #[derive(Debug, Default)]
 pub struct LiveSteps {
-    processes: BTreeMap<ProcessIndex, OfProcess>,
+    processes: BTreeMap<ProcessIndex, ProcessSteps>,
     counts: [u64; SOURCES],
     new: Vec<(usize, Step)>,
 }
@@ -47,9 +47,9 @@ const OPTIMIZER: usize = 3;
 const LOADER: usize = 4;
 
 #[derive(Debug, Default)]
-struct OfProcess {
+struct ProcessSteps {
     windows: Windows,
-    marked: Marked,
+    marked: MarkedSteps,
     updates: Vec<StepRange>,
     fetches: Vec<StepRange>,
     /// Number of the first end of updates that are kept.
@@ -57,14 +57,14 @@ struct OfProcess {
     /// End of the last step by updates, ns.
     settled_ns: u64,
     has_new: bool,
-    /// Of batches: the last fetch, and how many steps there were.
+    /// For steps by batches: the last fetch, and below, the number of steps.
     last_fetch: Option<StepRange>,
     batches: u64,
 }
 
-/// Steps by marks.
+/// Steps that are shown by marks.
 #[derive(Debug, Default)]
-struct Marked {
+struct MarkedSteps {
     last: Option<(u64, u64)>,
     /// Names do not end in numbers that rise.
     unnumbered: bool,
@@ -107,11 +107,11 @@ impl LiveSteps {
             return self.ended(source, is_whole.then_some(step));
         }
         match inherent::sign_of(kind, name) {
-            Some(Sign::Update) => {
+            Some(StepSign::Update) => {
                 of.updates.push(range);
                 of.has_new = true;
             }
-            Some(Sign::Fetch) => {
+            Some(StepSign::Fetch) => {
                 of.fetches.push(range);
                 let step = of.next_batch(range);
                 self.ended(LOADER, step);
@@ -135,7 +135,7 @@ impl LiveSteps {
         steps
     }
 
-    /// Where the steps come from; none while there are none. A better source may show later.
+    /// The source of the steps; `None` while there are none. A better source may show later.
     pub fn source(&self) -> Option<StepSource> {
         Some(match self.best()? {
             MARKS | NVTX => StepSource::Explicit,
@@ -145,7 +145,7 @@ impl LiveSteps {
         })
     }
 
-    /// How many steps of that source ended.
+    /// Number of ended steps of that source.
     pub fn count(&self) -> u64 {
         self.best().map_or(0, |source| self.counts[source])
     }
@@ -154,7 +154,7 @@ impl LiveSteps {
         self.counts.iter().position(|count| *count > 0)
     }
 
-    fn of(&mut self, process: ProcessIndex) -> Option<&mut OfProcess> {
+    fn of(&mut self, process: ProcessIndex) -> Option<&mut ProcessSteps> {
         let has_room = self.processes.len() < MOST_PROCESSES;
         if !has_room && !self.processes.contains_key(&process) {
             return None;
@@ -168,7 +168,7 @@ impl LiveSteps {
     }
 }
 
-impl Marked {
+impl MarkedSteps {
     /// The step that a mark ends.
     fn next(&mut self, process: ProcessIndex, time_ns: u64, name: &str) -> Option<Step> {
         let by_name = number_at_end(name).filter(|_| !self.unnumbered);
@@ -182,7 +182,7 @@ impl Marked {
     }
 }
 
-impl OfProcess {
+impl ProcessSteps {
     /// The step by batches that a fetch ends.
     fn next_batch(&mut self, fetch: StepRange) -> Option<Step> {
         if self.last_fetch.is_some_and(|last| fetch.start_ns < last.end_ns) {
@@ -208,7 +208,7 @@ impl OfProcess {
         inherent::outermost(&mut self.updates);
         inherent::outermost(&mut self.fetches);
         let groups = inherent::ends_of_groups(&self.updates);
-        let mut ends = inherent::one_a_batch(groups.clone(), &self.fetches);
+        let mut ends = inherent::last_of_each_batch(groups.clone(), &self.fetches);
         if groups.len() < LEAST_GROUPS {
             return Vec::new();
         }
@@ -225,8 +225,8 @@ impl OfProcess {
         new
     }
 
-    /// Whether the last group may get further updates: it has fewer than those before, or its
-    /// batch has.
+    /// Whether the last group may get further updates: it has fewer than those before, or its batch
+    /// has.
     fn is_open(&self, groups: &[u64]) -> bool {
         let until = |ns: &u64| self.updates.partition_point(|update| update.end_ns <= *ns);
         let fetched = |ns: &u64| self.fetches.partition_point(|fetch| fetch.end_ns <= *ns);
@@ -248,7 +248,7 @@ impl OfProcess {
         }
         let middle = self.updates[self.updates.len() / 2].end_ns;
         let Some(at) = ends.iter().rposition(|end_ns| *end_ns <= middle) else {
-            // One group without an end: what is followed begins anew.
+            // There is one group without an end: following starts again.
             self.updates.drain(..self.updates.len() / 2);
             return;
         };
@@ -306,7 +306,7 @@ mod tests {
         of_file(&TraceFile::open(&path).unwrap(), None)
     }
 
-    /// Steps as they end, where so many rows come at once.
+    /// Steps in the order of their ends, if this many rows come at once.
     fn followed(rows: &[(u64, Row)], at_once: usize) -> (Option<StepSource>, Vec<Step>) {
         let (mut live, mut source) = (LiveSteps::default(), None);
         let mut steps = Vec::new();
@@ -361,7 +361,7 @@ mod tests {
         };
         alike(&each(&[(50, annotation(SGD))], 12), 0);
         alike(&each(&[(0, annotation(NEXT)), (50, annotation(SGD))], 700), 0);
-        // Gradients of two batches; a group of optimizers; two of one class.
+        // Gradients of two batches; a group of optimizers; two optimizers of one class.
         let (next, sgd, adam) = (annotation(NEXT), annotation(SGD), annotation(ADAM));
         alike(&each(&[(0, next), (40, next), (80, sgd)], 700), 0);
         alike(&each(&[(0, next), (50, adam), (80, sgd)], 700), 0);

@@ -1,4 +1,4 @@
-//! Which spans of a file show steps and phases.
+//! The spans of a file that show steps and phases, by their names.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
@@ -10,21 +10,21 @@ use super::shows_steps;
 #[derive(Debug)]
 pub struct StepNames<'f> {
     file: &'f TraceFile,
-    /// Of ranges, as far as any had them.
+    /// Whether a name of ranges shows one, for the names that were asked about.
     known: FxHashMap<(SpanKind, NameId), bool>,
-    /// Of operators: a file has millions of these, and at most two such names.
+    /// Names of operators: a file has millions of operators, and at most two such names.
     operators: Vec<NameId>,
 }
 
 impl<'f> StepNames<'f> {
-    /// Of a file.
+    /// Takes the names of a file.
     pub fn of(file: &'f TraceFile) -> StepNames<'f> {
         let operators = file.names().filter(|(_, name)| shows_steps(SpanKind::Operator, name));
         let operators = operators.map(|(id, _)| id).collect();
         StepNames { file, known: FxHashMap::default(), operators }
     }
 
-    /// Whether a span shows one.
+    /// Whether a span shows a step or a phase.
     pub fn has(&mut self, span: &SpanOutline) -> bool {
         match span.kind {
             SpanKind::Operator => self.operators.contains(&span.name),

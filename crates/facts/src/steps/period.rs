@@ -1,43 +1,46 @@
-//! The sequence that repeats through a list of symbols, if one clearly does.
+//! Finds the sequence that repeats through a list of symbols, if one clearly does.
 //!
-//! Candidates are the distances after which stretches of 1, 2, 4, … symbols come again. Of each, the most
-//! frequent sequence of that length is counted where it occurs exactly and follows itself. It is the
-//! period if it covers nearly all of the list, and if no other sequence does, but for a few that are alike
-//! within it.
+//! Candidates are the distances after which stretches of 1, 2, 4, … symbols come again. For each,
+//! the most frequent sequence of that length is counted where it occurs exactly and follows itself.
+//! It is the period if it covers nearly all of the list, and if no other sequence does, except for
+//! a few that are alike within it.
 //!
-//! Where none does, the job did something else for a while (it tuned itself, or compiled): then a long stretch
-//! is looked for through which a sequence repeats without interruption, and judged so by itself.
+//! If none does, the job did something else for a while (it tuned itself, or compiled). Then a long
+//! stretch is searched for through which a sequence repeats without interruption, and that stretch
+//! is judged in the same way.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 
-/// The share of the list that exact repetitions cover, at least; else of a stretch of it.
+/// Exact repetitions cover at least this share of the list, or of a stretch of it.
 const LEAST_SHARE: f64 = 0.8;
 /// The share of the list that such a stretch is, at least: a shorter one may be a loop over layers.
 const LEAST_STRETCH: f64 = 0.2;
-/// A sequence repeats through such a stretch this many times as often as one must that covers the list.
+/// A sequence repeats through such a stretch at least this many times as often as one that covers
+/// the list must.
 const LEAST_IN_STRETCH: usize = 2;
-/// A sequence is the period, and no shorter one that repeats within it, if it does so this many times more
-/// often.
+/// A sequence is the period in place of a shorter one that repeats within it, if it repeats this
+/// many times more often than the shorter one does within it.
 const MORE_OFTEN: usize = 10;
-/// A sequence repeats at least so often.
+/// Least number of repetitions of a sequence.
 const LEAST_REPETITIONS: usize = 3;
-/// One shorter than this may repeat by chance, and does so at least [`SHORT_REPETITIONS`] times.
+/// A shorter sequence than this may repeat by chance; it must do so at least [`SHORT_REPETITIONS`]
+/// times.
 const SHORT: usize = 32;
-/// See [`SHORT`].
+/// Least number of repetitions of a sequence shorter than [`SHORT`].
 const SHORT_REPETITIONS: usize = 10;
-/// Candidates are looked for among so many symbols, in the middle of a longer list.
+/// Candidates are searched for among this many symbols, in the middle of a longer list.
 const WINDOW: usize = 1 << 17;
-/// Of each length of stretch, so many distances are candidates.
+/// Number of distances that are candidates, for each length of stretch.
 const CANDIDATES: usize = 3;
 
 /// A sequence that repeats.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Period {
-    /// Its length.
+    /// Number of symbols in the period.
     pub length: usize,
-    /// Where it begins, in order; repetitions do not overlap.
+    /// Indices at which it begins, in order; repetitions do not overlap.
     pub starts: Vec<usize>,
 }
 
@@ -48,9 +51,9 @@ impl Period {
     }
 }
 
-/// The period of symbols, which happened at these times, ns. It begins where time usually passed longest
-/// before its first symbol. None if nothing repeats clearly, if two sequences of other lengths do, or if
-/// all that repeats is one symbol: how many of these are a period is unknown.
+/// The period of symbols that happened at these times, ns. It begins where the time before its
+/// first symbol was usually longest. `None` if nothing repeats clearly, if two sequences of
+/// different lengths do, or if only one symbol repeats: how many of these are a period is unknown.
 pub(super) fn of(symbols: &[u32], times_ns: &[u64]) -> Option<Period> {
     let from = symbols.len().saturating_sub(WINDOW) / 2;
     let window = &symbols[from..symbols.len().min(from + WINDOW)];
@@ -83,8 +86,9 @@ fn clearest(found: &[Period]) -> Option<&Period> {
     shorter.iter().all(is_within).then_some(longest)
 }
 
-/// The stretch through which a sequence repeats most often without interruption, of those that are a good
-/// part of the list: each symbol comes again after one of these distances, over and over.
+/// The stretch through which a sequence repeats most often without interruption, among those that
+/// are a good part of the list: each symbol comes again after one of these distances, over and
+/// over.
 fn steady_stretch<'s>(symbols: &'s [u32], distances: &BTreeSet<usize>) -> Option<&'s [u32]> {
     let mut found: Option<(usize, &[u32])> = None;
     let is_long = |stretch: &[u32]| stretch.len() as f64 >= LEAST_STRETCH * symbols.len() as f64;
@@ -109,7 +113,7 @@ fn steady_stretch<'s>(symbols: &'s [u32], distances: &BTreeSet<usize>) -> Option
     found.map(|(_, stretch)| stretch)
 }
 
-/// How often a sequence of this length repeats at least.
+/// The least number of repetitions of a sequence of this length.
 fn least_repetitions(length: usize) -> usize {
     if length < SHORT { SHORT_REPETITIONS } else { LEAST_REPETITIONS }
 }
@@ -136,7 +140,7 @@ fn distances(symbols: &[u32]) -> BTreeSet<usize> {
     found
 }
 
-/// The most frequent sequence of a length, if it covers enough; shorter, where it repeats a shorter one.
+/// The most frequent sequence of a length, if it covers enough; if it repeats a shorter one, that.
 fn covering(symbols: &[u32], length: usize) -> Option<Period> {
     let mut counts: FxHashMap<u64, (usize, usize)> = FxHashMap::default();
     for (at, hash) in hashes(symbols, length).enumerate() {
@@ -154,7 +158,8 @@ fn covering(symbols: &[u32], length: usize) -> Option<Period> {
         .then_some(Period { length, starts })
 }
 
-/// Where a sequence occurs exactly and repeats: one of it ends where another begins, without overlap.
+/// The indices at which a sequence occurs exactly and repeats: one occurrence ends where another
+/// begins, without overlap.
 fn occurrences(symbols: &[u32], sequence: &[u32]) -> Vec<usize> {
     let Some(wanted) = hashes(sequence, sequence.len()).next() else { return Vec::new() };
     let mut starts = Vec::new();
@@ -173,7 +178,7 @@ fn occurrences(symbols: &[u32], sequence: &[u32]) -> Vec<usize> {
     (0..starts.len()).filter(|at| repeats(*at)).map(|at| starts[at]).collect()
 }
 
-/// The length of the shortest sequence of which this one is a repetition.
+/// Length of the shortest sequence that this one repeats.
 fn root(sequence: &[u32]) -> usize {
     let divides = |root: &usize| sequence.len().is_multiple_of(*root);
     let repeats = |root: &usize| sequence[*root..] == sequence[..sequence.len() - root];
@@ -269,7 +274,7 @@ mod tests {
         let period = found(&format!("xy{}", "ababab_c".repeat(40))).unwrap();
         // The first one begins before the first pause.
         assert_eq!((period.length, period.starts.len()), (7, 39));
-        // Of an epoch of six steps this is not known.
+        // For an epoch of six steps, the period is unknown.
         assert_eq!(found(&format!("{}c", "ab".repeat(6)).repeat(40)), None);
     }
 
@@ -302,7 +307,7 @@ mod tests {
         let text = format!("{tuned}{}{}", "qrstu".repeat(10), "_abc".repeat(23));
         let period = found(&text).unwrap();
         assert_eq!((period.length, period.starts[0], period.starts.len()), (3, 86, 23));
-        // What comes again later counts as well.
+        // A sequence that comes again later counts as well.
         let again = found(&format!("{text}xyz{}", "_abc".repeat(5))).unwrap();
         assert_eq!(again.starts.len(), 28);
         // A stretch that is a small part of all may be anything.

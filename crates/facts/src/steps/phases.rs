@@ -1,8 +1,8 @@
 //! Phases of a job: epochs, training, validation and checkpoints.
 //!
-//! Ranges that a program names give them. Where it names none, epochs and validation are
-//! estimated from fetches of data loaders and updates of optimizers: an epoch ends with a
-//! fetch that finds no batch, and batches of validation are followed by no update.
+//! Ranges that a program names give them. If it names none, epochs and validation are estimated
+//! from fetches of data loaders and updates of optimizers: an epoch ends with a fetch that finds no
+//! batch, and batches of validation are followed by no update.
 
 use tprof_trace::TraceFile;
 use tprof_trace::model::{NameId, ProcessIndex, SpanKind};
@@ -11,10 +11,10 @@ use super::inherent::{self, FETCH};
 use super::step::StepRange;
 use super::windows::Windows;
 
-/// What a job does for a while.
+/// The kind of a phase of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PhaseKind {
-    /// All that belongs to one pass over the data, validation too.
+    /// Everything that belongs to one pass over the data, including validation.
     Epoch,
     /// Training within an epoch.
     Train,
@@ -25,7 +25,7 @@ pub enum PhaseKind {
 }
 
 impl PhaseKind {
-    /// As reports name it.
+    /// The name that reports print.
     pub fn word(self) -> &'static str {
         match self {
             PhaseKind::Epoch => "epoch",
@@ -39,17 +39,18 @@ impl PhaseKind {
 /// A phase of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Phase {
-    /// When it began on the host, ns.
+    /// The beginning on the host, ns.
     pub start_ns: u64,
-    /// When it was over, ns.
+    /// The end on the host, ns.
     pub end_ns: u64,
-    /// Its process.
+    /// Index of its process.
     pub process: ProcessIndex,
-    /// What it is.
+    /// The kind of the phase.
     pub kind: PhaseKind,
-    /// Its number: the first in its range's name; of an estimated epoch its place, from 0.
+    /// Number of the phase: the first in its range's name; for an estimated epoch its place, from
+    /// 0.
     pub number: Option<u64>,
-    /// Its range's name; none of an estimate.
+    /// Name of its range; `None` for an estimate.
     pub name: Option<NameId>,
     /// Fetches of data loaders that began within it; one that found no batch counts too.
     pub fetches: usize,
@@ -132,7 +133,7 @@ fn named(file: &TraceFile, ranges: &[StepRange]) -> Vec<Phase> {
     ranges.iter().filter_map(phase).collect()
 }
 
-/// How many fetches began before a time.
+/// Number of fetches that began before a time.
 fn begun_before(fetches: &[StepRange], ns: u64) -> usize {
     fetches.partition_point(|fetch| fetch.start_ns < ns)
 }
@@ -159,7 +160,7 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// Divides by the ends of updates, of which each pair may have a pause of recording between.
+    /// Divides by the ends of updates, between each pair of which recording may have paused.
     fn divide(&mut self, updates: &[u64], pauses: &[bool]) {
         let fetched: Vec<usize> = updates
             .iter()
@@ -183,7 +184,7 @@ impl Parts<'_> {
             let trained = fetched[end - 1];
             let next = fetched.get(end).map_or(self.fetches.len(), |&before| before - own);
             let paused = pauses.get(end - 1).is_some_and(|pause| *pause);
-            // One more, which finds no batch.
+            // The fetch after the last one found no batch.
             let of_train = if paused { trained } else { (trained + 1).min(next.max(trained)) };
             let validates = !paused && is_validation(next.saturating_sub(of_train), own);
             let of_epoch = if validates { next } else { of_train };
@@ -197,7 +198,7 @@ impl Parts<'_> {
         }
     }
 
-    /// Of fetches; it ends with the last, or with an update after it.
+    /// Makes a phase of fetches; it ends with the last, or with an update after it.
     fn phase(
         &mut self,
         kind: PhaseKind,
@@ -213,8 +214,9 @@ impl Parts<'_> {
     }
 }
 
-/// Whether this many fetches without an update are of validation: at least one batch and the fetch that
-/// finds none; fewer than a step has may be of an update that the end of an epoch left out.
+/// Whether this many fetches without an update are of validation: at least one batch and the fetch
+/// that finds none. Fewer than a step has may be of an update that was left out at the end of an
+/// epoch.
 fn is_validation(fetches: usize, own: usize) -> bool {
     fetches > own.max(1)
 }

@@ -1,8 +1,8 @@
 //! Steps of a job that replays a CUDA graph: each launch of the graph begins one.
 //!
-//! PyTorch's ranges show the updates before a graph is captured, which are its warm-up, and none of what is
-//! replayed. Where steps of such a source launched less than half of the device's time, the launches of the
-//! graph with most of that time are the steps.
+//! PyTorch's ranges show the updates before a graph is captured, which are its warm-up, and none of
+//! those that are replayed. If the steps of such a source launched less than half of the device's
+//! time, the launches of the graph with most of that time are the steps.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +17,8 @@ const MOST: f64 = 0.5;
 /// Fewer launches of a graph show no steps.
 const FEWEST: usize = 3;
 
-/// Steps by launches of graphs, if `known` steps launched less than half of what devices did, and these
-/// launched more.
+/// Steps by launches of graphs, if `known` steps launched less than half of the devices' work, and
+/// these launched more.
 pub(super) fn steps(file: &TraceFile, known: &[Step]) -> Option<(Vec<Step>, Estimate)> {
     // Nearly all files launch none: their work need not be read.
     if !file.names().any(|(_, name)| launches_graph(name)) {
@@ -39,7 +39,8 @@ pub(super) fn steps(file: &TraceFile, known: &[Step]) -> Option<(Vec<Step>, Esti
     (share > share_of_known).then_some((steps, estimate))
 }
 
-/// From each launch of the graph with most time to its next one; the last lasts as long as its call.
+/// Steps from each launch of the graph with most time to its next launch; the last lasts as long as
+/// its call.
 fn of_process(process: ProcessIndex, launches: &[Launch]) -> Vec<Step> {
     let mut graphs: BTreeMap<Option<u32>, u64> = BTreeMap::new();
     for launch in launches {

@@ -1,9 +1,10 @@
 //! Updates that a gradient scaler skipped, because a gradient was not finite.
 //!
-//! `GradScaler.step` checks the gradients and calls the optimizer only where all are finite;
-//! `GradScaler.update` follows in either case. Both run operators of PyTorch. Between a check and the
-//! update of the scale lies an update of an optimizer, or all were skipped. A fused optimizer gets the
-//! outcome of the check instead and is always called: what it skips by itself has a range like an update.
+//! `GradScaler.step` checks the gradients and calls the optimizer only if all are finite;
+//! `GradScaler.update` follows in either case. Both run operators of PyTorch. Between a check and
+//! the update of the scale there is an update of an optimizer, or all updates were skipped. A fused
+//! optimizer gets the outcome of the check instead and is always called: an update that it skips by
+//! itself has a range like any other.
 
 use tprof_trace::TraceFile;
 use tprof_trace::model::{ProcessIndex, SpanKind};
@@ -16,12 +17,12 @@ const CHECK: &str = "aten::_amp_foreach_non_finite_check_and_unscale_";
 /// The operator that adapts the scale, once for each update or skipped update.
 const SCALE: &str = "aten::_amp_update_scale_";
 
-/// Whether a span of this kind and name is of a scaler.
+/// Whether a span of this kind and name belongs to a gradient scaler.
 pub(super) fn is_sign(kind: SpanKind, name: &str) -> bool {
     kind == SpanKind::Operator && (name == CHECK || name == SCALE)
 }
 
-/// What happened, in order of time.
+/// An event of a scaler or an update, in order of time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Check,
@@ -29,8 +30,8 @@ enum Event {
     Scale,
 }
 
-/// When the scales of skipped updates of a process were adapted, ns, in order; none where no scaler was
-/// recorded. `updates` are those of the process.
+/// The times at which a process's scales were adapted after skipped updates, ns, in order; `None`
+/// if no scaler was recorded. `updates` are those of the process.
 pub(super) fn of_process(
     file: &TraceFile,
     ranges: &[StepRange],
@@ -111,7 +112,7 @@ mod tests {
         steps.all.iter().map(|step| (step.start_ns, step.end_ns)).collect()
     }
 
-    /// One iteration from a time on, with a batch and an update or without.
+    /// One iteration from a time on, with or without a batch and an update.
     fn iteration(at: u64, fetches: bool, updates: bool) -> Vec<(u64, &'static str)> {
         let mut spans = vec![(at + 50, CHECK), (at + 80, SCALE)];
         spans.extend(fetches.then_some((at, NEXT)));

@@ -1,53 +1,54 @@
-//! What a step is, and what shows one.
+//! Steps, and the things that show them.
 
 use tprof_trace::model::{NameId, ProcessIndex, SpanKind, SpanOutline};
 
 /// A training step of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Step {
-    /// When it began on the host, ns.
+    /// The beginning on the host, ns.
     pub start_ns: u64,
-    /// When it was over, ns.
+    /// The end on the host, ns.
     pub end_ns: u64,
-    /// Its process.
+    /// Index of its process.
     pub process: ProcessIndex,
-    /// Its number as its source gave it; without one, its place, from 0.
+    /// The number that its source gave it; if there is none, its place, from 0.
     pub number: u64,
 }
 
 /// Batches that a data loader handed out, beside updates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Batches {
-    /// Of most steps; more than one where gradients are accumulated.
+    /// Batches of most steps; more than one if gradients are accumulated.
     pub a_step: usize,
     /// Updates of a group of optimizers in most steps; more than one where several share a batch.
     pub updates: usize,
-    /// In no step and of no skipped update: of validation, or at ends of epochs; where no gradient scaler
-    /// was recorded, perhaps of updates that one skipped.
+    /// Batches in no step and of no skipped update: those of validation, or at ends of epochs; if
+    /// no gradient scaler was recorded, perhaps those of updates that one skipped.
     pub outside: usize,
 }
 
-/// What shows steps by following each other: of `n` in a process, one side of a step is not known.
+/// The marks or updates that show steps by following each other: for `n` in a process, one side of
+/// a step is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Updates or marks that were recorded; of updates that share a batch one.
     pub recorded: usize,
-    /// Of these, how many are of no step.
+    /// Number of these that belong to no step.
     pub open: usize,
 }
 
-/// What steps that nothing names were inferred from.
+/// The repetition that unnamed steps were inferred from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// What repeats.
+    /// The thing that repeats.
     pub what: Repeated,
-    /// How many of these are a step.
+    /// Number of these in a step.
     pub length: usize,
     /// The share of all that are in a step, 0 to 1; of a graph's launches the share of the time of all work.
     pub share: f64,
 }
 
-/// What repeats from step to step.
+/// The thing that repeats from step to step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeated {
     /// Launches of kernels, copies and memsets, by the kernels' names and by kinds and bytes.
@@ -61,20 +62,20 @@ pub enum Repeated {
 /// A range or operator that may be a step, or shows one.
 #[derive(Clone, Copy, Debug)]
 pub struct StepRange {
-    /// Of what kind: annotation, NVTX or operator.
+    /// The kind: annotation, NVTX or operator.
     pub kind: SpanKind,
-    /// What it is called.
+    /// Name of the range.
     pub name: NameId,
-    /// Its process.
+    /// Index of its process.
     pub process: ProcessIndex,
-    /// When it began, ns.
+    /// The beginning of the range, ns.
     pub start_ns: u64,
-    /// When it was over, ns.
+    /// The end of the range, ns.
     pub end_ns: u64,
 }
 
 impl StepRange {
-    /// Of a span.
+    /// Takes the range from a span.
     pub fn of(span: &SpanOutline) -> StepRange {
         let end_ns = span.start_ns.saturating_add(span.duration_ns);
         let SpanOutline { kind, name, process, start_ns, .. } = *span;

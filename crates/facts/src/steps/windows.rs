@@ -1,4 +1,4 @@
-//! When recording of a process was switched on and off: steps lie between.
+//! The times at which the recording of a process was switched on and off: steps lie between them.
 
 use tprof_trace::TraceFile;
 use tprof_trace::model::{MarkKind, ProcessIndex};
@@ -48,7 +48,8 @@ impl Windows {
         self.off.get(next).is_some_and(|off| *off < end_ns)
     }
 
-    /// When recording was last switched on after a time and before another, and the step.
+    /// The last time between two moments at which recording was switched on, and the step that
+    /// began it.
     pub(super) fn begins_within(&self, after_ns: u64, end_ns: u64) -> Option<(u64, Option<u64>)> {
         let until = self.on.partition_point(|(on, _)| *on < end_ns);
         let last = self.on.get(until.checked_sub(1)?)?;

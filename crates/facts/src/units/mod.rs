@@ -1,9 +1,9 @@
-//! Numbers with their units: as they are shown ([`count`], [`estimate`], [`bytes`], [`rate`],
-//! [`duration`], [`percent`], [`small_share`]), and as a command line has them ([`parse_size`],
+//! Numbers with their units: formatting ([`count`], [`estimate`], [`bytes`], [`rate`],
+//! [`duration`], [`percent`], [`small_share`]), and parsing of command lines ([`parse_size`],
 //! [`parse_duration`]).
 //!
-//! What is shown is rounded: a number that a person may give back to a command is written
-//! by [`exact_size`] or [`exact_duration`].
+//! Displayed numbers are rounded. A number that a user may pass to a command again is formatted by
+//! [`exact_size`] or [`exact_duration`].
 
 mod read;
 mod things;

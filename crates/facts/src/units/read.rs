@@ -46,7 +46,7 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
     let mut rest = text;
     loop {
         let (number, unit, after) = split(rest)?;
-        // In `1m30s` every part needs its unit.
+        // In `1m30s`, every part needs its unit.
         let whole = after.is_empty() && rest.len() == text.len();
         if unit.is_empty() && !whole {
             return None;
@@ -59,7 +59,7 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
     }
 }
 
-/// Splits `1.5GiB…` into number, unit and what follows.
+/// Splits `1.5GiB…` into the number, the unit and the rest.
 fn split(text: &str) -> Option<(&str, &str, &str)> {
     let number = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, rest) = text.split_at(number);

@@ -1,4 +1,4 @@
-//! Counts with what was counted, and names of signals.
+//! Counts with their nouns, and names of signals.
 
 use tprof_trace::Recorded;
 
@@ -9,7 +9,7 @@ pub fn counted(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(n), if n == 1 { one } else { many })
 }
 
-/// How much was recorded: `3,397 events and 12 CPU samples`, `52 CPU samples`, `0 events`.
+/// The amount that was recorded: `3,397 events and 12 CPU samples`, `52 CPU samples`, `0 events`.
 pub fn recorded(recorded: Recorded) -> String {
     let some = |n: u64, one: &str, many: &str| (n > 0).then(|| counted(n, one, many));
     match (

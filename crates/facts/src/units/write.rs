@@ -1,6 +1,6 @@
 //! Numbers as people read them.
 
-/// `1234567` as `1,234,567`.
+/// Formats `1234567` as `1,234,567`.
 pub fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -13,8 +13,8 @@ pub fn count(value: u64) -> String {
     out
 }
 
-/// What is measured, not counted, in three digits: `106,880,001.4` as `107,000,000`; what is below 0
-/// or no number is `0`.
+/// Formats a measured value in three digits, unlike a count: `106,880,001.4` as `107,000,000`; a
+/// value below 0 or not a number as `0`.
 pub fn estimate(value: f64) -> String {
     // The casts take them for 0.
     let digits = (value as u64).checked_ilog10().unwrap_or(0);
@@ -41,13 +41,13 @@ pub fn bytes(value: u64) -> String {
     format!("{scaled:.1} {unit}")
 }
 
-/// Bytes a second: `2.3 GiB/s`; a rate that is none is `0 B/s`.
+/// Bytes per second: `2.3 GiB/s`; a rate that is not a number is `0 B/s`.
 pub fn rate(bytes_per_second: f64) -> String {
     // The cast takes what is below 0 or no number for 0.
     format!("{}/s", bytes(bytes_per_second.round() as u64))
 }
 
-/// As [`bytes`], with a sign.
+/// Like [`bytes`], with a sign.
 pub fn signed_bytes(value: i64) -> String {
     let sign = if value < 0 { "-" } else { "+" };
     format!("{sign}{}", bytes(value.unsigned_abs()))

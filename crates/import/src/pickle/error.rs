@@ -1,4 +1,4 @@
-//! What is wrong with a pickle, and where.
+//! Errors of pickles, with their offset.
 
 /// Why a pickle was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -6,9 +6,9 @@
 pub(crate) struct PickleError {
     /// Offset of the opcode, in bytes of the pickle.
     pub offset: usize,
-    /// What is there.
+    /// What was found there.
     pub why: String,
-    /// Whether the bytes end too early.
+    /// Whether the data ends too early.
     pub is_cut: bool,
 }
 
@@ -17,7 +17,7 @@ impl PickleError {
         PickleError { offset, why: why.into(), is_cut: false }
     }
 
-    /// The bytes end within, or before, what starts at an offset.
+    /// The data ends within, or before, what starts at an offset.
     pub fn cut(offset: usize) -> PickleError {
         PickleError { is_cut: true, ..PickleError::new(offset, "the pickle is cut off") }
     }

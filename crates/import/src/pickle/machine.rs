@@ -1,10 +1,10 @@
-//! The stack machine that a pickle is a program of.
+//! The stack machine that executes a pickle.
 
 use super::error::PickleError;
 use super::opcodes::{self as op, refused};
 use super::values::{Arena, Value};
 
-/// Protocols that are read.
+/// Pickle protocols that are supported.
 const PROTOCOLS: std::ops::RangeInclusive<u8> = 2..=5;
 
 /// Whether bytes begin as a pickle of protocol 2 or later does.
@@ -12,13 +12,13 @@ pub(crate) fn is_pickle(head: &[u8]) -> bool {
     matches!(head, [op::PROTO, protocol, ..] if (2..16).contains(protocol))
 }
 
-/// Reads a pickle; what follows its end is ignored, as Python does.
+/// Reads a pickle. Data after its end is ignored, as in Python.
 ///
 /// # Errors
 ///
-/// The first opcode that is refused, makes no sense where it is, or ends too early.
+/// The first opcode that is refused, is invalid at its place, or is cut off.
 pub(crate) fn read(input: &[u8]) -> Result<(Arena<'_>, Value), PickleError> {
-    // Places of texts have 32 bits.
+    // Positions of texts have 32 bits.
     if u32::try_from(input.len()).is_err() {
         return Err(PickleError::new(0, "the pickle has 4 GiB or more"));
     }
@@ -37,9 +37,9 @@ pub(crate) fn read(input: &[u8]) -> Result<(Arena<'_>, Value), PickleError> {
 
 struct Machine<'i> {
     arena: Arena<'i>,
-    /// Next byte.
+    /// Position of the next byte.
     at: usize,
-    /// Where the current opcode is.
+    /// Position of the current opcode.
     opcode_at: usize,
     stack: Vec<Value>,
     /// Heights of the stack at marks.
@@ -74,7 +74,7 @@ impl<'i> Machine<'i> {
                     }
                 }
                 op::FRAME => {
-                    // Only a hint for readers from a pipe.
+                    // It is only a hint for readers from a pipe.
                     let _: [u8; 8] = self.take()?;
                 }
                 _ => {
@@ -113,7 +113,7 @@ impl<'i> Machine<'i> {
         }
     }
 
-    /// Height of the stack at the last mark, which is taken.
+    /// Pops the last mark, and returns the stack height there.
     fn mark(&mut self) -> Result<usize, PickleError> {
         let height = self.marks.pop().filter(|height| *height <= self.stack.len());
         height.ok_or_else(|| self.wrong("an opcode needs a mark that was not set"))
@@ -155,11 +155,11 @@ impl<'i> Machine<'i> {
     fn text(&mut self, length: u64) -> Result<Value, PickleError> {
         let start = self.at;
         let bytes = self.take_many(length)?;
-        // `read` has refused what 32 bits do not hold.
+        // `read` has refused input whose positions need more than 32 bits.
         Ok(Value::Text(start as u32, bytes.len() as u32))
     }
 
-    /// A two's complement number of so many bytes.
+    /// Reads a two's complement number of this many bytes.
     fn long(&mut self, length: u64) -> Result<Value, PickleError> {
         let bytes = self.take_many(length)?;
         let is_negative = bytes.last().is_some_and(|byte| byte & 0x80 != 0);
@@ -194,8 +194,8 @@ impl<'i> Machine<'i> {
             self.stack.push(value);
             return Ok(());
         }
-        // Python numbers memos one by one, at most one a byte: without this bound, five bytes
-        // could ask for gigabytes.
+        // Python numbers memos one by one, at most one per byte. Without this bound, five bytes
+        // could request gigabytes.
         if index > self.arena.input.len() {
             return Err(self.wrong(format!("memo {index} in so short a pickle")));
         }
@@ -210,7 +210,7 @@ impl<'i> Machine<'i> {
 
     fn sequence(&mut self, items: Vec<Value>) -> u32 {
         self.arena.sequences.push(items);
-        // At most one a byte of the input, and its length has 32 bits.
+        // There is at most one per byte of the input, whose length has 32 bits.
         (self.arena.sequences.len() - 1) as u32
     }
 
@@ -272,7 +272,7 @@ impl<'i> Machine<'i> {
         self.set_items(from)
     }
 
-    /// Puts pairs from a height of the stack on into the dictionary below them.
+    /// Puts pairs above a stack height into the dictionary below them.
     fn set_items(&mut self, from: usize) -> Result<(), PickleError> {
         let at = match from.checked_sub(1).and_then(|below| self.stack.get(below)) {
             Some(Value::Dict(at)) => *at as usize,
@@ -302,7 +302,7 @@ impl<'i> Machine<'i> {
     }
 }
 
-/// Why an opcode is not read.
+/// Returns why an opcode is refused.
 fn unread(opcode: u8) -> String {
     match refused(opcode) {
         Some((name, true)) => format!(

@@ -1,6 +1,6 @@
 //! Values of a pickle, by number.
 
-/// A value. What holds others is a place in the [`Arena`]; a copy of it is the same object.
+/// A value. A container is an index into the [`Arena`], so that a copy refers to the same object.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Value {
     None,
@@ -9,18 +9,18 @@ pub(crate) enum Value {
     /// An integer from 2^63 on.
     Large(u64),
     Float(f64),
-    /// A text: its first byte in the input, and its length.
+    /// A text: the position of its first byte in the input, and its length.
     Text(u32, u32),
-    /// A list: its place among the sequences.
+    /// A list: its index among the sequences.
     List(u32),
-    /// A tuple: the same.
+    /// A tuple: its index among the sequences.
     Tuple(u32),
-    /// A dictionary: its place among the dictionaries.
+    /// A dictionary: its index among the dictionaries.
     Dict(u32),
 }
 
 impl Value {
-    /// The kind, as Python calls it.
+    /// Returns the name of the type in Python.
     pub fn kind(self) -> &'static str {
         match self {
             Value::None => "None",
@@ -34,7 +34,7 @@ impl Value {
         }
     }
 
-    /// A number that is not negative.
+    /// Returns the number if it is not negative.
     pub fn unsigned(self) -> Option<u64> {
         match self {
             Value::Int(number) => u64::try_from(number).ok(),
@@ -45,7 +45,7 @@ impl Value {
     }
 }
 
-/// Everything that a pickle holds.
+/// All objects of a pickle.
 #[derive(Debug, Default)]
 pub(crate) struct Arena<'i> {
     pub(super) input: &'i [u8],
@@ -54,7 +54,7 @@ pub(crate) struct Arena<'i> {
 }
 
 impl<'i> Arena<'i> {
-    /// The bytes of a text: UTF-8, or with Python's lone surrogates in it.
+    /// Returns the bytes of a text: UTF-8, possibly with Python's lone surrogates in it.
     pub fn text(&self, value: Value) -> Option<&'i [u8]> {
         match value {
             Value::Text(at, length) => self.input.get(at as usize..)?.get(..length as usize),
@@ -62,7 +62,7 @@ impl<'i> Arena<'i> {
         }
     }
 
-    /// Items of a list or a tuple.
+    /// Returns the items of a list or a tuple.
     pub fn items(&self, value: Value) -> Option<&[Value]> {
         match value {
             Value::List(at) | Value::Tuple(at) => {
@@ -72,7 +72,7 @@ impl<'i> Arena<'i> {
         }
     }
 
-    /// Keys and values of a dictionary, in the order in which they were set.
+    /// Returns the keys and values of a dictionary, in the order in which they were set.
     pub fn pairs(&self, value: Value) -> Option<&[(Value, Value)]> {
         match value {
             Value::Dict(at) => self.dicts.get(at as usize).map(Vec::as_slice),
@@ -80,7 +80,7 @@ impl<'i> Arena<'i> {
         }
     }
 
-    /// What a dictionary has under a key; of several the last, as in Python.
+    /// Returns the value under a key of a dictionary; if there are several, the last, as in Python.
     pub fn get(&self, value: Value, key: &str) -> Option<Value> {
         let pairs = self.pairs(value)?.iter().rev();
         pairs.clone().find(|(name, _)| self.text(*name) == Some(key.as_bytes())).map(|row| row.1)

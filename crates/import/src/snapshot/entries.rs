@@ -1,11 +1,11 @@
-//! The allocator's history: what it did, in order.
+//! The allocator's history: its actions, in order.
 
 use tprof_trace::model::{AllocatorEvent, NameId};
 
 use super::error::SnapshotError;
 use super::reading::Reading;
+use crate::losses::LossReason;
 use crate::pickle::Value;
-use crate::tally::Lost;
 use crate::threads::MAIN;
 
 impl Reading<'_, '_> {
@@ -16,7 +16,7 @@ impl Reading<'_, '_> {
             self.spend(1)?;
             match arena.pairs(*item) {
                 Some(pairs) => self.entry(pairs, device, order),
-                None => self.output.tally.lose(Lost::SnapshotRow),
+                None => self.output.tally.lose(LossReason::SnapshotRow),
             }
         }
         Ok(())
@@ -44,7 +44,7 @@ impl Reading<'_, '_> {
         row.args = self.args(&others);
         self.others = others;
         if row.action == NameId(0) {
-            self.output.tally.lose(Lost::SnapshotRow);
+            self.output.tally.lose(LossReason::SnapshotRow);
             return;
         }
         row.bytes = size.unwrap_or(0);

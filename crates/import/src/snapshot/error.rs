@@ -1,16 +1,16 @@
-//! Why a pickle is no memory snapshot that can be imported.
+//! Reasons why a pickle cannot be imported as a memory snapshot.
 
 use crate::error::ImportError;
 use crate::pickle::PickleError;
 
-/// What is wrong with a file that is a pickle by its first bytes.
+/// Errors of a file that begins like a pickle.
 #[derive(Debug)]
 pub(crate) enum SnapshotError {
-    /// The pickle itself.
+    /// The pickle is invalid.
     Pickle(PickleError),
-    /// What the pickle holds.
+    /// The pickle contains something else.
     Content(String),
-    /// The run.
+    /// The run could not be written.
     Import(ImportError),
 }
 

@@ -1,4 +1,4 @@
-//! A snapshot as a whole: its top level, and the rows that become of it.
+//! Imports a snapshot: its top level, and the rows made from it.
 
 use std::collections::BTreeMap;
 
@@ -12,47 +12,47 @@ use tprof_trace::run::ProcessInfo;
 
 use super::error::SnapshotError;
 use super::json;
-use super::reading::{Reading, Words};
+use super::reading::{EventNames, Reading};
 use super::stacks::SnapshotStacks;
 use super::totals;
-use crate::era::{Moment, Times};
 use crate::error::ImportError;
-use crate::facts::property;
+use crate::losses::{LossReason, Tally};
 use crate::output::Output;
 use crate::pickle::{self, Arena, Value};
-use crate::tally::{Lost, Tally};
+use crate::run_period::{EventMoment, Times};
 use crate::threads::MAIN;
+use crate::top_level::property;
 
-/// JSON of a member of the top level.
+/// Largest JSON of a top-level member, in bytes.
 const MAX_FACT_BYTES: usize = 256 << 10;
 /// Rows in a block of the file.
 const BLOCK_ROWS: usize = 1 << 14;
 
-/// What came of a snapshot, beside the rows in the file.
+/// Result of reading a snapshot, apart from the rows in the file.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
-    /// First and last moment, where its entries have times.
+    /// First and last moment, if its entries have times.
     pub extent: Option<(u64, u64)>,
-    /// The process that it is of.
+    /// The process that it describes.
     pub processes: Vec<ProcessInfo>,
-    /// What it holds, for the run's properties.
+    /// Summary for the run's properties.
     pub facts: serde_json::Value,
-    /// What a person should know.
+    /// Notes for people.
     pub notes: Vec<String>,
 }
 
-/// Reads a snapshot into a file. `rank` is what the file's name gives.
+/// Reads a snapshot into a file. `rank` comes from the file's name.
 ///
 /// # Errors
 ///
-/// The pickle is damaged or refused, holds something else, or the run cannot be written.
+/// The pickle is damaged or refused, contains something else, or the run cannot be written.
 pub(crate) fn read(
     input: &[u8],
     rank: Option<u32>,
     output: &mut Output,
 ) -> Result<Snapshot, SnapshotError> {
     let (arena, root) = pickle::read(input)?;
-    let words = Words::of(output);
+    let words = EventNames::of(output);
     let mut reading = Reading {
         arena: &arena,
         words,
@@ -73,8 +73,8 @@ pub(crate) fn read(
     finish(reading, members, rank)
 }
 
-/// Whether the file has keys of pinned host memory, how many devices have a history, and whether
-/// it is a heap that the Python module `tprof` has written, with estimates or without.
+/// Whether the file has keys for pinned host memory, how many devices have a history, and whether
+/// the Python module `tprof` wrote the heap, with or without estimates.
 #[derive(Clone, Copy, Debug, Default)]
 struct Members {
     has_host: bool,
@@ -88,7 +88,7 @@ fn top_level(reading: &mut Reading<'_, '_>, root: Value) -> Result<Members, Snap
     let arena = reading.arena;
     let mut members = Members::default();
     if let Value::List(_) = root {
-        // What `torch.cuda.memory_snapshot()` returns: the segments, without a history.
+        // `torch.cuda.memory_snapshot()` returns only the segments, without a history.
         let is_segment = |item: &Value| arena.get(*item, "blocks").is_some();
         if !arena.items(root).unwrap_or_default().iter().all(is_segment) {
             return Err(not_a_snapshot("a list of something else than segments"));
@@ -129,7 +129,7 @@ fn top_level(reading: &mut Reading<'_, '_>, root: Value) -> Result<Members, Snap
                 }
                 fact(reading, key, *value);
             }
-            None => reading.output.tally.lose(Lost::SnapshotDetails),
+            None => reading.output.tally.lose(LossReason::SnapshotDetails),
         }
     }
     Ok(members)
@@ -146,7 +146,7 @@ fn not_a_snapshot(what: &str) -> SnapshotError {
     SnapshotError::Content(format!("the pickle is no memory snapshot of PyTorch: {what}"))
 }
 
-/// A member of the top level without a table: allocator settings, annotations.
+/// Keeps a top-level member that has no table: allocator settings, annotations.
 fn fact(reading: &mut Reading<'_, '_>, key: &[u8], value: Value) {
     let mut text = Vec::new();
     let limit = MAX_FACT_BYTES.min(reading.json_left);
@@ -157,23 +157,24 @@ fn fact(reading: &mut Reading<'_, '_>, key: &[u8], value: Value) {
             let key = format!("torch.memory_snapshot.{}", String::from_utf8_lossy(key));
             property(&key, text, reading.output);
         }
-        _ => reading.output.tally.lose(Lost::FactTooLong),
+        _ => reading.output.tally.lose(LossReason::FactTooLong),
     }
 }
 
-/// Gives entries whose time cannot be the time of the one before: their order is certain.
+/// Gives entries with an impossible time the time of the previous entry, because their order is
+/// certain.
 fn settle_times(events: &mut [AllocatorEvent], tally: &mut Tally) {
     let mut times = Times::default();
-    let moment = |time_ns| Moment { time_ns, is_zero: time_ns == 0 };
+    let moment = |time_ns| EventMoment { time_ns, is_zero: time_ns == 0 };
     events.iter().filter_map(|event| event.time_ns).for_each(|time_ns| times.add(moment(time_ns)));
-    let Some(era) = times.era() else { return };
+    let Some(run_period) = times.run_period() else { return };
     let is_outside =
-        |time_ns: Option<u64>| time_ns.is_some_and(|ns| era.outside(moment(ns)).is_some());
+        |time_ns: Option<u64>| time_ns.is_some_and(|ns| run_period.outside(moment(ns)).is_some());
     let mut last_ns =
         events.iter().filter_map(|event| event.time_ns).find(|ns| !is_outside(Some(*ns)));
     for event in events {
         if is_outside(event.time_ns) {
-            tally.lose(Lost::SnapshotTime);
+            tally.lose(LossReason::SnapshotTime);
             event.time_ns = last_ns;
         }
         last_ns = event.time_ns.or(last_ns);
@@ -208,7 +209,7 @@ fn finish(
     process(&mut reading, snapshot.extent, rank, &mut snapshot.processes);
     notes(&reading, &events, timed, &unmatched, &mut snapshot.notes);
     if let Some(is_estimate) = members.heap {
-        // Of the host there is no history to switch on.
+        // On the host there is no history that could be switched on.
         snapshot.notes.retain(|note| !note.starts_with(NO_HISTORY));
         let estimate = if is_estimate { "; sizes are estimates from samples" } else { "" };
         snapshot.notes.push(format!(
@@ -255,7 +256,7 @@ fn write(
     Ok(())
 }
 
-/// The process, of which a snapshot has neither number nor name nor threads.
+/// Adds the process; a snapshot states neither its number nor its name nor its threads.
 fn process(
     reading: &mut Reading<'_, '_>,
     extent: Option<(u64, u64)>,

@@ -1,12 +1,13 @@
-//! Values of a pickle as JSON, bounded: a value may hold itself, or one list a thousand times.
+//! Converts values of a pickle to JSON, with bounds: a value may contain itself, or the same list a
+//! thousand times.
 
 use crate::pickle::{Arena, Value};
 
-/// Values within each other that are kept.
+/// Largest nesting depth that is kept.
 const MAX_DEPTH: u32 = 16;
 
-/// Appends a value; false if it is too deep or makes `out` longer than `limit`, or has keys that
-/// are no texts. `out` is then cut somewhere.
+/// Appends a value. Returns false if it is too deep, makes `out` longer than `limit`, or has keys
+/// that are not texts; `out` is then cut somewhere.
 pub(super) fn push(arena: &Arena<'_>, value: Value, limit: usize, out: &mut Vec<u8>) -> bool {
     push_at(arena, value, limit, out, 0)
 }
@@ -72,7 +73,7 @@ pub(super) fn push_object(
     out.len() <= limit
 }
 
-/// Appends a text; false if it is none.
+/// Appends a text; false if the value is not one.
 fn push_text(arena: &Arena<'_>, value: Value, out: &mut Vec<u8>) -> bool {
     let Some(bytes) = arena.text(value) else { return false };
     let plain = bytes.iter().all(|byte| (0x20..0x80).contains(byte) && !b"\"\\".contains(byte));

@@ -1,4 +1,4 @@
-//! A snapshot while it is read: what its rows share.
+//! State while a snapshot is read.
 
 use std::collections::BTreeMap;
 
@@ -8,27 +8,27 @@ use tprof_trace::model::{AllocatorBlock, AllocatorEvent, AllocatorSegment, NameI
 use super::error::SnapshotError;
 use super::json;
 use super::stacks::SnapshotStacks;
+use crate::losses::LossReason;
 use crate::output::Output;
 use crate::pickle::{Arena, Value};
-use crate::tally::Lost;
 
-/// JSON of the keys that no column takes, of one row.
+/// Largest JSON of the keys of one row that have no column, in bytes.
 const MAX_ARGS_BYTES: usize = 4 << 10;
 
-/// What a device's segments hold when the snapshot is taken.
+/// What a device's segments contain when the snapshot is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct HeldBytes {
-    /// Bytes of segments.
+    /// Bytes in segments.
     pub reserved: u64,
-    /// Bytes that the program asked for, of blocks that it has.
+    /// Bytes that the program requested, in blocks that it holds.
     pub allocated: u64,
-    /// Whether every block of the program has that number.
+    /// Whether the requested size of every such block is known.
     pub is_known: bool,
 }
 
-/// Names of what the allocator does and of states, as the file's names.
+/// Names of the allocator's actions and states in the file.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Words {
+pub(super) struct EventNames {
     pub alloc: NameId,
     pub free_requested: NameId,
     pub free_completed: NameId,
@@ -39,9 +39,9 @@ pub(super) struct Words {
     pub active_allocated: NameId,
 }
 
-impl Words {
-    pub fn of(output: &mut Output) -> Words {
-        Words {
+impl EventNames {
+    pub fn of(output: &mut Output) -> EventNames {
+        EventNames {
             alloc: output.plain_name("alloc"),
             free_requested: output.plain_name("free_requested"),
             free_completed: output.plain_name("free_completed"),
@@ -54,30 +54,30 @@ impl Words {
     }
 }
 
-/// A snapshot while it is read.
+/// State while a snapshot is read.
 pub(super) struct Reading<'a, 'i> {
     pub arena: &'a Arena<'i>,
     pub output: &'a mut Output,
-    pub words: Words,
+    pub words: EventNames,
     pub stacks: SnapshotStacks,
     pub held: BTreeMap<Option<u32>, HeldBytes>,
     pub next_segment: u64,
     pub segment_rows: Vec<AllocatorSegment>,
     pub block_rows: Vec<AllocatorBlock>,
     pub event_rows: Vec<AllocatorEvent>,
-    /// Pairs that no column takes, between two rows.
+    /// Pairs without a column that were collected since the last row.
     pub others: Vec<(Value, Value)>,
     pub names: FxHashMap<(u32, u32), NameId>,
-    /// Rows that may still be made. One list may stand in many places: without a bound, a short
-    /// file could ask for rows without end.
+    /// Number of rows that may still be written. One list may occur in many places, so without a
+    /// bound a short file could produce endless rows.
     pub rows_left: usize,
-    /// Bytes of JSON that may still be made, for the same reason.
+    /// Bytes of JSON that may still be written, for the same reason.
     pub json_left: usize,
     pub json: Vec<u8>,
 }
 
 impl Reading<'_, '_> {
-    /// The name of a text; 0 if it is none.
+    /// Returns the name of a text; 0 if the value is not a text.
     pub fn name(&mut self, value: Value) -> NameId {
         let Value::Text(at, length) = value else { return NameId(0) };
         if let Some(name) = self.names.get(&(at, length)) {
@@ -89,7 +89,7 @@ impl Reading<'_, '_> {
         name
     }
 
-    /// Counts rows.
+    /// Counts rows against the limit.
     pub fn spend(&mut self, rows: usize) -> Result<(), SnapshotError> {
         self.rows_left = self.rows_left.checked_sub(rows).ok_or_else(|| {
             SnapshotError::Content("more rows than a file of this length describes".to_owned())
@@ -97,7 +97,7 @@ impl Reading<'_, '_> {
         Ok(())
     }
 
-    /// Pairs that no column takes, as JSON.
+    /// Returns pairs without a column as JSON.
     pub fn args(&mut self, pairs: &[(Value, Value)]) -> NameId {
         if pairs.is_empty() {
             return NameId(0);
@@ -110,7 +110,7 @@ impl Reading<'_, '_> {
         let name = match whole {
             true => self.output.json_name(&text),
             false => {
-                self.output.tally.lose(Lost::SnapshotDetails);
+                self.output.tally.lose(LossReason::SnapshotDetails);
                 NameId(0)
             }
         };

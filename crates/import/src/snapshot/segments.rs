@@ -1,15 +1,15 @@
-//! Segments and their blocks.
+//! Reads segments and their blocks.
 
 use tprof_trace::model::{AllocatorBlock, AllocatorSegment, NameId};
 
 use super::error::SnapshotError;
 use super::reading::{HeldBytes, Reading};
+use crate::losses::LossReason;
 use crate::pickle::Value;
-use crate::tally::Lost;
 use crate::threads::MAIN;
 
 impl Reading<'_, '_> {
-    /// Takes a list of segments; `host` is the pinned memory's.
+    /// Takes a list of segments; `host` says whether they are pinned host memory.
     pub fn segments(&mut self, list: Value, host: bool) -> Result<(), SnapshotError> {
         for item in self.arena.items(list).unwrap_or_default() {
             self.spend(1)?;
@@ -21,7 +21,7 @@ impl Reading<'_, '_> {
     fn segment(&mut self, value: Value, host: bool) -> Result<(), SnapshotError> {
         let arena = self.arena;
         let Some(pairs) = arena.pairs(value) else {
-            self.output.tally.lose(Lost::SnapshotRow);
+            self.output.tally.lose(LossReason::SnapshotRow);
             return Ok(());
         };
         let mut row = AllocatorSegment {
@@ -51,7 +51,7 @@ impl Reading<'_, '_> {
             }
         }
         let Some(size) = size else {
-            self.output.tally.lose(Lost::SnapshotRow);
+            self.output.tally.lose(LossReason::SnapshotRow);
             return Ok(());
         };
         row.bytes = size;
@@ -74,11 +74,11 @@ impl Reading<'_, '_> {
         Ok(())
     }
 
-    /// Takes a block; `address` is the end of the one before, which older files do not repeat.
+    /// Takes a block; `address` is the end of the previous block, which older files do not repeat.
     fn block(&mut self, value: Value, segment: &AllocatorSegment, address: &mut u64) {
         let arena = self.arena;
         let Some(pairs) = arena.pairs(value) else {
-            self.output.tally.lose(Lost::SnapshotRow);
+            self.output.tally.lose(LossReason::SnapshotRow);
             return;
         };
         let mut row = AllocatorBlock {
@@ -99,7 +99,7 @@ impl Reading<'_, '_> {
             }
         }
         let (Some(size), true) = (size, row.state != NameId(0)) else {
-            self.output.tally.lose(Lost::SnapshotRow);
+            self.output.tally.lose(LossReason::SnapshotRow);
             return;
         };
         row.bytes = size;
@@ -115,7 +115,7 @@ impl Reading<'_, '_> {
     }
 }
 
-/// A number of 32 bits.
+/// Returns the value as a number of 32 bits.
 pub(super) fn small(value: Value) -> Option<u32> {
     value.unsigned().and_then(|number| u32::try_from(number).ok())
 }

@@ -3,27 +3,27 @@
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{NameId, SYNTHETIC_FRAME, Stack, StackId, Symbol};
 
+use crate::losses::LossReason;
 use crate::output::Output;
 use crate::pickle::{Arena, Value};
-use crate::tally::Lost;
 use crate::threads::MAIN;
 
-/// Frames that a stack may have, as the writer has it.
+/// Largest number of frames of a stack, which is the writer's limit.
 const MAX_FRAMES: usize = 1 << 16;
 
-/// Stacks and frames by the objects of the pickle, and by what they hold.
+/// Stacks and frames by the objects of the pickle, and by their content.
 #[derive(Debug, Default)]
 pub(super) struct SnapshotStacks {
     by_list: FxHashMap<u32, StackId>,
     by_frames: FxHashMap<Box<[u32]>, StackId>,
-    /// Frame of each dictionary of the pickle, plus one; 0 is none yet.
+    /// One more than the frame of each dictionary of the pickle; 0 for none yet.
     by_dict: Vec<u32>,
     by_content: FxHashMap<(NameId, NameId, u32), u32>,
     frames: Vec<u32>,
 }
 
 impl SnapshotStacks {
-    /// The stack of a list of frames, innermost first; 0 if it is empty, or no list.
+    /// Returns the stack of a list of frames, innermost first; 0 if it is empty, or not a list.
     pub fn stack(&mut self, arena: &Arena<'_>, list: Value, output: &mut Output) -> StackId {
         let (Value::List(at) | Value::Tuple(at)) = list else { return 0 };
         if let Some(id) = self.by_list.get(&at) {
@@ -33,7 +33,7 @@ impl SnapshotStacks {
         frames.clear();
         let items = arena.items(list).unwrap_or_default();
         if items.len() > MAX_FRAMES {
-            output.tally.lose_many(Lost::LongStack, (items.len() - MAX_FRAMES) as u64);
+            output.tally.lose_many(LossReason::LongStack, (items.len() - MAX_FRAMES) as u64);
         }
         for item in items.iter().take(MAX_FRAMES) {
             frames.push(self.frame(arena, *item, output));
@@ -92,7 +92,7 @@ impl SnapshotStacks {
                 _ => others += 1,
             }
         }
-        output.tally.lose_many(Lost::FrameDetails, others);
+        output.tally.lose_many(LossReason::FrameDetails, others);
         let next = self.by_content.len() as u32;
         let frame = *self.by_content.entry((name, file, line)).or_insert(next);
         if frame == next {

@@ -1,16 +1,16 @@
-//! From the history to device allocations, with the allocator's totals at each of them.
+//! Derives device allocations from the history, with the allocator's totals at each of them.
 //!
-//! A history is a ring: its beginning may be overwritten. But what the allocator holds at its end
-//! is in the segments, so totals are counted backwards from there. Where that goes below zero, the
-//! history and the segments do not belong together (recording ended before the snapshot), and no
-//! total is known.
+//! A history is a ring buffer, whose beginning may be overwritten. But the segments show what the
+//! allocator holds at the end, so totals are counted backwards from there. If they go below zero,
+//! the history and the segments do not belong together (recording ended before the snapshot), and
+//! no total is known.
 
 use tprof_trace::model::{Allocator, AllocatorEvent, DeviceAllocation, MemoryKind};
 
-use super::reading::{HeldBytes, Words};
+use super::reading::{EventNames, HeldBytes};
 use crate::threads::MAIN;
 
-/// What an action does to the allocator's sums.
+/// Effect of an action on the allocator's totals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Give,
@@ -19,7 +19,7 @@ enum Change {
     Release(Allocator),
 }
 
-fn change(event: &AllocatorEvent, words: &Words, frees_are_requested: bool) -> Option<Change> {
+fn change(event: &AllocatorEvent, words: &EventNames, frees_are_requested: bool) -> Option<Change> {
     let action = event.action;
     let free = if frees_are_requested { words.free_requested } else { words.free_completed };
     Some(match action {
@@ -33,12 +33,11 @@ fn change(event: &AllocatorEvent, words: &Words, frees_are_requested: bool) -> O
     })
 }
 
-/// Allocations of one device's events, in their order. The second part is whether the totals
-/// are known.
+/// Returns the allocations of one device's events, in order, and whether the totals are known.
 pub(super) fn allocations(
     events: &[AllocatorEvent],
     held: Option<HeldBytes>,
-    words: &Words,
+    words: &EventNames,
     timed: bool,
 ) -> (Vec<DeviceAllocation>, bool) {
     let frees_are_requested = events.iter().any(|event| event.action == words.free_requested);
@@ -51,7 +50,7 @@ pub(super) fn allocations(
     let mut last_ns = 0;
     let row = |(at, (event, change)): (usize, &(&AllocatorEvent, Change))| {
         let time_ns = if timed { event.time_ns.unwrap_or(0) } else { event.order };
-        // The order of entries is certain; a clock may be set back.
+        // The order of entries is certain, but a clock may be set back.
         last_ns = time_ns.max(last_ns);
         let (allocator, free) = match *change {
             Change::Give => (Allocator::Framework, false),
@@ -80,7 +79,7 @@ pub(super) fn allocations(
     (changes.iter().enumerate().map(row).collect(), totals.is_some())
 }
 
-/// Bytes given out and held after each change; none where they would be negative.
+/// Returns the bytes allocated and reserved after each change; `None` if they would be negative.
 fn backwards(changes: &[(&AllocatorEvent, Change)], held: HeldBytes) -> Option<Vec<(u64, u64)>> {
     let (mut allocated, mut reserved) = (held.allocated, held.reserved);
     let mut totals = vec![(0, 0); changes.len()];

@@ -81,7 +81,7 @@ impl Run {
     }
 }
 
-/// What holds of every import, whatever it was made of.
+/// Checks what is true of every import, whatever it was made from.
 pub fn check(run: &Run) {
     for file in &run.files {
         assert_eq!(file.problems(), []);

@@ -10,7 +10,7 @@ use super::clock::join_clocks;
 use super::cupti::{Cupti, Unfit};
 use super::deliver::{self, Delivering};
 use super::devices;
-use super::journal::{self, What};
+use super::journal::{self, JournalEvent};
 use super::loader::Loader;
 use super::notes::{note, reason, refused, without};
 use super::places::{self, Missing};
@@ -18,7 +18,9 @@ use super::raw::Raw;
 use super::reader::{Interner, count_lost, keep, read};
 use super::{buffers, detach, kinds, started, streams};
 use crate::block::Thread;
-use crate::{attach, calls_made, environment, gate, interned, loaded, noticed, state, sys};
+use crate::{
+    agent_link, attach, environment, gate, interned, loaded, required_syscalls, state, sys,
+};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_cupti_sys::*;
@@ -26,7 +28,7 @@ use tprof_wire::env;
 use tprof_wire::gpu::trouble;
 use tprof_wire::handshake::hello_flags;
 
-/// What a kill can lose, while buffers come back.
+/// Interval of flushes while buffers come back: a kill can lose this much.
 const FLUSH_NS: u64 = 1_000_000_000;
 /// Flushes without a buffer that comes back, after which the next ones are put off: a kernel runs
 /// long, or another client has taken the callbacks over and gets what is flushed.
@@ -48,7 +50,7 @@ const LAST_NS: u64 = 2_000_000_000;
 /// Newest version with known records: 13.5 with its updates.
 const NEWEST: u32 = 130_599;
 
-/// Where the agent stands.
+/// State of the agent.
 static PHASE: AtomicU32 = AtomicU32::new(IDLE);
 const IDLE: u32 = 0;
 const STARTED: u32 = 1;
@@ -56,30 +58,30 @@ const STOPPING: u32 = 2;
 const DONE: u32 = 3;
 /// Flushes that threads have asked for.
 static ASKED: AtomicU32 = AtomicU32::new(0);
-/// Those that are done. A futex.
+/// Requested flushes that are done. A futex.
 static ANSWERED: AtomicU32 = AtomicU32::new(0);
 
 unsafe extern "C" {
     fn __cxa_atexit(call: extern "C" fn(*mut c_void), data: *mut c_void, of: *mut c_void) -> c_int;
 }
 
-/// What must be before the first record: this library identifies itself.
+/// Prepares what must be there before the first record: this library identifies itself.
 pub fn prepare() {
     attach::HELLO_FLAGS.store(hello_flags::AGENT, Relaxed);
-    calls_made::follow_preloaded();
-    noticed::find();
+    required_syscalls::follow_preloaded();
+    agent_link::find();
     interned::prepare();
 }
 
 /// Begins to record what the devices do. Called by the driver in `cuInit`.
 pub fn start() {
     journal::begin();
-    journal::keep(What::Began, [0; 3]);
+    journal::keep(JournalEvent::Began, [0; 3]);
     if !set_up() {
         started::give_up();
         early::hand_back();
     }
-    journal::keep(What::SetUp, [0; 3]);
+    journal::keep(JournalEvent::SetUp, [0; 3]);
 }
 
 /// Whether the agent now has CUPTI's callbacks.
@@ -163,12 +165,12 @@ fn begin(thread: &Thread, loader: &Loader) -> bool {
         // SAFETY: a function of ours, for the process's life.
         unsafe { __cxa_atexit(leave, core::ptr::null_mut(), core::ptr::null_mut()) };
         at_quick_exit();
-        noticed::call_at_once(leave_at_once);
+        agent_link::call_at_once(leave_at_once);
     }
     true
 }
 
-/// Has `quick_exit` run [`leave`], in C libraries that can.
+/// Makes `quick_exit` run [`leave`], in C libraries that can.
 fn at_quick_exit() {
     type AtQuickExit = unsafe extern "C" fn(extern "C" fn(*mut c_void), *mut c_void) -> c_int;
     if let Some(register) = loaded::libc_function(c"__cxa_at_quick_exit") {
@@ -241,7 +243,7 @@ extern "C" fn work(_: *mut c_void) -> *mut c_void {
     loop {
         let seen = buffers::wakes();
         let last = PHASE.load(Acquire) == STOPPING;
-        let resumes = kinds::is_paused() && noticed::is_on(thread);
+        let resumes = kinds::is_paused() && agent_link::is_on(thread);
         if !is_up && !last && (resumes || buffers::REQUESTS.load(Acquire) > 0) {
             started::wait_for_driver();
             is_up = true;
@@ -285,21 +287,21 @@ struct Flushing {
     thread: &'static Thread,
     names: Interner,
     raw: Option<Raw>,
-    /// When the next flush is due (CLOCK_MONOTONIC); 0 while CUPTI has no buffer.
+    /// Time of the next flush (CLOCK_MONOTONIC); 0 while CUPTI has no buffer.
     due_ns: u64,
     /// Flushes since a buffer came back or was requested.
     in_vain: u32,
     requests: u64,
-    /// When it last looked whether recording is on (CLOCK_MONOTONIC).
+    /// Time of the last check whether recording is on (CLOCK_MONOTONIC).
     looked_ns: u64,
-    /// Since when it has found recording off (CLOCK_MONOTONIC), and CUPTI records.
+    /// Time since which recording is off (CLOCK_MONOTONIC), while CUPTI records.
     off_ns: Option<u64>,
 }
 
 impl Flushing {
-    /// Has CUPTI record while recording is on, and only then. It goes on for the time of a flush after
-    /// recording is off: work that was launched before is still to end. What has begun before this
-    /// resumes, and no hook has seen, is not recorded.
+    /// Makes CUPTI record while recording is on, and only then. CUPTI goes on for the time of a
+    /// flush after recording is off: work that was launched before is still to end. What has begun
+    /// before this resumes, and no hook has seen, is not recorded.
     fn follow(&mut self) {
         let now_ns = sys::monotonic_ns();
         let before_ns = core::mem::replace(&mut self.looked_ns, now_ns);
@@ -307,7 +309,7 @@ impl Flushing {
             if kinds::follow(self.thread, &self.cupti, resume) {
                 note(self.thread, trouble::RESUMED, now_ns.saturating_sub(before_ns), b"");
             }
-        } else if noticed::is_on(self.thread) {
+        } else if agent_link::is_on(self.thread) {
             self.off_ns = None;
         } else if now_ns.saturating_sub(*self.off_ns.get_or_insert(now_ns)) >= FLUSH_NS {
             self.off_ns = None;
@@ -348,7 +350,7 @@ impl Flushing {
             self.due_ns = 0;
         } else if self.due_ns == 0 || due {
             if self.due_ns == 0 && requests > 1 {
-                // After a rest: records that come now lie near to this reading.
+                // CUPTI rested: records that come now lie near to this reading.
                 join_clocks(self.thread, &self.cupti);
             }
             let times = 1 << self.in_vain.saturating_sub(IN_VAIN).min(LONGEST.ilog2());
@@ -365,7 +367,11 @@ impl Flushing {
         // SAFETY: from a thread of ours, outside any callback of CUPTI's.
         let result = buffers::during_flush(how, || unsafe { (self.cupti.flush)(how) });
         let took_ns = journal::now_ns().wrapping_sub(began_ns);
-        journal::keep_at(What::Flushed, began_ns, [u64::from(how), u64::from(result), took_ns]);
+        journal::keep_at(
+            JournalEvent::Flushed,
+            began_ns,
+            [u64::from(how), u64::from(result), took_ns],
+        );
         self.in_vain = self.in_vain.saturating_add(1);
     }
 

@@ -5,7 +5,7 @@
 //! which the records are counted and dropped.
 
 use super::cupti::Cupti;
-use super::journal::{self, What};
+use super::journal::{self, JournalEvent};
 use super::wants;
 use crate::sys::{self, flags};
 use core::ffi::c_void;
@@ -20,17 +20,17 @@ pub const MOST: usize = 128;
 const SPARE: usize = 64;
 const ALL: usize = MOST + SPARE;
 
-/// Where a buffer is.
+/// States of a buffer.
 mod state {
-    /// Never opened.
+    /// Its memory was never opened.
     pub const CLOSED: u32 = 0;
-    /// Without an owner.
+    /// Free to be lent.
     pub const FREE: u32 = 1;
-    /// CUPTI's.
+    /// Lent to CUPTI.
     pub const LENT: u32 = 2;
-    /// Full, or flushed; the flush thread's.
+    /// Full or flushed, and waiting for the flush thread.
     pub const DONE: u32 = 3;
-    /// Being read.
+    /// Being read by the flush thread.
     pub const READ: u32 = 4;
     /// Still CUPTI's when it was detached. It may come back yet, if another thread was about to
     /// give it back; it is lent again where no other is left.
@@ -51,7 +51,7 @@ static TURNS: AtomicU64 = AtomicU64::new(1);
 static MAY_REFUSE: AtomicBool = AtomicBool::new(true);
 /// Buffers that CUPTI has.
 pub static OUT: AtomicU32 = AtomicU32::new(0);
-/// Requests, ever.
+/// Requests for buffers since the process began.
 pub static REQUESTS: AtomicU64 = AtomicU64::new(0);
 /// Buffers that wait for the flush thread.
 pub static WAITING: AtomicU32 = AtomicU32::new(0);
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn request(buffer: *mut *mut u8, bytes: *mut usize, most: 
         *bytes = lent;
         *most = 0;
     }
-    journal::keep(What::Requested, [found as u64, lent as u64, 0]);
+    journal::keep(JournalEvent::Requested, [found as u64, lent as u64, 0]);
     REQUESTS.fetch_add(1, Relaxed);
     if let Some(lent) = LENT_AT.get(index_of(found)) {
         lent.store(wants::turn(), Relaxed);
@@ -202,8 +202,8 @@ pub unsafe extern "C" fn complete(
     else {
         return;
     };
-    journal::keep(What::Completed, [buffer as u64, valid as u64, u64::from(stream)]);
-    // What CUPTI had when it was detached counts no more.
+    journal::keep(JournalEvent::Completed, [buffer as u64, valid as u64, u64::from(stream)]);
+    // Buffers that CUPTI had when it was detached count no more.
     if place.load(Acquire) != state::LOST {
         let _ = OUT.fetch_update(AcqRel, Relaxed, |out| out.checked_sub(1));
     }
@@ -240,7 +240,7 @@ pub struct Done {
 }
 
 impl Done {
-    /// Its records: open, and the flush thread's until it is recycled.
+    /// Address of its records: readable, and the flush thread's until it is recycled.
     pub fn at(&self) -> *mut u8 {
         self.at
     }
@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(ask(), two);
         recycle(next().unwrap());
         assert!(next().is_none());
-        // All of them: the rest of the reserve, and then none.
+        // Takes all of them: the rest of the reserve, and then none.
         let mut lent = 1;
         while !ask().is_null() {
             lent += 1;
@@ -324,7 +324,7 @@ mod tests {
         assert!(next().is_none(), "what is in a spare buffer is dropped");
         assert_eq!(DROPPED_BYTES.load(Relaxed), 10 * (SPARE as u64 + 2));
         assert_eq!(OUT.load(Relaxed), MOST as u32);
-        // What CUPTI has when it is detached may come back late, and counts no more.
+        // Buffers that CUPTI has when it is detached may come back late, and count no more.
         let late = address(7);
         assert_eq!(abandon(), MOST as u64);
         MAY_REFUSE.store(true, Relaxed);

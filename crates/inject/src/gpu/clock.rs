@@ -1,7 +1,7 @@
 //! CUPTI's clock beside ours.
 
 use super::cupti::Cupti;
-use super::journal::{self, What};
+use super::journal::{self, JournalEvent};
 use crate::block::Thread;
 use crate::ring;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -27,7 +27,7 @@ pub fn join_clocks(thread: &Thread, cupti: &Cupti) {
         let result = unsafe { (cupti.timestamp)(&raw mut foreign) };
         let width = thread.clock().wrapping_sub(before);
         let width_ns = journal::now_ns().wrapping_sub(at_ns);
-        journal::keep_at(What::Clocks, at_ns, [foreign, width_ns, u64::from(result)]);
+        journal::keep_at(JournalEvent::Clocks, at_ns, [foreign, width_ns, u64::from(result)]);
         if result == CUPTI_SUCCESS && width < best.1 {
             best = (before + width / 2, width, foreign);
         }

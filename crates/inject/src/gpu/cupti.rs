@@ -6,24 +6,24 @@ use core::ffi::CStr;
 use tprof_cupti_sys::functions as f;
 use tprof_cupti_sys::*;
 
-/// The functions that are used.
+/// The functions of CUPTI that the agent calls.
 #[derive(Clone, Copy)]
 pub struct Cupti {
     /// The library's version.
     pub version: u32,
-    /// See CUPTI.
+    /// `cuptiGetTimestamp`, which every version has.
     pub timestamp: f::GetTimestamp,
-    /// See CUPTI.
+    /// `cuptiActivityRegisterCallbacks`, which every version has.
     pub register: f::ActivityRegisterCallbacks,
-    /// See CUPTI.
+    /// `cuptiActivityEnable`, which every version has.
     pub enable: f::ActivityEnable,
-    /// See CUPTI.
+    /// `cuptiActivityDisable`; `None` where the library lacks it.
     pub disable: Option<f::ActivityDisable>,
-    /// See CUPTI.
+    /// `cuptiActivityFlushAll`, which every version has.
     pub flush: f::ActivityFlushAll,
-    /// See CUPTI.
+    /// `cuptiActivityGetNextRecord`, which every version has.
     pub next: f::ActivityGetNextRecord,
-    /// See CUPTI.
+    /// `cuptiActivityGetNumDroppedRecords`, which every version has.
     pub dropped: f::ActivityGetNumDroppedRecords,
     /// Whether a call of the runtime's is recorded: since CUDA 12.6.
     pub choose_runtime_call: Option<f::ActivityEnableRuntimeApi>,
@@ -41,19 +41,19 @@ pub struct Cupti {
 /// Older ones have other records.
 const OLDEST: u32 = 18;
 
-/// Why a library will not do.
+/// Why a CUPTI library cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfit {
-    /// It is older than CUDA 12.0.
+    /// The library is older than CUDA 12.0.
     Old,
-    /// It lacks functions that are needed.
+    /// The library lacks functions that are needed.
     Lacks,
-    /// It does not even report its version.
+    /// The library does not even report its version.
     Silent,
 }
 
 impl Cupti {
-    /// Of the library that was found.
+    /// Resolves the functions of the library that was found.
     pub fn of(loader: &Loader, found: &CuptiLibrary) -> Result<Cupti, Unfit> {
         let at = |name: &CStr| loader.symbol(found.handle, name);
         let get_version = function!(at(c"cuptiGetVersion").ok_or(Unfit::Lacks)?, f::GetVersion);
@@ -68,7 +68,7 @@ impl Cupti {
         Cupti::with(at, version).ok_or(Unfit::Lacks)
     }
 
-    /// Of functions by name.
+    /// Resolves the functions by name; `None` if one that is needed is missing.
     fn with(at: impl Fn(&CStr) -> Option<usize>, version: u32) -> Option<Cupti> {
         Some(Cupti {
             version,

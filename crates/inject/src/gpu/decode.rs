@@ -13,14 +13,14 @@ const MOST: usize = 16;
 /// A record of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoded {
-    /// What it is.
+    /// Kind of the record.
     pub kind: ExtKind,
     words: [u64; MOST],
     len: usize,
 }
 
 impl Decoded {
-    /// Its payload.
+    /// The record's payload words.
     #[inline(always)]
     pub fn payload(&self) -> &[u64] {
         self.words.get(..self.len).unwrap_or(&self.words)
@@ -30,11 +30,11 @@ impl Decoded {
 /// Why there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Skip {
-    /// It has no times: CUPTI had no memory for them.
+    /// The record has no times: CUPTI had no memory for them.
     NoTimes,
     /// A kind that was not enabled, or is unknown.
     Unknown,
-    /// Of no interest.
+    /// A record that is of no interest.
     Idle,
 }
 

@@ -3,7 +3,7 @@
 
 use super::client_clock::{self as clock, ClientClock};
 use super::cupti::Cupti;
-use super::journal::{self, What};
+use super::journal::{self, JournalEvent};
 use super::lent::{self, Lent};
 use super::wants::{self, Complete, Request};
 use super::{buffers, kinds, started};
@@ -16,11 +16,11 @@ static BUSY: AtomicU32 = AtomicU32::new(0);
 /// How long a client's flush waits for other threads to deliver.
 const WAIT_NS: u64 = 2_000_000_000;
 
-/// While it lives, a client's flush waits.
+/// A delivery in progress: while this lives, a client's flush waits.
 pub struct Delivering(());
 
 impl Delivering {
-    /// Begins.
+    /// Marks a delivery as begun.
     pub fn begin() -> Delivering {
         BUSY.fetch_add(1, AcqRel);
         Delivering(())
@@ -53,7 +53,7 @@ pub fn wait() {
 pub fn register(cupti: &Cupti) -> CUptiResult {
     // SAFETY: CUPTI's function with two functions of the types that it wants.
     let result = unsafe { (cupti.register)(Some(buffers::request), Some(complete)) };
-    journal::keep(What::Registered, [u64::from(result), 0, 0]);
+    journal::keep(JournalEvent::Registered, [u64::from(result), 0, 0]);
     result
 }
 
@@ -85,7 +85,7 @@ unsafe extern "C" fn complete(
 /// # Safety
 /// CUPTI passed these to the agent's callback, which has not returned.
 pub unsafe fn deliver(context: CUcontext, stream: u32, buffer: *mut u8, valid: usize) {
-    // In a buffer with two writers nothing can be read.
+    // Nothing can be read in a buffer with two writers.
     if !wants::any_ever() || buffers::is_shared(buffer) {
         return;
     }

@@ -13,7 +13,7 @@ use tprof_wire::gpu::trouble;
 static STATE: AtomicU32 = AtomicU32::new(FREE);
 /// The agent's thread may enter.
 const FREE: u32 = 0;
-/// It is inside.
+/// The agent's thread is inside CUPTI.
 const INSIDE: u32 = 1;
 /// A client detaches CUPTI.
 const DETACHING: u32 = 2;
@@ -40,8 +40,8 @@ pub fn inside(work: impl FnOnce()) -> bool {
     true
 }
 
-/// What was detached while the agent's thread was inside is detached once it is outside: the one
-/// of both that comes later sees to it.
+/// Completes a detachment that happened while the agent's thread was inside: of that thread and the
+/// client, the one that comes later does this.
 fn settle() {
     if IS_LATE.load(SeqCst) && STATE.compare_exchange(FREE, DETACHED, SeqCst, SeqCst).is_ok() {
         IS_LATE.store(false, SeqCst);
@@ -78,7 +78,7 @@ pub fn detached(finalize: impl FnOnce() -> CUptiResult) -> CUptiResult {
     result
 }
 
-/// What CUPTI collected, and the buffers that it held, are gone.
+/// Forgets what CUPTI collected and the buffers that it held.
 fn forget() {
     kinds::forget();
     let lost = buffers::abandon();

@@ -95,7 +95,7 @@ impl DriverFunctions {
         })
     }
 
-    /// What the driver reports of a device; 0 where it does not.
+    /// The driver's description of a device; fields that it does not report are 0.
     fn device(&self, thread: &Thread, number: u32) -> Option<gpu::Device> {
         let (mut device, mut uuid, mut memory) = (0, [0u64; 2], 0usize);
         let mut name = [0 as c_char; NAME_MOST];

@@ -15,7 +15,7 @@ pub struct Guarded<T> {
 unsafe impl<T: Send> Sync for Guarded<T> {}
 
 impl<T> Guarded<T> {
-    /// With this value.
+    /// Wraps this value.
     pub const fn new(value: T) -> Guarded<T> {
         Guarded { is_held: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }

@@ -1,6 +1,6 @@
-//! What CUPTI and the agent did with each other, in the order in which it happened: kept
-//! beside the raw buffers (`TPROF_CUPTI_RECORD`, blocks of kind 3), so that the protocol of
-//! a real CUPTI can be read, and replayed where there is none.
+//! A journal of what CUPTI and the agent did with each other, in the order in which it happened:
+//! kept beside the raw buffers (`TPROF_CUPTI_RECORD`, blocks of kind 3), so that the protocol of a
+//! real CUPTI can be read, and replayed where there is none.
 //!
 //! CUPTI's callbacks run on the job's threads, which must not wait: they put entries into a
 //! fixed ring, and the flush thread writes them out. Without the variable each call is one load.
@@ -9,15 +9,15 @@ use super::raw::Raw;
 use crate::sys;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 
-/// What an entry states; the numbers are part of the file.
+/// The kind of an entry; the numbers are part of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum What {
+pub enum JournalEvent {
     /// The driver calls `InitializeInjection`.
     Began = 1,
-    /// That call returns.
+    /// The call of `InitializeInjection` returns.
     SetUp = 2,
-    /// `cuptiActivityRegisterCallbacks`: result.
+    /// `cuptiActivityRegisterCallbacks` was called: result.
     Registered = 3,
     /// `cuptiActivityEnable`: kind, result.
     Enabled = 4,
@@ -81,7 +81,7 @@ pub fn now_ns() -> u64 {
 
 /// Keeps an entry that happens now.
 #[inline]
-pub fn keep(what: What, numbers: [u64; 3]) {
+pub fn keep(what: JournalEvent, numbers: [u64; 3]) {
     if IS_ON.load(Relaxed) {
         put(what, sys::monotonic_ns(), numbers);
     }
@@ -89,14 +89,14 @@ pub fn keep(what: What, numbers: [u64; 3]) {
 
 /// Keeps an entry that happened at a [`now_ns`].
 #[inline]
-pub fn keep_at(what: What, at_ns: u64, numbers: [u64; 3]) {
+pub fn keep_at(what: JournalEvent, at_ns: u64, numbers: [u64; 3]) {
     if IS_ON.load(Relaxed) {
         put(what, at_ns, numbers);
     }
 }
 
 #[cold]
-fn put(what: What, at_ns: u64, numbers: [u64; 3]) {
+fn put(what: JournalEvent, at_ns: u64, numbers: [u64; 3]) {
     let mut number = NEXT.load(Relaxed);
     loop {
         if number.wrapping_sub(WRITTEN.load(Acquire)) >= ROOM {
@@ -125,9 +125,9 @@ pub fn write(raw: &Raw) {
     }
     let lost = LOST.swap(0, Relaxed);
     drain(raw);
-    // What was written made room.
+    // Writing the entries made room.
     if lost > 0 {
-        put(What::Lost, sys::monotonic_ns(), [lost, 0, 0]);
+        put(JournalEvent::Lost, sys::monotonic_ns(), [lost, 0, 0]);
         drain(raw);
     }
 }
@@ -164,13 +164,13 @@ mod tests {
     fn entries_are_kept_in_order_and_those_without_room_are_counted() {
         let before = (NEXT.load(Relaxed), LOST.load(Relaxed));
         for number in 0..ROOM + 3 {
-            put(What::Flushed, 5, [number, 0, 7]);
+            put(JournalEvent::Flushed, 5, [number, 0, 7]);
         }
         assert_eq!(NEXT.load(Relaxed) - before.0, ROOM);
         assert_eq!(LOST.load(Relaxed) - before.1, 3);
         let slot = &RING[((before.0 + 9) % ROOM) as usize];
         let words: Vec<u64> = slot.words.iter().map(|word| word.load(Relaxed)).collect();
-        let head = u64::from(What::Flushed as u32) | u64::from(sys::tid()) << 32;
+        let head = u64::from(JournalEvent::Flushed as u32) | u64::from(sys::tid()) << 32;
         assert_eq!(words, [head, 5, 9, 0, 7]);
         assert_eq!(slot.whole.load(Relaxed), before.0 + 10);
     }

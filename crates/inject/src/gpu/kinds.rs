@@ -3,11 +3,11 @@
 
 use super::cupti::Cupti;
 use super::guarded::Guarded;
-use super::journal::{self, What};
+use super::journal::{self, JournalEvent};
 use super::notes::{note, refused};
 use super::{streams, wants};
 use crate::block::Thread;
-use crate::{environment, noticed};
+use crate::{agent_link, environment};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use tprof_cupti_sys::*;
 use tprof_wire::env;
@@ -90,7 +90,7 @@ fn count_on_hooks(thread: &Thread, cupti: &Cupti) {
         b"this CUPTI records all calls or none (12.6 and newer can leave some out)"
     } else if cupti.context_id.is_none() || cupti.stream_id.is_none() {
         b"this CUPTI does not tell how it numbers streams"
-    } else if !noticed::count_on_hooks(streams::number) {
+    } else if !agent_link::count_on_hooks(streams::number) {
         b"the hooks are not loaded"
     } else {
         return COUNTS_ON_HOOKS.store(true, Relaxed);
@@ -139,7 +139,7 @@ pub fn unchanged<T>(work: impl FnOnce() -> T) -> T {
 /// Switches kinds off if recording is off, and on again if it is on; whether it switched some.
 /// `resume` is what the hooks call before a call of CUDA's that has to be recorded.
 pub fn follow(thread: &Thread, cupti: &Cupti, resume: extern "C" fn()) -> bool {
-    let differs = || noticed::is_on(thread) == is_paused();
+    let differs = || agent_link::is_on(thread) == is_paused();
     if !differs() {
         return false;
     }
@@ -158,9 +158,9 @@ fn pause(cupti: &Cupti, resume: extern "C" fn()) -> bool {
     for kind in bits(kinds).filter(|kind| !wants::is_on(*kind)) {
         // SAFETY: a number that CUPTI defines.
         let result = unsafe { disable(kind) };
-        journal::keep(What::Enabled, [u64::from(kind), u64::from(result), 1]);
+        journal::keep(JournalEvent::Enabled, [u64::from(kind), u64::from(result), 1]);
     }
-    noticed::call_before_work(Some(resume));
+    agent_link::call_before_work(Some(resume));
     true
 }
 
@@ -168,7 +168,7 @@ fn go_on(thread: &Thread, cupti: &Cupti) -> bool {
     for kind in bits(PAUSED.load(Relaxed)) {
         // SAFETY: a number that CUPTI defines.
         let result = unsafe { (cupti.enable)(kind) };
-        journal::keep(What::Enabled, [u64::from(kind), u64::from(result), 0]);
+        journal::keep(JournalEvent::Enabled, [u64::from(kind), u64::from(result), 0]);
         match result {
             CUPTI_SUCCESS => drop(ON.fetch_or(1 << kind, Relaxed)),
             _ => refused(thread, cupti, name(kind), result),
@@ -179,7 +179,7 @@ fn go_on(thread: &Thread, cupti: &Cupti) -> bool {
         mute(cupti, kind);
     }
     choose_graphs(cupti);
-    noticed::call_before_work(None);
+    agent_link::call_before_work(None);
     true
 }
 
@@ -195,12 +195,12 @@ fn name(kind: CUpti_ActivityKind) -> &'static [u8] {
 pub fn enable(thread: &Thread, cupti: &Cupti) -> u32 {
     let mut on = 0;
     PAUSED.store(0, Relaxed);
-    noticed::call_before_work(None);
+    agent_link::call_before_work(None);
     count_on_hooks(thread, cupti);
     for (kind, what) in KINDS {
         // SAFETY: a number that CUPTI defines.
         let result = unsafe { (cupti.enable)(kind) };
-        journal::keep(What::Enabled, [u64::from(kind), u64::from(result), 0]);
+        journal::keep(JournalEvent::Enabled, [u64::from(kind), u64::from(result), 0]);
         if result != CUPTI_SUCCESS {
             ON.fetch_and(!(1 << kind), Relaxed);
             refused(thread, cupti, what, result);
@@ -244,7 +244,7 @@ pub fn choose_graphs(cupti: &Cupti) {
     let Some(disable) = cupti.disable else { return };
     // SAFETY: a number that CUPTI defines.
     let result = unsafe { if wanted { (cupti.enable)(WHOLE) } else { disable(WHOLE) } };
-    journal::keep(What::Enabled, [u64::from(WHOLE), u64::from(result), u64::from(!wanted)]);
+    journal::keep(JournalEvent::Enabled, [u64::from(WHOLE), u64::from(result), u64::from(!wanted)]);
     match (result, wanted) {
         (CUPTI_SUCCESS, true) => ON.fetch_or(1 << WHOLE, Relaxed),
         (CUPTI_SUCCESS, false) => ON.fetch_and(!(1 << WHOLE), Relaxed),
@@ -293,7 +293,7 @@ pub fn mute(cupti: &Cupti, kind: CUpti_ActivityKind) {
     for call in muted(driver) {
         // SAFETY: a number that CUPTI defines.
         let result = unsafe { choose(call, u8::from(is_wanted(call))) };
-        journal::keep(What::Chosen, [u64::from(kind), u64::from(call), u64::from(result)]);
+        journal::keep(JournalEvent::Chosen, [u64::from(kind), u64::from(call), u64::from(result)]);
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) use function;
 #[derive(Clone, Copy)]
 pub struct Handle(*mut c_void);
 
-/// The loader.
+/// The functions of the loader that the agent calls.
 pub struct Loader {
     open: Open,
     symbol: Dlsym,
@@ -30,7 +30,7 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// Of the C library in this process.
+    /// Finds the functions of the C library in this process.
     pub fn find() -> Option<Loader> {
         Some(Loader {
             open: function!(loaded::libc_function(c"dlopen")?, Open),

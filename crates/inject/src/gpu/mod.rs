@@ -1,4 +1,4 @@
-//! What the CUPTI agent does: finds CUPTI, lends it buffers, and turns its
+//! The work of the CUPTI agent: it finds CUPTI, lends it buffers, and turns its
 //! records into ours on a thread of its own.
 //!
 //! ```text
@@ -9,6 +9,32 @@
 //! The rest of the process is left as it is: no subscriber is held, no timestamp
 //! callback registered, no attribute set; the job's own profiler gets its records
 //! ([`client`]), and after a fork the child makes no CUPTI call.
+//!
+//! CUPTI is the library that the job has loaded, else the one in `TPROF_CUPTI`, else the one in
+//! the CUDA wheels or the toolkit of the job's libraries. An older one than 12.0 is refused. Of a
+//! newer one the known part of each record is read, and the run notes it. Records that CUPTI
+//! drops, records without times, unknown kinds and the unreadable rest of a buffer are counted.
+//!
+//! - CUPTI returns only complete buffers. `exit`, `quick_exit` and the hook of `_exit` have the
+//!   agent flush what is left, and wait for two seconds at most. A job that is killed lacks its
+//!   last second of kernels, and those in one buffer with a kernel that still runs. `_exit` calls
+//!   the function that the agent left in a word of the preloaded library: it may run in a signal
+//!   handler, where no symbol can be looked up.
+//! - Kernels with a recorded launch but no record count as lost: `cudaLaunchKernel` and its
+//!   relatives outside of captures, not launches of graphs or by the driver's functions.
+//! - CUPTI 13's several subscribers are not used. By NVIDIA's documentation they need CUDA 13.3
+//!   and driver r610, and their calls exclude the older ones in a process: the first caller
+//!   decides. tprof is first, in `cuInit`, so PyTorch's profiler, which calls the older ones,
+//!   would get nothing.
+//! - The call that put a node into a graph is known only in a CUPTI callback
+//!   (`GRAPHNODE_CREATED`), which needs the subscription that a profiler in the job may want.
+//!   CUDA promises no order of nodes, so replayed kernels have no shape.
+//! - `cudaDeviceReset` frees what the process has live on the thread's device. The device of
+//!   pinned host memory is not recorded: where a process used several devices, that memory stays
+//!   live, and is counted.
+//! - `CUDA_INJECTION64_PATH` of the job is kept: the agent loads that library first. A client
+//!   that registers with CUPTI before the driver starts is not served: the last registration
+//!   wins, which is tprof's.
 
 pub mod agent;
 pub mod buffers;

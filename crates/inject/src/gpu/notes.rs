@@ -1,4 +1,4 @@
-//! What the run must state about the agent, as records.
+//! Notes of the agent, which the run must state, as records.
 
 use super::cupti::Cupti;
 use super::{places, texts};

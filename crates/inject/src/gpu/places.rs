@@ -1,4 +1,4 @@
-//! Where CUPTI is: the one that the job has loaded already, the one that
+//! Finds CUPTI: the one that the job has loaded already, the one that
 //! `TPROF_CUPTI` names, or the one that belongs to the job's CUDA. Two in one
 //! process would fight, and one of another CUDA would not know the driver.
 
@@ -9,7 +9,7 @@ use crate::{environment, sys};
 use core::ffi::{CStr, c_int};
 use tprof_wire::env;
 
-/// Longest path.
+/// Longest path that is tried, in bytes.
 const PATH_MOST: usize = 1024;
 
 /// A path that is put together.
@@ -25,7 +25,7 @@ impl Default for Path {
 }
 
 impl Path {
-    /// Of these parts; `None` if it is too long.
+    /// Joins these parts; `None` if the path is too long.
     pub fn of(parts: &[&[u8]]) -> Option<Path> {
         let mut path = Path::default();
         for byte in parts.iter().copied().flatten() {
@@ -38,24 +38,24 @@ impl Path {
         Some(path)
     }
 
-    /// As C has it.
+    /// The path as C takes it.
     pub fn as_c(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.bytes).unwrap_or(c"")
     }
 }
 
-/// Where the agent is, if the driver is to load it in this process.
+/// Path of the agent, if the driver is to load it in this process.
 pub fn of_agent() -> Option<Path> {
     let file = environment::variable(env::CUDA_INJECTION)?;
     let is_own = base_name(file) == env::AGENT_LIBRARY.as_bytes();
     Path::of(&[file]).filter(|_| is_own)
 }
 
-/// What was found.
+/// The CUPTI library that was found.
 pub struct CuptiLibrary {
-    /// As `dlopen` gave it.
+    /// The handle that `dlopen` gave.
     pub handle: Handle,
-    /// Where it is, as it was named.
+    /// Path of the library, as it was named.
     pub path: Path,
 }
 
@@ -64,13 +64,13 @@ pub struct CuptiLibrary {
 pub enum Missing {
     /// The driver is not loaded: CUPTI must not be called.
     NoDriver,
-    /// What `TPROF_CUPTI` names is not there.
+    /// The file that `TPROF_CUPTI` names is not there.
     NoFile,
-    /// What it names does not load.
+    /// The file that `TPROF_CUPTI` names does not load.
     Named,
-    /// What `TPROF_CUPTI` names is not CUPTI.
+    /// The file that `TPROF_CUPTI` names is not CUPTI.
     NotCupti,
-    /// It is in none of the places.
+    /// The library is in none of the places.
     Nowhere,
 }
 

@@ -27,14 +27,14 @@ const JOURNAL: u32 = 3;
 const KNOWN: usize = 4096;
 static TEXTS: [AtomicU64; KNOWN] = [const { AtomicU64::new(0) }; KNOWN];
 
-/// Where it goes.
+/// The file that buffers are written to.
 pub struct Raw {
     path: Path,
     version: u32,
 }
 
 impl Raw {
-    /// As the environment wants it; none if it does not.
+    /// The file that the environment names; `None` if it names none.
     pub fn wanted(version: u32) -> Option<Raw> {
         let named = environment::variable(env::CUPTI_RECORD).filter(|text| !text.is_empty())?;
         Some(Raw { path: Path::of(&[named])?, version })

@@ -4,7 +4,7 @@ use super::buffers::{self, Done};
 use super::cupti::Cupti;
 use super::decode::{self, Names, Skip};
 use super::devices;
-use super::journal::{self, What};
+use super::journal::{self, JournalEvent};
 use super::kinds;
 use super::notes::note;
 use super::raw::Raw;
@@ -34,7 +34,7 @@ pub fn keep(raw: &Raw, cupti: &Cupti, done: &Done) {
         // SAFETY: a record that CUPTI returned, in a buffer that is still ours.
         unsafe { raw.text_of(record) };
     };
-    journal::keep(What::Read, [done.at() as u64, records, u64::from(result)]);
+    journal::keep(JournalEvent::Read, [done.at() as u64, records, u64::from(result)]);
     // All that came before this buffer stands before it.
     journal::write(raw);
     // SAFETY: CUPTI filled so much of a buffer of ours.
@@ -99,7 +99,7 @@ pub fn count_lost(thread: &Thread, cupti: &Cupti) {
     // SAFETY: a place for the answer; no lock of ours is held.
     let result = unsafe { (cupti.dropped)(core::ptr::null_mut(), 0, &raw mut dropped) };
     if dropped > 0 {
-        journal::keep(What::Dropped, [dropped as u64, u64::from(result), 0]);
+        journal::keep(JournalEvent::Dropped, [dropped as u64, u64::from(result), 0]);
     }
     let dropped = if result == CUPTI_SUCCESS { dropped as u64 } else { 0 };
     if wants::callbacks().is_some() {

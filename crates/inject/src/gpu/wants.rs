@@ -1,4 +1,4 @@
-//! What the other client asked for. There is one at a time, as for CUPTI itself: a later one
+//! The other client's requests. There is one client at a time, as for CUPTI itself: a later one
 //! replaces its callbacks.
 
 use super::guarded::Guarded;
@@ -51,7 +51,7 @@ impl Stretch {
     }
 }
 
-/// Of each kind the last stretch, and the one before it, of which late records may still come.
+/// The last stretch of each kind, and the one before it, of which late records may still come.
 static LAST: [Stretch; KINDS] = [const { Stretch::none() }; KINDS];
 static BEFORE: [Stretch; KINDS] = [const { Stretch::none() }; KINDS];
 /// Kinds that the client ever enabled, as bits.
@@ -188,7 +188,7 @@ const ATTRIBUTES: [CUpti_ActivityAttribute; 2] = [
     CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER,
     CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER,
 ];
-/// They are kept for the client: what it set, plus 1; 0 before.
+/// The values that the client set, plus 1; 0 before.
 static KEPT: [AtomicU32; ATTRIBUTES.len()] = [const { AtomicU32::new(0) }; ATTRIBUTES.len()];
 
 /// The place of an attribute that is kept.

@@ -3,7 +3,7 @@
 
 use super::handles::{self, DomainHandle, TextHandle};
 use crate::nvtx::event::Text;
-use crate::nvtx::names::{self, Name, Of};
+use crate::nvtx::names::{self, Name, NameKind};
 use crate::nvtx::ranges::{self, ON_STACK, RangeText};
 use crate::sys;
 use core::ffi::{CStr, c_char, c_int};
@@ -11,12 +11,12 @@ use core::ptr::{from_ref, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 use tprof_wire::hash::spread;
 
-/// `___itt_id`.
+/// ITT's `___itt_id`, which is only passed through.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Id([u64; 3]);
 
-/// Where ITT's function of this name is; `None` for one that is not recorded.
+/// Address of our version of ITT's function of this name; `None` for one that is not recorded.
 pub fn function(name: &CStr) -> Option<usize> {
     Some(match name.to_bytes() {
         b"__itt_domain_create" => domain_create as *const () as usize,
@@ -57,7 +57,8 @@ fn number(kind: Kind, domain: Option<&Name>, words: &[u64]) -> u64 {
     all & !ON_STACK | OF_ITT
 }
 
-// What ITT calls. Its contract: handles are null or what `create` returned, texts end with a zero.
+// The functions that ITT calls. Its contract: handles are null or what `create` returned, texts end
+// with a zero.
 
 unsafe extern "C" fn domain_create(text: *const c_char) -> *const DomainHandle {
     // SAFETY: ITT's contract.
@@ -93,7 +94,7 @@ unsafe extern "C" fn task_begin_fn(domain: *const DomainHandle, _: Id, _: Id, fu
     // SAFETY: ITT's contract.
     let domain = unsafe { handles::of_domain(domain) };
     // SAFETY: names that are kept.
-    unsafe { ranges::push(domain, RangeText::Kept(domain, names::name(Of::Text, &text))) };
+    unsafe { ranges::push(domain, RangeText::Kept(domain, names::name(NameKind::Text, &text))) };
 }
 
 unsafe extern "C" fn task_end(domain: *const DomainHandle) {
@@ -133,7 +134,7 @@ unsafe fn frame(domain: Option<&Name>, id: *const Id) -> u64 {
 unsafe extern "C" fn frame_begin(domain: *const DomainHandle, id: *const Id) {
     // SAFETY: ITT's contract.
     let domain = unsafe { handles::of_domain(domain) };
-    let name = names::name(Of::Text, b"frame");
+    let name = names::name(NameKind::Text, b"frame");
     // SAFETY: ITT's contract; names that are kept.
     unsafe { ranges::start_as(frame(domain, id), RangeText::Kept(domain, name)) };
 }
@@ -169,7 +170,7 @@ unsafe extern "C" fn event_create(text: *const c_char, bytes: c_int) -> c_int {
     let count = (0..bytes).take_while(|at| unsafe { *text.add(*at) } != 0).count();
     // SAFETY: counted just now.
     let text = unsafe { core::slice::from_raw_parts(text.cast::<u8>(), count) };
-    let Some(name) = names::name(Of::Text, text) else { return 0 };
+    let Some(name) = names::name(NameKind::Text, text) else { return 0 };
     let name = from_ref(name).cast_mut();
     for (number, place) in (1..).zip(&EVENTS) {
         let seen = place.compare_exchange(null_mut(), name, AcqRel, Acquire);

@@ -2,32 +2,32 @@
 //! good, one for each text, and lead to the names that NVTX's ranges use too. A static part makes
 //! such structures itself before it has loaded a tool; those learn their name at their first use.
 
-use crate::nvtx::names::{self, Name, Of};
+use crate::nvtx::names::{self, Name, NameKind};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::{from_ref, null, null_mut};
 use core::sync::atomic::{AtomicI32, AtomicPtr, Ordering::*};
 use tprof_wire::hash::spread;
 
-/// `___itt_domain`.
+/// ITT's `___itt_domain`, as programs read it.
 #[repr(C)]
 pub struct DomainHandle {
-    /// Not 0: calls with this domain come here.
+    /// Not 0 while calls with this domain come here.
     is_on: AtomicI32,
     text: *const c_char,
     wide: *const c_void,
     reserved: c_int,
-    /// For a tool: the name.
+    /// The name, in the member that ITT leaves to tools.
     name: AtomicPtr<Name>,
     next: *mut DomainHandle,
 }
 
-/// `___itt_string_handle`.
+/// ITT's `___itt_string_handle`, as programs read it.
 #[repr(C)]
 pub struct TextHandle {
     text: *const c_char,
     wide: *const c_void,
     reserved: c_int,
-    /// For a tool: the name.
+    /// The name, in the member that ITT leaves to tools.
     name: AtomicPtr<Name>,
     next: *mut TextHandle,
 }
@@ -37,7 +37,7 @@ unsafe impl Sync for DomainHandle {}
 // SAFETY: as above.
 unsafe impl Sync for TextHandle {}
 
-/// What stands for names when there is no more room for them.
+/// Stands for names when there is no more room for them.
 const NOT_KEPT: &CStr = c"(name not kept)";
 static DOMAIN_NOT_KEPT: DomainHandle = DomainHandle::new(NOT_KEPT.as_ptr(), null_mut());
 static TEXT_NOT_KEPT: TextHandle = TextHandle::new(NOT_KEPT.as_ptr(), null_mut());
@@ -120,7 +120,7 @@ pub unsafe fn domain(text: *const c_char) -> *const DomainHandle {
     }
     // SAFETY: the caller's premise.
     let text = unsafe { CStr::from_ptr(text) }.to_bytes();
-    let name = names::name(Of::Domain, text);
+    let name = names::name(NameKind::Domain, text);
     let is_of =
         |domain: &DomainHandle, name: *const Name| domain.name.load(Relaxed).cast_const() == name;
     from_ref(
@@ -139,7 +139,7 @@ pub unsafe fn text(text: *const c_char) -> *const TextHandle {
     }
     // SAFETY: the caller's premise.
     let text = unsafe { CStr::from_ptr(text) }.to_bytes();
-    let name = names::name(Of::Text, text);
+    let name = names::name(NameKind::Text, text);
     let is_of = |text: &TextHandle, name: *const Name| text.name.load(Relaxed).cast_const() == name;
     from_ref(name.and_then(|name| TEXTS.of(name, is_of, TextHandle::new)).unwrap_or(&TEXT_NOT_KEPT))
 }
@@ -152,7 +152,7 @@ pub unsafe fn of_domain(domain: *const DomainHandle) -> Option<&'static Name> {
     // SAFETY: the caller's premise.
     let domain = unsafe { domain.as_ref() }?;
     // SAFETY: what a structure of ITT's has.
-    unsafe { known(&domain.name, Of::Domain, domain.text) }
+    unsafe { known(&domain.name, NameKind::Domain, domain.text) }
 }
 
 /// The name that a text is; `None` for null, and if there is no more room.
@@ -163,12 +163,16 @@ pub unsafe fn of_text(text: *const TextHandle) -> Option<&'static Name> {
     // SAFETY: the caller's premise.
     let text = unsafe { text.as_ref() }?;
     // SAFETY: what a structure of ITT's has.
-    unsafe { known(&text.name, Of::Text, text.text) }
+    unsafe { known(&text.name, NameKind::Text, text.text) }
 }
 
 /// # Safety
 /// `text` is null or ends with a zero.
-unsafe fn known(place: &AtomicPtr<Name>, of: Of, text: *const c_char) -> Option<&'static Name> {
+unsafe fn known(
+    place: &AtomicPtr<Name>,
+    kind: NameKind,
+    text: *const c_char,
+) -> Option<&'static Name> {
     if let Some(name) = names::of_handle(place.load(Acquire)) {
         return Some(name);
     }
@@ -176,7 +180,7 @@ unsafe fn known(place: &AtomicPtr<Name>, of: Of, text: *const c_char) -> Option<
         return None;
     }
     // SAFETY: the caller's premise.
-    let name = names::name(of, unsafe { CStr::from_ptr(text) }.to_bytes())?;
+    let name = names::name(kind, unsafe { CStr::from_ptr(text) }.to_bytes())?;
     place.store(from_ref(name).cast_mut(), Release);
     Some(name)
 }

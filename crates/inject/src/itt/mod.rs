@@ -5,6 +5,9 @@
 //! `INTEL_LIBITTNOTIFY64` names, and calls its `__itt_api_init` with a structure that lists places
 //! of function pointers by name ([`install`]). What this does not record gets the function that it
 //! has without a tool, and is not called.
+//!
+//! Recorded are tasks, overlapped tasks and regions by id, frames that begin and end, events,
+//! markers, and names of threads. Tested with Intel's own static part (Python's `ittapi` 1.2.2).
 
 mod calls;
 mod handles;
@@ -28,7 +31,7 @@ struct Listed {
     group: c_int,
 }
 
-/// `pthread_mutex_t`.
+/// Bytes of a `pthread_mutex_t`.
 const MUTEX_BYTES: usize = 40;
 
 /// The beginning of `___itt_global`, the same since 2011.

@@ -1,11 +1,11 @@
-//! What NCCL reports of communicators, calls and operations, as records.
+//! Records communicators, calls and operations that NCCL reports.
 
-use super::handle::{self, Sort};
+use super::handle::{self, HandleKind};
 use super::layout::{self, CollApi, Description, P2pApi};
 use super::operation::{self, Operation};
 use crate::block::Thread;
 use crate::gpu::texts;
-use crate::{gate, noticed, ring};
+use crate::{agent_link, gate, ring};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use tprof_wire::nccl::{Call, Context, Task, task_kind};
 use tprof_wire::record::ExtKind;
@@ -22,7 +22,7 @@ unsafe fn text(thread: &Thread, at: *const c_char) -> u32 {
     texts::id(thread, unsafe { CStr::from_ptr(at) }.to_bytes())
 }
 
-/// What `init` of a version gives beside its results.
+/// The arguments that `init` of a version gives beside its results.
 #[derive(Clone, Copy)]
 pub struct Communicator {
     /// Version of the interface.
@@ -31,11 +31,11 @@ pub struct Communicator {
     pub name: *const c_char,
     /// Number; 0 if not given.
     pub hash: u64,
-    /// Hosts, ranks, this process's rank; 0 if not given.
+    /// Number of hosts; 0 if not given.
     pub nodes: c_int,
-    /// See `nodes`.
+    /// Number of ranks; 0 if not given.
     pub ranks: c_int,
-    /// See `nodes`.
+    /// This process's rank; 0 if not given.
     pub rank: c_int,
 }
 
@@ -44,7 +44,7 @@ pub struct Communicator {
 /// # Safety
 /// The name is null or NUL terminated.
 pub unsafe fn context(of: Communicator) -> u64 {
-    let context = handle::new(Sort::Context);
+    let context = handle::new(HandleKind::Context);
     // Whether or not recording is on: later operations refer to it.
     let Some(thread) = gate::recording() else { return context };
     let payload = Context {
@@ -63,7 +63,7 @@ pub unsafe fn context(of: Communicator) -> u64 {
 
 /// This thread, if it records at this moment.
 pub fn recording() -> Option<&'static Thread> {
-    gate::recording().filter(|thread| noticed::is_on(thread))
+    gate::recording().filter(|thread| agent_link::is_on(thread))
 }
 
 /// A call's own texts and numbers, whichever kind it is.
@@ -83,7 +83,7 @@ struct AskedCall {
 /// The texts are null or NUL terminated.
 unsafe fn call(thread: &Thread, context: u64, of: &AskedCall) -> u64 {
     let payload = Call {
-        id: handle::new(Sort::Call),
+        id: handle::new(HandleKind::Call),
         context,
         count: of.count as u64,
         stream: of.stream as u64,
@@ -132,11 +132,11 @@ pub unsafe fn point_to_point_call(thread: &Thread, context: u64, at: *const c_vo
 /// # Safety
 /// The texts are NCCL's.
 pub unsafe fn task(thread: &Thread, context: u64, kind: u32, rank: c_int, of: &Operation) -> u64 {
-    let id = handle::new(Sort::Task);
+    let id = handle::new(HandleKind::Task);
     let payload = Task {
         id,
-        call: handle::checked(Sort::Call, of.call),
-        group: handle::checked(Sort::Group, of.group),
+        call: handle::checked(HandleKind::Call, of.call),
+        group: handle::checked(HandleKind::Group, of.group),
         context,
         hash: of.hash,
         sequence: of.sequence,
@@ -176,7 +176,7 @@ pub unsafe fn begin(
     // SAFETY: the caller's premise, for each type; NCCL's texts are NUL terminated.
     unsafe {
         match known {
-            Group => handle::new(Sort::Group),
+            Group => handle::new(HandleKind::Group),
             CollectiveCall => collective_call(thread, context, at),
             PointToPointCall => point_to_point_call(thread, context, at),
             Collective => {

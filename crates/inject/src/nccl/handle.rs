@@ -7,10 +7,10 @@
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What a handle stands for.
+/// The kind of event that a handle stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
-pub enum Sort {
+pub enum HandleKind {
     /// A communicator's context.
     Context = 1,
     /// What is handed to the device together.
@@ -23,30 +23,30 @@ pub enum Sort {
     Slot = 5,
 }
 
-const SORT_BITS: u32 = 3;
-const SORT_MASK: u64 = (1 << SORT_BITS) - 1;
+const KIND_BITS: u32 = 3;
+const KIND_MASK: u64 = (1 << KIND_BITS) - 1;
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// A new handle of this sort.
-pub fn new(sort: Sort) -> u64 {
-    NEXT.fetch_add(1, Relaxed) << SORT_BITS | sort as u64
+pub fn new(kind: HandleKind) -> u64 {
+    NEXT.fetch_add(1, Relaxed) << KIND_BITS | kind as u64
 }
 
 /// The handle of a number.
-pub fn of_number(sort: Sort, number: u64) -> u64 {
-    number << SORT_BITS | sort as u64
+pub fn of_number(kind: HandleKind, number: u64) -> u64 {
+    number << KIND_BITS | kind as u64
 }
 
 /// The handle's number, if it is of this sort.
-pub fn number(sort: Sort, handle: u64) -> Option<u64> {
-    (handle & SORT_MASK == sort as u64).then_some(handle >> SORT_BITS)
+pub fn number(kind: HandleKind, handle: u64) -> Option<u64> {
+    (handle & KIND_MASK == kind as u64).then_some(handle >> KIND_BITS)
 }
 
 /// The handle itself if it is of this sort, else 0.
-pub fn checked(sort: Sort, handle: *const c_void) -> u64 {
+pub fn checked(kind: HandleKind, handle: *const c_void) -> u64 {
     let handle = handle as u64;
-    if handle & SORT_MASK == sort as u64 { handle } else { 0 }
+    if handle & KIND_MASK == kind as u64 { handle } else { 0 }
 }
 
 #[cfg(test)]
@@ -55,12 +55,12 @@ mod tests {
 
     #[test]
     fn a_handle_is_of_its_sort_and_no_other() {
-        let (task, call) = (new(Sort::Task), new(Sort::Call));
-        assert_ne!(task >> SORT_BITS, call >> SORT_BITS);
-        assert_eq!(checked(Sort::Task, task as *const c_void), task);
-        assert_eq!(checked(Sort::Call, task as *const c_void), 0);
-        assert_eq!(checked(Sort::Call, core::ptr::null()), 0);
-        assert_eq!(number(Sort::Slot, of_number(Sort::Slot, 77)), Some(77));
-        assert_eq!(number(Sort::Slot, task), None);
+        let (task, call) = (new(HandleKind::Task), new(HandleKind::Call));
+        assert_ne!(task >> KIND_BITS, call >> KIND_BITS);
+        assert_eq!(checked(HandleKind::Task, task as *const c_void), task);
+        assert_eq!(checked(HandleKind::Call, task as *const c_void), 0);
+        assert_eq!(checked(HandleKind::Call, core::ptr::null()), 0);
+        assert_eq!(number(HandleKind::Slot, of_number(HandleKind::Slot, 77)), Some(77));
+        assert_eq!(number(HandleKind::Slot, task), None);
     }
 }

@@ -17,7 +17,7 @@ pub struct Description<U> {
     pub rank: c_int,
     /// The union begins where its widest members may lie.
     gap: c_int,
-    /// What the type selects.
+    /// The union member that the type selects.
     pub of: U,
 }
 
@@ -38,11 +38,11 @@ pub unsafe fn head(version: u32, at: *const c_void) -> (u64, *const c_void, c_in
 /// Versions 1 to 3 name the communicator in each operation.
 #[repr(C)]
 pub struct WithCommunicator<O> {
-    /// Name.
+    /// Name of the communicator.
     pub name: *const c_char,
-    /// Number.
+    /// Number of the communicator.
     pub hash: u64,
-    /// The operation.
+    /// The operation itself.
     pub of: O,
 }
 
@@ -51,79 +51,79 @@ pub struct WithCommunicator<O> {
 pub struct NumberedCollective {
     /// Number among those of its function.
     pub sequence: u64,
-    /// Operation.
+    /// Number of the function, see `FUNCTIONS`.
     pub function: u8,
     send: *const c_void,
     receive: *const c_void,
-    /// Elements.
+    /// Number of elements.
     pub count: usize,
-    /// Root.
+    /// The root's rank.
     pub root: c_int,
     /// Type of an element.
     pub data_type: u8,
     reduction: u32,
     traffic: usize,
-    /// Channels.
+    /// Number of channels.
     pub channels: u8,
     warps: u8,
-    /// Algorithm.
+    /// Number of the algorithm.
     pub algorithm: u8,
-    /// Protocol.
+    /// Number of the protocol.
     pub protocol: u8,
 }
 
-/// What a collective was asked for, from version 2 on.
+/// The arguments of a collective, from version 2 on.
 #[repr(C)]
 pub struct Asked {
     /// Number among those of its function.
     pub sequence: u64,
-    /// Operation.
+    /// Name of the function.
     pub function: *const c_char,
     send: *const c_void,
     receive: *const c_void,
-    /// Elements.
+    /// Number of elements.
     pub count: usize,
-    /// Root.
+    /// The root's rank.
     pub root: c_int,
     /// Type of an element.
     pub data_type: *const c_char,
 }
 
-/// What NCCL chose for it.
+/// NCCL's choices for a collective.
 #[repr(C)]
 pub struct Chosen {
-    /// Channels.
+    /// Number of channels.
     pub channels: u8,
     warps: u8,
-    /// Algorithm.
+    /// Name of the algorithm.
     pub algorithm: *const c_char,
-    /// Protocol.
+    /// Name of the protocol.
     pub protocol: *const c_char,
 }
 
 /// A collective of version 2.
 #[repr(C)]
 pub struct TrafficCollective {
-    /// What was asked for.
+    /// The arguments of the collective.
     pub asked: Asked,
     traffic: usize,
-    /// What NCCL chose.
+    /// NCCL's choices for it.
     pub chosen: Chosen,
 }
 
 /// A collective from version 3 on.
 #[repr(C)]
 pub struct PlainCollective {
-    /// What was asked for.
+    /// The arguments of the collective.
     pub asked: Asked,
-    /// What NCCL chose.
+    /// NCCL's choices for it.
     pub chosen: Chosen,
 }
 
 /// An operation from version 5 on: its parent is the call, and the group stands behind it.
 #[repr(C)]
 pub struct Grouped<O> {
-    /// The operation.
+    /// The operation itself.
     pub of: O,
     /// Handle of the group.
     pub group: *const c_void,
@@ -132,12 +132,12 @@ pub struct Grouped<O> {
 /// Half of an exchange in version 1.
 #[repr(C)]
 pub struct NumberedExchange {
-    /// Operation.
+    /// Number of the function.
     pub function: u8,
     buffer: *const c_void,
     /// Type of an element.
     pub data_type: u8,
-    /// Elements.
+    /// Number of elements.
     pub count: usize,
     /// The other rank.
     pub peer: c_int,
@@ -146,12 +146,12 @@ pub struct NumberedExchange {
 /// Half of an exchange, from version 2 on.
 #[repr(C)]
 pub struct Exchange {
-    /// Operation.
+    /// Name of the function.
     pub function: *const c_char,
     buffer: *const c_void,
     /// Type of an element.
     pub data_type: *const c_char,
-    /// Elements.
+    /// Number of elements.
     pub count: usize,
     /// The other rank.
     pub peer: c_int,
@@ -160,7 +160,7 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// Channels.
+    /// Number of channels.
     ///
     /// # Safety
     /// The description is of version 4 or newer.
@@ -173,24 +173,24 @@ impl Exchange {
 /// A collective by copy engines, of version 6.
 #[repr(C)]
 pub struct CopyCollective {
-    /// What was asked for.
+    /// The arguments of the collective.
     pub asked: Asked,
-    /// How.
+    /// Name of the strategy.
     pub strategy: *const c_char,
 }
 
 /// A call, from version 5 on.
 #[repr(C)]
 pub struct CollApi {
-    /// Operation.
+    /// Name of the function.
     pub function: *const c_char,
-    /// Elements.
+    /// Number of elements.
     pub count: usize,
     /// Type of an element.
     pub data_type: *const c_char,
-    /// Root.
+    /// The root's rank.
     pub root: c_int,
-    /// Stream.
+    /// The CUDA stream.
     pub stream: *const c_void,
     /// Whether a graph captures it.
     pub captured: bool,
@@ -199,24 +199,24 @@ pub struct CollApi {
 /// A call that sends or receives.
 #[repr(C)]
 pub struct P2pApi {
-    /// Operation.
+    /// Name of the function.
     pub function: *const c_char,
-    /// Elements.
+    /// Number of elements.
     pub count: usize,
     /// Type of an element.
     pub data_type: *const c_char,
-    /// Stream.
+    /// The CUDA stream.
     pub stream: *const c_void,
     /// Whether a graph captures it.
     pub captured: bool,
 }
 
-/// What the proxy does for an operation on a channel.
+/// The proxy's work for an operation on a channel.
 #[repr(C)]
 pub struct ProxyOp {
     /// Process that the operation is of.
     pub pid: c_int,
-    /// Channel.
+    /// Number of the channel.
     pub channel: u8,
     /// The other rank.
     pub peer: c_int,
@@ -231,32 +231,32 @@ pub struct ProxyOp {
 /// A kernel's part on a channel.
 #[repr(C)]
 pub struct KernelCh {
-    /// Channel.
+    /// Number of the channel.
     pub channel: u8,
     /// The device's clock, from version 4 on.
     pub device_ns: u64,
 }
 
-/// What an event's type makes of it here.
+/// The kinds of event that are told apart here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// What is handed over together.
+    /// Operations that are handed over together.
     Group,
-    /// A collective, an exchange, a collective by copy engines.
+    /// A collective operation.
     Collective,
-    /// See `Collective`.
+    /// Half of an exchange: a send or a receive.
     PointToPoint,
-    /// See `Collective`.
+    /// A collective by copy engines.
     CopyEngine,
-    /// A call.
+    /// A call of a collective.
     CollectiveCall,
     /// A call that sends or receives.
     PointToPointCall,
-    /// Work of the proxy, a step of it, a kernel's part.
+    /// The proxy's work on a channel.
     ProxyOp,
-    /// See `ProxyOp`.
+    /// A step of the proxy's work.
     ProxyStep,
-    /// See `ProxyOp`.
+    /// A kernel's part on a channel.
     KernelPart,
 }
 

@@ -1,4 +1,4 @@
-//! Which events NCCL is to report.
+//! The events that NCCL is asked to report.
 
 use crate::environment;
 use tprof_wire::env;
@@ -21,7 +21,7 @@ pub mod event {
 const OPERATIONS: u64 = event::COLL | event::P2P;
 /// Their calls, from version 5 on.
 const CALLS: u64 = event::COLL_API | event::P2P_API;
-/// What NCCL's proxy thread does for them.
+/// Events of NCCL's proxy thread, which works for the operations.
 const PROXY: u64 = event::PROXY_OP | event::PROXY_STEP;
 
 /// The mask for a version of the interface, by what the run asks for.

@@ -6,13 +6,13 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 /// An operation as enqueued, of any version.
 #[derive(Clone, Copy)]
 pub struct Operation {
-    /// Operation, type of an element, algorithm, protocol: texts of NCCL's, or null.
+    /// Name of the function; a text of NCCL's, or null.
     pub function: *const c_char,
-    /// See `function`.
+    /// Type of an element; a text of NCCL's, or null.
     pub data_type: *const c_char,
-    /// See `function`.
+    /// Name of the algorithm; a text of NCCL's, or null.
     pub algorithm: *const c_char,
-    /// See `function`.
+    /// Name of the protocol; a text of NCCL's, or null.
     pub protocol: *const c_char,
     /// Name of the communicator; null from version 4 on.
     pub name: *const c_char,
@@ -20,7 +20,7 @@ pub struct Operation {
     pub hash: u64,
     /// Number among those of its function.
     pub sequence: u64,
-    /// Elements.
+    /// Number of elements.
     pub count: u64,
     /// Root or other rank plus one; 0 for none.
     pub peer: u32,
@@ -43,12 +43,12 @@ const FUNCTIONS: [&CStr; 8] = [
     c"Send",
     c"Recv",
 ];
-/// Its algorithms.
+/// Algorithms of version 1, by number.
 const ALGORITHMS: [&CStr; 7] =
     [c"TREE", c"RING", c"COLLNET_DIRECT", c"COLLNET_CHAIN", c"NVLS", c"NVLS_TREE", c"PAT"];
-/// Its protocols.
+/// Protocols of version 1, by number.
 const PROTOCOLS: [&CStr; 3] = [c"LL", c"LL128", c"SIMPLE"];
-/// `ncclDataType_t`.
+/// Names of `ncclDataType_t`, by number.
 const DATA_TYPES: [&CStr; 12] = [
     c"ncclInt8",
     c"ncclUint8",
@@ -68,7 +68,7 @@ fn text(of: &[&'static CStr], number: u8) -> *const c_char {
     of.get(usize::from(number)).map_or(core::ptr::null(), |text| text.as_ptr())
 }
 
-/// Of operations without a root NCCL gives that of the arguments, which is 0.
+/// NCCL gives the root of the arguments, which is 0, for operations without a root.
 fn peer(rank: c_int) -> u32 {
     u32::try_from(rank).map_or(0, |rank| rank.saturating_add(1))
 }
@@ -119,7 +119,7 @@ fn exchange(of: &Exchange) -> Operation {
     }
 }
 
-/// As of its communicator, which the description names.
+/// An operation with its communicator, which the description names.
 fn named<O>(of: &WithCommunicator<O>, group: *const c_void, operation: Operation) -> Operation {
     Operation { name: of.name, hash: of.hash, group, ..operation }
 }

@@ -1,4 +1,5 @@
-//! Which plugin NCCL gets: one of the job's own, where NCCL would have found one, else tprof's.
+//! Chooses the plugin that NCCL gets: one of the job's own, where NCCL would have found one, else
+//! tprof's.
 //!
 //! Without `NCCL_PROFILER_PLUGIN` NCCL loads `libnccl-profiler.so`, and where there is none,
 //! takes the plugin in its network plugin's library. tprof sets that variable, so what NCCL would

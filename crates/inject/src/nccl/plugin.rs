@@ -149,7 +149,7 @@ macro_rules! table {
     };
 }
 
-/// By version less one.
+/// Tables by version less one.
 pub static TABLES: [Table; VERSIONS] = [
     table!(1, init_1::<1>),
     table!(2, init_1::<2>),

@@ -4,7 +4,7 @@
 //! A handle has the slot's place and how often the slot was used, so that a stale one finds
 //! nothing. One of NCCL's threads works on an event at a time; which one may change.
 
-use super::handle::{self, Sort};
+use super::handle::{self, HandleKind};
 use crate::sys;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
@@ -22,7 +22,7 @@ pub struct WorkSlot {
     uses: AtomicU64,
     /// Operation of the work; work of the step (its handle).
     pub parent: AtomicU64,
-    /// Communicator.
+    /// Context of the communicator.
     pub context: AtomicU64,
     /// Clock at its beginning.
     pub start: AtomicU64,
@@ -34,13 +34,13 @@ pub struct WorkSlot {
     pub bytes: AtomicU64,
     /// The device's clock at a kernel's beginning and end.
     pub device: [AtomicU64; 2],
-    /// What it is waiting for: place in `waits` plus one.
+    /// The wait that is in progress: its place in `waits` plus one.
     pub waiting: AtomicU32,
     /// Steps that ended.
     pub steps: AtomicU32,
     /// [`tprof_wire::nccl::transfer_kind`], or [`STEP`].
     pub kind: AtomicU32,
-    /// Channel.
+    /// Number of the channel.
     pub channel: AtomicU32,
     /// The other rank plus one.
     pub peer: AtomicU32,
@@ -82,14 +82,14 @@ pub fn take() -> Option<(&'static WorkSlot, u64)> {
             uses & 1 == 0 && slot.uses.compare_exchange(uses, uses + 1, AcqRel, Relaxed).is_ok();
         free.then(|| {
             slot.clear();
-            (slot, handle::of_number(Sort::Slot, (uses + 1) << INDEX_BITS | index as u64))
+            (slot, handle::of_number(HandleKind::Slot, (uses + 1) << INDEX_BITS | index as u64))
         })
     })
 }
 
 /// The slot of a handle, while it is in use.
 pub fn of(event: *const c_void) -> Option<&'static WorkSlot> {
-    let number = handle::number(Sort::Slot, event as u64)?;
+    let number = handle::number(HandleKind::Slot, event as u64)?;
     let slot = pool()?.get(number as usize & (SLOTS - 1))?;
     (slot.uses.load(Acquire) == number >> INDEX_BITS).then_some(slot)
 }
@@ -124,7 +124,7 @@ mod tests {
         slot.give_back();
         assert!(of(event).is_none());
         assert!(of(core::ptr::null()).is_none() && of(usize::MAX as *const c_void).is_none());
-        // The same slot again, later: cleared, with another handle.
+        // Takes the same slot again, later: cleared, with another handle.
         let again = (0..SLOTS).find_map(|_| {
             let (new, handle) = take()?;
             new.give_back();

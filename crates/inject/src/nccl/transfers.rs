@@ -5,7 +5,7 @@
 //! long they waited for the device, for the other rank, and for the network.
 
 use super::events::recording;
-use super::handle::{self, Sort};
+use super::handle::{self, HandleKind};
 use super::layout::{Description, KernelCh, ProxyOp};
 use super::slots::{self, STEP, WorkSlot};
 use crate::block::Thread;
@@ -16,7 +16,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::nccl::{Transfer, transfer_kind};
 use tprof_wire::record::ExtKind;
 
-/// What a step waits for.
+/// The party that a step waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepWait {
     /// The device fills or empties the buffer.
@@ -37,7 +37,7 @@ mod state {
     pub const RECV_GPU_WAIT: c_int = 12;
     pub const SEND_PEER_WAIT: c_int = 20;
     pub const KERNEL_STOP: c_int = 22;
-    /// Before version 4: states of the whole operation, with what was transferred so far.
+    /// States of the whole operation before version 4, with what was transferred so far.
     pub const OP_FIRST: c_int = 0;
     pub const OP_LAST: c_int = 7;
 }
@@ -68,9 +68,9 @@ pub unsafe fn proxy(context: u64, parent: *const c_void, at: *const c_void) -> u
     let Some((slot, event)) = taken(thread) else { return 0 };
     // SAFETY: the caller's premise.
     let of = &unsafe { &*at.cast::<Description<ProxyOp>>() }.of;
-    // Of another process's operation it has that process's handle.
+    // The parent of another process's operation is that process's handle.
     if of.pid as u32 == PID.load(Relaxed) {
-        slot.parent.store(handle::checked(Sort::Task, parent), Relaxed);
+        slot.parent.store(handle::checked(HandleKind::Task, parent), Relaxed);
     }
     let kind = if of.sends != 0 { transfer_kind::SEND } else { transfer_kind::RECEIVE };
     slot.kind.store(kind, Relaxed);
@@ -88,7 +88,7 @@ pub unsafe fn kernel(version: u32, context: u64, parent: *const c_void, at: *con
     let Some((slot, event)) = taken(thread) else { return 0 };
     // SAFETY: the caller's premise; the device's clock is there from version 4 on.
     let of = &unsafe { &*at.cast::<Description<KernelCh>>() }.of;
-    slot.parent.store(handle::checked(Sort::Task, parent), Relaxed);
+    slot.parent.store(handle::checked(HandleKind::Task, parent), Relaxed);
     slot.kind.store(transfer_kind::KERNEL, Relaxed);
     if version >= 4 {
         let [first, _] = &slot.device;

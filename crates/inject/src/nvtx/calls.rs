@@ -1,7 +1,7 @@
 //! NVTX's functions, as they are put in the place of those that do nothing.
 
 use super::event::{self, Attributes, Text};
-use super::names::{self, Name, Of};
+use super::names::{self, Name, NameKind};
 use super::ranges::{RangeText, end, mark, name_thread, pop_from, push, start};
 use core::ffi::{c_char, c_int};
 
@@ -42,7 +42,7 @@ pub enum Function {
 }
 
 impl Function {
-    /// Where it is.
+    /// Address of the function.
     pub fn address(self) -> usize {
         use Function::*;
         match self {
@@ -110,7 +110,7 @@ pub const DOMAINS: &[(u32, Function)] = &[
 ];
 
 /// # Safety
-/// As [`event::with`].
+/// The same premises as [`event::with`].
 unsafe fn name_category(domain: Domain, number: u32, text: Text) {
     let domain = names::of_handle(domain);
     // SAFETY: the caller's premise.
@@ -120,14 +120,15 @@ unsafe fn name_category(domain: Domain, number: u32, text: Text) {
 /// A handle for a text; null if there is no more room, as without a tool.
 ///
 /// # Safety
-/// As [`event::with`].
-unsafe fn handle(of: Of, text: Text) -> Domain {
+/// The same premises as [`event::with`].
+unsafe fn handle(kind: NameKind, text: Text) -> Domain {
     // SAFETY: the caller's premise.
-    let name = unsafe { event::with(text, |text| names::name(of, text)) };
+    let name = unsafe { event::with(text, |text| names::name(kind, text)) };
     name.map_or(core::ptr::null(), core::ptr::from_ref)
 }
 
-// What NVTX calls: its own types, with one text as bytes, as `wchar_t`, or in a structure.
+// The functions that NVTX calls: with its own types, and one text as bytes, as `wchar_t`, or in a
+// structure.
 
 unsafe extern "C" fn mark_ex(at: *const Attributes) {
     // SAFETY: NVTX's contract, see `Function`.
@@ -213,17 +214,17 @@ unsafe extern "C" fn domain_category_wide(domain: Domain, number: u32, text: *co
 }
 unsafe extern "C" fn register_bytes(_: Domain, text: *const c_char) -> Domain {
     // SAFETY: NVTX's contract, see `Function`.
-    unsafe { handle(Of::Text, Text::Bytes(text)) }
+    unsafe { handle(NameKind::Text, Text::Bytes(text)) }
 }
 unsafe extern "C" fn register_wide(_: Domain, text: *const u32) -> Domain {
     // SAFETY: NVTX's contract, see `Function`.
-    unsafe { handle(Of::Text, Text::Wide(text)) }
+    unsafe { handle(NameKind::Text, Text::Wide(text)) }
 }
 unsafe extern "C" fn create_bytes(text: *const c_char) -> Domain {
     // SAFETY: NVTX's contract, see `Function`.
-    unsafe { handle(Of::Domain, Text::Bytes(text)) }
+    unsafe { handle(NameKind::Domain, Text::Bytes(text)) }
 }
 unsafe extern "C" fn create_wide(text: *const u32) -> Domain {
     // SAFETY: NVTX's contract, see `Function`.
-    unsafe { handle(Of::Domain, Text::Wide(text)) }
+    unsafe { handle(NameKind::Domain, Text::Wide(text)) }
 }

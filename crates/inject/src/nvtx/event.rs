@@ -23,7 +23,7 @@ pub struct Attributes {
 const _: () = assert!(size_of::<Attributes>() == 48);
 
 const ARGB: i32 = 1;
-/// `nvtxMessageType_t`.
+/// Values of `nvtxMessageType_t`.
 mod message {
     pub const BYTES: i32 = 1;
     pub const WIDE: i32 = 2;
@@ -85,7 +85,7 @@ unsafe fn narrow(mut at: *const u32, bytes: &mut [u8]) -> usize {
 /// The number of a text on the wire.
 ///
 /// # Safety
-/// As [`with`].
+/// The same premises as [`with`].
 pub unsafe fn text_id(thread: &Thread, text: Text) -> u32 {
     // SAFETY: the caller's premise.
     unsafe { with(text, |text| texts::id(thread, text)) }
@@ -94,7 +94,7 @@ pub unsafe fn text_id(thread: &Thread, text: Text) -> u32 {
 /// A range with this text, in a domain.
 ///
 /// # Safety
-/// As [`with`].
+/// The same premises as [`with`].
 pub unsafe fn named(thread: &Thread, text: Text) -> Range {
     // SAFETY: the caller's premise.
     Range { name: unsafe { text_id(thread, text) }, ..Range::default() }
@@ -145,7 +145,7 @@ pub unsafe fn described(
 /// Hands on the text of attributes; not called where there is none.
 ///
 /// # Safety
-/// As [`described`].
+/// The same premises as [`described`].
 pub unsafe fn with_message(at: *const Attributes, then: &mut dyn FnMut(&[u8])) {
     // SAFETY: the caller's premise; every version has had all of the fields.
     let Some(given) = (unsafe { at.as_ref() }) else { return };

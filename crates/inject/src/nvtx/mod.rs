@@ -9,6 +9,13 @@
 //! Handles that a program gets (domains, registered strings) are addresses of
 //! names, which outlive a fork. What a call returns is what it returns without a tool, but
 //! for handles and numbers of ranges, which must differ for the calls that take them.
+//!
+//! Not recorded: payload schemas and counters, resources, names of CUDA streams, events, contexts
+//! and devices, synchronisation objects. Marks keep time and text. Ranges that a process leaves
+//! open end with it, and are counted as such. A push and its pop carry their depth in the default
+//! domain and a program's first 15 domains, where a lost event costs only its own range; in
+//! further domains a lost pop shifts the ends of the ranges around it. Tested with NVTX 3 (CUDA
+//! 13.5, Python's `nvtx` 0.2.17).
 
 mod calls;
 pub(crate) mod event;
@@ -20,7 +27,7 @@ use crate::gpu::agent;
 use calls::{CORE, DOMAINS};
 use core::ffi::{c_int, c_uint, c_void};
 
-/// What a copy of NVTX passes to the library that it loads.
+/// The function that a copy of NVTX passes to the library that it loads.
 pub type GetExportTable = unsafe extern "C" fn(table: u32) -> *const c_void;
 
 /// Numbers of tables that it hands out.
@@ -29,7 +36,7 @@ mod table {
     pub const VERSION: u32 = 3;
 }
 
-/// Its modules of functions that are of interest.
+/// NVTX's modules of functions that are of interest.
 mod module {
     use core::ffi::c_int;
     pub const CORE: c_int = 1;

@@ -9,11 +9,11 @@ use crate::state::WIPED;
 use crate::sys;
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
-use tprof_wire::gpu::TEXT_MOST;
+use tprof_wire::gpu::MAX_TEXT_BYTES;
 use tprof_wire::hash::spread;
 
 /// Longest text that is kept, bytes.
-pub const MESSAGE_MOST: usize = TEXT_MOST;
+pub const MESSAGE_MOST: usize = MAX_TEXT_BYTES;
 
 /// All names together: address space, touched as needed.
 const BYTES: usize = 16 << 20;
@@ -21,7 +21,7 @@ const BYTES: usize = 16 << 20;
 const PLACES: usize = 1 << 14;
 /// Places tried before a text counts as new.
 const PROBES: usize = 16;
-/// Named categories.
+/// Categories that can be named.
 const CATEGORIES: usize = 1 << 12;
 
 static ARENA: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
@@ -39,12 +39,12 @@ static KNOWN: [NameSlot; PLACES] =
 static CATEGORY: [NameSlot; CATEGORIES] =
     [const { NameSlot { hash: AtomicU64::new(0), at: AtomicUsize::new(0) } }; CATEGORIES];
 
-/// What a name is of.
+/// The kind of thing that a name belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Of {
+pub enum NameKind {
     /// A domain: the same name is the same domain.
     Domain,
-    /// Anything else.
+    /// Anything other than a domain.
     Text,
 }
 
@@ -53,7 +53,7 @@ pub enum Of {
 pub struct Name {
     /// The generation in which it got its number, and the number in the low half.
     known: AtomicU64,
-    /// Which domain it is, from 1; 0 for other names.
+    /// Number of the domain that it names, from 1; 0 for other names.
     domain: AtomicU32,
     len: u32,
 }
@@ -89,9 +89,9 @@ pub fn of_handle(handle: *const Name) -> Option<&'static Name> {
 }
 
 /// A text's name, a new one if it has none yet; `None` if there is no more room.
-pub fn name(of: Of, text: &[u8]) -> Option<&'static Name> {
+pub fn name(kind: NameKind, text: &[u8]) -> Option<&'static Name> {
     let text = text.get(..MESSAGE_MOST).unwrap_or(text);
-    let salt = if of == Of::Domain { 0x5bd1_e995_0000_0000 } else { 0 };
+    let salt = if kind == NameKind::Domain { 0x5bd1_e995_0000_0000 } else { 0 };
     let hash = (interned::hash(text) ^ salt).max(1);
     for probe in 0..PROBES {
         let place = KNOWN.get((hash as usize).wrapping_add(probe) & (PLACES - 1))?;
@@ -99,7 +99,7 @@ pub fn name(of: Of, text: &[u8]) -> Option<&'static Name> {
         if seen == 0 {
             match place.hash.compare_exchange(0, hash, AcqRel, Acquire) {
                 Ok(_) => {
-                    let made = make(of, text)?;
+                    let made = make(kind, text)?;
                     place.at.store(core::ptr::from_ref(made) as usize, Release);
                     return Some(made);
                 }
@@ -109,12 +109,12 @@ pub fn name(of: Of, text: &[u8]) -> Option<&'static Name> {
         if seen == hash {
             // 0: another thread makes it at this moment.
             return match place.at.load(Acquire) {
-                0 => make(of, text),
+                0 => make(kind, text),
                 at => of_handle(at as *const Name),
             };
         }
     }
-    make(of, text)
+    make(kind, text)
 }
 
 /// Memory for good, all zero, of a multiple of 8 bytes; `None` if there is no more room, and so it
@@ -130,9 +130,9 @@ pub fn reserve(bytes: usize) -> Option<*mut u8> {
     (at + bytes <= BYTES).then(|| unsafe { arena.add(at) })
 }
 
-fn make(of: Of, text: &[u8]) -> Option<&'static Name> {
+fn make(kind: NameKind, text: &[u8]) -> Option<&'static Name> {
     let at = reserve(size_of::<Name>() + text.len() + 1)?;
-    let domain = if of == Of::Domain { DOMAINS.fetch_add(1, Relaxed) } else { 0 };
+    let domain = if kind == NameKind::Domain { DOMAINS.fetch_add(1, Relaxed) } else { 0 };
     let head = Name {
         known: AtomicU64::new(0),
         domain: AtomicU32::new(domain),
@@ -148,7 +148,7 @@ fn make(of: Of, text: &[u8]) -> Option<&'static Name> {
 }
 
 impl Name {
-    /// Its number on the wire.
+    /// The name's id on the wire.
     pub fn id(&self, thread: &Thread) -> u32 {
         let generation = WIPED.generation.load(Relaxed);
         let known = self.known.load(Acquire);
@@ -165,12 +165,12 @@ impl Name {
         }
     }
 
-    /// Which domain it is, from 1; 0 for other names.
+    /// Number of the domain that it names, from 1; 0 for other names.
     pub fn domain(&self) -> u32 {
         self.domain.load(Relaxed)
     }
 
-    /// Its text, which ends with a zero.
+    /// The text, which ends with a zero.
     pub fn c_text(&self) -> *const c_char {
         core::ptr::from_ref(self).wrapping_add(1).cast()
     }
@@ -178,7 +178,7 @@ impl Name {
     pub fn text(&self) -> &[u8] {
         let arena = ARENA.load(Acquire) as usize;
         let at = core::ptr::from_ref(self) as usize + size_of::<Name>();
-        // What was never a name is cut to what is there.
+        // Memory that was never a name is cut to what is there.
         let room = (arena + BYTES).saturating_sub(at);
         // SAFETY: inside the arena, which is mapped whole.
         unsafe { core::slice::from_raw_parts(at as *const u8, (self.len as usize).min(room)) }
@@ -198,7 +198,7 @@ fn places(key: u64) -> impl Iterator<Item = &'static NameSlot> {
 
 /// Names a category of a domain. One too many keeps only its number.
 pub fn name_category(domain: Option<&Name>, category: u32, text: &[u8]) {
-    let Some(name) = name(Of::Text, text) else { return };
+    let Some(name) = name(NameKind::Text, text) else { return };
     let key = key(domain, category);
     for place in places(key) {
         let seen = place.hash.compare_exchange(0, key, AcqRel, Acquire);
@@ -223,9 +223,9 @@ mod tests {
     #[test]
     fn a_text_has_one_name_and_a_domain_of_that_text_another() {
         assert!(prepare());
-        let one = name(Of::Text, b"forward").unwrap();
-        assert!(std::ptr::eq(one, name(Of::Text, b"forward").unwrap()));
-        let domain = name(Of::Domain, b"forward").unwrap();
+        let one = name(NameKind::Text, b"forward").unwrap();
+        assert!(std::ptr::eq(one, name(NameKind::Text, b"forward").unwrap()));
+        let domain = name(NameKind::Domain, b"forward").unwrap();
         assert!(!std::ptr::eq(one, domain));
         assert_eq!((one.domain(), domain.domain() > 0), (0, true));
         assert_eq!((one.text(), domain.text()), (&b"forward"[..], &b"forward"[..]));
@@ -237,7 +237,7 @@ mod tests {
         assert!(prepare());
         assert!(of_handle(std::ptr::null()).is_none());
         assert!(of_handle(std::ptr::dangling()).is_none());
-        let one = name(Of::Text, b"handle").unwrap();
+        let one = name(NameKind::Text, b"handle").unwrap();
         assert!(of_handle((std::ptr::from_ref(one) as usize + 1) as *const Name).is_none());
         assert!(of_handle((std::ptr::from_ref(one) as usize + BYTES) as *const Name).is_none());
     }
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn categories_are_named_by_domain_and_anew() {
         assert!(prepare());
-        let domain = name(Of::Domain, b"of categories").unwrap();
+        let domain = name(NameKind::Domain, b"of categories").unwrap();
         name_category(None, 7, b"seven");
         name_category(Some(domain), 7, b"other seven");
         let text = |domain, number| of_category(domain, number).map(Name::text);

@@ -7,14 +7,14 @@
 use super::event::{self, Attributes, Text};
 use super::names::Name;
 use crate::block::Thread;
-use crate::own::Own;
-use crate::{gate, noticed, ring};
+use crate::signal_cell::SignalCell;
+use crate::{agent_link, gate, ring};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tprof_wire::gpu::{NO_LEVEL, Range};
 use tprof_wire::record::ExtKind;
 
-/// What push and pop return where no tool counts their depth, as without one.
+/// Result of push and pop where no tool counts their depth, as without one.
 const NO_TRACKING: c_int = -2;
 
 /// Numbers of ranges that are not on a thread's stack. They go on in a forked child.
@@ -23,11 +23,11 @@ static RANGES: AtomicU64 = AtomicU64::new(1);
 /// A range or mark, as the program describes it.
 #[derive(Clone, Copy)]
 pub enum RangeText {
-    /// By its text.
+    /// Given by its text.
     Named(Text),
-    /// By a structure, in a domain.
+    /// Given by a structure, in a domain.
     Described(Option<&'static Name>, *const Attributes),
-    /// By names that are kept: its domain's, and its own.
+    /// Given by names that are kept: its domain's, and its own.
     Kept(Option<&'static Name>, Option<&'static Name>),
 }
 
@@ -52,7 +52,7 @@ impl RangeText {
     /// Hands its name on.
     ///
     /// # Safety
-    /// As [`RangeText::range`].
+    /// The same premises as [`RangeText::range`].
     unsafe fn with_name(self, then: &mut dyn FnMut(&[u8])) {
         // SAFETY: the caller's premise.
         unsafe {
@@ -81,11 +81,11 @@ fn on_stack(thread: &Thread, domain: Option<&Name>, level: u64) -> u64 {
 /// Whether a range that begins is recorded.
 ///
 /// # Safety
-/// As [`RangeText::range`].
+/// The same premises as [`RangeText::range`].
 #[inline(always)]
 unsafe fn is_recorded(thread: &Thread, number: u64, what: RangeText) -> bool {
     // SAFETY: the caller's premise.
-    noticed::range_begins(thread, number, |then| unsafe { what.with_name(then) })
+    agent_link::range_begins(thread, number, |then| unsafe { what.with_name(then) })
 }
 
 fn write(thread: &Thread, kind: ExtKind, clock: u64, range: &Range) {
@@ -93,14 +93,14 @@ fn write(thread: &Thread, kind: ExtKind, clock: u64, range: &Range) {
 }
 
 /// How deep this thread is in a domain, if that is counted.
-fn level<'t>(thread: &'t Thread, domain: Option<&Name>) -> Option<&'t Own<u16>> {
+fn level<'t>(thread: &'t Thread, domain: Option<&Name>) -> Option<&'t SignalCell<u16>> {
     thread.levels.get(domain.map_or(0, Name::domain) as usize)
 }
 
 /// Begins a range on this thread's stack of its domain.
 ///
 /// # Safety
-/// As [`RangeText::range`].
+/// The same premises as [`RangeText::range`].
 #[inline(always)]
 pub unsafe fn push(domain: Option<&'static Name>, what: RangeText) -> c_int {
     let Some(thread) = gate::recording() else { return NO_TRACKING };
@@ -114,7 +114,7 @@ pub unsafe fn push(domain: Option<&'static Name>, what: RangeText) -> c_int {
     if unsafe { is_recorded(thread, on_stack(thread, domain, id), what) } {
         // SAFETY: the caller's premise.
         let range = Range { id, ..unsafe { what.range(thread) } };
-        // After the text was read: what that costs lies outside the range.
+        // The clock is read after the text: what that costs lies outside the range.
         let clock = thread.clock();
         write(thread, ExtKind::RangePush, clock, &range);
     }
@@ -136,14 +136,14 @@ pub fn pop_from(domain: Option<&'static Name>) -> c_int {
     };
     let of = domain.map_or(0, |domain| domain.id(thread));
     write(thread, ExtKind::RangePop, clock, &Range { id, domain: of, ..Range::default() });
-    noticed::range_ends(on_stack(thread, domain, id));
+    agent_link::range_ends(on_stack(thread, domain, id));
     NO_TRACKING
 }
 
 /// Begins a range that is not on a thread's stack; its number.
 ///
 /// # Safety
-/// As [`RangeText::range`].
+/// The same premises as [`RangeText::range`].
 pub unsafe fn start(what: RangeText) -> u64 {
     let id = RANGES.fetch_add(1, Relaxed);
     // SAFETY: the caller's premise.
@@ -154,7 +154,7 @@ pub unsafe fn start(what: RangeText) -> u64 {
 /// Begins a range that is not on a thread's stack and has this number.
 ///
 /// # Safety
-/// As [`RangeText::range`].
+/// The same premises as [`RangeText::range`].
 pub unsafe fn start_as(id: u64, what: RangeText) {
     let Some(thread) = gate::recording() else { return };
     // SAFETY: the caller's premise.
@@ -172,18 +172,18 @@ pub extern "C" fn end(id: u64) {
     let clock = thread.clock();
     if id != 0 {
         write(thread, ExtKind::RangeEnd, clock, &Range { id, ..Range::default() });
-        noticed::range_ends(id);
+        agent_link::range_ends(id);
     }
 }
 
 /// Records an instant.
 ///
 /// # Safety
-/// As [`RangeText::range`].
+/// The same premises as [`RangeText::range`].
 pub unsafe fn mark(what: RangeText) {
     let Some(thread) = gate::recording() else { return };
     let clock = thread.clock();
-    if noticed::is_on(thread) {
+    if agent_link::is_on(thread) {
         // SAFETY: the caller's premise.
         let range = unsafe { what.range(thread) };
         write(thread, ExtKind::RangeMark, clock, &range);
@@ -193,7 +193,7 @@ pub unsafe fn mark(what: RangeText) {
 /// A thread's name refers to what comes later: it is written while recording is off, too.
 ///
 /// # Safety
-/// As [`event::with`].
+/// The same premises as [`event::with`].
 pub unsafe fn name_thread(tid: u32, text: Text) {
     let Some(thread) = gate::recording() else { return };
     // SAFETY: the caller's premise.

@@ -1,15 +1,15 @@
-//! What PyTorch calls when an operator or a range begins and ends.
+//! The functions that PyTorch calls when an operator or a range begins and ends.
 
 use super::layout::{self, LAYOUT};
 use super::open::{self, Taken};
-use super::{budget, sizes};
+use super::{budget, sizes, step_sampling};
 use crate::block::Thread;
 use crate::real::text;
 use crate::schedule::{self, Source};
-use crate::{arming, capture, gate, interned, ring};
+use crate::{capture, gate, interned, pytorch_registration, ring};
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
-use tprof_wire::capture::Opens;
+use tprof_wire::capture::CaptureTrigger;
 use tprof_wire::operators::{Inputs, RangeEdge};
 use tprof_wire::record::ExtKind;
 use tprof_wire::schedule::is_epoch;
@@ -47,12 +47,15 @@ pub unsafe extern "C" fn end(function: usize, _: *mut c_void) {
 pub unsafe extern "C" fn range(context: *mut usize, function: usize) -> *mut usize {
     // SAFETY: PyTorch's own argument. There is no context to be deleted later.
     unsafe { *context = 0 };
-    if schedule::is_followed() || capture::is_opened_by(Opens::Range) {
+    if schedule::is_followed()
+        || step_sampling::is_active()
+        || capture::is_opened_by(CaptureTrigger::Range)
+    {
         // SAFETY: PyTorch's own argument.
         unsafe { followed_range(function) };
     }
-    if arming::is_behind() {
-        arming::follow();
+    if pytorch_registration::must_reenable() {
+        pytorch_registration::sync_callback();
     }
     if let Some(thread) = recorded() {
         // SAFETY: PyTorch's own argument, in its start callback; ranges come with their inputs.
@@ -73,17 +76,17 @@ pub unsafe extern "C" fn range_end(function: usize, _: *mut c_void) {
     let Some(thread) = gate::recording() else { return };
     let edge = RangeEdge { object: function as u64, inputs: Inputs::default() };
     ring::quick(thread, ExtKind::RangeClosed, 0, thread.clock(), &edge.pack());
-    if schedule::is_followed() {
+    if schedule::is_followed() || step_sampling::is_active() {
         // SAFETY: PyTorch's own argument.
         unsafe { optimizer_step(thread, function) };
     }
-    if capture::is_opened_by(Opens::Range) {
+    if capture::is_opened_by(CaptureTrigger::Range) {
         capture::ends(thread, function as u64);
     }
 }
 
 /// Counts a step of torch.profiler's, a batch or an epoch, and opens the capture, if a range is
-/// one of these.
+/// one of these. Where [turns](super::step_sampling) are taken the next may begin.
 ///
 /// # Safety
 /// `function` is a `RecordFunction`.
@@ -94,12 +97,15 @@ unsafe fn followed_range(function: usize) {
     let name = unsafe { name_of(function) };
     if name.starts_with(b"ProfilerStep#") {
         schedule::step_begins(thread, Source::Profiler, 0);
+        step_sampling::boundary(Source::Profiler, 0);
     } else if name.starts_with(b"enumerate(DataLoader)#") {
-        schedule::step_begins(thread, Source::Loader, interned::hash(name) as u32);
+        let of = interned::hash(name) as u32;
+        schedule::step_begins(thread, Source::Loader, of);
+        step_sampling::boundary(Source::Loader, of);
     } else if is_epoch(name) {
         schedule::step_begins(thread, Source::Epoch, 0);
     }
-    capture::begins(thread, Opens::Range, name, function as u64);
+    capture::begins(thread, CaptureTrigger::Range, name, function as u64);
 }
 
 /// Counts a step of an optimizer's, if a range is one.
@@ -111,11 +117,13 @@ unsafe fn optimizer_step(thread: &Thread, function: usize) {
     // SAFETY: the caller's premise.
     let name = unsafe { name_of(function) };
     if name.starts_with(b"Optimizer.step#") {
-        schedule::step_ends(thread, Source::Optimizer, interned::hash(name) as u32);
+        let of = interned::hash(name) as u32;
+        schedule::step_ends(thread, Source::Optimizer, of);
+        step_sampling::boundary(Source::Optimizer, of);
     }
 }
 
-/// Its name, for as long as the call lasts.
+/// Name of the `RecordFunction`, valid for as long as the call lasts.
 ///
 /// # Safety
 /// `function` is a `RecordFunction`.
@@ -141,7 +149,7 @@ unsafe fn begin(context: *mut usize, function: usize, with_sizes: bool) -> *mut 
     // SAFETY: the caller's premise. There is no context to be deleted later.
     unsafe { *context = 0 };
     let Some(thread) = recorded() else {
-        arming::follow();
+        pytorch_registration::sync_callback();
         return context;
     };
     let Some(open) = open::of(thread) else {
@@ -162,7 +170,7 @@ unsafe fn begin(context: *mut usize, function: usize, with_sizes: bool) -> *mut 
     context
 }
 
-/// What it was called with; `id` gives ids of lists of sizes.
+/// The operator's inputs; `id` gives ids of lists of sizes.
 ///
 /// # Safety
 /// `function` is a `RecordFunction`, in its start callback where sizes are wanted.

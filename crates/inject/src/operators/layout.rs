@@ -1,7 +1,7 @@
-//! Where PyTorch's objects have what is read of them: found by functions of PyTorch itself, on
+//! Finds where PyTorch's objects have what is read of them: by functions of PyTorch itself, on
 //! memory of ours that is laid out as such an object.
 
-use super::caught;
+use super::cpp_call;
 use crate::loaded::{self, Loaded};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
@@ -22,23 +22,24 @@ const DELETE: &CStr = c"_ZdlPv";
 
 /// Words of the objects that are laid out.
 const WORDS: usize = 96;
-/// Of a `RecordFunction`, the callbacks come first: inputs begin behind these words.
+/// A `RecordFunction` begins with its callbacks: inputs begin behind these words.
 const FIRST_WORD: usize = 14;
 /// Inputs begin before this word.
 const LAST_WORD: usize = 64;
 
-/// Of a found layout; offsets are in bytes.
+/// Places of what is read in PyTorch's objects; offsets are in bytes.
 pub struct Layout {
-    /// `at::RecordFunction::name() const`.
+    /// Address of `at::RecordFunction::name() const`.
     pub name: AtomicUsize,
-    /// Of a `RecordFunction`, its inputs: address and number of `IValue`s; 0 while not known.
-    /// Autograd's number lies before.
+    /// Offset in a `RecordFunction` of its inputs: address and number of `IValue`s; 0 while not
+    /// known. Autograd's number lies before them.
     pub inputs: AtomicUsize,
-    /// Of a `TensorImpl`, the first of its sizes; the word before is how many; 0 while not known.
+    /// Offset in a `TensorImpl` of the first of its sizes; the word before is how many; 0 while not
+    /// known.
     pub sizes: AtomicUsize,
-    /// Of a `TensorImpl`, its type, 2 bytes; 0 while not known.
+    /// Offset in a `TensorImpl` of its type, 2 bytes; 0 while not known.
     pub of_type: AtomicUsize,
-    /// What a plain `TensorImpl` begins with: others may have no sizes, or some that are computed.
+    /// The word that a plain `TensorImpl` begins with: others may have no sizes, or computed ones.
     pub tensor: AtomicUsize,
     /// `c10::IValue::isTensorList() const`; 0 while not known.
     pub is_list: AtomicUsize,
@@ -52,7 +53,7 @@ pub struct Layout {
     pub list: AtomicU32,
 }
 
-/// That of the PyTorch in this process.
+/// The layout of the PyTorch in this process.
 pub static LAYOUT: Layout = Layout {
     name: AtomicUsize::new(0),
     inputs: AtomicUsize::new(0),
@@ -73,7 +74,7 @@ pub fn find(torch: &Loaded) -> Option<Result<(), u64>> {
     for place in [&LAYOUT.inputs, &LAYOUT.sizes, &LAYOUT.of_type, &LAYOUT.tensor] {
         place.store(0, Relaxed);
     }
-    let Some(input_sizes) = torch.function(INPUT_SIZES).filter(|_| caught::prepare()) else {
+    let Some(input_sizes) = torch.function(INPUT_SIZES).filter(|_| cpp_call::prepare()) else {
         return Some(Err(unread::NO_FUNCTION));
     };
     let inputs = match inputs_at(input_sizes) {
@@ -103,7 +104,7 @@ fn truth_tag(torch: &Loaded) -> Option<u32> {
     let mut place = [0u64; 4];
     // SAFETY: `BoolType::get()`, which takes nothing and returns a pointer; a build in which that
     // is no plain one writes it to the first argument.
-    let returned = unsafe { caught::call(get, [(&raw mut place) as u64, 0, 0]) }?;
+    let returned = unsafe { cpp_call::call(get, [(&raw mut place) as u64, 0, 0]) }?;
     let truth = place.first().copied().filter(|at| *at != 0).unwrap_or(returned);
     (FIRST..=LAST).find(|tag| {
         let value = [0u64, u64::from(*tag)];
@@ -112,11 +113,11 @@ fn truth_tag(torch: &Loaded) -> Option<u32> {
         let arguments = [(&raw mut of) as u64, (&raw const value) as u64, 0];
         // SAFETY: the function's arguments: where the result goes, and a value with this tag,
         // which the function does not look into.
-        unsafe { caught::call(of_tag, arguments) }.is_some() && of.first() == Some(&truth)
+        unsafe { cpp_call::call(of_tag, arguments) }.is_some() && of.first() == Some(&truth)
     })
 }
 
-/// Where a `RecordFunction` has its inputs: `inputSizes` of an object with one input at that
+/// Finds where a `RecordFunction` has its inputs: `inputSizes` of an object with one input at that
 /// place only returns one list. What lies before is odd, so that a build with assertions finds
 /// the inputs valid; what lies behind is zero: no inputs.
 fn inputs_at(input_sizes: usize) -> Result<usize, u64> {
@@ -154,7 +155,7 @@ impl InputList {
         let arguments = [(&raw mut lists) as u64, object.as_ptr() as u64, 0];
         // SAFETY: the function's arguments: where the result goes (a vector, of three words), an
         // object, a flag. Of the object it reads the inputs, by the caller's premise.
-        if unsafe { caught::call(self.function, arguments) }.is_none() {
+        if unsafe { cpp_call::call(self.function, arguments) }.is_none() {
             return Err(unread::THROWN);
         }
         let [first, end, _] = lists;
@@ -192,7 +193,7 @@ fn free(memory: u64) {
     }
 }
 
-/// Where a `TensorImpl` has its sizes and its type.
+/// Finds where a `TensorImpl` has its sizes and its type.
 fn find_sizes(torch: &Loaded, list: &InputList) -> Result<(), u64> {
     let of_core = |loaded: &Loaded| {
         loaded.base().starts_with(b"libc10.so").then(|| loaded.variable(TENSOR))?
@@ -215,7 +216,7 @@ fn find_sizes(torch: &Loaded, list: &InputList) -> Result<(), u64> {
     Ok(())
 }
 
-/// Where its sizes are, by the functions of the stable ABI that read them.
+/// Finds where its sizes are, by the functions of the stable ABI that read them.
 fn sizes_by_functions(get_sizes: usize, get_dim: usize) -> Result<usize, u64> {
     let mut object = [0u64; WORDS];
     let at = read(get_sizes, &object)?.wrapping_sub(object.as_ptr() as u64) as usize;
@@ -229,8 +230,8 @@ fn sizes_by_functions(get_sizes: usize, get_dim: usize) -> Result<usize, u64> {
     if agrees { Ok(at) } else { Err(unread::NO_PLACE) }
 }
 
-/// Where its sizes are, before that ABI (PyTorch 2.1): where the only word that is not zero makes
-/// `inputSizes` return so many sizes. What is read lies before the flags, which remain zero.
+/// Finds where its sizes are, before that ABI (PyTorch 2.1): where the only word that is not zero
+/// makes `inputSizes` return so many sizes. What is read lies before the flags, which remain zero.
 fn sizes_by_list(list: &InputList) -> Result<usize, u64> {
     const FIRST: usize = 4;
     const LAST: usize = 16;
@@ -249,19 +250,20 @@ fn sizes_by_list(list: &InputList) -> Result<usize, u64> {
     Err(unread::NO_PLACE)
 }
 
-/// Behind the sizes: ten words of them, the storage's offset, the number of elements, the type.
+/// Bytes from the first size to the type: ten words of sizes, the storage's offset, the number of
+/// elements.
 const TYPE_BEHIND: usize = 12 * 8;
-/// `c10::ScalarType::Double`.
+/// Number of `c10::ScalarType::Double`.
 const DOUBLE: u16 = 7;
 
-/// What `aoti_torch_get_…(tensor, &value)` gives of a tensor with this object.
+/// The value that `aoti_torch_get_…(tensor, &value)` gives for a tensor with this object.
 fn read(function: usize, object: &[u64; WORDS]) -> Result<u64, u64> {
     let tensor = object.as_ptr() as u64;
     let mut value = 0u64;
     let arguments = [(&raw const tensor) as u64, (&raw mut value) as u64, 0];
     // SAFETY: the function's arguments: a tensor, which is a pointer to such an object, and where
     // the value goes. An object of zeros has the standard way to have sizes.
-    match unsafe { caught::call(function, arguments) } {
+    match unsafe { cpp_call::call(function, arguments) } {
         Some(0) => Ok(value),
         Some(result) if result as u32 == 0 => Ok(value),
         Some(_) => Err(unread::NO_PLACE),

@@ -1,7 +1,7 @@
 //! Operators of a thread that have begun.
 
 use crate::block::Thread;
-use crate::own::Own;
+use crate::signal_cell::SignalCell;
 use crate::state::WIPED;
 use crate::{interned, ring, sys};
 use core::sync::atomic::Ordering::Relaxed;
@@ -10,49 +10,52 @@ use tprof_wire::record::ExtKind;
 /// Most that may be open at one time; the outermost are counted as lost beyond.
 const MOST: usize = 200;
 
-/// One of them.
+/// An operator or range that has begun.
 #[repr(C)]
 pub struct OpenOperator {
     /// Address of its `RecordFunction`.
-    pub function: Own<usize>,
+    pub function: SignalCell<usize>,
     /// Clock at its beginning.
-    pub start: Own<u64>,
+    pub start: SignalCell<u64>,
     /// Id of its name.
-    pub name: Own<u32>,
-    /// What it was called with, packed.
-    pub inputs: Own<u64>,
+    pub name: SignalCell<u32>,
+    /// The inputs that it was called with, packed.
+    pub inputs: SignalCell<u64>,
 }
 
 /// Ids that a thread met last, by their keys: these lie together, where the process's table has
 /// a page for each.
 const RECENT: usize = 512;
 
-/// One of them.
+/// An id, with its key.
 #[repr(C)]
 struct RecentId {
-    key: Own<u64>,
-    id: Own<u32>,
+    key: SignalCell<u64>,
+    id: SignalCell<u32>,
 }
 
 /// A thread's, innermost last. What a forked child finds here is its parent's.
 #[repr(C)]
 pub struct OpenOperators {
-    generation: Own<u64>,
-    len: Own<usize>,
-    /// For the [budget](super::budget): operators so far, ticks that some of them took, and the
-    /// clock when that count began.
-    pub count: Own<u64>,
-    /// See `count`.
-    pub ticks: Own<u64>,
-    /// See `count`.
-    pub since: Own<u64>,
+    generation: SignalCell<u64>,
+    len: SignalCell<usize>,
+    /// Operators so far, for the [budget](super::budget).
+    pub count: SignalCell<u64>,
+    /// Ticks that some of those operators took.
+    pub ticks: SignalCell<u64>,
+    /// Clock when `count` began.
+    pub since: SignalCell<u64>,
+    /// The clock of the last that was measured.
+    pub last: SignalCell<u64>,
+    /// The recorded step that they belong to, see [`super::step_sampling`].
+    pub turn: SignalCell<u32>,
     entries: [OpenOperator; MOST],
     recent: [RecentId; RECENT],
 }
 
 const _: () = assert!(size_of::<OpenOperators>() <= 16_384);
 
-/// Those of this thread; `None` where there is no memory for them.
+/// The open operators of this thread; `None` where there is no memory for them.
 #[inline]
 pub fn of(thread: &Thread) -> Option<&OpenOperators> {
     let mut at = thread.operators.get();
@@ -89,7 +92,7 @@ pub fn ended(thread: &Thread) {
 }
 
 impl OpenOperators {
-    /// In a process with this generation.
+    /// Begins anew in a process with this generation.
     #[cold]
     fn begin(&self, generation: u64) {
         self.generation.set(generation);
@@ -97,7 +100,7 @@ impl OpenOperators {
         self.recent.iter().for_each(|recent| recent.key.set(0));
     }
 
-    /// As [`interned::id`].
+    /// The same as [`interned::id`], through this thread's cache.
     #[inline]
     pub fn id(&self, thread: &Thread, kind: ExtKind, bytes: &[u8]) -> u32 {
         if bytes.is_empty() {
@@ -162,16 +165,16 @@ impl OpenOperators {
     }
 }
 
-/// One that was taken out.
+/// The values of an operator that was taken out.
 #[derive(Clone, Copy)]
 pub struct Taken {
-    /// As in [`OpenOperator`].
+    /// The same as [`OpenOperator::function`].
     pub function: usize,
-    /// As in [`OpenOperator`].
+    /// The same as [`OpenOperator::start`].
     pub start: u64,
-    /// As in [`OpenOperator`].
+    /// The same as [`OpenOperator::name`].
     pub name: u32,
-    /// As in [`OpenOperator`].
+    /// The same as [`OpenOperator::inputs`].
     pub inputs: u64,
 }
 
@@ -185,7 +188,7 @@ impl OpenOperator {
         }
     }
 
-    /// Fills it.
+    /// Fills this entry with the values.
     #[inline]
     pub fn set(&self, values: &Taken) {
         self.function.set(values.function);

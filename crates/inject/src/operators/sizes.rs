@@ -7,11 +7,11 @@
 use super::layout::{LAYOUT, word};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use tprof_wire::operators::{Input, LIST_MOST, NO_TYPE, NUMBERS_MOST, SIZES_WORDS};
+use tprof_wire::operators::{Input, MAX_LISTED, MAX_NUMBERS, NO_TYPE, SIZES_WORDS};
 
 /// An `IValue`: what it holds, and its tag.
 const VALUE_WORDS: usize = 2;
-/// `IValue::Tag::Tensor`.
+/// Number of `IValue::Tag::Tensor`.
 const TENSOR: u32 = 1;
 /// The last of the tags of plain numbers (`IValue::Tag::Int`), which all versions have in this
 /// order: whole ones.
@@ -72,7 +72,7 @@ unsafe fn ask(function: &AtomicUsize, value: usize) -> bool {
 struct List {
     /// Most of them are never used, and are not cleared for each operator.
     words: [MaybeUninit<u64>; SIZES_WORDS],
-    /// So many are filled.
+    /// Number of inputs that are filled in.
     len: usize,
 }
 
@@ -104,7 +104,7 @@ impl List {
     #[inline]
     unsafe fn other(&mut self, value: usize, held: u64, tag: u32) -> bool {
         if tag == LAYOUT.truth.load(Relaxed) {
-            // Of a truth value, only the first byte is.
+            // Only the first byte belongs to a truth value.
             return self.push(Input::Truth { value: held as u8 != 0 }, 0);
         }
         let known = LAYOUT.list.load(Relaxed);
@@ -134,7 +134,7 @@ impl List {
     unsafe fn numbers(&mut self, object: usize, tag: u32, truths: bool) -> bool {
         // SAFETY: the caller's premise.
         let (first, count) = match unsafe { values(object) } {
-            Some((first, count)) if count <= NUMBERS_MOST => (first, count),
+            Some((first, count)) if count <= MAX_NUMBERS => (first, count),
             _ => return self.push(Input::Other { tag }, 0),
         };
         let begin = self.len;
@@ -171,7 +171,7 @@ impl List {
         if !self.push(Input::Tensors { count: u32::try_from(count).unwrap_or(u32::MAX) }, 0) {
             return false;
         }
-        if count > LIST_MOST {
+        if count > MAX_LISTED {
             return true;
         }
         (0..count).all(|value| {
@@ -236,7 +236,7 @@ impl List {
     }
 }
 
-/// Where a list has its values, and how many; `None` if that makes no sense.
+/// Address of a list's values, and how many; `None` if that makes no sense.
 ///
 /// # Safety
 /// `object` is a `ListImpl`.
@@ -249,10 +249,10 @@ unsafe fn values(object: usize) -> Option<(usize, usize)> {
     makes_sense.then(|| (first, (end - first) / (VALUE_WORDS * 8)))
 }
 
-/// Behind the first size: ten words, then the storage's offset.
+/// Bytes from the first size: ten words, then the storage's offset.
 const ELEMENTS_BEHIND: usize = 11 * 8;
 
-/// Where an object with sizes there has its extra metadata. Before the sizes' number it has the
+/// Address of the extra metadata of an object with sizes there. Before the sizes' number it has the
 /// table of functions, counts of references (8 or 16 bytes), storage, autograd's metadata, extra
 /// metadata, version, and one or two words of Python's.
 #[inline]
@@ -260,7 +260,7 @@ fn extra_at(sizes: usize) -> usize {
     if sizes < WITH_LONG_COUNTS { 32 } else { 40 }
 }
 
-/// Where a list has its values in such a version: behind its table of functions and counts.
+/// Address of a list's values in such a version: behind its table of functions and counts.
 #[inline]
 fn values_at(sizes: usize) -> usize {
     if sizes < WITH_LONG_COUNTS { 16 } else { 24 }

@@ -60,14 +60,14 @@ pub fn mix(hash: u64, word: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::memory::Here;
+    use super::super::memory::OwnMemory;
     use super::*;
     use std::collections::BTreeSet;
 
     #[test]
     fn each_byte_that_is_hashed_matters() {
         // SAFETY: only `text` is read, which outlives it.
-        let mut here = unsafe { Here::vouched() };
+        let mut here = unsafe { OwnMemory::vouched() };
         for bytes in [0, 1, 8, 17, 24, 255, 256, 257, 264, 600] {
             let mut text = [0x6161_6161_6161_6161u64; 100];
             let at = text.as_ptr() as u64;
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn texts_that_differ_in_several_words_differ() {
         // SAFETY: only `text` is read, which outlives it.
-        let mut here = unsafe { Here::vouched() };
+        let mut here = unsafe { OwnMemory::vouched() };
         let mut met = BTreeSet::new();
         for (first, second) in
             (0..300u64).flat_map(|first| (0..300).map(move |second| (first, second)))

@@ -1,10 +1,10 @@
 //! Defines a frame, once: a record of its name, file and line.
 
 use super::interpreter::interpreter;
-use super::memory::Here;
+use super::memory::OwnMemory;
 use super::scratch::{PAYLOAD, PythonFrames, Scratch};
 use crate::block::Thread;
-use crate::{ring, wiped};
+use crate::{fork_tables, ring};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 use tprof_wire::python::{self, FILE_BYTES, Layout, Memory, NAME_BYTES, RawFrame, Text, below};
 use tprof_wire::record::ExtKind;
@@ -19,7 +19,7 @@ const PROBES: usize = 16;
 
 /// Maps the table, if it is not yet.
 pub fn prepare() {
-    wiped::map(&DEFINED, ENTRIES * size_of::<AtomicU64>());
+    fork_tables::map(&DEFINED, ENTRIES * size_of::<AtomicU64>());
 }
 
 /// Defines the frames of a stack that no thread has defined yet. A frame that cannot be
@@ -36,7 +36,7 @@ pub fn define(thread: &Thread, scratch: &mut Scratch) {
         let Some(claimed) = claim(key) else { continue };
         let words = match direct {
             // SAFETY: as when the frames were taken, a moment ago, from the same call.
-            true => describe(&mut unsafe { Here::vouched() }, layout, *raw, key, payload),
+            true => describe(&mut unsafe { OwnMemory::vouched() }, layout, *raw, key, payload),
             false => describe(kernel, layout, *raw, key, payload),
         };
         let clock = thread.clock();
@@ -86,7 +86,7 @@ fn describe(
     let mut table = LineTable { memory: &mut *memory, at: head.lines, left: head.lines_bytes };
     let line = python::line(layout, raw.code, head.first_line, raw.instruction, &mut table);
     let sent_name = Text { bytes: name.bytes.min(NAME_BYTES as u64), ..name };
-    // Of a file, its last bytes: from an aligned one on.
+    // The last bytes of a file's name are kept, from an aligned one on.
     let skipped = file.bytes.saturating_sub(FILE_BYTES as u64).next_multiple_of(8);
     let sent_file = Text {
         at: file.at.wrapping_add(skipped),

@@ -19,7 +19,7 @@ static UNLOADS: AtomicU32 = AtomicU32::new(0);
 /// A new region.
 pub fn attached(header: &RegionHeader) {
     header.python_unloads.store(UNLOADS.load(SeqCst), Release);
-    // In a forked child, the copying thread is gone.
+    // The thread that copied is gone in a forked child.
     COPYING.store(0, Release);
 }
 
@@ -42,7 +42,7 @@ fn word(at: usize) -> u64 {
 /// The interpreter, if there is one.
 #[inline(always)]
 pub fn interpreter() -> Option<Interpreter> {
-    // One of them may be the interpreter.
+    // A library that is being unloaded may be the interpreter.
     if unloading::any() {
         return None;
     }

@@ -1,4 +1,4 @@
-//! What a frame is known by: a hash of its name, file, lines and instruction.
+//! The key of a frame: a hash of its name, file, lines and instruction.
 
 use super::bytes::{bytes_hash, joined, mix};
 use tprof_wire::hash::spread;
@@ -21,7 +21,7 @@ pub struct Keys<'i> {
 const NONE: (u64, u64) = (1, 0);
 
 impl<'i> Keys<'i> {
-    /// For a walk that begins; `None` for a layout that cannot be.
+    /// Keys for a walk that begins; `None` for a layout that cannot be.
     #[inline(always)]
     pub fn begin(interpreter: &'i Interpreter) -> Option<Keys<'i>> {
         let fields = CodeFields::of(&interpreter.layout)?;
@@ -71,7 +71,7 @@ fn text_hash(memory: &mut impl Memory, layout: &Layout, object: u64) -> Option<u
 
 #[cfg(test)]
 mod tests {
-    use super::super::memory::Here;
+    use super::super::memory::OwnMemory;
     use super::*;
     use tprof_wire::python::INTERPRETER_WORDS;
 
@@ -114,13 +114,13 @@ mod tests {
             Code { code, file, name, lines }
         }
 
-        /// Its key at an instruction, after that of another frame.
+        /// The frame's key at an instruction, after that of another frame.
         fn key(&self, instruction: u64) -> Option<u64> {
             let interpreter = interpreter();
             let at = self.code.as_ptr() as u64;
             let raw = RawFrame { at: 8, code: at, instruction: at + 48 + instruction, entry: 0 };
             // SAFETY: only what the code refers to is read, which outlives this.
-            let mut here = unsafe { Here::vouched() };
+            let mut here = unsafe { OwnMemory::vouched() };
             Keys::begin(&interpreter).unwrap().of(&mut here, raw)
         }
     }
@@ -149,7 +149,7 @@ mod tests {
         for (at, other) in others.iter().enumerate() {
             assert!(other.is_some_and(|other| other != key), "change {at}");
         }
-        // What lies behind the last character and the last byte of the lines is something else's.
+        // Bytes behind the last character and the last byte of the lines belong to something else.
         assert_eq!(changed(&|code| code.file[6] ^= 1 << 60), Some(key));
         assert_eq!(changed(&|code| code.lines[6] ^= 1 << 40), Some(key));
     }
@@ -164,7 +164,7 @@ mod tests {
         let interpreter = interpreter();
         let nowhere = RawFrame { at: 8, code: 0, instruction: 0, entry: 0 };
         // SAFETY: nothing lies at address 0, where nothing is read.
-        let mut here = unsafe { Here::vouched() };
+        let mut here = unsafe { OwnMemory::vouched() };
         assert_eq!(Keys::begin(&interpreter).unwrap().of(&mut here, nowhere), None);
         let mut code = Code::new();
         code.code[2] = 0;

@@ -16,20 +16,20 @@ fn is_word(at: u64) -> bool {
 }
 
 /// Memory that the interpreter vouches for: see [`super`].
-pub struct Here(());
+pub struct OwnMemory(());
 
-impl Here {
+impl OwnMemory {
     /// Memory as it is.
     ///
     /// # Safety
     /// What is read is part of objects that the interpreter keeps while this is used, as it
     /// does while the thread that runs, attached to it, is in a call.
-    pub unsafe fn vouched() -> Here {
-        Here(())
+    pub unsafe fn vouched() -> OwnMemory {
+        OwnMemory(())
     }
 }
 
-impl Memory for Here {
+impl Memory for OwnMemory {
     #[inline(always)]
     fn u64(&mut self, at: u64) -> Option<u64> {
         if !is_word(at) {
@@ -98,13 +98,13 @@ const BLOCKS: usize = 64;
 /// Memory that may not be there. What was read a moment ago is not read again: frames
 /// and their code lie close together.
 ///
-/// What a thread's stack was read from is likely what its next one is: all of it is read
-/// anew by one system call, where one for each block (680 ns) takes twice as long.
+/// Blocks that a thread's last stack was read from are likely what its next one needs: all of them
+/// are read anew by one system call, where one for each block (680 ns) takes twice as long.
 #[repr(C)]
-pub struct Kernel {
+pub struct KernelMemory {
     /// Addresses of the blocks; 0: none.
     starts: [u64; BLOCKS],
-    /// Whether a block was asked for since [`Kernel::begin`].
+    /// Whether a block was asked for since [`KernelMemory::begin`].
     used: [bool; BLOCKS],
     blocks: [[u64; WORDS]; BLOCKS],
     /// Blocks that were read.
@@ -113,10 +113,10 @@ pub struct Kernel {
     last: usize,
 }
 
-impl Kernel {
+impl KernelMemory {
     /// Forgets what was read, and reads anew what was used of it.
     pub fn begin(&mut self) {
-        let Kernel { starts, used, len, .. } = self;
+        let KernelMemory { starts, used, len, .. } = self;
         let mut kept = 0;
         for at in 0..(*len).min(BLOCKS) {
             let is_used = used.get_mut(at).is_some_and(core::mem::take);
@@ -132,7 +132,7 @@ impl Kernel {
         if kept > 0 {
             let pid = state::PID.load(Relaxed);
             let starts = self.starts.get(..kept).unwrap_or_default();
-            // Those behind one that is gone are read when they are asked for.
+            // Blocks behind one that is gone are read when they are asked for.
             self.len = sys::read_blocks(pid, starts, &mut self.blocks);
         }
     }
@@ -166,7 +166,7 @@ impl Kernel {
     }
 }
 
-impl Memory for Kernel {
+impl Memory for KernelMemory {
     fn u64(&mut self, at: u64) -> Option<u64> {
         if !ADDRESSES.contains(&at) || at & 7 != 0 {
             return None;
@@ -205,7 +205,7 @@ mod tests {
         state::PID.store(sys::pid(), Relaxed);
         let words = Box::new([0x0102_0304_0506_0708u64, 7]);
         let at = words.as_ptr() as u64;
-        let mut kernel = Box::new(Kernel {
+        let mut kernel = Box::new(KernelMemory {
             starts: [0; BLOCKS],
             used: [false; BLOCKS],
             blocks: [[0; WORDS]; BLOCKS],
@@ -214,7 +214,7 @@ mod tests {
         });
         let kernel = &mut *kernel;
         // SAFETY: only `words` is read, which outlives it.
-        let mut here = unsafe { Here::vouched() };
+        let mut here = unsafe { OwnMemory::vouched() };
         for memory in [&mut *kernel as &mut dyn Memory, &mut here] {
             assert_eq!((memory.u64(at), memory.u64(at + 8)), (Some(words[0]), Some(7)));
             assert_eq!(memory.u32(at + 4), Some(0x0102_0304));

@@ -21,17 +21,25 @@
 //! where its code object lies: objects are freed, and others come to lie there. Name, file
 //! and line are written once for each hash, by the thread that met it, so that they are
 //! there when the process is gone.
+//!
+//! - At most 192 frames. Names are cut after 1,024 bytes, paths before their last 2,048.
+//! - Two pieces of code are one if name, file, first line, instruction and line table are equal.
+//!   Of texts longer than 256 bytes, 128 at either end are compared.
+//! - Before 3.12, a thread that runs a second interpreter without the lock shows the functions of
+//!   the first.
+//! - Code without a name from the interpreter is left out. Where `_PyEval_EvalFrameDefault` can't
+//!   be recognised, Python frames follow the native ones.
 
 mod bytes;
+mod capture;
 mod define;
 mod interpreter;
 mod key;
 mod memory;
 mod scratch;
-mod take;
 
+pub(crate) use capture::{ended, take};
 pub(crate) use define::define;
 pub use define::prepare;
 pub use interpreter::{attached, unloaded};
 pub(crate) use scratch::Scratch;
-pub(crate) use take::{ended, take};

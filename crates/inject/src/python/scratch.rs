@@ -1,8 +1,8 @@
-//! What a thread takes Python frames with.
+//! Memory in which a thread takes Python frames.
 
-use super::memory::Kernel;
+use super::memory::KernelMemory;
 use crate::unwind::Walk;
-use tprof_wire::python::{Ends, FILE_BYTES, MAX_PYTHON_FRAMES, NAME_BYTES, RawFrame};
+use tprof_wire::python::{FILE_BYTES, MAX_PYTHON_FRAMES, NAME_BYTES, RawFrame, WalkEnd};
 use tprof_wire::record::MAX_FRAMES;
 
 /// Words of the longest record: a stack, or a name and a file.
@@ -14,30 +14,30 @@ pub const PAYLOAD: usize = {
 /// A thread's Python frames.
 #[repr(C)]
 pub struct PythonFrames {
-    /// Innermost first.
+    /// Frames, the innermost first.
     pub frames: [RawFrame; MAX_PYTHON_FRAMES],
     /// Hashes; bit 0: the frame is the outermost of its call of the loop.
     pub keys: [u64; MAX_PYTHON_FRAMES],
-    /// How many.
+    /// Number of frames.
     pub len: usize,
     /// Hash over `keys`.
     pub hash: u64,
     /// Why they end.
-    pub ends: Ends,
+    pub ends: WalkEnd,
     /// The interpreter vouches for its memory.
     pub direct: bool,
-    /// Where records are put together.
+    /// Room in which records are put together.
     pub payload: [u64; PAYLOAD],
 }
 
-/// What a thread needs to take Python frames: kept outside its stack, which may be a
+/// The memory that a thread needs to take Python frames: kept outside its stack, which may be a
 /// handler's few kilobytes.
 #[repr(C)]
 pub struct Scratch {
-    /// The frames.
+    /// The frames that were taken.
     pub taken: PythonFrames,
     /// Memory that was read through the kernel.
-    pub kernel: Kernel,
+    pub kernel: KernelMemory,
 }
 
 impl Scratch {

@@ -1,4 +1,4 @@
-//! What becomes of a reservation that passed the end of its chunk.
+//! Handles a reservation that passed the end of its chunk.
 
 use super::lost::lose;
 use super::next_chunk::{is_shut, move_on};
@@ -61,7 +61,7 @@ pub fn overrun(thread: &Thread, mut at: usize) -> Option<usize> {
 fn is_in_chunk(thread: &Thread, at: usize) -> bool {
     let chunk = thread.chunk.get();
     let reserved = thread.cursor.get().wrapping_sub(chunk);
-    at.wrapping_sub(chunk) < thread.chunk_bytes.get().max(reserved)
+    at.wrapping_sub(chunk) < (thread.chunk_bytes.get() as usize).max(reserved)
 }
 
 /// Undoes the one-slot reservation at `at`, unless a handler has moved on meanwhile.

@@ -3,7 +3,7 @@
 use super::chunks::{SPARE, take_chunk};
 use super::wait::wake_collector;
 use crate::block::Thread;
-use crate::{stall, state};
+use crate::{collector_liveness, state};
 use core::sync::atomic::Ordering::*;
 use tprof_wire::record::SLOT_BYTES;
 use tprof_wire::region::*;
@@ -18,7 +18,7 @@ fn use_chunk(thread: &Thread, chunk: ChunkRef) {
     head.generation.store(thread.slot().generation.load(Relaxed), Relaxed);
     head.owner.store(thread.slot_index(region) as u32, Release);
     thread.chunk.set(base);
-    thread.chunk_bytes.set(bytes);
+    thread.chunk_bytes.set(bytes as u32);
     thread.limit.set(base + bytes - SPARE * SLOT_BYTES);
     thread.cursor.set(base + SLOT_BYTES);
     thread.epoch.set(0);
@@ -37,7 +37,7 @@ pub fn is_shut(thread: &Thread) -> bool {
     let slot = thread.slot();
     let filled = slot.filled_chunks.load(Relaxed);
     let is_full = filled.wrapping_sub(slot.drained_chunks.load(Acquire)) >= CHUNKS_PER_THREAD;
-    is_full && (stall::stands_still(thread) || !waits_on_full())
+    is_full && (collector_liveness::is_stalled(thread) || !waits_on_full())
 }
 
 fn waits_on_full() -> bool {
@@ -57,7 +57,8 @@ pub fn move_on(thread: &Thread) -> bool {
     };
     // SAFETY: the current chunk is mapped and this thread's.
     let head = unsafe { &*(thread.chunk.get() as *const ChunkHeader) };
-    let end = (thread.cursor.get() - thread.chunk.get()).min(thread.chunk_bytes.get()) as u64;
+    let end =
+        (thread.cursor.get() - thread.chunk.get()).min(thread.chunk_bytes.get() as usize) as u64;
     slot.filled_chunks.store(filled.wrapping_add(1), Relaxed);
     use_chunk(thread, next);
     head.next.store(end << 32 | u64::from(next.0), Release);

@@ -3,7 +3,7 @@
 use super::chunks;
 use crate::block::Thread;
 use crate::state::{self, off};
-use crate::{arch, stall, sys};
+use crate::{arch, collector_liveness, sys};
 use core::sync::atomic::Ordering::*;
 
 /// Wakes the collector, if it sleeps.
@@ -22,7 +22,7 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// Not waited yet.
+    /// A wait that has not begun.
     #[inline(always)]
     pub fn new() -> Wait {
         Wait { began: 0, rounds: 0 }
@@ -39,11 +39,11 @@ impl Wait {
             state::turn_off(off::COLLECTOR_GONE);
             return false;
         }
-        if header.wait_on_full.load(Relaxed) == 0 || stall::stands_still(thread) {
+        if header.wait_on_full.load(Relaxed) == 0 || collector_liveness::is_stalled(thread) {
             return false;
         }
         if thread.is_quiet() && !chunks::is_any_open() {
-            // None was opened in time, and none may be now: there is nothing to wait for.
+            // No chunk was opened in time, and none may be now: there is nothing to wait for.
             return false;
         }
         if thread.strict.get() {
@@ -52,7 +52,7 @@ impl Wait {
             core::hint::spin_loop();
             let goes_on = self.rounds < 1 << 24;
             if !goes_on {
-                stall::waited_in_vain();
+                collector_liveness::wait_timed_out();
             }
             return goes_on;
         }

@@ -2,11 +2,11 @@
 
 use super::loaded_rows;
 use crate::block::Thread;
-use crate::{arch, stall, state, sys};
+use crate::{arch, collector_liveness, state, sys};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use tprof_wire::region::RegionHeader;
 
-/// When the collector may be asked again, and how patient to be after that.
+/// Time when the collector may be asked again, and how patient to be after that.
 static PATIENCE: AtomicU64 = AtomicU64::new(0);
 
 /// The next question need not wait: code was unmapped, or the last answer helped.
@@ -68,7 +68,7 @@ pub fn post() {
     }
 }
 
-/// As [`ask`], where the table lacks mappings.
+/// As [`ask`], but for mappings that the table lacks.
 pub fn ask_for_mappings(thread: &Thread) -> bool {
     if let Some(header) = state::header() {
         header.maps_wanted.fetch_add(1, Release);
@@ -102,7 +102,7 @@ fn wait_for_answer(thread: &Thread, began_ns: u64, question: u32) -> bool {
         }
         if rounds > 0 && sys::monotonic_ns().wrapping_sub(began_ns) >= bound
             || session.closed.load(Relaxed) != 0
-            || stall::stands_still(thread)
+            || collector_liveness::is_stalled(thread)
         {
             break false;
         }

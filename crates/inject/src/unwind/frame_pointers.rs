@@ -25,7 +25,7 @@ pub fn walk_frame_pointers(thread: &Thread, sp: usize, fp: usize, out: &mut Walk
     out.hash = hash.within(outermost(code));
 }
 
-/// Has the collector come to know the code of a stack that is defined now, while it is loaded: its
+/// Makes the collector learn the code of a stack that is defined now, while it is loaded: its
 /// names need that, and by frame pointers no search for a row has asked for it. What is no code is
 /// not asked for: a function may keep anything in the frame pointer's register.
 pub fn know_code(thread: &Thread, walk: &Walk) {

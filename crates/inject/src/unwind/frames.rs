@@ -1,4 +1,4 @@
-//! What a walk finds.
+//! The frames and hashes that a walk finds.
 
 use tprof_wire::hash::spread;
 use tprof_wire::record::{MAX_FRAMES, StackEnd};
@@ -7,27 +7,28 @@ use tprof_wire::record::{MAX_FRAMES, StackEnd};
 pub struct Walk {
     /// Return addresses, innermost first.
     pub frames: [u64; MAX_FRAMES],
-    /// How many.
+    /// Number of frames in `frames`.
     pub len: usize,
-    /// How many of them, the outermost, are not among `frames` yet, but in the memory of the walk of this number.
+    /// Number of further frames, the outermost, that are not in `frames` but in the memory of the
+    /// walk of this number.
     pub rest: usize,
-    /// See `rest`.
+    /// Number of the walk whose memory has the `rest`.
     pub number: usize,
     /// Hash over them.
     pub hash: u64,
     /// Why it ends.
     pub end: StackEnd,
-    /// It goes through a signal handler.
+    /// Whether it goes through a signal handler.
     pub interrupted: bool,
 }
 
 /// The part of a walk that was taken by rows, and where that ends.
 pub struct ByRows {
-    /// Over the frames that it took.
+    /// Hash over the frames that it took.
     pub hash: HashSoFar,
-    /// How many frames of the last walk follow.
+    /// Number of frames of the last walk that follow.
     pub rest: usize,
-    /// The frame pointer there.
+    /// The frame pointer at its end.
     pub fp: usize,
     /// The stack pointer past a return address of zero; 0 if it ends otherwise.
     pub zero: usize,
@@ -45,7 +46,7 @@ pub struct HashSoFar {
 const BASE: u64 = 0xd133_7d5a_9e25_cdab;
 
 impl HashSoFar {
-    /// Of no frame.
+    /// The hash of no frames.
     pub const NONE: HashSoFar = HashSoFar { sum: 0, power: 1 };
 
     /// Adds the next frame outwards.
@@ -68,10 +69,10 @@ pub fn grown(outer: u64, frame: u64) -> u64 {
     outer.wrapping_mul(BASE).wrapping_add(digit(frame))
 }
 
-/// What the outermost frame lies within: the code that is loaded, by its generation.
+/// The hash that the outermost frame lies within: the generation of the code that is loaded.
 #[inline(always)]
 pub fn outermost(code: u64) -> u64 {
-    // Its bits are the upper 16; those of a hash must all depend on them.
+    // The generation's bits are the upper 16; those of a hash must all depend on them.
     digit(code >> 48)
 }
 

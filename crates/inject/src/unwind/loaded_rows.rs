@@ -27,7 +27,7 @@ struct FoundObject {
     end: usize,
     /// Begins with the difference between addresses and those in the file.
     link_map: *const usize,
-    /// Its `.eh_frame_hdr`.
+    /// Address of its `.eh_frame_hdr`.
     frames: usize,
     reserved: [u64; 16],
 }
@@ -44,7 +44,7 @@ static FOUND: [AtomicU8; 256] = [const { AtomicU8::new(0) }; 256];
 const PLACE_BITS: u32 = 17;
 const WORTH_A_TABLE: u8 = 64;
 
-/// It was searched.
+/// Whether the loader's function was searched.
 static SEARCHED: AtomicBool = AtomicBool::new(false);
 
 /// Finds the loader's function, once: a forked child finds it where its parent did, since another

@@ -4,32 +4,36 @@
 //! A frame pointer is trusted only where a row permits it. Nothing is
 //! dereferenced outside the thread's stack, the read-only tables, and the segments of loaded objects that
 //! hold frame information.
+//!
+//! A stack has at most 192 frames. Code that is loaded at once has its tables compiled while the
+//! process waits, for up to 64 MiB of frame information or a second. Beyond that, first stacks
+//! are cut, and counted.
 
-mod ahead;
 mod ask;
 mod check;
 mod frame_pointers;
 mod frames;
-mod keep;
-mod last;
-mod learn;
+mod last_walk;
+mod learn_shape;
 mod loaded_rows;
 mod mappings;
-mod remembering;
+mod prefetch;
 mod rows;
+mod save_walk;
 mod shape;
 mod shapes;
 mod short_row;
 mod stack_bounds;
 mod tables;
 mod walk;
+mod walk_reuse;
 
-pub use ahead::ask_ahead;
 pub use check::compare_ids;
 pub use frame_pointers::know_code;
 pub use frames::Walk;
-pub use last::forget;
+pub use last_walk::forget;
 pub use loaded_rows::let_readers_leave;
+pub use prefetch::prefetch_tables;
 pub use rows::{code_changed, has_memo, map_memo, prepare};
 pub use shapes::{Guess, guess};
 pub use walk::{complete, walk};

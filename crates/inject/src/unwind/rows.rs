@@ -5,7 +5,7 @@ use super::short_row::{NOT_READY, ROW_BITS, ShortRow};
 use super::tables::{RowSearch, search};
 use super::{loaded_rows, mappings};
 use crate::block::Thread;
-use crate::{callee, wiped};
+use crate::{callee, fork_tables};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*, fence};
 use tprof_wire::hash::spread;
 use tprof_wire::unwind::Row;
@@ -37,12 +37,12 @@ static MEMORY: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 /// has. Both in one word, so that none is used with the other's. 0: nothing.
 static SETS: AtomicUsize = AtomicUsize::new(0);
 /// Rows that were kept in the page, or more.
-static KEPT: AtomicU32 = AtomicU32::new(0);
+static MAX_KEPT: AtomicU32 = AtomicU32::new(0);
 /// Code generation, in the bits above a pc: part of every memo key and stack
 /// hash, so that nothing learnt before a `dlclose` is used after it.
 static CODE: AtomicU64 = AtomicU64::new(0);
 
-/// Before the first stack, and in each forked child.
+/// Called before the first stack, and in each forked child.
 pub fn prepare() {
     loaded_rows::prepare();
     mappings::begin();
@@ -50,7 +50,7 @@ pub fn prepare() {
 
 /// Maps the memo, if it is not yet.
 pub fn map_memo() {
-    wiped::map_inherited(&MEMORY, PAGE + MEMO * size_of::<AtomicU64>());
+    fork_tables::map_inherited(&MEMORY, PAGE + MEMO * size_of::<AtomicU64>());
     let memory = MEMORY.load(Acquire) as usize;
     if memory != 0 {
         let _ = SETS.compare_exchange(0, memory | FEW_BITS as usize, AcqRel, Relaxed);
@@ -67,7 +67,7 @@ pub fn code() -> u64 {
     CODE.load(Acquire)
 }
 
-/// From now on all sets are used. What the page has is found anew.
+/// Uses all sets from now on. Rows in the page are found anew.
 #[cold]
 fn use_all() {
     let memory = MEMORY.load(Relaxed) as usize;
@@ -180,7 +180,7 @@ impl Rows {
     /// Keeps a row. What lies there goes to the other entry.
     fn keep(&self, at: usize, key: u64, row: ShortRow) {
         let is_of_few = self.set_bits == FEW_BITS;
-        if is_of_few && KEPT.fetch_add(1, Relaxed) >= MOST_OF_FEW {
+        if is_of_few && MAX_KEPT.fetch_add(1, Relaxed) >= MOST_OF_FEW {
             use_all();
         }
         let before = self.entry(at).load(Relaxed);
@@ -190,7 +190,7 @@ impl Rows {
         self.entry(at).store(key | row.0, Relaxed);
         fence(SeqCst);
         if CODE.load(Relaxed) != self.code {
-            // Its generation may be over already.
+            // The row's generation may be over already.
             self.entry(at).store(0, Relaxed);
             self.entry(at ^ 1).store(0, Relaxed);
         }
@@ -213,13 +213,13 @@ fn find(thread: &Thread, pc: u64) -> (Row, bool) {
     }
     let quiet = thread.is_quiet();
     let mut asks = !loaded_rows::can_find();
-    // Which code lies there, then the table of a large module: two questions, and a third where
-    // another thread's answer came without the table.
+    // The collector is asked which code lies there, then for the table of a large module: two
+    // questions, and a third where another thread's answer came without the table.
     let mut again = false;
     for _ in 0..5 {
         let found = search(pc, quiet, asks && !quiet);
         if let RowSearch::Row(row) = found {
-            // It was worth asking: be ready to ask again.
+            // Asking was worth it: be ready to ask again.
             if again {
                 forget_patience();
             }

@@ -6,8 +6,8 @@
 //! found, and every frame pointer that this walk went by has the place that the shape has for it,
 //! the walk is the same. None of these loads waits for another, and no row is needed.
 //!
-//! They are compared by one sum: of all words, those of frame pointers by their distance to where
-//! the shape has them, each times a number of its own.
+//! The words are compared by one sum: of all words, those of frame pointers by their distance to
+//! where the shape has them, each times a number of its own.
 
 use tprof_wire::hash::GOLDEN;
 
@@ -20,9 +20,9 @@ pub const MOST_FRAMES: usize = 96;
 pub struct Shape {
     /// The sum where all words are 0, and the stack begins at 0.
     seed: u64,
-    /// What the address of the first return address is multiplied with.
+    /// Factor of the address of the first return address.
     base: u64,
-    /// What the frame pointer in its register is multiplied with; 0 where it does not matter.
+    /// Factor of the frame pointer in its register; 0 where it does not matter.
     register: u64,
     /// Words from the first return address to the end of the last one that is read.
     words: u32,
@@ -57,12 +57,12 @@ impl Shape {
 
 /// A shape that is being put together.
 pub struct Draft {
-    /// Where the frame pointer in its register points to, in bytes, if it matters.
+    /// Place that the frame pointer in its register points to, in bytes, if it matters.
     register: Option<u64>,
     /// Words that are read, from the first to the last.
     read: usize,
     ras: (usize, [u16; MOST_FRAMES]),
-    /// Where frame pointers are saved, and where they point to.
+    /// Places where frame pointers are saved, and where they point to.
     links: (usize, [[u16; 2]; MOST_FRAMES]),
 }
 
@@ -99,7 +99,7 @@ impl Draft {
         self.register = Some(to as u64);
     }
 
-    /// What no two shapes have in common.
+    /// A hash in which no two shapes agree.
     #[inline(always)]
     pub fn hash(&self) -> u64 {
         let (ras, links) = (self.ras.0, self.links.0);
@@ -119,7 +119,7 @@ impl Draft {
         size_of::<Shape>() / 8 + (self.ras.0 + self.links.0).div_ceil(4)
     }
 
-    /// Writes it.
+    /// Writes the shape as words.
     ///
     /// # Safety
     /// `to` is aligned, and has room for [`Draft::words`] words that nobody else uses.
@@ -127,7 +127,7 @@ impl Draft {
         let (ras, links) = (self.ras.0, self.links.1.iter().take(self.links.0));
         let digits = DIGITS.iter().skip(ras);
         let register = if self.register.is_some() { REGISTER } else { 0 };
-        // Of a stack of this shape that begins at 0.
+        // The sum of a stack of this shape that begins at 0.
         let mut sum = register.wrapping_mul(self.register.unwrap_or(0));
         let mut base = register;
         for ([_, to], digit) in links.clone().zip(digits) {
@@ -172,7 +172,7 @@ const fn mixed(hash: u64, value: u64) -> u64 {
     x ^ x >> 32
 }
 
-/// What words are multiplied with, by their number: odd, and drawn, so that two stacks of one
+/// Factors of words, by their number: odd, and drawn, so that two stacks of one
 /// shape have the same upper 52 bits with probability 2^-51.
 static DIGITS: [u64; 2 * MOST_FRAMES] = {
     let mut digits = [0; 2 * MOST_FRAMES];
@@ -184,7 +184,7 @@ static DIGITS: [u64; 2 * MOST_FRAMES] = {
     digits
 };
 
-/// The same for the frame pointer in its register.
+/// The factor of the frame pointer in its register.
 const REGISTER: u64 = drawn(1);
 
 /// The numbers of splitmix64, made odd.

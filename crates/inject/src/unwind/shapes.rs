@@ -6,7 +6,7 @@ use super::rows::Rows;
 use super::shape::{Draft, Shape};
 use super::stack_bounds::own_top;
 use crate::block::Thread;
-use crate::wiped;
+use crate::fork_tables;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use tprof_wire::hash::spread;
 
@@ -18,8 +18,8 @@ const SHAPE_BITS: u32 = 15;
 const ARENA: usize = 1 << PLACE_BITS;
 const PLACE_BITS: u32 = 16;
 const PLACE_MASK: u32 = ARENA as u32 - 1;
-/// In a guess: stacks with this first return address and depth had other shapes as well, so that
-/// the shape of the thread's stack before is asked, too.
+/// Bit of a guess: stacks with this first return address and depth had other shapes as well, so
+/// that the shape of the thread's stack before is asked, too.
 const AMBIGUOUS: u32 = 1 << PLACE_BITS;
 const TAG_SHIFT: u32 = PLACE_BITS + 1;
 /// Entries tried for a shape.
@@ -36,10 +36,11 @@ const UNIT: usize = 4;
 /// Address space of 2.4 MiB, touched as needed, that the kernel empties in a forked child.
 #[repr(C)]
 struct Shapes {
-    /// By (first return address, depth), and by these and the shape of the stack before: the place
-    /// of a shape beside further bits of the hash.
+    /// Guesses by (first return address, depth), and by these and the shape of the stack before:
+    /// the place of a shape beside further bits of the hash.
     guesses: [[AtomicU32; 2]; 1 << GUESS_BITS],
-    /// By a shape's hash: upper bits of that, beside its place, or none if it was met once.
+    /// Known shapes, by a shape's hash: upper bits of that, beside its place, or none if it was met
+    /// once.
     known: [AtomicU64; 1 << SHAPE_BITS],
     /// Units in use.
     used: AtomicU64,
@@ -50,7 +51,7 @@ static SHAPES: AtomicPtr<Shapes> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Maps them, if they are not yet.
 pub fn map() {
-    wiped::map(&SHAPES, size_of::<Shapes>());
+    fork_tables::map(&SHAPES, size_of::<Shapes>());
 }
 
 fn shapes() -> Option<&'static Shapes> {
@@ -61,10 +62,10 @@ fn shapes() -> Option<&'static Shapes> {
 /// The stack at a hook's entry, as far as guessed.
 #[derive(Clone, Copy)]
 pub struct Guess {
-    /// Of the stack, if it has the shape that was guessed.
+    /// Hash of the stack, if it has the shape that was guessed.
     pub hash: Option<u64>,
     place: u16,
-    /// Of what it was guessed by, but for the shape before.
+    /// Hash of what the guess went by, except the shape before.
     key: u64,
 }
 
@@ -97,7 +98,7 @@ pub fn guess(thread: &Thread, sp: usize, fp: usize) -> Option<Guess> {
 }
 
 impl Guess {
-    /// It was right.
+    /// Called when the guess was right.
     #[inline(always)]
     pub fn is_right(&self, thread: &Thread) {
         thread.shape.set(self.place);
@@ -122,7 +123,7 @@ fn place_in(guess: u32) -> u16 {
     (guess & PLACE_MASK) as u16
 }
 
-/// What a guess is found by where one by `key` is ambiguous.
+/// Key of a guess where one by `key` is ambiguous.
 #[inline(always)]
 fn with_shape(key: u64, before: u16) -> u64 {
     spread(key ^ u64::from(before))
@@ -157,7 +158,7 @@ impl Shapes {
         (guess >> TAG_SHIFT == tag && guess & PLACE_MASK != 0).then_some(guess)
     }
 
-    /// From now on this is guessed by `key`.
+    /// Makes this the guess for `key` from now on.
     fn expect(&self, key: u64, guess: u32) {
         let ([first, second], tag) = self.set(key);
         let before = first.load(Relaxed);
@@ -226,7 +227,7 @@ impl Shapes {
 }
 
 impl Guess {
-    /// It was wrong, or there was none.
+    /// Called when the guess was wrong, or there was none.
     #[inline(always)]
     pub fn is_wrong(&self, thread: &Thread) {
         let credit = thread.credit.get() - 1;

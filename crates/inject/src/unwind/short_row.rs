@@ -47,19 +47,19 @@ impl ShortRow {
         self.0 >> 1 & 7
     }
 
-    /// See [`Row::saves_fp`].
+    /// The same as [`Row::saves_fp`].
     #[inline(always)]
     pub const fn saves_fp(self) -> bool {
         self.0 & 1 << 4 != 0
     }
 
-    /// See [`Row::cfa_offset`].
+    /// The same as [`Row::cfa_offset`].
     #[inline(always)]
     pub const fn cfa_offset(self) -> usize {
         (self.0 >> 2 & 0xfff << 3) as usize
     }
 
-    /// See [`Row::fp_offset`].
+    /// The same as [`Row::fp_offset`].
     #[inline(always)]
     pub const fn fp_offset(self) -> isize {
         -((self.0 >> 14 & 0xff << 3) as isize)

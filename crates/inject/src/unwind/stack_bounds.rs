@@ -1,4 +1,4 @@
-//! Which memory is known to be readable stack.
+//! The memory that is known to be readable stack.
 
 use crate::block::Thread;
 use crate::{arch, state, sys};
@@ -22,7 +22,7 @@ const MOST_OWN: usize = 1 << 20;
 /// Bytes by which a thread's own stack may have grown since it was last checked.
 const MOST_GROWN: usize = 8 << 20;
 
-/// Where this thread's own stack ends: there is none of a coroutine or of a signal handler, and no
+/// End of this thread's own stack: there is none of a coroutine or of a signal handler, and no
 /// part of it is unmapped as long as the thread runs. 0 if that is not known.
 #[inline(always)]
 pub fn own_top(thread: &Thread) -> usize {

@@ -5,15 +5,15 @@ use core::sync::atomic::Ordering::*;
 use tprof_wire::region::{MAX_MODULES, MODULES_OFFSET, ModuleRange, module_table};
 use tprof_wire::unwind::{Row, TableHeader};
 
-/// What the tables have of a pc.
+/// What the tables have for a program counter.
 pub enum RowSearch {
-    /// Its row, [`Row::NONE`] where its mapping's table has none.
+    /// The row, [`Row::NONE`] where the mapping's table has none.
     Row(Row),
-    /// Its mapping's table is being made, or may not be read by a quiet thread yet.
+    /// The mapping's table is being made, or may not be read by a quiet thread yet.
     Coming,
-    /// Its mapping's table is made once it is asked for, which it is not.
+    /// The mapping's table is made once it is asked for, and nobody has asked.
     Deferred,
-    /// It is now, by this search (true) or an earlier one.
+    /// The mapping's table was asked for, by this search (true) or an earlier one.
     Asked(bool),
     /// No published mapping holds this pc.
     Unknown,
@@ -63,7 +63,7 @@ pub fn search(pc: u64, quiet: bool, asks: bool) -> RowSearch {
                 module_table::DEFERRED => {
                     let (from, to) = (module_table::DEFERRED, module_table::ASKED);
                     let first = module.table.compare_exchange(from, to, AcqRel, Relaxed).is_ok();
-                    // Where the collector rewrites the table meanwhile, it may have read this
+                    // The collector may be rewriting the table: then it may have read this
                     // place before it was marked, and the place may be another module's.
                     core::sync::atomic::fence(SeqCst);
                     if header.modules_seq.load(Relaxed) != before {

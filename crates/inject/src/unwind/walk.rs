@@ -3,13 +3,13 @@
 use super::check;
 use super::frame_pointers::walk_frame_pointers;
 use super::frames::{ByRows, HashSoFar, Walk, outermost};
-use super::last;
+use super::last_walk;
 use super::mappings;
-use super::remembering::{Memory, Nothing, Remembering};
 use super::rows::Rows;
 use super::short_row::ShortRow;
 use super::stack_bounds::{readable, within};
 use super::tables::{RowSearch, search};
+use super::walk_reuse::{FrameObserver, NoReuse, WalkReuse};
 use crate::arch::ucontext;
 use crate::block::Thread;
 use crate::state;
@@ -38,7 +38,7 @@ pub fn walk(thread: &Thread, (sp, fp): (usize, usize), is_learnt_from: bool, out
         out.end = StackEnd::OutsideStack;
         return;
     };
-    if let Some(mut memory) = Remembering::begin(thread, sp, rows.code, is_learnt_from) {
+    if let Some(mut memory) = WalkReuse::begin(thread, sp, rows.code, is_learnt_from) {
         let found = by_rows(thread, &rows, (sp, fp), &mut memory, out);
         out.hash = match found.rest {
             0 => found.hash.within(outermost(rows.code)),
@@ -61,7 +61,7 @@ pub fn walk(thread: &Thread, (sp, fp): (usize, usize), is_learnt_from: bool, out
 #[inline(always)]
 pub fn complete(thread: &Thread, from: (usize, usize), out: &mut Walk) {
     if out.rest > 0
-        && !last::complete(thread, out)
+        && !last_walk::complete(thread, out)
         && let Some(rows) = Rows::now()
     {
         by_rows_only(thread, &rows, from, out);
@@ -73,7 +73,7 @@ pub fn complete(thread: &Thread, from: (usize, usize), out: &mut Walk) {
 fn by_rows_only(thread: &Thread, rows: &Rows, from: (usize, usize), out: &mut Walk) {
     out.end = StackEnd::Whole;
     out.interrupted = false;
-    let found = by_rows(thread, rows, from, &mut Nothing, out);
+    let found = by_rows(thread, rows, from, &mut NoReuse, out);
     out.hash = found.hash.within(outermost(rows.code));
 }
 
@@ -82,7 +82,7 @@ fn by_rows(
     thread: &Thread,
     rows: &Rows,
     (mut sp, mut fp): (usize, usize),
-    memory: &mut impl Memory,
+    observer: &mut impl FrameObserver,
     out: &mut Walk,
 ) -> ByRows {
     let mut found = ByRows { hash: HashSoFar::NONE, rest: 0, fp: 0, zero: 0 };
@@ -96,7 +96,7 @@ fn by_rows(
     loop {
         // An interrupted pc was not read below `sp`, as return addresses are.
         if after_call == 1
-            && let Some(rest) = memory.rest(sp, fp)
+            && let Some(rest) = observer.rest(sp, fp)
             && len + rest <= MAX_FRAMES
         {
             (found.rest, found.fp) = (rest, fp);
@@ -118,7 +118,7 @@ fn by_rows(
             && fp + 16 <= thread.stack_high.get()
             && sp >= thread.stack_low.get()
         {
-            memory.step(len, sp, fp, true, fp);
+            observer.step(len, sp, fp, true, fp);
             len += 1;
             // SAFETY: aligned and within the readable stack.
             (ra, sp, fp) = unsafe { (*((fp + 8) as *const u64), fp + 16, *(fp as *const usize)) };
@@ -137,7 +137,7 @@ fn by_rows(
             match unusual(thread, rows, row, pc, (sp, fp)) {
                 Unusual::Caller(cfa, saved_at, by_fp) => (cfa, saved_at, by_fp),
                 Unusual::Signal(at) => {
-                    memory.step(len, sp, fp, false, 0);
+                    observer.step(len, sp, fp, false, 0);
                     len += 1;
                     (sp, fp, ra) = at;
                     after_call = 0;
@@ -145,7 +145,7 @@ fn by_rows(
                     continue;
                 }
                 Unusual::Ends(end) => {
-                    memory.step(len, sp, fp, false, 0);
+                    observer.step(len, sp, fp, false, 0);
                     len += 1;
                     out.end = end;
                     break;
@@ -174,7 +174,7 @@ fn by_rows(
             // SAFETY: aligned and within the readable stack.
             fp = unsafe { *(saved as *const usize) };
         }
-        memory.step(depth, state.0, state.1, by_fp, saved);
+        observer.step(depth, state.0, state.1, by_fp, saved);
         // SAFETY: `cfa` is aligned and within the readable stack, above `sp`.
         ra = unsafe { *((cfa - 8) as *const u64) };
         sp = cfa;
@@ -194,7 +194,7 @@ const FRAME: ShortRow = match Row::new(RowKind::Fp, 16, Some(-16)) {
     None => ShortRow::new(Row::NONE),
 };
 
-/// What comes of a frame that has no short row with a place for its caller's.
+/// Ways to go on from a frame that has no short row with a place for its caller's.
 enum Unusual {
     /// The CFA, where the caller's frame pointer is saved, and whether it was found by this one.
     Caller(usize, Option<usize>, bool),
@@ -205,7 +205,7 @@ enum Unusual {
     Unplaced,
 }
 
-// By value: references would keep the walk's state in memory on every frame.
+// Arguments are passed by value: references would keep the walk's state in memory on every frame.
 #[cold]
 #[inline(never)]
 fn unusual(

@@ -2,13 +2,13 @@
 
 use std::ffi::OsString;
 
-/// What is shown, and how.
+/// Options of `tprof top`.
 #[derive(Clone, Debug, Default)]
 pub struct TopArgs {
     /// Run directory or trace file; `HOST:RUN` for a run on another host, by ssh.
     pub run: Option<OsString>,
-    /// Print one snapshot and end.
+    /// Whether to print one snapshot and exit.
     pub once: bool,
-    /// Print a snapshot a second as a line of JSON, until the run ends.
+    /// Whether to print a snapshot per second as a line of JSON, until the run ends.
     pub json: bool,
 }

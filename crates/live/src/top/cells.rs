@@ -1,14 +1,14 @@
-//! Numbers as a terminal has them, by their units.
+//! Formats numbers for the terminal, by their units.
 
 use tprof_facts::units;
 
-/// What stands for an unknown number.
+/// Text shown for an unknown number.
 pub const UNKNOWN: &str = "-";
 
-/// A value in its unit.
+/// Formats a value in its unit.
 pub fn value(value: Option<f64>, unit: &str) -> String {
     let Some(value) = value.filter(|value| value.is_finite()) else { return UNKNOWN.to_owned() };
-    // A cast takes what is below 0 for 0.
+    // A cast turns values below 0 into 0.
     let whole = value.round() as u64;
     match unit {
         "ns" => units::duration(whole),
@@ -29,7 +29,7 @@ fn rate(value: f64) -> String {
     }
 }
 
-/// Four digits, whatever the size.
+/// Formats a number with four digits, whatever its size.
 fn free(value: f64) -> String {
     let size = value.abs();
     match value {
@@ -47,7 +47,7 @@ fn free(value: f64) -> String {
     }
 }
 
-/// A text without what would move the cursor.
+/// Removes characters that would move the cursor.
 pub fn clean(text: &str) -> String {
     tprof_facts::printable::printable_text(text)
 }

@@ -1,5 +1,4 @@
-//! Draws the picture: what the run is, the table of ranks, the course of a number, stalls and
-//! events, keys.
+//! Draws the screen: run, table of ranks, chart of a metric, stalls and events, keys.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -9,12 +8,12 @@ use ratatui::widgets::{Block, Borders, Clear, Paragraph, Sparkline, SparklineBar
 use tprof_facts::units::counted;
 
 use super::cells::{clean, value};
+use super::phrases;
 use super::table::{Column, Tone, cell, columns, tone};
 use super::view::View;
-use super::words;
 use crate::snapshot::RunState;
 
-/// Steps of the chart's height: values are scaled to these.
+/// Resolution of the chart: values are scaled to this many steps.
 const CHART_STEPS: f64 = 1000.0;
 
 const KEYS: [(&str, &str); 7] = [
@@ -27,7 +26,7 @@ const KEYS: [(&str, &str); 7] = [
     ("q Ctrl-C", "end; the run goes on"),
 ];
 
-/// Draws all of it.
+/// Draws the whole screen.
 pub fn draw(frame: &mut Frame<'_>, view: &View) {
     let area = frame.area();
     let stalls = view.now.stalls.len().min(usize::from(area.height / 5)) as u16;
@@ -37,7 +36,7 @@ pub fn draw(frame: &mut Frame<'_>, view: &View) {
         _ => (8, 8),
     };
     let rows = u16::try_from(view.now.ranks.len()).unwrap_or(u16::MAX).clamp(1, 1 << 12);
-    // What ranks leave is for events.
+    // Events get the lines that the ranks leave free.
     let room = area.height.saturating_sub(4 + chart + stalls + events);
     let parts = [
         Constraint::Length(3),
@@ -79,15 +78,15 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, view: &View) {
         RunState::Finished => Color::Cyan,
         RunState::CutOff => Color::Red,
     };
-    let mut state = vec![Span::styled(words::state(view), bold().fg(colour))];
+    let mut state = vec![Span::styled(phrases::state(view), bold().fg(colour))];
     if let Some(why) = &view.ended {
         state.push(Span::styled(format!("  ({})", clean(why)), Style::new().fg(Color::Red)));
     }
     let lost = if view.now.totals.lost > 0 { Style::new().fg(Color::Yellow) } else { Style::new() };
     let lines = vec![
-        Line::styled(words::command(view), bold()),
+        Line::styled(phrases::command(view), bold()),
         Line::from(state),
-        Line::styled(words::totals(view), lost),
+        Line::styled(phrases::totals(view), lost),
     ];
     frame.render_widget(Paragraph::new(lines), area);
 }
@@ -98,7 +97,7 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, view: &View) {
     let selected = view.selected(&order);
     let line = selected.and_then(|at| order.iter().position(|of| *of == at)).unwrap_or(0);
     let rows = usize::from(area.height.saturating_sub(1));
-    // The chosen rank stays in the middle, as far as there are others.
+    // The selected rank stays in the middle, as far as there are others.
     let first = line.saturating_sub(rows / 2).min(order.len().saturating_sub(rows));
     let titles = columns.iter().map(|column| (*column, column.title().to_owned()));
     let mut lines = vec![Line::styled(line_of(titles), bold().add_modifier(Modifier::UNDERLINED))];
@@ -116,7 +115,7 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, view: &View) {
     frame.render_widget(Paragraph::new(lines), area);
 }
 
-/// Cells in a line, cut to their columns.
+/// Joins cells to a line, cut to their columns.
 fn line_of(cells: impl Iterator<Item = (Column, String)>) -> String {
     let mut line = String::new();
     for (column, cell) in cells {
@@ -155,7 +154,7 @@ fn draw_course(frame: &mut Frame<'_>, area: Rect, view: &View) {
     };
     let top = most.filter(|most| *most > 0.0).unwrap_or(1.0);
     let bar = |number: &Option<f64>| {
-        // A cast takes what is below 0 for 0.
+        // A cast turns values below 0 into 0.
         SparklineBar::from(number.map(|number| (number / top * CHART_STEPS) as u64))
     };
     let chart = Sparkline::default()
@@ -174,14 +173,14 @@ fn draw_events(frame: &mut Frame<'_>, area: Rect, view: &View) {
     let red = Style::new().fg(Color::Red);
     let room = (inner / 2).max(1);
     let mut lines: Vec<Line<'_>> =
-        stalls.iter().take(room).map(|stall| Line::styled(words::stall(stall), red)).collect();
+        stalls.iter().take(room).map(|stall| Line::styled(phrases::stall(stall), red)).collect();
     if stalls.len() > room {
         let more = (stalls.len() - room) as u64;
         lines.push(Line::styled(counted(more, "further rank stalls", "further ranks stall"), red));
     }
     let left = inner.saturating_sub(lines.len());
     let events = view.events.iter().skip(view.events.len().saturating_sub(left));
-    lines.extend(events.map(|event| Line::raw(words::event(event))));
+    lines.extend(events.map(|event| Line::raw(phrases::event(event))));
     frame.render_widget(Paragraph::new(lines).block(block), area);
 }
 

@@ -1,15 +1,15 @@
-//! What goes wrong with `tprof top`: what, why, and what to try.
+//! Errors of `tprof top`: what failed, why, and what to try.
 
 use std::ffi::OsStr;
 use std::fmt;
 use std::io;
 
-/// Three lines for a person.
+/// An error in three lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopError {
     /// What is wrong.
     pub what: String,
-    /// Why.
+    /// Why it failed.
     pub why: String,
     /// What to try.
     pub hint: String,
@@ -54,7 +54,7 @@ impl TopError {
         TopError::new(what, error.to_string(), "install the client of OpenSSH")
     }
 
-    /// The other host gave something else than snapshots, or nothing.
+    /// The other host sent something other than snapshots, or nothing.
     pub(super) fn remote(host: &str, why: &str, run: &str) -> TopError {
         let what = format!("no snapshot of the run came from `{host}`");
         let why = if why.is_empty() { "ssh ended without a message" } else { why };

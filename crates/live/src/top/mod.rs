@@ -1,8 +1,9 @@
-//! `tprof top`: what the ranks of a run do now, in a terminal; as text or JSON where there is none.
+//! `tprof top`: shows what the ranks of a run are doing, on the terminal, or as text or JSON
+//! without one.
 //!
-//! `args` are the options, `error` is what goes wrong; `source` gives snapshots, of this host or
-//! another; `cells` writes numbers, `view` is what is chosen and in which order; `table` and `words` are
-//! what a picture consists of, `text` and `draw` make one; `screen` is the terminal.
+//! `args` are the options, `error` the errors. `source` provides snapshots of this host or another;
+//! `cells` formats numbers; `view` holds the selection and the sort order. `table` and `phrases`
+//! build the parts of a screen, `text` and `draw` the whole; `screen` controls the terminal.
 
 mod args;
 mod error;
@@ -12,8 +13,8 @@ mod source;
 
 mod view;
 
+mod phrases;
 mod table;
-mod words;
 
 mod draw;
 mod text;
@@ -28,7 +29,7 @@ pub use error::TopError;
 use crate::snapshot::{RunState, Snapshot};
 use source::Source;
 
-/// Shows a run until a person ends it; as JSON until the run ends.
+/// Shows a run until the user ends it; as JSON until the run ends.
 pub fn run(args: &TopArgs) -> Result<(), TopError> {
     let Some(run) = &args.run else { return Err(TopError::no_run()) };
     let mut source = Source::open(run)?;
@@ -42,7 +43,7 @@ pub fn run(args: &TopArgs) -> Result<(), TopError> {
     screen::show(source, run)
 }
 
-/// A snapshot a line, the first with the history, until the run is over.
+/// Prints a snapshot per line, the first with the history, until the run is over.
 fn lines(source: &mut Source, once: bool) -> Result<(), TopError> {
     loop {
         let Some(snapshot) = source.next()? else { return Ok(()) };
@@ -56,11 +57,11 @@ fn lines(source: &mut Source, once: bool) -> Result<(), TopError> {
 }
 
 fn json(snapshot: &Snapshot) -> Vec<u8> {
-    // Nothing of it fails to serialise: maps have texts as keys.
+    // Serialization cannot fail, because all maps have texts as keys.
     serde_json::to_vec(snapshot).unwrap_or_default()
 }
 
-/// Writes to standard output; a reader that is gone ends the program as it would end any.
+/// Writes to standard output. If its reader has gone, the program ends like any other.
 fn written(bytes: &[u8]) -> Result<(), TopError> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {

@@ -1,4 +1,5 @@
-//! The terminal: it draws what comes, takes keys, and is as it was at the end, however that comes.
+//! Controls the terminal: draws snapshots, reads keys, and restores the terminal at the end,
+//! however that comes.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -16,21 +17,21 @@ use super::source::Source;
 use super::view::View;
 use crate::snapshot::{RunState, Snapshot};
 
-/// How long a key is waited for before it is checked whether a snapshot came.
+/// How long to wait for a key before checking for a snapshot.
 const KEY_WAIT: Duration = Duration::from_millis(100);
-/// Ranks of a page.
+/// Number of ranks that a page key moves.
 const PAGE: isize = 10;
 
-/// A snapshot; none at the end; or what goes wrong.
+/// The next snapshot, `None` at the end, or an error.
 type Next = Result<Option<Snapshot>, TopError>;
 
 /// Shows a run until a key or a signal ends it.
 pub fn show(mut source: Source, run: &OsStr) -> Result<(), TopError> {
-    // Before the terminal is taken: ssh may ask for a password.
+    // This comes before the terminal is taken over, because ssh may ask for a password.
     let first = source.next()?.ok_or_else(|| TopError::ended(run))?;
     let ending = Arc::new(AtomicBool::new(false));
     let by_signal = Arc::clone(&ending);
-    // Another handler stays: then the program is ended by it.
+    // If another handler exists, it stays and ends the program.
     let _ = ctrlc::set_handler(move || by_signal.store(true, Ordering::Relaxed));
     let snapshots = followed(source);
     let mut terminal = ratatui::try_init().map_err(|error| TopError::terminal(&error))?;
@@ -41,7 +42,8 @@ pub fn show(mut source: Source, run: &OsStr) -> Result<(), TopError> {
     result
 }
 
-/// Snapshots of a thread of their own: a slow file system or host holds no key up.
+/// Receives snapshots from a separate thread, so that a slow file system or host does not delay
+/// keys.
 fn followed(mut source: Source) -> Receiver<Next> {
     let (to, from) = mpsc::channel();
     thread::spawn(move || {
@@ -86,7 +88,8 @@ fn turns(
     Ok(())
 }
 
-/// Takes what came; whether anything did. Fails where the reader ended without an end.
+/// Takes new snapshots, and returns whether there were any. Fails if the reader stopped
+/// unexpectedly.
 fn taken(view: &mut View, snapshots: &Receiver<Next>) -> Result<bool, TopError> {
     let mut any = false;
     loop {
@@ -102,13 +105,13 @@ fn taken(view: &mut View, snapshots: &Receiver<Next>) -> Result<bool, TopError> 
             Err(TryRecvError::Disconnected) if view.is_over => return Ok(any),
             Err(TryRecvError::Disconnected) => return Err(TopError::reader()),
         };
-        // After the last snapshot of a run that is over, nothing more comes.
+        // After the last snapshot of a finished run, nothing more comes.
         view.ended = (view.now.state == RunState::Running).then_some(why);
         (view.is_over, any) = (true, true);
     }
 }
 
-/// Does what a key asks for; false where that is to end.
+/// Executes a key; false if it ends the program.
 pub(super) fn pressed(view: &mut View, key: KeyEvent) -> bool {
     let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
     match key.code {

@@ -1,4 +1,4 @@
-//! Where snapshots come from: a follower of files, or `tprof top --json` on another host.
+//! Sources of snapshots: a follower of files, or `tprof top --json` on another host.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read};
@@ -16,29 +16,29 @@ use crate::files::{PlainFiles, RunFiles};
 use crate::follower::Follower;
 use crate::snapshot::Snapshot;
 
-/// Between two snapshots.
+/// Time between two snapshots.
 const EVERY: Duration = Duration::from_secs(1);
-/// A longer line is no snapshot.
+/// Longest line of a snapshot, in bytes.
 const MOST_LINE: u64 = 256 << 20;
-/// Of what ssh writes, so much is kept for a message.
+/// Number of bytes of ssh's messages to keep.
 const MOST_MESSAGE: usize = 4 << 10;
 
-/// A source of snapshots, one a second.
+/// A source of one snapshot per second.
 pub(super) enum Source {
-    /// Of files here.
-    Local(Box<Local>),
-    /// Of another host.
-    Remote(Box<Remote>),
+    /// Follows files on this host.
+    LocalRun(Box<LocalRun>),
+    /// Reads snapshots from another host.
+    RemoteRun(Box<RemoteRun>),
 }
 
-/// A follower, and when it polled last.
-pub(super) struct Local {
+/// A follower, and the time of its last poll.
+pub(super) struct LocalRun {
     follower: Follower<PlainFiles>,
     polled: Option<Instant>,
 }
 
-/// The client of ssh, whose standard output has a snapshot a line.
-pub(super) struct Remote {
+/// An ssh client whose standard output has one snapshot per line.
+pub(super) struct RemoteRun {
     host: String,
     run: String,
     child: Child,
@@ -49,7 +49,7 @@ pub(super) struct Remote {
 }
 
 impl Source {
-    /// Of a path that exists here, else of `HOST:RUN`.
+    /// Opens a path that exists here, otherwise `HOST:RUN`.
     pub fn open(run: &OsStr) -> Result<Source, TopError> {
         let remote = split(run).filter(|_| !Path::new(run).exists());
         match remote {
@@ -69,10 +69,10 @@ impl Source {
             return Err(TopError::not_a_run(run));
         }
         let follower = Follower::new(files);
-        Ok(Source::Local(Box::new(Local { follower, polled: None })))
+        Ok(Source::LocalRun(Box::new(LocalRun { follower, polled: None })))
     }
 
-    /// Starts a client of ssh. The path of the run is one word of the other host's shell.
+    /// Starts an ssh client. The path of the run is one word for the other host's shell.
     pub fn remote(program: &OsStr, host: &str, run: &OsStr) -> Result<Source, TopError> {
         if host.starts_with('-') {
             return Err(TopError::bad_host(host));
@@ -96,7 +96,7 @@ impl Source {
             let _ = ended.send(());
         });
         let Some(out) = out else { return Err(TopError::remote(host, "it has no output", "RUN")) };
-        Ok(Source::Remote(Box::new(Remote {
+        Ok(Source::RemoteRun(Box::new(RemoteRun {
             host: host.to_owned(),
             run: quoted(run).to_string_lossy().into_owned(),
             child,
@@ -107,17 +107,17 @@ impl Source {
         })))
     }
 
-    /// The next snapshot, a second after the last one; none where there will be no other. The
-    /// first has the history.
+    /// Returns the next snapshot, a second after the last one; `None` if there will be no other.
+    /// The first one contains the history.
     pub fn next(&mut self) -> Result<Option<Snapshot>, TopError> {
         match self {
-            Source::Local(local) => Ok(Some(local.next())),
-            Source::Remote(remote) => remote.next(),
+            Source::LocalRun(local) => Ok(Some(local.next())),
+            Source::RemoteRun(remote) => remote.next(),
         }
     }
 }
 
-impl Local {
+impl LocalRun {
     fn next(&mut self) -> Snapshot {
         let first = self.polled.is_none();
         if let Some(polled) = self.polled {
@@ -128,7 +128,8 @@ impl Local {
         if !first {
             return snapshot;
         }
-        // What is there already is read before the first picture, however long it is.
+        // Everything that is already there is read before the first snapshot, however long that
+        // takes.
         while self.follower.has_more() {
             self.follower.poll();
         }
@@ -136,7 +137,7 @@ impl Local {
     }
 }
 
-impl Remote {
+impl RemoteRun {
     fn next(&mut self) -> Result<Option<Snapshot>, TopError> {
         let mut line = Vec::new();
         let read = (&mut self.lines).take(MOST_LINE).read_until(b'\n', &mut line);
@@ -150,7 +151,7 @@ impl Remote {
         if self.has_any {
             return Ok(None);
         }
-        // A connection that ssh keeps for later holds its end open.
+        // A connection that ssh keeps open for later keeps the pipe open.
         let _ = self.message_ended.recv_timeout(EVERY);
         let message = self.message.lock().map(|bytes| bytes.clone()).unwrap_or_default();
         let text = String::from_utf8_lossy(&message).trim().to_owned();
@@ -162,14 +163,14 @@ impl Remote {
     }
 }
 
-impl Drop for Remote {
+impl Drop for RemoteRun {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Keeps the end of what a client of ssh writes.
+/// Keeps the end of what an ssh client writes to stderr.
 fn keep_end(errors: Option<impl Read>, to: &Mutex<Vec<u8>>) {
     let Some(mut errors) = errors else { return };
     let mut bytes = [0; 1024];
@@ -182,7 +183,7 @@ fn keep_end(errors: Option<impl Read>, to: &Mutex<Vec<u8>>) {
     }
 }
 
-/// Host and path of `HOST:RUN`; a name with a slash before its colon is a path.
+/// Splits `HOST:RUN`; a name with a slash before its colon is a path.
 fn split(run: &OsStr) -> Option<(String, OsString)> {
     let bytes = run.as_bytes();
     let at = bytes.iter().position(|byte| matches!(byte, b':' | b'/'))?;
@@ -191,14 +192,14 @@ fn split(run: &OsStr) -> Option<(String, OsString)> {
     (bytes[at] == b':' && !path.is_empty()).then(|| (host.to_owned(), path))
 }
 
-/// A word in single quotes, as any POSIX shell reads it back.
+/// Quotes a word for any POSIX shell.
 fn quoted(text: &OsStr) -> OsString {
     let inner =
         text.as_bytes().split(|byte| *byte == b'\'').collect::<Vec<_>>().join(&b"'\\''"[..]);
     OsString::from_vec([b"'", &inner[..], b"'"].concat())
 }
 
-/// Whether a file begins as a trace file.
+/// Whether a file begins like a trace file.
 fn is_tprof(files: &PlainFiles, name: &str) -> bool {
     let mut bytes = [0; 5];
     let read = files.open(name).and_then(|mut file| file.read_exact(&mut bytes));
@@ -229,7 +230,7 @@ mod tests {
     #[test]
     fn the_other_shell_gets_the_path_as_one_word() {
         let directory = tempfile::tempdir().unwrap();
-        // As sshd does: the command is one text for a shell, here with `tprof` as a function.
+        // Like sshd: the command is one text for a shell, here with `tprof` as a function.
         let script = r#"[ "$1 $2 $3" = "-T -- host" ] || exit 9
             sh -c "tprof() { printf '%s|' \"\$@\" >&2; }; $4"; exit 1"#;
         let program = fake_ssh(directory.path(), script);

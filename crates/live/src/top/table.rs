@@ -1,4 +1,4 @@
-//! The table of ranks: which columns there is room for, and their cells.
+//! The table of ranks: the columns that fit, and their cells.
 
 use tprof_facts::units;
 
@@ -6,21 +6,21 @@ use super::cells::{UNKNOWN, clean, value};
 use super::view::{View, is_bad};
 use crate::metric::Metric;
 
-/// What was last read of a file may be so old before a row states it.
+/// A row states the age of its last reading once it is older than this.
 const BEHIND_NS: u64 = 5_000_000_000;
 
-/// A column.
+/// A column of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
-    /// Whose row it is.
+    /// Label of the rank.
     Label,
-    /// A number.
+    /// Value of a metric.
     Of(Metric),
-    /// How it is.
+    /// State of the rank.
     State,
 }
 
-/// A number's title, width, and place among those that are left out where there is little room:
+/// Returns a metric's title, width, and the order in which it is left out if there is little room:
 /// the largest first.
 fn shape(metric: Metric) -> (&'static str, usize, u8) {
     match metric {
@@ -43,7 +43,7 @@ const LABEL_WIDTH: usize = 16;
 const STATE_WIDTH: usize = 14;
 
 impl Column {
-    /// Its title.
+    /// Returns the column's title.
     pub fn title(self) -> &'static str {
         match self {
             Column::Label => "RANK",
@@ -52,7 +52,7 @@ impl Column {
         }
     }
 
-    /// Characters of its cells.
+    /// Returns the width of its cells in characters.
     pub fn width(self) -> usize {
         match self {
             Column::Label => LABEL_WIDTH,
@@ -61,13 +61,14 @@ impl Column {
         }
     }
 
-    /// Numbers are aligned to the right.
+    /// Whether its cells are numbers, which are aligned to the right.
     pub fn is_number(self) -> bool {
         matches!(self, Column::Of(_))
     }
 }
 
-/// Columns that fit, each with a space before it: those of which nothing is known are left out.
+/// Returns the columns that fit, each with a space before it. Columns without a known value are
+/// left out.
 pub fn columns(view: &View, width: usize) -> Vec<Column> {
     let is_known = |metric: &Metric| {
         let found = view.now.metrics.iter().find(|of| of.key == metric.key());
@@ -102,7 +103,7 @@ pub fn columns(view: &View, width: usize) -> Vec<Column> {
     std::iter::once(Column::Label).chain(numbers).chain([Column::State]).collect()
 }
 
-/// A cell of a rank.
+/// Returns a cell of a rank.
 pub fn cell(view: &View, at: usize, column: Column) -> String {
     match column {
         Column::Label => clean(&view.now.ranks[at].label),
@@ -111,7 +112,7 @@ pub fn cell(view: &View, at: usize, column: Column) -> String {
     }
 }
 
-/// How a rank is, in a word or two.
+/// Describes the state of a rank in a word or two.
 fn state(view: &View, at: usize) -> String {
     let rank = &view.now.ranks[at];
     if rank.problem.is_some() {
@@ -133,18 +134,18 @@ fn state(view: &View, at: usize) -> String {
     }
 }
 
-/// How much a row asks for attention.
+/// How much attention a row needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
-    /// None.
+    /// Nothing needs attention.
     Plain,
-    /// It is over.
+    /// The rank is over.
     Faint,
-    /// It should be looked after.
+    /// Something is wrong.
     Alarming,
 }
 
-/// The tone of a rank's row.
+/// Returns the tone of a rank's row.
 pub fn tone(view: &View, at: usize) -> Tone {
     let rank = &view.now.ranks[at];
     if is_bad(rank) || view.stalled_for(rank).is_some() {

@@ -1,35 +1,35 @@
-//! One picture as text, for a script or a log.
+//! Formats one snapshot as text, for a script or a log.
 
 use std::fmt::Write;
 
+use super::phrases;
 use super::table::{Column, cell, columns};
 use super::view::View;
-use super::words;
 use crate::snapshot::Snapshot;
 
-/// All columns that are known have room in it.
+/// Width that has room for all known columns.
 const WIDTH: usize = 160;
-/// Events that are shown.
+/// Number of events to show.
 const EVENTS: usize = 10;
 
-/// A snapshot as text.
+/// Formats a snapshot as text.
 pub fn text(snapshot: &Snapshot) -> String {
     let mut view = View::default();
     view.take(snapshot.clone());
     let mut text = String::new();
-    let _ = writeln!(text, "{}", words::command(&view));
-    let _ = writeln!(text, "{}: {}", words::state(&view), words::totals(&view));
+    let _ = writeln!(text, "{}", phrases::command(&view));
+    let _ = writeln!(text, "{}: {}", phrases::state(&view), phrases::totals(&view));
     let columns = columns(&view, WIDTH);
     line(&mut text, columns.iter().map(|column| (*column, column.title().to_owned())));
     for at in view.order() {
         line(&mut text, columns.iter().map(|column| (*column, cell(&view, at, *column))));
     }
     for stall in &view.now.stalls {
-        let _ = writeln!(text, "{}", words::stall(stall));
+        let _ = writeln!(text, "{}", phrases::stall(stall));
     }
     let last = view.events.len().saturating_sub(EVENTS);
     for event in view.events.iter().skip(last) {
-        let _ = writeln!(text, "{}", words::event(event));
+        let _ = writeln!(text, "{}", phrases::event(event));
     }
     text
 }

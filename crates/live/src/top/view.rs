@@ -1,30 +1,30 @@
-//! What of a run is shown: the newest snapshot, the course of its numbers, what is chosen and
-//! in which order.
+//! State of the screen: the newest snapshot, the history of its metrics, the selection and the sort
+//! order.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::metric::Metric;
 use crate::snapshot::{Event, MetricValues, RankState, Snapshot};
 
-/// Values of a rank that are kept.
+/// Number of values to keep per rank.
 const MOST_VALUES: usize = 300;
-/// Events that are kept.
+/// Number of events to keep.
 const MOST_EVENTS: usize = 200;
 
-/// Orders of ranks.
+/// Sort orders of ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// Stalled ones first, then those that ended badly, then by their steps, slow first.
+    /// Stalled ranks first, then those that ended badly, then by step time, slow first.
     #[default]
     Worst,
-    /// By their numbers.
+    /// By rank number.
     Rank,
-    /// By the chosen metric, the largest first.
+    /// By the selected metric, largest first.
     Metric,
 }
 
 impl Order {
-    /// As the screen has it.
+    /// Returns the word that the screen shows.
     pub fn word(self) -> &'static str {
         match self {
             Order::Worst => "worst first",
@@ -42,26 +42,26 @@ impl Order {
     }
 }
 
-/// What is shown.
+/// State of the screen.
 #[derive(Clone, Debug, Default)]
 pub struct View {
     /// The newest snapshot.
     pub now: Snapshot,
     /// The last events, in order.
     pub events: VecDeque<Event>,
-    /// Course of values by file, then by metric's place.
+    /// History of values by file, then by metric index.
     courses: BTreeMap<String, VecDeque<Vec<f32>>>,
-    /// File of the chosen rank; none: the first in order.
+    /// File of the selected rank; `None` for the first in order.
     selected: Option<String>,
-    /// Key of the chosen metric.
+    /// Key of the selected metric.
     metric: Option<String>,
     /// How ranks are sorted.
     pub order: Order,
-    /// Keys are explained.
+    /// Whether the help on keys is shown.
     pub help: bool,
-    /// No snapshot follows.
+    /// Whether no snapshot follows.
     pub is_over: bool,
-    /// The source ended before the run: why.
+    /// Why the source ended before the run.
     pub ended: Option<String>,
 }
 
@@ -87,11 +87,11 @@ impl View {
         self.now = snapshot;
     }
 
-    /// What came before, as a first snapshot has it.
+    /// Fills in the history that the first snapshot contains.
     fn fill(&mut self, snapshot: &Snapshot, history: &crate::snapshot::History) {
         for (at, rank) in snapshot.ranks.iter().enumerate() {
             let course = self.courses.entry(rank.file.clone()).or_default();
-            // The last moment is the snapshot's own.
+            // The last moment is that of the snapshot itself.
             for moment in 0..history.times_ns.len().saturating_sub(1) {
                 let value = |metric: &MetricValues| {
                     let of_rank = history.series.get(&metric.key)?.get(at)?;
@@ -103,7 +103,7 @@ impl View {
         }
     }
 
-    /// Places of ranks in the order in which they are shown.
+    /// Returns the indexes of ranks in the displayed order.
     pub fn order(&self) -> Vec<usize> {
         let mut places: Vec<usize> = (0..self.now.ranks.len()).collect();
         match self.order {
@@ -123,19 +123,19 @@ impl View {
         places
     }
 
-    /// For how long a rank has had no step, if it is stalled.
+    /// Returns for how long a rank has had no step, if it is stalled.
     pub fn stalled_for(&self, rank: &RankState) -> Option<u64> {
         let stall = self.now.stalls.iter().find(|stall| stall.label == rank.label);
         stall.map(|stall| stall.for_ns)
     }
 
-    /// A number of a rank.
+    /// Returns a metric of a rank.
     pub fn number(&self, at: usize, key: &str) -> Option<f64> {
         let metric = self.now.metrics.iter().find(|metric| metric.key == key)?;
         metric.values.get(at).copied().flatten()
     }
 
-    /// The chosen metric: at first the time of a step, or what is known.
+    /// Returns the selected metric: at first the step time, or a metric that is known.
     pub fn metric(&self) -> Option<&MetricValues> {
         let all = &self.now.metrics;
         let chosen = self.metric.as_ref().and_then(|key| all.iter().find(|of| of.key == *key));
@@ -146,7 +146,7 @@ impl View {
             .or_else(|| all.first())
     }
 
-    /// Chooses the next metric of which anything is known.
+    /// Selects the next metric with a known value.
     pub fn next_metric(&mut self) {
         let known: Vec<&str> = (self.now.metrics.iter())
             .filter(|metric| metric.why.is_none())
@@ -157,19 +157,19 @@ impl View {
         self.metric = known.get(at % known.len().max(1)).map(|key| (*key).to_owned());
     }
 
-    /// Takes the next order.
+    /// Selects the next sort order.
     pub fn next_order(&mut self) {
         self.order = self.order.next();
     }
 
-    /// Place of the chosen rank.
+    /// Returns the position of the selected rank.
     pub fn selected(&self, order: &[usize]) -> Option<usize> {
         let file = self.selected.as_ref();
         let found = file.and_then(|file| self.now.ranks.iter().position(|rank| rank.file == *file));
         found.or_else(|| order.first().copied())
     }
 
-    /// Chooses a rank so many lines below.
+    /// Moves the selection by this many lines.
     pub fn move_by(&mut self, lines: isize) {
         let order = self.order();
         let Some(selected) = self.selected(&order) else { return };
@@ -178,7 +178,7 @@ impl View {
         self.selected = self.now.ranks.get(order[line]).map(|rank| rank.file.clone());
     }
 
-    /// Course of the chosen metric of a rank, the newest last.
+    /// Returns the history of the selected metric for a rank, newest last.
     pub fn course(&self, at: usize) -> Vec<Option<f64>> {
         let key = self.metric().map(|metric| metric.key.as_str());
         let place = self.now.metrics.iter().position(|metric| Some(metric.key.as_str()) == key);
@@ -197,7 +197,7 @@ fn push(course: &mut VecDeque<Vec<f32>>, values: Vec<f32>) {
     }
 }
 
-/// Whether a rank ended otherwise than it should.
+/// Whether a rank ended abnormally.
 pub fn is_bad(rank: &RankState) -> bool {
     rank.problem.is_some() || rank.ended.as_ref().is_some_and(|end| end != "exit 0")
 }

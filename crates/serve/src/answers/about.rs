@@ -1,4 +1,4 @@
-//! What this server has.
+//! Describes this server: kinds of report, formats, routes.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::app::App;
 /// Version of the API.
 pub const VERSION: u32 = 1;
 
-/// `GET /api/v1`
+/// Answers `GET /api/v1`.
 pub async fn about(State(app): State<Arc<App>>) -> Json<Value> {
     let catalogue = &app.catalogue;
     let kinds =
@@ -33,12 +33,12 @@ pub async fn about(State(app): State<Arc<App>>) -> Json<Value> {
     }))
 }
 
-/// `GET /api/v1/openapi.json`
+/// Answers `GET /api/v1/openapi.json`.
 pub async fn openapi(State(app): State<Arc<App>>) -> Json<Value> {
     Json(described(&app.catalogue.tprof, ROUTES.iter()))
 }
 
-/// Routes as OpenAPI 3.1.
+/// Describes the routes as OpenAPI 3.1.
 pub fn described(tprof: &str, routes: impl Iterator<Item = &'static Route>) -> Value {
     let mut paths: Map<String, Value> = Map::new();
     for route in routes {

@@ -1,4 +1,4 @@
-//! An answer out of what a child printed, piece by piece.
+//! Streams an answer from a child's output, piece by piece.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use hyper::body::{Body as Pieces, Frame, SizeHint};
 
 use crate::work::Output;
 
-/// The text of an output.
+/// Reads the text of an output.
 struct Text {
     output: Arc<Output>,
     offset: u64,
@@ -29,7 +29,7 @@ impl Pieces for Text {
         if self.offset >= self.output.len() {
             return Poll::Ready(None);
         }
-        // A file that was written a moment ago is in the page cache: this waits for no disk.
+        // A file that was just written is in the page cache, so this does not wait for a disk.
         let piece = self.output.piece(self.offset);
         Poll::Ready(Some(piece.map(|piece| {
             self.offset += piece.len() as u64;
@@ -42,7 +42,7 @@ impl Pieces for Text {
     }
 }
 
-/// An answer of this type.
+/// Returns an answer with this content type.
 pub fn of(output: Arc<Output>, kind: &'static str) -> Response {
     let length = output.len();
     let body = Body::new(Text { output, offset: 0 });

@@ -1,4 +1,4 @@
-//! What changes something, only with `--control`.
+//! Requests that change something, which need `--control`.
 
 use std::ffi::OsString;
 use std::path::Path as FilePath;
@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::http;
 use crate::runs::notes::Notes;
 
-/// Longest answer of a request that is read.
+/// Longest answer of a request to read.
 const MAX_BYTES: u64 = 16 << 20;
 /// Longest name of a mark.
 const MAX_NAME: usize = 256;
@@ -40,7 +40,7 @@ enum Action {
     Snapshot,
 }
 
-/// `POST /api/v1/runs/ID/control`
+/// Answers `POST /api/v1/runs/ID/control`.
 pub async fn control(
     State(app): State<Arc<App>>,
     Path(id): Path<u32>,
@@ -49,7 +49,7 @@ pub async fn control(
     let asked: ControlRequest = read(request).await?;
     let run = app.run(id)?;
     let words = words(&asked, run.readable()?)?;
-    let output = app.desk.act(&words).await?;
+    let output = app.jobs.act(&words).await?;
     let text =
         output.whole(MAX_BYTES).map_err(|error| Failure::new("cannot read the answer", error))?;
     let answer = serde_json::from_slice(&text).unwrap_or(Value::Null);
@@ -61,7 +61,7 @@ pub async fn control(
     }))
 }
 
-/// Words of `tprof ctl`.
+/// Returns the arguments of `tprof ctl`.
 fn words(asked: &ControlRequest, run: &FilePath) -> Result<Vec<OsString>, Failure> {
     let refused = |why: &str| Failure::misuse("the request makes no sense", why);
     let mut words: Vec<OsString> = vec!["ctl".into()];
@@ -89,7 +89,7 @@ fn words(asked: &ControlRequest, run: &FilePath) -> Result<Vec<OsString>, Failur
     Ok(words)
 }
 
-/// `PUT /api/v1/runs/ID/notes`
+/// Answers `PUT /api/v1/runs/ID/notes`.
 pub async fn notes(
     State(app): State<Arc<App>>,
     Path(id): Path<u32>,
@@ -104,14 +104,14 @@ pub async fn notes(
     Ok(Json(row(&app, &app.run(id)?)))
 }
 
-/// `DELETE /api/v1/runs/ID`
+/// Answers `DELETE /api/v1/runs/ID`.
 pub async fn remove(
     State(app): State<Arc<App>>,
     Path(id): Path<u32>,
 ) -> Result<Json<Value>, Failure> {
     let run = app.run(id)?;
     let words = ["rm".into(), "--yes".into(), run.entry.path.as_os_str().to_owned()];
-    app.desk.act(&words).await?;
+    app.jobs.act(&words).await?;
     app.registry.forget();
     Ok(Json(json!({ "message": format!("run {id} was deleted") })))
 }

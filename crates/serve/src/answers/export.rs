@@ -1,4 +1,4 @@
-//! Files of `tprof export`.
+//! Answers with files of `tprof export`.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,10 +13,10 @@ use super::body;
 use super::routes::SLICE;
 use crate::app::App;
 use crate::failure::Failure;
-use crate::runs::Found;
+use crate::runs::RegisteredRun;
 use crate::work::Output;
 
-/// `GET /api/v1/runs/ID/export/FORMAT`
+/// Answers `GET /api/v1/runs/ID/export/FORMAT`.
 pub async fn export(
     State(app): State<Arc<App>>,
     Path((id, name)): Path<(u32, String)>,
@@ -36,7 +36,7 @@ pub async fn export(
     };
     let output = exported(&app, &run, &name, &[], &query).await?;
     let mut response = body::of(output, "application/octet-stream");
-    // The run's own name could hold anything.
+    // The run's own name could contain anything.
     let disposition = format!("attachment; filename=\"run-{id}-{file}\"");
     if let Ok(disposition) = HeaderValue::try_from(disposition) {
         response.headers_mut().insert(CONTENT_DISPOSITION, disposition);
@@ -44,10 +44,10 @@ pub async fn export(
     Ok(response)
 }
 
-/// What `tprof export` writes of a run.
+/// Returns what `tprof export` writes for a run.
 pub async fn exported(
     app: &Arc<App>,
-    run: &Found,
+    run: &RegisteredRun,
     format: &str,
     further: &[OsString],
     query: &BTreeMap<String, String>,

@@ -1,4 +1,4 @@
-//! A metric by rank and by time or step, folded to what a screen shows.
+//! Answers a metric by rank and by time or step, folded to what a screen shows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use serde_json::{Value, json};
 use super::report::document;
 use crate::app::App;
 use crate::failure::Failure;
-use crate::runs::Found;
+use crate::runs::RegisteredRun;
 use crate::work::Output;
 
-/// Most rows and columns of an answer.
+/// Largest number of rows and columns of an answer.
 const ROWS: usize = 256;
 const COLUMNS: usize = 200;
-/// Longest document that is read: 1,024 ranks with 100 steps have 60 MB.
+/// Longest document to read: 1,024 ranks with 100 steps have 60 MB.
 const MAX_BYTES: u64 = 512 << 20;
 
-/// What is asked for.
+/// Query parameters of a heat map.
 #[derive(Deserialize)]
 pub struct HeatQuery {
     pub metric: String,
@@ -29,7 +29,7 @@ pub struct HeatQuery {
     pub to: Option<u64>,
 }
 
-/// A metric by step: where it is.
+/// Source of a metric by step.
 struct ByStep {
     key: &'static str,
     kind: &'static str,
@@ -74,7 +74,7 @@ const BY_STEP: [ByStep; 5] = [
 pub const STEP_METRICS: [&str; 5] =
     [BY_STEP[0].key, BY_STEP[1].key, BY_STEP[2].key, BY_STEP[3].key, BY_STEP[4].key];
 
-/// What is read of a document, of which the rest can be much.
+/// The parts of a report that are read; the rest can be large.
 #[derive(Deserialize)]
 struct Document {
     tables: Tables,
@@ -103,7 +103,7 @@ struct Row {
     late_ns: Option<f64>,
 }
 
-/// `GET /api/v1/runs/ID/heat`
+/// Answers `GET /api/v1/runs/ID/heat`.
 pub async fn heat(
     State(app): State<Arc<App>>,
     Path(id): Path<u32>,
@@ -127,11 +127,11 @@ pub async fn heat(
         .map(Json)
 }
 
-async fn report(app: &Arc<App>, run: &Found, kind: &str) -> Result<Arc<Output>, Failure> {
+async fn report(app: &Arc<App>, run: &RegisteredRun, kind: &str) -> Result<Arc<Output>, Failure> {
     document(app, run, kind, &BTreeMap::new()).await
 }
 
-/// Cells of a table, of which each row has a rank, a step and a value.
+/// Reads cells of a table whose rows have a rank, a step and a value.
 fn read(
     output: &Output,
     of: &ByStep,
@@ -153,9 +153,10 @@ fn read(
     Ok(folded(of.key, &cells, missing.as_deref()))
 }
 
-/// Folds cells into rows of ranks and columns of steps; of several the worst one stays.
+/// Folds cells into rows of ranks and columns of steps. If several share a cell, the worst one
+/// stays.
 pub fn folded(metric: &str, cells: &[(String, u64, Option<f64>)], missing: Option<&str>) -> Value {
-    // In the order of the report: ranks by number.
+    // In the order of the report, which is ranks by number.
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     let mut labels: Vec<&str> = Vec::new();
     for (rank, ..) in cells {

@@ -11,12 +11,12 @@ use super::about::VERSION;
 use super::rows::row;
 use crate::app::App;
 use crate::failure::Failure;
-use crate::runs::Found;
+use crate::runs::RegisteredRun;
 
-/// A figure that is followed: key, unit, and whether less is better.
+/// A figure to follow: key, unit, and whether less is better.
 pub type Metric = (&'static str, &'static str, bool);
 
-/// Figures that are followed.
+/// Figures to follow.
 const METRICS: [Metric; 6] = [
     ("step_ns", "ns", true),
     ("wall_ns", "ns", true),
@@ -25,34 +25,34 @@ const METRICS: [Metric; 6] = [
     ("peak_rss_bytes", "bytes", true),
     ("findings", "count", true),
 ];
-/// Runs before a value by which its usual spread is known.
+/// Number of previous runs from which the usual spread of a value is computed.
 const BEFORE: usize = 8;
-/// Runs without which that is not known.
+/// Smallest number of previous runs for that.
 const LEAST_BEFORE: usize = 3;
-/// A change is marked from this share on, …
+/// A change is marked if it is at least this share …
 const LEAST_CHANGE: f64 = 0.05;
-/// … and from so many usual deviations.
+/// … and at least this many usual deviations.
 const DEVIATIONS: f64 = 3.0;
-/// Of a normal distribution, its deviation is this times the median deviation.
+/// Factor from the median deviation of a normal distribution to its standard deviation.
 const NORMAL: f64 = 1.4826;
 
-/// Which command.
+/// Query: a run of the command in question.
 #[derive(Deserialize)]
 pub struct HistoryQuery {
     pub run: u32,
 }
 
-/// `GET /api/v1/history`
+/// Answers `GET /api/v1/history`.
 pub async fn history(
     State(app): State<Arc<App>>,
     Query(asked): Query<HistoryQuery>,
 ) -> Result<Json<Value>, Failure> {
     let run = app.run(asked.run)?;
     let (all, _) = app.registry.list();
-    let mut same: Vec<Found> =
+    let mut same: Vec<RegisteredRun> =
         all.into_iter().filter(|one| one.entry.command == run.entry.command).collect();
     same.reverse();
-    let pending = app.summaries.want(&same);
+    let pending = app.summaries.request_missing(&same);
     let rows: Vec<Value> = same.iter().map(|run| row(&app, run)).collect();
     Ok(Json(json!({
         "version": VERSION,
@@ -63,7 +63,7 @@ pub async fn history(
     })))
 }
 
-/// Figures of rows of the list, in their order, with what changed.
+/// Returns the figures of rows of the list, in their order, and what changed.
 pub fn metrics(rows: &[Value], followed: &[Metric]) -> Value {
     let one = |(key, unit, is_less_better): &Metric| {
         let points: Vec<(u64, Option<f64>)> = rows
@@ -81,7 +81,8 @@ pub fn metrics(rows: &[Value], followed: &[Metric]) -> Value {
     followed.iter().map(one).collect()
 }
 
-/// Where a value differs from those since the change before, by more than they do from each other.
+/// Finds values that differ from those since the previous change by more than these differ from
+/// each other.
 fn changes(points: &[(u64, Option<f64>)], is_less_better: bool) -> Vec<Value> {
     let mut found = Vec::new();
     let mut level: Vec<f64> = Vec::new();

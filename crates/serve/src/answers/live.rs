@@ -1,4 +1,4 @@
-//! Runs in progress: for a page each second, for a scraper when it asks.
+//! Answers about runs in progress: every second for a page, and on request for a scraper.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,30 +15,30 @@ use tprof_live::{Snapshot, prometheus};
 
 use crate::app::App;
 use crate::failure::Failure;
-use crate::runs::Found;
+use crate::runs::RegisteredRun;
 
-/// Events that wait for a slow browser; then it gets all anew.
+/// Number of events that wait for a slow browser, which is then sent everything again.
 const WAITING: usize = 4;
-/// Runs in progress that a scraper gets.
+/// Largest number of runs in progress for a scraper.
 const MOST_SCRAPED: usize = 24;
-/// A comment so often keeps a proxy from closing a silent stream.
+/// Interval of comments that keep a proxy from closing a silent stream.
 const ALIVE: Duration = Duration::from_secs(15);
 
-/// `GET /api/v1/runs/ID/live`
+/// Answers `GET /api/v1/runs/ID/live`.
 pub async fn now(State(app): State<Arc<App>>, Path(id): Path<u32>) -> Result<Response, Failure> {
     let run = app.run(id)?;
     let text = app.lives.now(&run).await?;
     Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
 }
 
-/// `GET /api/v1/runs/ID/events`
+/// Answers `GET /api/v1/runs/ID/events`.
 pub async fn events(State(app): State<Arc<App>>, Path(id): Path<u32>) -> Result<Response, Failure> {
     let run = app.run(id)?;
-    // What is wrong is an answer, not an event.
+    // A failure is an error response, not an event.
     app.lives.snapshot(&run).await?;
     let (to, from) = mpsc::channel(WAITING);
     tokio::spawn(async move {
-        // An error: the browser is gone, or the run is.
+        // An error means that the browser or the run has gone.
         let _ = send(&app, &run, &to).await;
     });
     let stream = Sse::new(ReceiverStream::new(from)).keep_alive(KeepAlive::new().interval(ALIVE));
@@ -48,7 +48,7 @@ pub async fn events(State(app): State<Arc<App>>, Path(id): Path<u32>) -> Result<
 type Sender = mpsc::Sender<Result<Event, Infallible>>;
 
 /// Sends ticks until the run or the browser ends.
-async fn send(app: &App, run: &Found, to: &Sender) -> Option<()> {
+async fn send(app: &App, run: &RegisteredRun, to: &Sender) -> Option<()> {
     loop {
         let (start, mut ticks) = app.lives.ticks(run).await.ok()?;
         to.send(Ok(Event::default().event("start").data(start))).await.ok()?;
@@ -72,17 +72,17 @@ async fn send(app: &App, run: &Found, to: &Sender) -> Option<()> {
     }
 }
 
-/// `GET /metrics`
+/// Answers `GET /metrics`.
 pub async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Failure> {
     let (runs, _) = app.registry.list();
     let running = runs.iter().filter(|run| run.entry.state == "running").take(MOST_SCRAPED);
     let mut snapshots: Vec<(String, Arc<Snapshot>)> = Vec::new();
     for run in running {
-        // One that went meanwhile is none.
+        // A run that ended meanwhile is skipped.
         let Ok(snapshot) = app.lives.snapshot(run).await else { continue };
         let path = &run.entry.path;
         let mut name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-        // A scraper refuses all where two series have the same labels.
+        // A scraper refuses everything if two series have the same labels.
         if snapshots.iter().any(|(known, _)| *known == name) {
             name = path.to_string_lossy().into_owned();
         }

@@ -1,10 +1,10 @@
-//! What there is to ask for: one list, from which the router and its description are made.
+//! The API: the router and its OpenAPI description are made from one list of routes.
 
 mod about;
 mod archived;
 mod body;
-mod compared;
 mod control;
+mod diff;
 mod export;
 mod heat;
 mod history;
@@ -27,41 +27,42 @@ use crate::failure::Failure;
 pub use archived::router as router_of_archive;
 pub use heat::STEP_METRICS;
 pub use page::PAGES;
-use routes::{ROUTES, What};
+use routes::{Endpoint, ROUTES};
 
-/// Answers all of them.
+/// Returns the router of all routes.
 pub fn router() -> Router<Arc<App>> {
-    let all =
-        ROUTES.iter().fold(Router::new(), |all, route| all.route(route.path, handler(route.what)));
+    let all = ROUTES
+        .iter()
+        .fold(Router::new(), |all, route| all.route(route.path, handler(route.endpoint)));
     all.fallback(absent)
 }
 
-fn handler(what: What) -> MethodRouter<Arc<App>> {
-    match what {
-        What::Shell => get(page::shell),
-        What::About => get(about::about),
-        What::OpenApi => get(about::openapi),
-        What::Runs => get(runs::all),
-        What::Run => get(runs::one),
-        What::Report => get(report::report),
-        What::Page => get(page::page),
-        What::Export => get(export::export),
-        What::Live => get(live::now),
-        What::Events => get(live::events),
-        What::Heat => get(heat::heat),
-        What::Diff => get(compared::diff),
-        What::DiffFlame => get(compared::flame),
-        What::History => get(history::history),
-        What::Control => post(control::control),
-        What::Notes => put(control::notes),
-        What::Remove => delete(control::remove),
-        What::SeedFlame => get(seed::flame),
-        What::SeedMemory => get(seed::memory),
-        What::SeedTimeline => get(seed::timeline),
-        What::SeedKernels => get(seed::kernels),
-        What::SeedHta => get(seed::hta),
-        What::SeedCompile => get(seed::compile),
-        What::Metrics => get(live::metrics),
+fn handler(endpoint: Endpoint) -> MethodRouter<Arc<App>> {
+    match endpoint {
+        Endpoint::Shell => get(page::shell),
+        Endpoint::About => get(about::about),
+        Endpoint::OpenApi => get(about::openapi),
+        Endpoint::Runs => get(runs::all),
+        Endpoint::Run => get(runs::one),
+        Endpoint::Report => get(report::report),
+        Endpoint::Page => get(page::page),
+        Endpoint::Export => get(export::export),
+        Endpoint::Live => get(live::now),
+        Endpoint::Events => get(live::events),
+        Endpoint::Heat => get(heat::heat),
+        Endpoint::Diff => get(diff::diff),
+        Endpoint::DiffFlame => get(diff::flame),
+        Endpoint::History => get(history::history),
+        Endpoint::Control => post(control::control),
+        Endpoint::Notes => put(control::notes),
+        Endpoint::Remove => delete(control::remove),
+        Endpoint::SeedFlame => get(seed::flame),
+        Endpoint::SeedMemory => get(seed::memory),
+        Endpoint::SeedTimeline => get(seed::timeline),
+        Endpoint::SeedKernels => get(seed::kernels),
+        Endpoint::SeedHta => get(seed::hta),
+        Endpoint::SeedCompile => get(seed::compile),
+        Endpoint::Metrics => get(live::metrics),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Pages: the one of this server, and those that exports write.
+//! Answers with pages: that of this server, and those that exports write.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::work::Output;
 
 /// Exports that are pages.
 pub const PAGES: [&str; 3] = ["timeline", "flame", "report"];
-/// Longest page that is given out; its reader holds all of it.
+/// Longest page to serve; it is held in memory as a whole.
 const MAX_BYTES: u64 = 512 << 20;
 
-/// `GET /`
+/// Answers `GET /`.
 pub async fn shell() -> Result<Response, Failure> {
     let nonce = nonce()?;
     let policy = format!(
@@ -29,7 +29,7 @@ pub async fn shell() -> Result<Response, Failure> {
     Ok(html(policy, pages::shell(&nonce)))
 }
 
-/// `GET /api/v1/runs/ID/page/PAGE`
+/// Answers `GET /api/v1/runs/ID/page/PAGE`.
 pub async fn page(
     State(app): State<Arc<App>>,
     Path((id, name)): Path<(u32, String)>,
@@ -49,12 +49,12 @@ pub async fn page(
     of_export(&output)
 }
 
-/// The page that an export wrote, with a nonce of this answer.
+/// Returns the page that an export wrote, with a nonce for this answer.
 pub fn of_export(output: &Output) -> Result<Response, Failure> {
     let page =
         output.whole(MAX_BYTES).map_err(|error| Failure::new("cannot give out the page", error))?;
     let nonce = nonce()?;
-    // Styles as in the page's own policy; its drawings set some.
+    // Styles as in the page's own policy, because its drawings set some.
     let policy = format!(
         "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'unsafe-inline'; img-src data: blob:; \
          base-uri 'none'; form-action 'none'; frame-ancestors 'self'"

@@ -1,4 +1,4 @@
-//! Documents of `tprof report --json`.
+//! Answers with documents of `tprof report --json`.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -11,15 +11,15 @@ use super::body;
 use super::routes::REPORT;
 use crate::app::App;
 use crate::failure::Failure;
-use crate::runs::Found;
+use crate::runs::RegisteredRun;
 use crate::work::Output;
 
-/// Those that are switches.
+/// The parameters that are switches.
 const SWITCHES: [&str; 4] = ["hta", "steady", "lines", "mine"];
-/// Longest value.
+/// Longest value of a parameter, in bytes.
 const MAX_VALUE: usize = 512;
 
-/// `GET /api/v1/runs/ID/report/KIND`
+/// Answers `GET /api/v1/runs/ID/report/KIND`.
 pub async fn report(
     State(app): State<Arc<App>>,
     Path((id, kind)): Path<(u32, String)>,
@@ -30,10 +30,10 @@ pub async fn report(
     Ok(body::of(output, "application/json"))
 }
 
-/// The document of a kind.
+/// Returns the document of a kind of report.
 pub async fn document(
     app: &Arc<App>,
-    run: &Found,
+    run: &RegisteredRun,
     kind: &str,
     query: &BTreeMap<String, String>,
 ) -> Result<Arc<Output>, Failure> {
@@ -50,7 +50,7 @@ pub async fn document(
     app.make(words, &[run]).await
 }
 
-/// The query as options.
+/// Converts the query to options.
 fn options(query: &BTreeMap<String, String>) -> Result<Vec<OsString>, Failure> {
     let mut words = Vec::new();
     for (name, value) in query {

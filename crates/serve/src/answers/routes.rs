@@ -1,25 +1,25 @@
-//! What there is to ask for, without how it is answered: the router is made from this list, and so is
-//! its description.
+//! The list of routes, without their handlers. The router and its OpenAPI description are made from
+//! it.
 
-/// Something that can be asked for.
+/// A route of the API.
 pub struct Route {
-    /// What answers it.
-    pub what: What,
+    /// Handler of the route.
+    pub endpoint: Endpoint,
     /// `GET`, `POST`, `PUT` or `DELETE`.
     pub method: &'static str,
-    /// Its path, parameters in braces.
+    /// Path with parameters in braces.
     pub path: &'static str,
-    /// What the answer is.
+    /// Description of the answer.
     pub about: &'static str,
-    /// Parameters of the query, with what each is.
+    /// Query parameters and their descriptions.
     pub query: &'static [(&'static str, &'static str)],
-    /// Type of the answer.
+    /// Content type of the answer.
     pub answer: &'static str,
 }
 
-/// Answers.
+/// Handlers of the routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum Endpoint {
     Shell,
     About,
     OpenApi,
@@ -49,7 +49,7 @@ pub enum What {
 const JSON: &str = "application/json";
 const HTML: &str = "text/html";
 
-/// Parameters of a report, as `--help` has them.
+/// Query parameters of a report, with descriptions.
 pub const REPORT: &[(&str, &str)] = &[
     ("rank", "only this rank"),
     ("top", "rows of each table"),
@@ -65,7 +65,7 @@ pub const REPORT: &[(&str, &str)] = &[
     ("lines", "1: by line of source"),
     ("mine", "1: only code in your own files"),
 ];
-/// Of an export.
+/// Query parameters of an export.
 pub const SLICE: &[(&str, &str)] = &[
     ("rank", "ranks: 0 or 0,4-7"),
     ("steps", "steps: 5 or 5-9"),
@@ -84,125 +84,131 @@ const HEAT: &[(&str, &str)] = &[
 ];
 
 const fn get(
-    what: What,
+    endpoint: Endpoint,
     path: &'static str,
     about: &'static str,
     query: &'static [(&'static str, &'static str)],
     answer: &'static str,
 ) -> Route {
-    Route { what, method: "GET", path, about, query, answer }
+    Route { endpoint, method: "GET", path, about, query, answer }
 }
 
 const fn change(
-    what: What,
+    endpoint: Endpoint,
     method: &'static str,
     path: &'static str,
     about: &'static str,
 ) -> Route {
-    Route { what, method, path, about, query: &[], answer: JSON }
+    Route { endpoint, method, path, about, query: &[], answer: JSON }
 }
 
-/// All of it.
+/// All routes of the API.
 pub const ROUTES: &[Route] = &[
-    get(What::Shell, "/", "the pages", &[], HTML),
+    get(Endpoint::Shell, "/", "the pages", &[], HTML),
     get(
-        What::About,
+        Endpoint::About,
         "/api/v1",
         "what this server has: kinds of report, formats, routes",
         &[],
         JSON,
     ),
-    get(What::OpenApi, "/api/v1/openapi.json", "this list as OpenAPI 3.1", &[], JSON),
-    get(What::Runs, "/api/v1/runs", "all runs, the newest first", &[], JSON),
-    get(What::Run, "/api/v1/runs/{id}", "one run", &[], JSON),
+    get(Endpoint::OpenApi, "/api/v1/openapi.json", "this list as OpenAPI 3.1", &[], JSON),
+    get(Endpoint::Runs, "/api/v1/runs", "all runs, the newest first", &[], JSON),
+    get(Endpoint::Run, "/api/v1/runs/{id}", "one run", &[], JSON),
     get(
-        What::Report,
+        Endpoint::Report,
         "/api/v1/runs/{id}/report/{kind}",
         "the document of `tprof report KIND --json`",
         REPORT,
         JSON,
     ),
     get(
-        What::Page,
+        Endpoint::Page,
         "/api/v1/runs/{id}/page/{page}",
         "the page of `tprof export --to timeline`, flame or report",
         SLICE,
         HTML,
     ),
     get(
-        What::Export,
+        Endpoint::Export,
         "/api/v1/runs/{id}/export/{format}",
         "the file of `tprof export`; several as .tar",
         SLICE,
         "application/octet-stream",
     ),
     get(
-        What::Live,
+        Endpoint::Live,
         "/api/v1/runs/{id}/live",
         "a run in progress now, with the last minutes",
         &[],
         JSON,
     ),
     get(
-        What::Events,
+        Endpoint::Events,
         "/api/v1/runs/{id}/events",
         "the same, then each second what changed, as server-sent events",
         &[],
         "text/event-stream",
     ),
     get(
-        What::Heat,
+        Endpoint::Heat,
         "/api/v1/runs/{id}/heat",
         "a metric by rank and time or step, at most 256 by 200 cells",
         HEAT,
         JSON,
     ),
-    get(What::Diff, "/api/v1/diff", "the document of `tprof diff A B --json`", PAIR, JSON),
-    get(What::DiffFlame, "/api/v1/diff/flame", "flame graphs of what changed, a page", PAIR, HTML),
+    get(Endpoint::Diff, "/api/v1/diff", "the document of `tprof diff A B --json`", PAIR, JSON),
     get(
-        What::History,
+        Endpoint::DiffFlame,
+        "/api/v1/diff/flame",
+        "flame graphs of what changed, a page",
+        PAIR,
+        HTML,
+    ),
+    get(
+        Endpoint::History,
         "/api/v1/history",
         "runs of the same command, and what changed in them",
         SAME,
         JSON,
     ),
     change(
-        What::Control,
+        Endpoint::Control,
         "POST",
         "/api/v1/runs/{id}/control",
         "start, stop, step, mark or snapshot a run in progress (--control)",
     ),
-    change(What::Notes, "PUT", "/api/v1/runs/{id}/notes", "set tags and note (--control)"),
-    change(What::Remove, "DELETE", "/api/v1/runs/{id}", "delete a run (--control)"),
+    change(Endpoint::Notes, "PUT", "/api/v1/runs/{id}/notes", "set tags and note (--control)"),
+    change(Endpoint::Remove, "DELETE", "/api/v1/runs/{id}", "delete a run (--control)"),
     get(
-        What::SeedFlame,
+        Endpoint::SeedFlame,
         "/api/profiler/flame",
         "stacks as a tree of name, value, children",
         RUN,
         JSON,
     ),
     get(
-        What::SeedMemory,
+        Endpoint::SeedMemory,
         "/api/profiler/memory",
         "device memory over time, and its peak",
         RUN,
         JSON,
     ),
-    get(What::SeedTimeline, "/api/profiler/timeline", "time of CPU, GPU and both", RUN, JSON),
-    get(What::SeedKernels, "/api/profiler/kernels", "kernels by name", RUN, JSON),
+    get(Endpoint::SeedTimeline, "/api/profiler/timeline", "time of CPU, GPU and both", RUN, JSON),
+    get(Endpoint::SeedKernels, "/api/profiler/kernels", "kernels by name", RUN, JSON),
     get(
-        What::SeedHta,
+        Endpoint::SeedHta,
         "/api/profiler/hta",
         "shares of GPU time, top kernels, recommendations",
         RUN,
         JSON,
     ),
     get(
-        What::SeedCompile,
+        Endpoint::SeedCompile,
         "/api/profiler/compile",
         "torch.compile: graphs, breaks, time",
         RUN,
         JSON,
     ),
-    get(What::Metrics, "/metrics", "runs in progress, for Prometheus", &[], "text/plain"),
+    get(Endpoint::Metrics, "/metrics", "runs in progress, for Prometheus", &[], "text/plain"),
 ];

@@ -1,13 +1,13 @@
-//! A run as a row of the list.
+//! Builds the row of a run in the list.
 
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::runs::Found;
+use crate::runs::RegisteredRun;
 use crate::runs::notes::Notes;
 
-/// A run: what its `run.json` has, and the figures that are known.
-pub fn row(app: &App, run: &Found) -> Value {
+/// Returns the row: what the run's `run.json` has, and the figures that are known.
+pub fn row(app: &App, run: &RegisteredRun) -> Value {
     let entry = &*run.entry;
     let notes = match &entry.refused {
         None => Notes::of(&entry.path),
@@ -45,7 +45,7 @@ pub fn row(app: &App, run: &Found) -> Value {
     match figures {
         Ok(figures) => {
             let known = figures.as_object().into_iter().flatten();
-            // Of a run in parts, a report counts what was lost of those that it read.
+            // For a run in parts, a report counts only the losses of the parts that it read.
             let is_known = |key: &str| key != "lost" || entry.lost.is_some();
             for (key, value) in known.filter(|(key, value)| !value.is_null() && is_known(key)) {
                 row[key] = value.clone();

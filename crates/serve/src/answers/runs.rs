@@ -1,4 +1,4 @@
-//! The list of runs.
+//! Answers with the list of runs.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use super::rows::row;
 use crate::app::App;
 use crate::failure::Failure;
 
-/// `GET /api/v1/runs`
+/// Answers `GET /api/v1/runs`.
 pub async fn all(State(app): State<Arc<App>>) -> Json<Value> {
     let (runs, left_out) = app.registry.list();
-    let pending = app.summaries.want(&runs);
+    let pending = app.summaries.request_missing(&runs);
     let rows: Vec<Value> = runs.iter().map(|run| row(&app, run)).collect();
     let mut list = json!({ "version": VERSION, "pending": pending, "runs": rows });
     if left_out > 0 {
@@ -23,7 +23,7 @@ pub async fn all(State(app): State<Arc<App>>) -> Json<Value> {
     Json(list)
 }
 
-/// `GET /api/v1/runs/ID`
+/// Answers `GET /api/v1/runs/ID`.
 pub async fn one(State(app): State<Arc<App>>, Path(id): Path<u32>) -> Result<Json<Value>, Failure> {
     Ok(Json(row(&app, &app.run(id)?)))
 }

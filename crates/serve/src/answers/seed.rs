@@ -1,4 +1,4 @@
-//! The routes that scripts of the first dashboard ask for, with its names. What was not measured is
+//! Routes that scripts of the first dashboard use, with its names. A value that was not measured is
 //! null, with the reason.
 
 use std::collections::BTreeMap;
@@ -13,17 +13,17 @@ use super::export::exported;
 use super::report::document;
 use crate::app::App;
 use crate::failure::Failure;
-use crate::runs::Found;
+use crate::runs::RegisteredRun;
 
-/// Longest document that is read.
+/// Longest document to read.
 const MAX_BYTES: u64 = 256 << 20;
-/// Kernels in the list.
+/// Number of kernels in the list.
 const TOP: usize = 100;
-/// Most nodes of a tree of stacks.
+/// Largest number of nodes of a tree of stacks.
 const MAX_NODES: usize = 200_000;
 const MEGABYTE: f64 = 1e6;
 
-/// Which run.
+/// Query: number of the run.
 #[derive(Deserialize)]
 pub struct RunQuery {
     run: Option<u32>,
@@ -31,7 +31,7 @@ pub struct RunQuery {
 
 type SeedAnswer = Result<Json<Value>, Failure>;
 
-fn wanted(app: &App, asked: &RunQuery) -> Result<Found, Failure> {
+fn wanted(app: &App, asked: &RunQuery) -> Result<RegisteredRun, Failure> {
     match asked.run {
         Some(id) => app.run(id),
         None => {
@@ -44,7 +44,7 @@ fn wanted(app: &App, asked: &RunQuery) -> Result<Found, Failure> {
     }
 }
 
-async fn tables(app: &Arc<App>, run: &Found, kind: &str) -> Result<Value, Failure> {
+async fn tables(app: &Arc<App>, run: &RegisteredRun, kind: &str) -> Result<Value, Failure> {
     let output = document(app, run, kind, &BTreeMap::new()).await?;
     let failed = |error: &dyn std::fmt::Display| Failure::new("cannot read the report", error);
     let text = output.whole(MAX_BYTES).map_err(|error| failed(&error))?;
@@ -56,7 +56,7 @@ fn rows<'a>(tables: &'a Value, table: &str) -> &'a [Value] {
     tables[table].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Why a table has no rows.
+/// Explains why a table has no rows.
 fn why(tables: &Value, table: &str) -> Value {
     match &tables[format!("{table}_missing")] {
         Value::Null if rows(tables, table).is_empty() => "nothing of the kind was recorded".into(),
@@ -64,18 +64,18 @@ fn why(tables: &Value, table: &str) -> Value {
     }
 }
 
-fn head(run: &Found) -> Map<String, Value> {
+fn head(run: &RegisteredRun) -> Map<String, Value> {
     let fields = [("run", json!(run.id)), ("path", json!(run.entry.path.to_string_lossy()))];
     fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
-fn with(run: &Found, fields: Value) -> Json<Value> {
+fn with(run: &RegisteredRun, fields: Value) -> Json<Value> {
     let mut all = head(run);
     all.extend(fields.as_object().cloned().unwrap_or_default());
     Json(all.into())
 }
 
-/// `GET /api/profiler/flame`
+/// Answers `GET /api/profiler/flame`.
 pub async fn flame(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> SeedAnswer {
     let run = wanted(&app, &asked)?;
     let folded = exported(&app, &run, "folded", &[], &BTreeMap::new()).await;
@@ -99,7 +99,7 @@ pub async fn flame(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -
     Ok(with(&run, json!({ "flame": root.json("all"), "cut": is_cut })))
 }
 
-/// A frame, with what is below it.
+/// A frame and what it calls.
 #[derive(Default)]
 struct Node {
     value: u64,
@@ -128,7 +128,7 @@ impl Node {
     }
 }
 
-/// `GET /api/profiler/memory`
+/// Answers `GET /api/profiler/memory`.
 pub async fn memory(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> SeedAnswer {
     let run = wanted(&app, &asked)?;
     let tables = tables(&app, &run, "device-memory").await?;
@@ -154,7 +154,7 @@ pub async fn memory(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) 
     ))
 }
 
-/// `GET /api/profiler/timeline`
+/// Answers `GET /api/profiler/timeline`.
 pub async fn timeline(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> SeedAnswer {
     let run = wanted(&app, &asked)?;
     let tables = tables(&app, &run, "breakdown").await?;
@@ -176,7 +176,7 @@ pub async fn timeline(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>
     ))
 }
 
-/// `GET /api/profiler/kernels`
+/// Answers `GET /api/profiler/kernels`.
 pub async fn kernels(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> SeedAnswer {
     let run = wanted(&app, &asked)?;
     let tables = tables(&app, &run, "kernels").await?;
@@ -202,12 +202,12 @@ fn top_kernels(tables: &Value) -> Value {
     })
 }
 
-/// `GET /api/profiler/hta`
+/// Answers `GET /api/profiler/hta`.
 pub async fn hta(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> SeedAnswer {
     let run = wanted(&app, &asked)?;
     let breakdown = tables(&app, &run, "breakdown").await?;
     let rows_of = rows(&breakdown, "breakdown");
-    // Shares of all ranks' time.
+    // Shares of the time of all ranks.
     let sum = |key: &str| rows_of.iter().filter_map(|row| row[key].as_f64()).sum::<f64>();
     let window = sum("window_ns");
     let percent = |keys: &[&str]| {
@@ -232,12 +232,12 @@ pub async fn hta(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> 
     ))
 }
 
-/// `GET /api/profiler/compile`
+/// Answers `GET /api/profiler/compile`.
 pub async fn compile(State(app): State<Arc<App>>, Query(asked): Query<RunQuery>) -> SeedAnswer {
     let run = wanted(&app, &asked)?;
     let tables = tables(&app, &run, "compile").await?;
-    // None of a kind in whole logs is an empty list, not an unknown one. `counted` is its column among
-    // the figures of ranks.
+    // If the logs are complete, none of a kind is an empty list and not an unknown one. `counted`
+    // is its column among the figures of ranks.
     let ranks = rows(&tables, "compile_ranks");
     let is_known =
         |counted: &str| !ranks.is_empty() && ranks.iter().all(|row| row[counted].is_u64());

@@ -1,4 +1,4 @@
-//! Which of the paths that were named is an archive.
+//! Finds out which of the given paths is an archive.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -6,23 +6,23 @@ use std::path::{Path, PathBuf};
 use crate::failure::Failure;
 use crate::runs::Registry;
 
-/// The directory that makes another one an archive.
+/// Name of the directory that makes another directory an archive.
 const COMMITS: &str = "_runs";
 
-/// Where an archive is.
+/// Location of an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// As `tprof-sql` takes it, from any directory.
+    /// Argument for `tprof-sql`, valid from any directory.
     pub word: OsString,
-    /// Whether each question is a request to a store.
+    /// Whether each query is a request to a store.
     pub is_store: bool,
 }
 
 impl Address {
-    /// The archive among what was named; none where there are only runs.
+    /// Returns the archive among the given paths, or `None` if all of them are runs.
     ///
-    /// Fails where an archive is named beside anything else. What is typed behind `://` is not
-    /// repeated: it could hold a secret.
+    /// Fails if an archive is given together with anything else. The error does not repeat what was
+    /// typed behind `://`, which could hold a secret.
     pub fn among(paths: &[PathBuf]) -> Result<Option<Address>, Failure> {
         let is_archive = |path: &&PathBuf| is_address(path.as_os_str()) || is_archive(path);
         let archives = paths.iter().filter(is_archive).count();
@@ -40,14 +40,14 @@ impl Address {
         .hint("tprof serve ARCHIVE, and a second server for the others"))
     }
 
-    /// Runs that lie in the archive's directory, too; they are no part of it.
-    pub fn runs_beside(&self) -> usize {
+    /// Number of runs that lie in the archive's directory but are not part of it.
+    pub fn unarchived_runs(&self) -> usize {
         if self.is_store {
             return 0;
         }
         let found = Registry::of(&[PathBuf::from(&self.word)], "tprof serve DIR");
         let runs = found.map(|registry| registry.list().0).unwrap_or_default();
-        // Of a run called `run-1` the archive's own file has the name of an information file.
+        // The archive's own file of a run called `run-1` has the name of an information file.
         let is_own = |path: &Path| path.file_name().is_some_and(|name| name == COMMITS);
         runs.iter().filter(|run| !is_own(&run.entry.path)).count()
     }
@@ -93,10 +93,10 @@ mod tests {
         assert_eq!(among(&[store]).unwrap(), Some(expected));
         assert!(among(&[store, &archive]).unwrap_err().what.contains("several archives"));
         std::fs::write(archive.join(COMMITS).join("run-1-00.json"), "{}").unwrap();
-        assert_eq!(found.runs_beside(), 0);
+        assert_eq!(found.unarchived_runs(), 0);
         std::fs::create_dir(archive.join("r1")).unwrap();
         std::fs::write(archive.join("r1/run.json"), "{}").unwrap();
-        assert_eq!(found.runs_beside(), 1);
+        assert_eq!(found.unarchived_runs(), 1);
         let mixed = among(&[Path::new("s3://key:secret@jobs"), &runs]).unwrap_err();
         assert!(mixed.what.contains("beside runs") && !mixed.to_string().contains("secret"));
     }

@@ -1,7 +1,7 @@
-//! Figures of archived runs for the list: one child makes those of many runs.
+//! Figures of archived runs for the list; one child computes those of many runs.
 //!
-//! Of a run whose objects are damaged there are none, and why: a question over many runs that meets
-//! such an object is asked again of each half, until it is asked of the run itself.
+//! A run whose objects are damaged has no figures, but a reason. A query over many runs that meets
+//! such an object is repeated for each half, until it concerns only the run itself.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,21 +11,22 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use super::list::ArchivedRun;
-use super::questions::{Questions, is_of_runs};
-use super::sums::{KEYS, STATEMENTS, fill, read};
+use super::queries::{ArchiveQueries, may_succeed_with_fewer_runs};
+use super::run_totals::{KEYS, STATEMENTS, fill, read};
 use crate::failure::Failure;
-use crate::work::Lane;
+use crate::work::Priority;
 
-/// Runs of one child: figures of the first are there while others are made.
+/// Runs per child, so that the first figures are there while others are computed.
 const AT_ONCE: usize = 64;
-/// Over a store: a screen of them, each of some twenty requests.
+/// The same for a store: one screen of runs, each of which takes some twenty requests.
 const AT_ONCE_OF_STORE: usize = 16;
-/// What failed is tried again after this time, if someone looks.
+/// A failed computation is retried after this time, if someone asks.
 const AGAIN: Duration = Duration::from_secs(60);
-/// A failure that took longer is of a store that does not answer: halves would wait as long.
+/// A failure that took longer comes from a store that does not answer, so halves would wait as
+/// long.
 const SOON: Duration = Duration::from_secs(10);
 
-/// What is known of a run.
+/// Figures of a run, or why there are none.
 #[derive(Debug)]
 struct Summed {
     made: Result<Arc<Value>, Failure>,
@@ -33,13 +34,13 @@ struct Summed {
 }
 
 impl Summed {
-    /// What failed may be there later: a store that does not answer, a lost object that was put back.
+    /// A failure may pass: a store did not answer, or a lost object was put back.
     fn is_settled(&self) -> bool {
         self.made.is_ok() || self.at.elapsed() < AGAIN
     }
 }
 
-/// Figures by ID.
+/// Figures of runs, by ID.
 #[derive(Debug, Default)]
 pub struct RunFigures {
     known: Mutex<HashMap<String, Summed>>,
@@ -48,13 +49,15 @@ pub struct RunFigures {
 }
 
 impl RunFigures {
-    /// Those of a run; none where they are not made yet, and why where they cannot be.
+    /// Figures of a run: `None` if they are not computed yet, and an error if they cannot be
+    /// computed.
     pub fn of(&self, run: &ArchivedRun) -> Option<Result<Arc<Value>, Failure>> {
         lock(&self.known).get(&run.run).map(|known| known.made.clone())
     }
 
-    /// Has those made that are not yet, in the order of `runs`; how many that are.
-    pub fn want(&self, runs: &[Arc<ArchivedRun>]) -> usize {
+    /// Requests the figures that are missing, in the order of `runs`, and returns how many are
+    /// missing.
+    pub fn request_missing(&self, runs: &[Arc<ArchivedRun>]) -> usize {
         let known = lock(&self.known);
         let is_missing =
             |run: &&Arc<ArchivedRun>| known.get(&run.run).is_none_or(|known| !known.is_settled());
@@ -65,9 +68,9 @@ impl RunFigures {
         count
     }
 
-    /// Makes what is wanted, for ever.
-    pub async fn work(&self, questions: &Questions) {
-        let at_once = if questions.address().is_store { AT_ONCE_OF_STORE } else { AT_ONCE };
+    /// Computes requested figures, forever.
+    pub async fn work(&self, queries: &ArchiveQueries) {
+        let at_once = if queries.address().is_store { AT_ONCE_OF_STORE } else { AT_ONCE };
         loop {
             let some: Vec<Arc<ArchivedRun>> = {
                 let mut wanted = lock(&self.wanted);
@@ -76,33 +79,37 @@ impl RunFigures {
             };
             match some.is_empty() {
                 true => self.asked.notified().await,
-                false => self.make(questions, some).await,
+                false => self.make(queries, some).await,
             }
         }
     }
 
-    async fn make(&self, questions: &Questions, runs: Vec<Arc<ArchivedRun>>) {
+    async fn make(&self, queries: &ArchiveQueries, runs: Vec<Arc<ArchivedRun>>) {
         let mut parts = vec![runs];
         while let Some(part) = parts.pop() {
             let begun = Instant::now();
             let ids: Vec<&str> = part.iter().map(|run| &*run.run).collect();
             let statements = STATEMENTS.map(str::to_owned);
-            let asked = questions.ask(&ids, &statements, Lane::Quiet).await;
+            let asked = queries.ask(&ids, &statements, Priority::Background).await;
             match asked.and_then(|rows| read(&rows)) {
                 Ok(mut made) => self.keep(&part, |run| {
                     let made = made.remove(&run.run).unwrap_or_default();
                     Ok(Arc::new(made.figures(run)))
                 }),
                 Err(failure)
-                    if part.len() > 1 && is_of_runs(&failure) && begun.elapsed() < SOON =>
+                    if part.len() > 1
+                        && may_succeed_with_fewer_runs(&failure)
+                        && begun.elapsed() < SOON =>
                 {
                     let (first, rest) = part.split_at(part.len() / 2);
                     parts.extend([rest.to_vec(), first.to_vec()]);
                 }
                 Err(failure)
-                    if part.len() == 1 && is_of_runs(&failure) && begun.elapsed() < SOON =>
+                    if part.len() == 1
+                        && may_succeed_with_fewer_runs(&failure)
+                        && begun.elapsed() < SOON =>
                 {
-                    let made = damaged(questions, &part[0], failure).await;
+                    let made = damaged(queries, &part[0], failure).await;
                     self.keep(&part, |_| made.clone());
                 }
                 Err(failure) => self.keep(&part, |_| Err(failure.clone())),
@@ -122,18 +129,19 @@ impl RunFigures {
     }
 }
 
-/// Figures of a run with a damaged object: those that other objects give.
+/// Returns the figures of a run with a damaged object that come from its other objects.
 async fn damaged(
-    questions: &Questions,
+    queries: &ArchiveQueries,
     run: &ArchivedRun,
     failure: Failure,
 ) -> Result<Arc<Value>, Failure> {
     let (mut all, mut lost) = (HashMap::new(), Vec::new());
     for (at, statement) in STATEMENTS.iter().enumerate() {
-        let asked = questions.ask(&[&run.run], &[(*statement).to_owned()], Lane::Quiet).await;
+        let asked =
+            queries.ask(&[&run.run], &[(*statement).to_owned()], Priority::Background).await;
         match asked.and_then(|rows| fill(&mut all, at, &rows, 0)) {
             Ok(()) => {}
-            Err(failure) if is_of_runs(&failure) => lost.push(at),
+            Err(failure) if may_succeed_with_fewer_runs(&failure) => lost.push(at),
             Err(failure) => return Err(failure),
         }
     }

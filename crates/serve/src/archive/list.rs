@@ -1,50 +1,50 @@
-//! What an archive states of its runs before any table is read.
+//! What an archive states about its runs before any table is read.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// What `tprof archive --list --json` prints.
+/// Output of `tprof archive --list --json`.
 #[derive(Debug, Deserialize)]
 pub struct List {
-    /// The archive, as it calls itself.
+    /// Location of the archive.
     pub archive: String,
     /// Version of the tables that `tprof-sql` reads.
     pub tables_version: u32,
-    /// The runs.
+    /// The archived runs.
     pub runs: Vec<ArchivedRun>,
-    /// What of the archive could not be read, in sentences.
+    /// Parts of the archive that could not be read, in sentences.
     pub problems: Vec<String>,
 }
 
-/// What the archive's own file of a run has.
+/// A run as the archive's own file describes it.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ArchivedRun {
-    /// ID.
+    /// ID of the run.
     pub run: String,
-    /// Its number, from 1; 0 where it has none yet.
+    /// Number of the run, from 1; 0 if it has none yet.
     #[serde(skip)]
     pub id: u32,
-    /// When it was archived, ns since 1970.
+    /// When it was archived, in ns since 1970.
     pub archived_unix_ns: u64,
-    /// When it began, ns since 1970.
+    /// When it began, in ns since 1970.
     pub start_unix_ns: Option<u64>,
-    /// Its hosts.
+    /// Names of its hosts.
     pub hosts: Vec<String>,
-    /// Whether it had ended.
+    /// Whether the run had ended.
     pub ended: bool,
     /// Version of its tables.
     pub tables_version: u32,
     /// Its tables with their numbers of rows.
     pub tables: BTreeMap<String, u64>,
-    /// Bytes of its objects.
+    /// Total bytes of its objects.
     pub bytes: u64,
-    /// What of it could not be read when it was archived.
+    /// Parts of the run that could not be read when it was archived.
     pub notes: Vec<String>,
 }
 
 impl ArchivedRun {
-    /// Why a table has no row of the run; none if it has some. `what` it would be of.
+    /// Explains why a table has no row of the run; `None` if it has some. `what` names such rows.
     pub fn missing(&self, table: &str, what: &str) -> Option<String> {
         match self.tables.get(table) {
             Some(0) => Some(format!("the run has no {what}")),

@@ -1,24 +1,24 @@
 //! An archive of runs: tables in a directory or an object store, which `tprof-sql` reads.
 //!
-//! This program has neither a reader of Parquet nor a client of any store. Everything of an archive
-//! comes from `tprof sql` and `tprof archive --list`, as children with limits like all others; what
-//! gives access to a store reaches them by the environment only, and is in no argument, page or file.
+//! This program has neither a Parquet reader nor a client of any store. Everything about an archive
+//! comes from `tprof sql` and `tprof archive --list`, as children with the usual limits.
+//! Credentials of a store reach them only by the environment, and are in no argument, page or file.
 //!
-//! - `address`: which of the named paths is an archive;
-//! - `list`: what it states of its runs before any table is read;
-//! - `questions`: what `tprof-sql` is asked, and its answers;
-//! - `listed`: the runs that there are, each with its number;
-//! - `sums`, `figures`: what the list has of each run, made for many at a time;
-//! - `opened`: all of that together.
+//! - `address`: which of the given paths is an archive;
+//! - `list`: what it states about its runs before any table is read;
+//! - `queries`: what `tprof-sql` is asked, and its answers;
+//! - `run_list`: the archived runs, each with its number;
+//! - `run_totals`, `figures`: the figures of each run in the list, computed for many at a time;
+//! - `open_archive`: all of that together.
 
 mod address;
 mod figures;
 mod list;
-mod listed;
-mod opened;
-mod questions;
-mod sums;
+mod open_archive;
+mod queries;
+mod run_list;
+mod run_totals;
 
 pub use address::Address;
 pub use list::ArchivedRun;
-pub use opened::Archive;
+pub use open_archive::Archive;

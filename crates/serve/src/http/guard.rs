@@ -1,9 +1,9 @@
-//! What every request must have before it is looked at, and every answer before it is sent.
+//! Checks every request before it is handled, and completes every answer before it is sent.
 //!
-//! A page elsewhere can send requests to any port of this machine, with the cookies of this host
-//! where it is of the same site (another port of it is), and can have its own name point here. So a
-//! request needs the token, a `Host` of this machine, and where a browser says which page sent it
-//! (`Origin`, `Sec-Fetch-Site`), this one.
+//! A page elsewhere can send requests to any port of this machine. It can send this host's cookies
+//! along if it is of the same site (another port of this host is), and it can point its own domain
+//! name here. So a request needs the token, a `Host` of this machine, and, where the browser says
+//! which page sent it (`Origin`, `Sec-Fetch-Site`), it must come from this server's page.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,42 +19,42 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 
-use super::explained::explained;
+use super::json_errors::with_json_error;
 use super::token::Token;
 use crate::failure::Failure;
 
-/// Longest body of a request, bytes.
+/// Longest body of a request in bytes.
 const BODY_BYTES: usize = 16 << 10;
-/// How long a client may take for it.
+/// How long a client may take to send it.
 const BODY_TIME: Duration = Duration::from_secs(10);
-/// What a request that changes something must have, which no form can send.
+/// Header that a request must have to change something. An HTML form cannot send it.
 pub const CHANGES: HeaderName = HeaderName::from_static("x-tprof");
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// What of an answer has no policy of its own: data.
+/// Content policy of answers that are data and have none of their own.
 const NO_CONTENT: HeaderValue =
     HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
 
 /// What requests are checked against.
 #[derive(Debug)]
 pub struct Guard {
-    /// The secret.
+    /// The secret token.
     pub token: Token,
-    /// Names of this machine, without port.
+    /// Host names of this machine, without port.
     pub hosts: Vec<String>,
-    /// Where it is listening.
+    /// Port on which it listens.
     pub port: u16,
     /// Whether connections are encrypted.
     pub is_encrypted: bool,
-    /// Whether anything may be changed.
+    /// Whether changes are allowed.
     pub is_control: bool,
-    /// Whether an archive is shown, of which nothing ever is.
+    /// Whether an archive is shown, which never changes.
     pub is_archive: bool,
 }
 
 impl Guard {
     fn cookie(&self) -> String {
-        // Cookies of a host are the same for all its ports.
+        // A host's cookies are the same for all of its ports.
         format!("tprof-{}", self.port)
     }
 
@@ -62,13 +62,13 @@ impl Guard {
         if self.is_encrypted { "https" } else { "http" }
     }
 
-    /// The address that a browser is given.
+    /// Returns the address to open in a browser.
     pub fn address(&self) -> String {
         let host = self.hosts.first().map_or("127.0.0.1", String::as_str);
         format!("{}://{host}:{}/{}/", self.scheme(), self.port, self.token.text())
     }
 
-    /// Whether a host with or without port is this machine, as this server is reached.
+    /// Whether a host, with or without port, is this machine as this server is reached.
     fn is_own(&self, authority: &str) -> bool {
         let (host, port) = match authority.rsplit_once(':') {
             Some((host, port)) if !port.contains(']') => (host, port.parse().ok()),
@@ -80,7 +80,8 @@ impl Guard {
 
     fn is_own_origin(&self, origin: &str) -> bool {
         let Some((scheme, authority)) = origin.split_once("://") else { return false };
-        // Without a port it is the scheme's own: a page of another server on this machine.
+        // Without a port, the host means the scheme's default port: that is a page of another
+        // server on this machine.
         let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
         let own_port = if self.is_encrypted { 443 } else { 80 };
         scheme == self.scheme() && (has_port || self.port == own_port) && self.is_own(authority)
@@ -88,7 +89,7 @@ impl Guard {
 
     fn has_token(&self, headers: &HeaderMap) -> bool {
         if let Some(given) = text(headers, &AUTHORIZATION) {
-            // The names of schemes have no case (RFC 9110, 11.1).
+            // Names of schemes are case-insensitive (RFC 9110, 11.1).
             let parts = given.trim().split_once(' ');
             return parts.is_some_and(|(scheme, given)| {
                 scheme.eq_ignore_ascii_case("bearer") && self.token.is(given.trim())
@@ -101,7 +102,7 @@ impl Guard {
         pairs.any(|(own, value)| own.trim() == name && self.token.is(value.trim()))
     }
 
-    /// Refuses what no page of this server sends.
+    /// Refuses requests that no page of this server sends.
     fn refuse(&self, request: &Request) -> Result<(), Failure> {
         let headers = request.headers();
         let foreign =
@@ -138,12 +139,13 @@ impl Guard {
         Ok(())
     }
 
-    /// Takes the token out of an address: the browser gets it as a cookie, and goes on without.
+    /// Moves the token from the address into a cookie, and continues without it in the address.
     fn welcome(&self) -> Response {
         let secure = if self.is_encrypted { "; Secure" } else { "" };
         let (name, token) = (self.cookie(), self.token.text());
         let cookie = format!("{name}={token}; Path=/; HttpOnly; SameSite=Strict{secure}");
-        // Not by a redirect: the cookie is not sent along one that began on another page.
+        // A redirect would not work: the browser does not send the cookie along a redirect that
+        // began on another page.
         let page = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
                     <meta http-equiv=\"refresh\" content=\"0; url=/\"><title>tprof</title></head>\
                     <body><p><a href=\"/\">Open the runs</a></p></body></html>\n";
@@ -155,11 +157,11 @@ impl Guard {
     }
 }
 
-/// Checks a request, has it answered, and completes the headers of the answer.
+/// Checks a request, has it handled, and completes the headers of the answer.
 pub async fn check(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
     let is_page = text(request.headers(), &ACCEPT).is_some_and(|kinds| kinds.contains("text/html"));
     let is_head = request.method() == Method::HEAD;
-    // Of two, a proxy and this server may not take the same.
+    // Given two, a proxy and this server might not use the same one.
     let mut hosts = request.headers().get_all(HOST).iter();
     let host = hosts.next().filter(|_| hosts.next().is_none());
     let host = host.and_then(|host| host.to_str().ok()).unwrap_or_default();
@@ -171,7 +173,7 @@ pub async fn check(State(guard): State<Arc<Guard>>, request: Request, next: Next
         guard.welcome()
     } else {
         match guard.refuse(&request) {
-            Ok(()) => explained(next.run(request).await).await,
+            Ok(()) => with_json_error(next.run(request).await).await,
             Err(failure) if is_page => lost(&failure),
             Err(failure) => failure.into_response(),
         }
@@ -189,8 +191,8 @@ fn is_welcome(guard: &Guard, request: &Request) -> bool {
     request.method() == Method::GET && given.is_some_and(|given| guard.token.is(given))
 }
 
-/// The page of a browser without a token, or that came from another page: a link on it leads back
-/// with the cookie, if there is one.
+/// Returns the page for a browser without a token, or that came from another page. A link on it
+/// leads back with the cookie, if there is one.
 fn lost(failure: &Failure) -> Response {
     let page = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>tprof</title></head>\
@@ -211,7 +213,7 @@ fn complete(headers: &mut HeaderMap) {
     headers.insert("cross-origin-opener-policy", same);
 }
 
-/// The body of a request: not too long, and not too slow.
+/// Reads the body of a request, limited in size and time.
 pub async fn body(request: Request) -> Result<Bytes, Failure> {
     let read = Limited::new(request.into_body(), BODY_BYTES).collect();
     let what = "cannot read the request";

@@ -1,4 +1,4 @@
-//! Takes connections: so many at once, each with little time for its request.
+//! Accepts connections, a limited number at once, each with little time for its request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,31 +13,31 @@ use tokio::sync::Semaphore;
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 
-/// Connections at once; more wait in the system's queue.
+/// Number of connections at once; more wait in the system's queue.
 const CONNECTIONS: usize = 2000;
-/// How long a client may take for the head of a request, or for nothing.
+/// How long a client may take for the head of a request, or be idle.
 const HEAD_TIME: Duration = Duration::from_secs(10);
-/// How long a client may take nothing of what is sent to it.
+/// How long a client may leave sent data unread.
 const SENT_TIME: Duration = Duration::from_secs(60);
-/// Longest head of a request, bytes.
+/// Longest head of a request in bytes.
 const HEAD_BYTES: usize = 16 << 10;
 
-/// Where connections come from.
+/// Source of connections.
 pub struct Listen {
-    /// The socket.
+    /// The listening socket.
     pub socket: TcpListener,
-    /// With it, connections are encrypted.
+    /// If set, connections are encrypted.
     pub tls: Option<TlsAcceptor>,
 }
 
-/// Answers connections, for ever.
+/// Answers connections forever.
 pub async fn listen(listen: Listen, router: Router) {
     let free = Arc::new(Semaphore::new(connections()));
     loop {
         let Ok(permit) = Arc::clone(&free).acquire_owned().await else { return };
         let stream = match listen.socket.accept().await {
             Ok((stream, _)) => stream,
-            // Out of descriptors, or a connection that is gone already.
+            // No descriptors are left, or the connection has already gone.
             Err(_) => {
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 continue;
@@ -67,11 +67,11 @@ async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, ro
     protocol.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD_BYTES);
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(SENT_TIME));
-    // An error is the client's: it went, sent what is no request, or takes no answer.
+    // An error is caused by the client: it left, sent an invalid request, or reads no answer.
     let _ = protocol.serve_connection(TokioIo::new(Box::pin(stream)), service).await;
 }
 
-/// As many as there are descriptors for, with some for files.
+/// Returns the number of connections for which there are descriptors, with some left for files.
 fn connections() -> usize {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return CONNECTIONS / 8 };

@@ -1,7 +1,7 @@
-//! Connections, tokens, headers: who may ask for what.
+//! Connections, tokens and headers: who may send requests.
 
-mod explained;
 mod guard;
+mod json_errors;
 mod listen;
 mod tls;
 mod token;

@@ -10,7 +10,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::failure::Failure;
 
-/// Takes connections with a certificate chain and its key, both PEM.
+/// Creates an acceptor with a certificate chain and its key, both in PEM format.
 pub fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor, Failure> {
     let failed = |path: &Path, why: &dyn std::fmt::Display| {
         Failure::new(format!("cannot use `{}` for TLS", path.display()), why)

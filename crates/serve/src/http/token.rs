@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Random bytes of a token.
+/// Number of random bytes of a token.
 const BYTES: usize = 16;
 
 /// A secret of 128 bits, as 32 hexadecimal digits.
@@ -19,16 +19,16 @@ impl std::fmt::Debug for Token {
 }
 
 impl Token {
-    /// A new one.
+    /// Creates a new token.
     pub fn random() -> io::Result<Token> {
         let mut random = [0u8; BYTES];
         File::open("/dev/urandom")?.read_exact(&mut random)?;
         Ok(Token(random.iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 
-    /// The one in a file, which is made with a new one if it is not there.
+    /// Reads the token in a file, which is created with a new one if missing.
     ///
-    /// Fails where others can read the file, or it holds anything else.
+    /// Fails if others can read the file, or if it contains anything else.
     pub fn in_file(path: &Path) -> io::Result<Token> {
         let refused = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
         let mut made = OpenOptions::new();
@@ -56,12 +56,12 @@ impl Token {
         }
     }
 
-    /// As text.
+    /// Returns the token as text.
     pub fn text(&self) -> &str {
         &self.0
     }
 
-    /// Whether `given` is this token, in a time that does not depend on where they differ.
+    /// Whether `given` is this token, compared in constant time.
     pub fn is(&self, given: &str) -> bool {
         let (own, given) = (self.0.as_bytes(), given.as_bytes());
         let differ = own.iter().zip(given).fold(0, |sum, (a, b)| sum | (a ^ b));

@@ -1,5 +1,5 @@
-// What is other where the runs are those of an archive: figures that only they or only directories
-// have, what the list states of the archive itself, and the overview, which is made of sums.
+// Differences for runs of an archive: figures that only archives or only directories have, what the
+// list says about the archive itself, and the overview, which is computed from sums.
 
 // Of a run's memory an archive has what devices used, and a directory what processes did.
 function hasFigure(key) {

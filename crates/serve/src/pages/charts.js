@@ -1,5 +1,5 @@
-// Charts: lines over time on a canvas, columns and shares as SVG and HTML. What a chart shows
-// is in its label too, and arrows move over it as the pointer does.
+// Charts: lines over time on a canvas, columns and shares as SVG and HTML. A chart's label repeats
+// its content, and the arrow keys move over it as the pointer does.
 
 const LINE_COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7b4fb5", "#8a929c"];
 const NOTCH = 5;
@@ -20,7 +20,7 @@ function inkOf(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-// What has its colours from the theme at the time of painting.
+// Charts that take their colours from the theme when they are painted.
 const painted = new Set();
 function onTheme(chart) { painted.add(chart); }
 function repaint() { for (const chart of painted) chart.paint(); }

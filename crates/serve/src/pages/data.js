@@ -1,8 +1,8 @@
-// What comes from outside. No other file fetches: a static site has the same answers
-// as files, which this one reads by script, because file:// permits no fetch.
+// All data from outside. No other file fetches: a static site has the same answers as files, which
+// this one loads as scripts, because file:// permits no fetch.
 
 const SITE = window.TPROF_SITE || null;
-// What the page's policy asks of each script.
+// The nonce that the page's policy requires of each script.
 const NONCE = document.currentScript.nonce;
 
 class ApiError extends Error {

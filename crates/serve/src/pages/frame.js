@@ -1,6 +1,6 @@
-// What all views of one run share: its heading and the list of everything there is about it.
+// What all views of one run share: its heading and the list of its reports and pages.
 
-// What GET /api/v1 has; filled before the first view.
+// The answer of GET /api/v1, filled before the first view.
 let ABOUT = { kinds: [], formats: [], control: false, directory: "", archive: null };
 
 const KIND_GROUPS = [

@@ -1,4 +1,4 @@
-// What happened so far in a running job, kept as snapshots come; and its figures in words.
+// Events of a running job so far, collected from its snapshots, and its figures in words.
 
 const LIVE_POINTS = 300;
 const LINE_RANKS = 32;

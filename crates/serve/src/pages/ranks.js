@@ -10,7 +10,7 @@ function ranksView(content, run) {
   const overOf = (text) => text === "time" && !ABOUT.archive ? "time" : "step";
   let over = overOf(query.over), metric = query.metric || "", times = TIME_METRICS, closed = false;
   const map = new HeatMap({ columnText: timeColumn, open: ABOUT.archive ? null : (row, column) => openRank(run.id, map.data, row, column) });
-  // Without events there are neither figures over time nor timelines.
+  // A site or an archive has no events, so neither figures over time nor timelines.
   const stepsOnly = SITE || ABOUT.archive;
   const place = element("div", {}, waiting("The map is being computed"));
   const metrics = element("select", { onchange: () => change({ metric: metrics.value }) });
@@ -40,7 +40,7 @@ function ranksView(content, run) {
   }
   choices();
   load();
-  // Which metrics there are over time, only the run has.
+  // Only the run itself knows which metrics it has over time.
   if (!stepsOnly) api(`runs/${run.id}/live`).then((snapshot) => { const there = snapshot.metrics.filter((one) => !["steps", "lost", "since_step_ns"].includes(one.key)).map((one) => one.key); if (there.length && !closed) { times = there; choices(); } }).catch(() => {});
   return { close: () => { closed = true; map.close(); }, changed: (route) => { over = overOf(route.query.over); overs.value = over; metric = route.query.metric || ""; choices(); load(); } };
 }

@@ -55,7 +55,7 @@ function reportControls(run, kind, query, change) {
     ...choices.map(([value, text]) => element("option", { value, selected: (query[name] || "") === value }, text))));
   const made = [];
   if (run.ranks > 1) made.push(select("rank", "Rank", [["", "all"], ...Array.from({ length: Math.min(run.ranks, 4096) }, (_, rank) => [String(rank), String(rank)])]));
-  // What an archive has was chosen when it was made.
+  // The content of an archive was chosen when it was made.
   if (ABOUT.archive) return element("div", { class: "controls" }, ...made);
   made.push(select("steps_from", "Steps from", STEP_SOURCES.map((source) => [source === "auto" ? "" : source, source])));
   const names = [...(KIND_OPTIONS[kind] || []), ...(HTA_KINDS.has(kind) ? ["hta"] : [])];

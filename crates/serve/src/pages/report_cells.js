@@ -16,7 +16,7 @@ function columnKeys(rows) {
   for (const key of [...keys]) if (keys.has(`short_${key}`)) keys.delete(`short_${key}`); else if (keys.has(`${key}_short`)) keys.delete(`${key}_short`);
   return order([...keys], rows);
 }
-// What names the row comes after its rank, device and step, and before its figures.
+// Columns that name the row come after its rank, device and step, and before its figures.
 function order(keys, rows) {
   const words = (key) => rows.some((row) => typeof row[key] === "string");
   const last = keys[keys.length - 1];

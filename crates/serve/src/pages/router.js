@@ -1,4 +1,4 @@
-// Which view is shown: the part of the address behind # names it and has all its state.
+// Chooses the view: the part of the address behind # names it and holds all its state.
 
 // Name → function(place, route) that fills `place` and returns what the view answers to:
 // title, crumbs, back, changed(route), key(event), table, close().

@@ -28,7 +28,7 @@ function overview(content, run) {
     } catch (error) { found.replaceChildren(element("h2", {}, "Findings"), errorBox(error, loadFindings)); }
   };
   loadSummary();
-  // What cannot be read has one error, not two.
+  // A run that cannot be read shows one error, not two.
   if (run.state === "damaged") found.remove();
   else loadFindings();
   const unsettled = () => run.summary === "pending" || run.state === "running";

@@ -199,7 +199,7 @@ class Table {
   }
 }
 
-// What is unknown comes last, either way.
+// Unknown values come last in either direction.
 function sortRows(rows, column, down) {
   const collator = new Intl.Collator("en", { numeric: true });
   const keyed = rows.map((row, at) => [column.value(row), at, row]);

@@ -105,7 +105,7 @@ function commandText(command) {
 function commandOf(run) {
   return run.command_text ?? commandText(run.command);
 }
-// What a run is called: its command, the program without its path; else its directory.
+// Title of a run: its command, with the program but not its path; otherwise its directory.
 function runTitle(run) {
   if (run.command_text) return run.command_text.replace(/^\S*\/(?=[^\s/])/, "");
   const [program, ...rest] = run.command || [];

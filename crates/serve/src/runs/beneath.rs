@@ -20,7 +20,7 @@ pub fn directory(path: &Path) -> io::Result<OwnedFd> {
 /// Fails with `EXDEV` where the path would leave it, by a link too. A pipe or device, which could
 /// block or act, is refused.
 pub fn open(directory: impl AsFd, path: &Path) -> io::Result<File> {
-    // Without O_NONBLOCK a pipe without a writer would hold the thread.
+    // Without O_NONBLOCK, a pipe that nobody writes to would block the thread.
     let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
     let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS;
     let how = OpenHow::new().flags(flags).resolve(resolve);
@@ -40,7 +40,7 @@ pub fn open(directory: impl AsFd, path: &Path) -> io::Result<File> {
     }
 }
 
-/// As [`open`] without `openat2`: no part of the path may be a link.
+/// Does what [`open`] does without `openat2`: no part of the path may be a link.
 fn step_by_step(directory: BorrowedFd<'_>, path: &Path) -> io::Result<File> {
     let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW;
     let mut at: Option<OwnedFd> = None;

@@ -1,10 +1,10 @@
-//! What is known of a run before any of its events is read.
+//! What is known about a run before any of its events is read.
 
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use tprof_trace::live::collector_lives;
+use tprof_trace::live::is_collector_alive;
 use tprof_trace::run::{ProcessInfo, RunInfo};
 use tprof_trace::{RunDir, TraceFile, is_info_name, is_trace_file, open_plain};
 
@@ -23,7 +23,7 @@ const SMALL_INFO_BYTES: u64 = 1 << 20;
 pub struct Entry {
     /// Where it is, as other commands of tprof take it.
     pub path: PathBuf,
-    /// Command line.
+    /// Command line of the job.
     pub command: Vec<String>,
     /// `running`, `finished`, `cut off` or `damaged`.
     pub state: &'static str,
@@ -35,15 +35,15 @@ pub struct Entry {
     pub start_unix_ns: Option<u64>,
     /// How long it took, of one that has ended.
     pub wall_ns: Option<u64>,
-    /// Its hosts.
+    /// Names of its hosts.
     pub hosts: Vec<String>,
-    /// Different ranks.
+    /// Number of different ranks.
     pub ranks: usize,
     /// Processes, if a collector counted them.
     pub processes: Option<usize>,
     /// Bytes of all its files.
     pub bytes: u64,
-    /// Events recorded.
+    /// Number of recorded events.
     pub recorded: u64,
     /// Events known to be lost; unknown of a run that cannot be read whole.
     pub lost: Option<u64>,
@@ -82,7 +82,7 @@ impl Entry {
     fn fill(&mut self, run: &RunDir) {
         let infos = run.infos();
         let is_finished = !infos.is_empty() && infos.iter().all(|info| info.finished);
-        let is_live = infos.iter().any(|info| collector_lives(info, run.path()));
+        let is_live = infos.iter().any(|info| is_collector_alive(info, run.path()));
         self.state = match (is_finished, is_live) {
             (true, _) => "finished",
             (false, true) => "running",

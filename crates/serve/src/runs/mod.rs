@@ -7,5 +7,5 @@ pub mod registry;
 pub mod stamp;
 
 pub use entry::Entry;
-pub use registry::{Found, Registry};
+pub use registry::{RegisteredRun, Registry};
 pub use stamp::Stamp;

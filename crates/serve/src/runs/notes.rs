@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::beneath;
 
-/// The file.
+/// Name of the file.
 pub const FILE: &str = "tprof-notes.json";
 /// Longest file that is read.
 const MAX_BYTES: u64 = 64 << 10;
@@ -18,18 +18,18 @@ const MAX_TAGS: usize = 32;
 const MAX_TAG: usize = 64;
 const MAX_NOTE: usize = 8 << 10;
 
-/// What a person noted of a run.
+/// Tags and a note that a person attached to a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Notes {
     /// Short words, for search.
     pub tags: Vec<String>,
-    /// Any text.
+    /// Text of any form.
     pub note: String,
 }
 
 impl Notes {
-    /// Of a run; empty where there are none or they cannot be read.
+    /// Reads the notes of a run; empty if there are none or they cannot be read.
     pub fn of(run: &Path) -> Notes {
         let read = || -> io::Result<Notes> {
             let mut text = String::new();

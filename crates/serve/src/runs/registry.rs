@@ -20,16 +20,16 @@ const MAX_RUNS: usize = 20_000;
 
 /// A run of the registry.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct RegisteredRun {
     /// Its number, from 1.
     pub id: u32,
-    /// What its files were when it was read.
+    /// State of its files when it was read.
     pub stamp: Stamp,
-    /// What is known of it.
+    /// What is known about it.
     pub entry: Arc<Entry>,
 }
 
-impl Found {
+impl RegisteredRun {
     /// Where it is, if its files may be read: no link leads out of it.
     pub fn readable(&self) -> Result<&Path, Failure> {
         match &self.entry.refused {
@@ -43,7 +43,7 @@ impl Found {
 
 #[derive(Debug)]
 struct Known {
-    found: Found,
+    found: RegisteredRun,
     read: Instant,
 }
 
@@ -52,7 +52,7 @@ struct State {
     numbers: HashMap<PathBuf, u32>,
     known: HashMap<PathBuf, Known>,
     /// In the order of the list.
-    listed: Vec<Found>,
+    listed: Vec<RegisteredRun>,
     scanned: Option<Instant>,
     left_out: usize,
 }
@@ -71,13 +71,13 @@ impl Registry {
         Ok(Registry { roots, state: Mutex::default() })
     }
 
-    /// What was named.
+    /// Returns the paths that were given.
     pub fn roots(&self) -> &[PathBuf] {
         &self.roots
     }
 
     /// All runs, the newest first, and how many are beyond the most that are listed.
-    pub fn list(&self) -> (Vec<Found>, usize) {
+    pub fn list(&self) -> (Vec<RegisteredRun>, usize) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.scanned.is_none_or(|at| at.elapsed() >= FRESH) {
             self.scan(&mut state);
@@ -86,7 +86,7 @@ impl Registry {
     }
 
     /// A run by number, as its files are now; `None` where there is none, or no more.
-    pub fn get(&self, id: u32) -> Option<Found> {
+    pub fn get(&self, id: u32) -> Option<RegisteredRun> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.scanned.is_none() {
             self.scan(&mut state);
@@ -112,10 +112,10 @@ impl Registry {
         paths.sort();
         paths.dedup();
         let left_out = paths.len().saturating_sub(MAX_RUNS);
-        let mut listed: Vec<Found> =
+        let mut listed: Vec<RegisteredRun> =
             paths.iter().filter_map(|path| state.look_at(path)).take(MAX_RUNS).collect();
         listed.sort_by(|a, b| {
-            let start = |found: &Found| found.entry.start_unix_ns;
+            let start = |found: &RegisteredRun| found.entry.start_unix_ns;
             start(b).cmp(&start(a)).then_with(|| a.entry.path.cmp(&b.entry.path))
         });
         state.known.retain(|path, _| paths.binary_search(path).is_ok());
@@ -127,7 +127,7 @@ impl Registry {
 
 impl State {
     /// The run at a path, read again if its files changed.
-    fn look_at(&mut self, path: &Path) -> Option<Found> {
+    fn look_at(&mut self, path: &Path) -> Option<RegisteredRun> {
         if let Some(known) = self.known.get(path) {
             let is_settled = known.found.entry.state != "running" || known.read.elapsed() < LIVE;
             if known.found.stamp == Stamp::of(path) && is_settled {
@@ -139,7 +139,7 @@ impl State {
         let entry = Entry::read(path)?;
         let next = self.numbers.len() as u32 + 1;
         let id = *self.numbers.entry(path.to_owned()).or_insert(next);
-        let found = Found { id, stamp, entry: Arc::new(entry) };
+        let found = RegisteredRun { id, stamp, entry: Arc::new(entry) };
         self.known.insert(path.to_owned(), Known { found: found.clone(), read: Instant::now() });
         Some(found)
     }

@@ -12,12 +12,12 @@ use tprof_trace::is_info_name;
 /// Deepest directory of a run that is looked into: logs lie in `compile/HOST/FILE`.
 const DEPTH: usize = 3;
 
-/// What a run's files were; equal where nothing was written since.
+/// State of a run's files: two stamps are equal if nothing was written in between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Stamp(u64);
 
 impl Stamp {
-    /// Of all files of a run. What cannot be read counts as absent.
+    /// Returns the stamp of all files of a run. A file that cannot be read counts as absent.
     pub fn of(run: &Path) -> Stamp {
         let mut hasher = FxHasher::default();
         add(run, DEPTH, &mut hasher);

@@ -17,7 +17,7 @@ use crate::failure::Failure;
 
 /// Writes parts of a site.
 pub struct Files {
-    /// What answers.
+    /// The router whose answers are written.
     pub router: Router,
     /// The directory of the site.
     pub directory: PathBuf,
@@ -77,7 +77,7 @@ impl Files {
         Ok(status.is_success())
     }
 
-    /// What the server answers.
+    /// Returns the answer of the server.
     async fn answer(&self, path: &str) -> Result<(StatusCode, Body), Failure> {
         let slash = if path.is_empty() { "" } else { "/" };
         let request = Request::get(format!("/api/v1{slash}{path}")).body(Body::empty());

@@ -15,17 +15,17 @@ use super::file::Files;
 use super::parts::{Part, Parts, parts};
 use crate::answers;
 use crate::app::{App, Catalogue};
-use crate::ends::Ends;
 use crate::failure::Failure;
 use crate::http::{Guard, Token};
 use crate::options::SiteOptions;
 use crate::pages::static_shell;
-use crate::runs::{Found, Registry};
-use crate::work::{Desk, Lane, Tprof};
+use crate::runs::{RegisteredRun, Registry};
+use crate::shutdown_signals::ShutdownSignals;
+use crate::work::{JobQueue, Priority, Tprof};
 
 /// Children at once.
 const AT_ONCE: usize = 2;
-/// What the format is called.
+/// Name of the format.
 const NAME: &str = "site";
 /// Runs that are named as damaged one by one.
 const MOST_NAMED: usize = 20;
@@ -38,7 +38,8 @@ pub fn site(options: &SiteOptions) -> Result<ExitCode, Failure> {
         .build()
         .map_err(|error| Failure::new("cannot make the site", error))?;
     runtime.block_on(async {
-        let mut ends = Ends::new().map_err(|error| Failure::new("cannot take signals", error))?;
+        let mut ends =
+            ShutdownSignals::new().map_err(|error| Failure::new("cannot take signals", error))?;
         tokio::select! {
             made = write(options) => made,
             () = ends.wait() => Err(Failure::new("the site is not written", "a signal ended it")
@@ -82,7 +83,12 @@ async fn write(options: &SiteOptions) -> Result<(), Failure> {
 }
 
 /// Refuses a directory that is there, and one with the runs in it even where it may be replaced.
-fn check(output: &Path, force: bool, registry: &Registry, runs: &[Found]) -> Result<(), Failure> {
+fn check(
+    output: &Path,
+    force: bool,
+    registry: &Registry,
+    runs: &[RegisteredRun],
+) -> Result<(), Failure> {
     OutputDir::check(output, force, NAME).map_err(refused)?;
     let Ok(there) = output.canonicalize() else { return Ok(()) };
     let sources = || runs.iter().map(|run| &run.entry.path).chain(registry.roots());
@@ -115,7 +121,7 @@ fn refused(error: ExportError) -> Failure {
 async fn fill(
     options: &SiteOptions,
     registry: Registry,
-    runs: &[Found],
+    runs: &[RegisteredRun],
     directory: &Path,
 ) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::new("cannot make the site", error);
@@ -135,12 +141,12 @@ async fn fill(
         is_control: false,
         is_archive: false,
     };
-    let app = App::new(registry, Desk::new(tprof, AT_ONCE), Arc::new(guard), catalogue);
+    let app = App::new(registry, JobQueue::new(tprof, AT_ONCE), Arc::new(guard), catalogue);
     let shown = Progress::of(runs.len() + parts.all.len());
     // The list has them all.
-    let figures = async |run: &Found| {
+    let figures = async |run: &RegisteredRun| {
         if run.entry.refused.is_none() {
-            app.summaries.make(&app.desk, run, Lane::Asked).await;
+            app.summaries.make(&app.jobs, run, Priority::Interactive).await;
         }
         shown.step();
         Ok(())
@@ -177,8 +183,8 @@ async fn two_at_once<'a, T>(
     tokio::try_join!(worker(), worker()).map(|_| ())
 }
 
-/// What a reader of the site should know.
-fn note(runs: &[Found], parts: &Parts, missing: usize) {
+/// Prints what a reader of the site should know.
+fn note(runs: &[RegisteredRun], parts: &Parts, missing: usize) {
     let damaged = || runs.iter().filter(|run| run.entry.state == "damaged");
     for run in damaged().take(MOST_NAMED) {
         let why = run.entry.why.as_deref().unwrap_or("its files cannot be read");

@@ -1,10 +1,10 @@
-//! What the pages ask for where there is no server, and the files that have it.
+//! The requests that the pages make, and the files that answer them where there is no server.
 
 use std::collections::HashMap;
 
 use crate::answers::{PAGES, STEP_METRICS};
 use crate::app::Catalogue;
-use crate::runs::Found;
+use crate::runs::RegisteredRun;
 
 /// Most comparisons; each takes two readings of both runs.
 const MAX_PAIRS: usize = 50;
@@ -49,7 +49,7 @@ pub struct Parts {
 }
 
 /// Of these runs, the newest first.
-pub fn parts(catalogue: &Catalogue, runs: &[Found]) -> Parts {
+pub fn parts(catalogue: &Catalogue, runs: &[RegisteredRun]) -> Parts {
     let mut parts =
         Parts { all: vec![Part::document(""), Part::document("runs")], ..Parts::default() };
     for run in runs {
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn runs_of_a_command_share_a_history_and_are_compared_in_turn() {
-        let run = |id: u32, command: &str, state: &'static str| Found {
+        let run = |id: u32, command: &str, state: &'static str| RegisteredRun {
             id,
             stamp: Stamp::default(),
             entry: Arc::new(Entry { command: vec![command.to_owned()], state, ..Entry::default() }),
@@ -136,8 +136,8 @@ mod tests {
     #[test]
     fn comparisons_have_a_bound() {
         let entry = Arc::new(Entry { command: vec!["a".to_owned()], ..Entry::default() });
-        let run = |id| Found { id, stamp: Stamp::default(), entry: Arc::clone(&entry) };
-        let runs: Vec<Found> = (0..60).rev().map(run).collect();
+        let run = |id| RegisteredRun { id, stamp: Stamp::default(), entry: Arc::clone(&entry) };
+        let runs: Vec<RegisteredRun> = (0..60).rev().map(run).collect();
         let parts = parts(&Catalogue::default(), &runs);
         assert_eq!((parts.pairs.len(), parts.pairs_left_out), (MAX_PAIRS, 9));
         assert_eq!(parts.pairs[0], (58, 59));

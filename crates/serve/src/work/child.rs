@@ -22,14 +22,14 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Bytes of its errors that are read.
 const MAX_ERRORS: u64 = 64 << 10;
 
-/// What a child may take.
+/// Limits of a child process.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Bytes of memory.
     pub memory_bytes: u64,
     /// Bytes that it may write to one file.
     pub output_bytes: u64,
-    /// Time.
+    /// Longest time that it may run.
     pub time: Duration,
 }
 
@@ -39,9 +39,9 @@ struct Running(Option<Child>);
 impl Drop for Running {
     fn drop(&mut self) {
         let Some(mut child) = self.0.take() else { return };
-        // None: it has ended.
+        // Without a pid, it has already ended.
         let Some(pid) = child.id() else { return };
-        // Not SIGKILL at first: it removes its temporary files.
+        // SIGTERM comes before SIGKILL, so that it can remove its temporary files.
         let _ = kill(Pid::from_raw(pid as i32), Signal::SIGTERM);
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
@@ -52,7 +52,7 @@ impl Drop for Running {
     }
 }
 
-/// The program.
+/// The `tprof` program.
 #[derive(Clone, Debug)]
 pub struct Tprof {
     program: PathBuf,
@@ -67,14 +67,14 @@ impl Tprof {
 
     /// Runs it, and returns what it prints. Ended early if the answer is dropped.
     ///
-    /// Fails with its own error, in its own words, or because of a limit. `is_quiet`: at a low
+    /// Fails with its own error, in its own words, or because of a limit. `is_background`: at a low
     /// priority, as nobody waits for it.
-    pub async fn run(&self, words: &[OsString], is_quiet: bool) -> Result<Output, Failure> {
+    pub async fn run(&self, words: &[OsString], is_background: bool) -> Result<Output, Failure> {
         let shown = words.first().map(|word| word.to_string_lossy().into_owned());
         let what = format!("cannot make the {}", shown.unwrap_or_default());
         let failed = |error: std::io::Error| Failure::new(what.clone(), error);
         let to = tempfile::tempfile().map_err(failed)?;
-        let started = self.start(words, is_quiet, to.try_clone().map_err(failed)?);
+        let started = self.start(words, is_background, to.try_clone().map_err(failed)?);
         let mut running = Running(Some(started.map_err(failed)?));
         let Some(child) = &mut running.0 else { return Err(Failure::new(what, "it is gone")) };
         let mut errors = Vec::new();
@@ -99,11 +99,11 @@ impl Tprof {
         Err(self.failure(what, &String::from_utf8_lossy(&errors), status))
     }
 
-    fn start(&self, words: &[OsString], is_quiet: bool, to: File) -> std::io::Result<Child> {
+    fn start(&self, words: &[OsString], is_background: bool, to: File) -> std::io::Result<Child> {
         let mut command = Command::new(&self.program);
         command.arg(LIMITED).arg(self.limits.memory_bytes.to_string());
         command.arg(self.limits.output_bytes.to_string());
-        command.arg(std::process::id().to_string()).arg(if is_quiet { "10" } else { "0" });
+        command.arg(std::process::id().to_string()).arg(if is_background { "10" } else { "0" });
         command.arg("--").args(words);
         command.stdin(Stdio::null()).stdout(to).stderr(Stdio::piped());
         // Neither colours nor the settings of the terminal that the server was started in.

@@ -1,13 +1,13 @@
-//! What `tprof` makes as a child: reports, exports, comparisons; one at a time, with limits, and
-//! kept while the files are the same.
+//! Runs `tprof` as a child process for reports, exports and comparisons: one at a time, with
+//! limits. Output is cached as long as the run's files stay the same.
 
 mod child;
-mod desk;
-mod kept;
+mod job_queue;
+mod keep_keys;
 mod output;
-mod pruned;
+mod result_cache;
 
 pub use child::{Limits, Tprof};
-pub use desk::{Desk, Job, Lane};
+pub use job_queue::{Job, JobQueue, Priority};
+pub use keep_keys::only;
 pub use output::Output;
-pub use pruned::only;

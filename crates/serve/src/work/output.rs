@@ -1,5 +1,5 @@
-//! What a child printed: in memory if it is small, else in a file without a name, which ends
-//! with the server however that ends.
+//! Output of a child process: in memory if it is small, otherwise in a file without a name, which
+//! disappears with the server however it ends.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek};
@@ -7,47 +7,47 @@ use std::os::unix::fs::FileExt;
 
 use bytes::Bytes;
 
-/// Up to this, a text is held in memory.
+/// Largest text that is kept in memory, in bytes.
 const SMALL: u64 = 256 << 10;
 /// Bytes of a file that are read at once.
 const PIECE: usize = 64 << 10;
 
-/// What a child printed.
+/// Output of a child process.
 #[derive(Debug)]
 pub struct Output {
     length: u64,
-    kept: Kept,
+    storage: Storage,
 }
 
 #[derive(Debug)]
-enum Kept {
+enum Storage {
     Memory(Bytes),
     File(File),
 }
 
 impl Output {
-    /// Of a file that was written to its end.
+    /// Takes the output from a file that was written completely.
     pub fn of(mut file: File) -> io::Result<Output> {
         let length = file.metadata()?.len();
         if length > SMALL {
-            return Ok(Output { length, kept: Kept::File(file) });
+            return Ok(Output { length, storage: Storage::File(file) });
         }
         let mut text = Vec::with_capacity(length as usize);
         file.rewind()?;
         file.read_to_end(&mut text)?;
-        Ok(Output { length, kept: Kept::Memory(text.into()) })
+        Ok(Output { length, storage: Storage::Memory(text.into()) })
     }
 
-    /// Bytes.
+    /// Length in bytes.
     pub fn len(&self) -> u64 {
         self.length
     }
 
     /// Bytes that it takes of memory.
-    pub fn in_memory(&self) -> u64 {
-        match &self.kept {
-            Kept::Memory(bytes) => bytes.len() as u64,
-            Kept::File(_) => 0,
+    pub fn memory_bytes(&self) -> u64 {
+        match &self.storage {
+            Storage::Memory(bytes) => bytes.len() as u64,
+            Storage::File(_) => 0,
         }
     }
 
@@ -56,9 +56,9 @@ impl Output {
         if self.length > most {
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the answer is too large"));
         }
-        match &self.kept {
-            Kept::Memory(bytes) => Ok(bytes.clone()),
-            Kept::File(file) => {
+        match &self.storage {
+            Storage::Memory(bytes) => Ok(bytes.clone()),
+            Storage::File(file) => {
                 let mut text = vec![0; self.length as usize];
                 file.read_exact_at(&mut text, 0)?;
                 Ok(text.into())
@@ -73,9 +73,9 @@ impl Output {
 
     /// The piece at an offset; empty at the end.
     pub fn piece(&self, offset: u64) -> io::Result<Bytes> {
-        match &self.kept {
-            Kept::Memory(bytes) => Ok(bytes.slice((offset.min(self.length) as usize)..)),
-            Kept::File(file) => {
+        match &self.storage {
+            Storage::Memory(bytes) => Ok(bytes.slice((offset.min(self.length) as usize)..)),
+            Storage::File(file) => {
                 let size = self.length.saturating_sub(offset).min(PIECE as u64) as usize;
                 let mut piece = vec![0; size];
                 file.read_exact_at(&mut piece, offset)?;
@@ -94,12 +94,12 @@ impl Read for Reader<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let left = self.output.length.saturating_sub(self.offset);
         let count = left.min(into.len() as u64) as usize;
-        match &self.output.kept {
-            Kept::Memory(bytes) => {
+        match &self.output.storage {
+            Storage::Memory(bytes) => {
                 let from = self.offset as usize;
                 into[..count].copy_from_slice(&bytes[from..from + count]);
             }
-            Kept::File(file) => file.read_exact_at(&mut into[..count], self.offset)?,
+            Storage::File(file) => file.read_exact_at(&mut into[..count], self.offset)?,
         }
         self.offset += count as u64;
         Ok(count)

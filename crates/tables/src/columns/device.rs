@@ -1,12 +1,12 @@
-//! Tables of what ran on devices.
+//! Tables of the work of devices.
 
 use tprof_trace::model::*;
 
 use crate::column::{Cell, columns};
 use crate::context::Context;
-use crate::rows::WorkOf;
+use crate::rows::PlacedWork;
 
-columns! { pub(crate) KERNELS of WorkOf<Kernel>:
+columns! { pub(crate) KERNELS of PlacedWork<Kernel>:
     "start_ns" Int "when it began, nanoseconds since the run began" |r, c| c.time(r.row.start_ns);
     "duration_ns" Int "how long it took" |r, _| Cell::Int(r.row.duration_ns as i64);
     "name" Text "name, demangled" |r, c| c.name(r.row.name);
@@ -39,7 +39,7 @@ columns! { pub(crate) KERNELS of WorkOf<Kernel>:
     "args" Text "all further facts, as a JSON object" |r, c| c.name(r.row.args);
 }
 
-columns! { pub(crate) COPIES of WorkOf<MemoryCopy>:
+columns! { pub(crate) COPIES of PlacedWork<MemoryCopy>:
     "start_ns" Int "when it began, nanoseconds since the run began" |r, c| c.time(r.row.start_ns);
     "duration_ns" Int "how long it took" |r, _| Cell::Int(r.row.duration_ns as i64);
     "kind" Text "h2d, d2h, d2d, h2h, p2p, memset or unknown" |r, _| Cell::Text(kind(r.row.kind));
@@ -136,7 +136,7 @@ fn class<'a>(at: Option<u32>, context: &Context<'_>) -> Cell<'a> {
     at.map_or(Cell::Null, |at| Cell::Text(context.joined().class(at).name()))
 }
 
-/// One of three sizes; zeros are unknown.
+/// One of three sizes; if all are zero, they are unknown.
 fn size<'a>(sizes: [u32; 3], at: usize) -> Cell<'a> {
     Cell::opt((sizes != [0; 3]).then_some(sizes[at]))
 }

@@ -1,11 +1,11 @@
-//! Tables of what host threads did.
+//! Tables of the activity of host threads.
 
 use tprof_analyze::joined::{JoinedCollective, SpanPlace};
 use tprof_trace::model::*;
 
 use crate::column::{Cell, columns};
 use crate::context::Context;
-use crate::rows::{Inputs, SampleRow, SpanRow};
+use crate::rows::{OperatorInputs, SampleRow, SpanRow};
 
 columns! { pub(crate) SPANS of SpanRow:
     "start_ns" Int "when it began, nanoseconds since the run began" |r, c| c.time(r.row.start_ns);
@@ -65,7 +65,7 @@ columns! { pub(crate) COLLECTIVE_RUNS of JoinedCollective:
     "duration_ns" Int "how long that took: the wait for the last rank, and the transfer" |r, _| Cell::uint(r.duration_ns);
     "added_ns" Int "what of that no operation before it took, too" |r, _| Cell::uint(r.added_ns);
     "name" Text "operation, e.g. all_reduce; kernel where not even the kernel's name has it" |r, _| Cell::text(&r.name);
-    "meeting" Int "equal in all ranks that took part in the same collective, where every rank waits for all others" |r, _| Cell::opt(r.meeting);
+    "meeting" Int "equal in all ranks that took part in the same collective, where every rank waits for all others" |r, _| Cell::opt(r.collective_id);
     "occurrence" Int "its number on its communicator, or its place among those alike of its step, from 1" |r, _| Cell::opt(r.occurrence);
     "step" Int "number of its step" |r, _| Cell::opt(r.step);
     "bytes" Int "bytes of the larger of what the rank gave and got" |r, _| Cell::opt(r.bytes);
@@ -140,20 +140,20 @@ columns! { pub(crate) HEAP_EVENTS of HeapEvent:
     "time_ns" Int "when, nanoseconds since the run began" |r, c| c.time(r.time_ns);
     "process" Id "row of `processes`" |r, _| Cell::uint(r.process.into());
     "thread" Id "row of `threads`" |r, _| Cell::uint(r.thread.into());
-    "free" Bool "given back rather than taken" |r, _| Cell::Bool(matches!(r.what, HeapWhat::Free { .. }));
+    "free" Bool "given back rather than taken" |r, _| Cell::Bool(matches!(r.what, HeapChange::Free { .. }));
     "ordinal" Int "number of the allocation in its process; of a free, the one that it ends" |r, _| match r.what {
-        HeapWhat::Alloc { ordinal, .. } => Cell::uint(ordinal),
-        HeapWhat::Free { ordinal, .. } => Cell::opt(ordinal),
+        HeapChange::Alloc { ordinal, .. } => Cell::uint(ordinal),
+        HeapChange::Free { ordinal, .. } => Cell::opt(ordinal),
     };
     "bytes" Int "requested bytes" |r, _| match r.what {
-        HeapWhat::Alloc { size, .. } => Cell::uint(size),
-        HeapWhat::Free { .. } => Cell::Null,
+        HeapChange::Alloc { size, .. } => Cell::uint(size),
+        HeapChange::Free { .. } => Cell::Null,
     };
     "realloc" Bool "half of a realloc" |r, _| match r.what {
-        HeapWhat::Alloc { realloc, .. } | HeapWhat::Free { realloc, .. } => Cell::Bool(realloc),
+        HeapChange::Alloc { realloc, .. } | HeapChange::Free { realloc, .. } => Cell::Bool(realloc),
     };
     "stack" Int "stack in `stack_frames`" |r, _| match r.what {
-        HeapWhat::Alloc { stack, .. } if stack > 0 => Cell::uint(stack.into()),
+        HeapChange::Alloc { stack, .. } if stack > 0 => Cell::uint(stack.into()),
         _ => Cell::Null,
     };
 }
@@ -180,7 +180,7 @@ fn place(row: &SpanRow, context: &Context<'_>) -> Option<SpanPlace> {
     Some(context.places().place(row.at?))
 }
 
-fn inputs(row: &SpanRow, of: fn(&Inputs) -> &String) -> Cell<'_> {
+fn inputs(row: &SpanRow, of: fn(&OperatorInputs) -> &String) -> Cell<'_> {
     row.inputs.as_deref().map_or(Cell::Null, |inputs| Cell::text(of(inputs)))
 }
 

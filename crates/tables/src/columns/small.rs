@@ -1,4 +1,4 @@
-//! Tables of quantities and moments, and of what other tables refer to.
+//! Tables of quantities and moments, and of rows that other tables refer to.
 
 use tprof_facts::frames::{Frame, Frames};
 use tprof_facts::histograms;

@@ -1,4 +1,4 @@
-//! All files of a dataset. Ranks are independent: they are written on all cores.
+//! Writes the files of a dataset. Ranks are independent: they are written on all cores.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,15 +17,15 @@ use crate::column::{Column, ColumnAbout, Sink};
 use crate::context::Context;
 use crate::each::{self, RANK_TABLES, RankTables};
 use crate::host_time::HostTimes;
-use crate::run::{NO_SUMS, Owned, RUN_TABLES, RunTable, read_run, run_columns};
-use crate::who::name_of;
+use crate::row_source::name_of;
+use crate::run::{NO_SUMS, OwnedCell, RUN_TABLES, RunTable, read_run, run_columns};
 
-/// Writes a dataset: `DIR/parquet`, or what the options name.
+/// Writes a dataset: `DIR/parquet`, or the one that the options name.
 ///
 /// # Errors
 ///
-/// If the run cannot be read, the slice is empty or the output cannot be written; then nothing is
-/// left under its name.
+/// Returns an error if the run cannot be read, the slice is empty or the output cannot be written;
+/// then nothing is left under its name.
 pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportError> {
     options.without_max_bytes("parquet")?;
     let selection = Selection::new(run, &options.slice, options.symbols)?;
@@ -36,7 +36,7 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     let failed = |source| ExportError::Write { path: path.clone(), source };
     let name = options.run_name.map_or_else(|| name_of(run.path()), str::to_owned);
     let host_times = HostTimes::of(run, options);
-    let making = Making {
+    let making = ExportContext {
         dir: output.unfinished(),
         run: &name,
         selection: &selection,
@@ -81,8 +81,8 @@ pub fn export(run: &RunDir, options: &Options<'_>) -> Result<Written, ExportErro
     Ok(written)
 }
 
-/// What all parts of an export share.
-struct Making<'a> {
+/// The data that all parts of an export share.
+struct ExportContext<'a> {
     dir: &'a Path,
     run: &'a str,
     selection: &'a Selection<'a>,
@@ -90,16 +90,16 @@ struct Making<'a> {
     options: &'a Options<'a>,
 }
 
-/// What was written of some ranks.
+/// The result of writing some ranks.
 #[derive(Default)]
-struct Part {
+struct ExportPart {
     written: Written,
     rows: Vec<(&'static str, u64)>,
 }
 
-impl Making<'_> {
-    /// Each rank in files of its own.
-    fn each_apart(&self, files: &[(&RankFile, String)]) -> Vec<Result<Part, ExportError>> {
+impl ExportContext<'_> {
+    /// Writes each rank to files of its own.
+    fn each_apart(&self, files: &[(&RankFile, String)]) -> Vec<Result<ExportPart, ExportError>> {
         parallel::each(files, |(file, name)| {
             let rank = match file.rank {
                 Some(rank) => format!("rank={rank}"),
@@ -110,30 +110,30 @@ impl Making<'_> {
         })
     }
 
-    /// So many ranks in one file of each table.
+    /// Writes this many ranks to one file of each table.
     fn together(
         &self,
         files: &[(&RankFile, String)],
         ranks: usize,
-    ) -> Vec<Result<Part, ExportError>> {
+    ) -> Vec<Result<ExportPart, ExportError>> {
         let chunks: Vec<&[(&RankFile, String)]> = files.chunks(ranks.max(1)).collect();
         parallel::each(&chunks, |chunk| {
-            // Of names, which differ: a rank that was started again has several files.
+            // Compares names without their prefix: a rank that was started again has several files.
             let of = |name: &'_ str| name.strip_prefix("rank-").unwrap_or(name).to_owned();
             let name = match chunk {
                 [first, .., last] => format!("ranks-{}-{}.parquet", of(&first.1), of(&last.1)),
                 [one] => format!("ranks-{}.parquet", of(&one.1)),
-                [] => return Ok(Part::default()),
+                [] => return Ok(ExportPart::default()),
             };
             let files: Vec<&RankFile> = chunk.iter().map(|(file, _)| *file).collect();
             self.write(PathBuf::from(name), &files)
         })
     }
 
-    fn write(&self, inside: PathBuf, files: &[&RankFile]) -> Result<Part, ExportError> {
+    fn write(&self, inside: PathBuf, files: &[&RankFile]) -> Result<ExportPart, ExportError> {
         let output = self.options.output.clone().unwrap_or_else(|| self.dir.to_owned());
         let failed = |source| ExportError::Write { path: output.clone(), source };
-        let mut part = Part::default();
+        let mut part = ExportPart::default();
         let mut dataset =
             Dataset { dir: self.dir, inside, open: Vec::new(), events: 0, options: self.options };
         for file in files {
@@ -142,7 +142,7 @@ impl Making<'_> {
             let host_times = self.host_times.of_file(self.selection, file);
             let before = dataset.events;
             RankTables::of(&context, &rank, host_times).each(&mut dataset).map_err(failed)?;
-            // What is not wanted is not left out.
+            // A table that was not asked for does not count as left out.
             if self.options.tables.is_none() {
                 part.written.left_out +=
                     each::count(&rank.trace).saturating_sub(dataset.events - before);
@@ -156,7 +156,7 @@ impl Making<'_> {
     }
 }
 
-/// Some ranks' files of all tables.
+/// The open files of all tables for some ranks.
 struct Dataset<'a> {
     dir: &'a Path,
     inside: PathBuf,
@@ -212,7 +212,7 @@ fn run_table(dir: &Path, run: &str, table: &RunTable) -> io::Result<u64> {
     let path = directory.join(format!("{}.parquet", file_name(run)));
     let mut file = TableFile::begin(&path, table.name, &run_columns(table.name))?;
     for row in &table.rows {
-        file.row(row.iter().map(Owned::cell))?;
+        file.row(row.iter().map(OwnedCell::cell))?;
     }
     file.finish()
 }
@@ -225,7 +225,7 @@ fn empty_table(dir: &Path, table: &TableAbout) -> io::Result<()> {
     Ok(())
 }
 
-/// A run's name as a file's: what Hive's convention gives a meaning is left out.
+/// A run's name as a file's: characters with a meaning in Hive's convention are left out.
 fn file_name(run: &str) -> String {
     let plain = |letter: char| match letter {
         '/' | '=' | '%' | '\0' => '-',
@@ -237,7 +237,7 @@ fn file_name(run: &str) -> String {
     if name.is_empty() { "run".to_owned() } else { name.to_owned() }
 }
 
-/// Describes the dataset.
+/// Writes a description of the dataset.
 fn about(
     dir: &Path,
     selection: &Selection<'_>,

@@ -1,4 +1,4 @@
-//! One file of a table.
+//! Writes one file of a table.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -47,7 +47,7 @@ impl TableFile {
         Ok(TableFile { writer, columns, count: 0 })
     }
 
-    /// Adds rows, of which each column gives its cells in turn.
+    /// Adds rows; `column` appends the cells of each column in turn.
     pub fn add(&mut self, rows: usize, mut column: impl FnMut(usize, &mut Data)) -> io::Result<()> {
         for (at, data) in self.columns.iter_mut().enumerate() {
             column(at, data);
@@ -59,7 +59,7 @@ impl TableFile {
         Ok(())
     }
 
-    /// Adds a row.
+    /// Adds a single row.
     pub fn row<'c>(&mut self, cells: impl Iterator<Item = Cell<'c>>) -> io::Result<()> {
         let mut cells = cells;
         self.add(1, |_, data| data.push(cells.next().unwrap_or(Cell::Null)))
@@ -90,7 +90,7 @@ impl TableFile {
     }
 }
 
-/// The disk's error, where it was the disk.
+/// The error of the disk, if that was the cause.
 fn parquet_failed(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(inner) => match inner.downcast::<io::Error>() {

@@ -1,4 +1,4 @@
-//! How each column of a file is packed.
+//! Chooses how each column of a file is packed.
 
 use std::sync::Arc;
 
@@ -40,8 +40,8 @@ const FEW: [&str; 8] =
 /// Columns by which rows are chosen: their pages have least and highest values.
 const SEARCHED: [&str; 4] = ["start_ns", "time_ns", "rank", "step"];
 
-/// Texts by which rows are chosen. Of the others the least and highest are of no use, and comparing
-/// them takes a twentieth of an export's time.
+/// Texts by which rows are selected. For others, the minimum and maximum are of no use, and
+/// comparing them takes a twentieth of an export's time.
 const SEARCHED_TEXTS: [&str; 6] = ["run", "host", "name", "kind", "class", "cause"];
 
 /// Packs a column as differences, where that is shorter; the others have dictionaries.

@@ -1,4 +1,4 @@
-//! What a log may take: how much of its text is read, and how much of what it says is kept.
+//! Bounds on how much of a log's text is read, and how much of its content is kept.
 //!
 //! A log's text is bounded where a run keeps it, but a compressed one may be of any length, and any
 //! line may add a row. What is beyond a bound is left out and counted: see [`LeftOut`].
@@ -9,7 +9,7 @@ use super::log::{
     CacheUse, CompileId, CompiledFrame, GeneratedCode, GraphBreak, LeftOut, Recompiled,
 };
 
-/// How much of a log is read.
+/// Bounds on how much of a log is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Bytes of its text; a log that has more is read as far as this.
@@ -26,7 +26,7 @@ impl Default for Bounds {
     }
 }
 
-/// What may still be kept, and what no longer was.
+/// Counts the bytes that may still be kept, and what was left out.
 #[derive(Debug, Default)]
 pub(super) struct Budget {
     left: usize,
@@ -38,7 +38,7 @@ impl Budget {
         Budget { left: bytes, left_out: LeftOut::default() }
     }
 
-    /// Takes bytes; false, and none, where fewer are left.
+    /// Takes bytes from the budget; returns false, and takes none, where fewer are left.
     pub(super) fn takes(&mut self, bytes: usize) -> bool {
         let left = self.left.checked_sub(bytes);
         self.left = left.unwrap_or(self.left);
@@ -58,12 +58,12 @@ impl Budget {
     }
 }
 
-/// What memory holds of a row.
+/// The memory that a row holds.
 pub(super) trait Kept: Sized {
-    /// Bytes of what it refers to.
+    /// Returns the bytes that it refers to.
     fn referred(&self) -> usize;
 
-    /// With itself.
+    /// Bytes of the row, including those it refers to.
     fn bytes(&self) -> usize {
         size_of::<Self>() + self.referred()
     }

@@ -5,7 +5,7 @@ use super::stacks::KernelLines;
 use super::texts::short;
 use rustc_hash::FxHashMap;
 
-/// In what a kernel is written.
+/// The language that a kernel is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum KernelLanguage {
     /// A Triton kernel.
@@ -14,12 +14,12 @@ pub enum KernelLanguage {
     Cpp,
     /// Generated for another backend (CUTLASS, Halide, Pallas, Metal …).
     Other,
-    /// Not generated: a call of a library or of an ATen operator.
+    /// The kernel is not generated, but is a call of a library or of an ATen operator.
     Extern,
 }
 
 impl KernelLanguage {
-    /// As reports name it.
+    /// Returns the word that reports use.
     pub fn word(self) -> &'static str {
         match self {
             KernelLanguage::Triton => "triton",
@@ -33,21 +33,21 @@ impl KernelLanguage {
 /// A kernel that a compiled graph has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GeneratedKernel {
-    /// Its name: that of a Triton kernel on the device.
+    /// The kernel's name; for a Triton kernel, its name on the device.
     pub name: String,
-    /// Its language.
+    /// The kernel's language.
     pub language: KernelLanguage,
     /// Lines of the user's source that it comes from, `FILE:LINE`, where the code names them.
     pub sources: Vec<String>,
-    /// Operators that it stands for, as the code's comment lists them.
+    /// Operators that the kernel computes, as the code's comment lists them.
     pub operators: Vec<String>,
 }
 
 /// Most kernels of one graph: code that has more is not read.
-const MOST_KERNELS: usize = 20_000;
+const MAX_KERNELS: usize = 20_000;
 /// Most lines of source of one kernel, and most operators.
-const MOST_SOURCES: usize = 64;
-const MOST_OPERATORS: usize = 256;
+const MAX_SOURCES: usize = 64;
+const MAX_OPERATORS: usize = 256;
 
 /// The kernels of a graph's code.
 #[derive(Debug, Default)]
@@ -62,9 +62,9 @@ pub(super) struct FoundKernels {
 /// Places of the nodes that comments name.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct GraphLines<'a> {
-    /// Of the graph as Dynamo traced it: forward only.
+    /// Lines of the graph as Dynamo traced it: forward only.
     pub traced: Option<&'a NodeLines>,
-    /// Of the graph that the code is of, in ATen's operators.
+    /// Lines of the graph that the code was generated from, in ATen's operators.
     pub lowered: Option<&'a NodeLines>,
 }
 
@@ -82,7 +82,7 @@ pub(super) fn find_kernels(code: &str, lines: GraphLines<'_>) -> FoundKernels {
         }
         // Comments are of the line that follows them.
         let comments = std::mem::take(&mut comments);
-        let is_beyond = found.kernels.len() + externs.len() >= MOST_KERNELS;
+        let is_beyond = found.kernels.len() + externs.len() >= MAX_KERNELS;
         if let Some((name, language)) = definition(line) {
             if is_beyond {
                 found.kernels_left_out += 1;
@@ -127,18 +127,18 @@ fn external(line: &str) -> Option<&str> {
     let text = text.split_once(" = ").map_or(text, |(_, right)| right);
     let callee = &text[..text.find('(')?];
     let is_external = callee.starts_with("extern_kernels.") || callee.starts_with("torch.ops.");
-    // Checks, and memory that the code gives back, are no kernels.
+    // Checks, and calls that free memory, are not kernels.
     (is_external && line.starts_with(' ') && !callee.contains("inductor.")).then_some(callee)
 }
 
-/// What the comments before a kernel have.
+/// The content of the comments before a kernel.
 #[derive(Debug, Default)]
 struct Comments {
     sources: Vec<String>,
     /// Lines of nodes of the traced graph, which count where no other comment has a line.
     of_traced: Vec<String>,
     operators: Vec<String>,
-    /// Of these, beyond the most.
+    /// Number of operators and sources beyond the limit.
     left_out: u64,
 }
 
@@ -165,7 +165,7 @@ impl Comments {
     fn operator(&mut self, name: String) {
         match self.operators.contains(&name) {
             true => {}
-            false if self.operators.len() < MOST_OPERATORS => self.operators.push(name),
+            false if self.operators.len() < MAX_OPERATORS => self.operators.push(name),
             false => self.left_out += 1,
         }
     }
@@ -209,7 +209,7 @@ impl GeneratedKernel {
 /// Adds a line, once; false where there are too many.
 fn add_source(sources: &mut Vec<String>, place: String) -> bool {
     let is_known = sources.contains(&place);
-    let fits = is_known || sources.len() < MOST_SOURCES;
+    let fits = is_known || sources.len() < MAX_SOURCES;
     if fits && !is_known {
         sources.push(place);
     }
@@ -304,18 +304,18 @@ mod tests {
         let lines = GraphLines { traced: traced.as_ref(), lowered: lowered.as_ref() };
         let found = find_kernels(code, lines).kernels;
         assert_eq!(found[0].sources, ["a.py:8", "a.py:7"]);
-        // Not the line before, nor that of a node of another graph with this name.
+        // Neither the line before, nor that of a node of another graph with this name.
         assert!(found[1].sources.is_empty(), "{found:?}");
     }
 
     #[test]
     fn what_is_beyond_the_most_is_counted() {
         let definition = "a = async_compile.triton(\n";
-        let found = find_kernels(&definition.repeat(MOST_KERNELS + 3), GraphLines::default());
-        assert_eq!((found.kernels.len(), found.kernels_left_out), (MOST_KERNELS, 3));
-        let operators: String = (0..MOST_OPERATORS + 5).map(|at| format!("aten.x{at}, ")).collect();
+        let found = find_kernels(&definition.repeat(MAX_KERNELS + 3), GraphLines::default());
+        assert_eq!((found.kernels.len(), found.kernels_left_out), (MAX_KERNELS, 3));
+        let operators: String = (0..MAX_OPERATORS + 5).map(|at| format!("aten.x{at}, ")).collect();
         let files: String =
-            (0..MOST_SOURCES + 2).map(|at| format!("# File: a.py:{at} in f\n")).collect();
+            (0..MAX_SOURCES + 2).map(|at| format!("# File: a.py:{at} in f\n")).collect();
         let found = find_kernels(
             &format!("# Original ATen: [{operators}]\n{files}{definition}"),
             GraphLines::default(),

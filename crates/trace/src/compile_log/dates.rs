@@ -10,7 +10,7 @@ const QUARTER_US: i64 = 15 * 60 * 1_000_000;
 pub(super) struct PrefixTime {
     pub month: u8,
     pub day: u8,
-    /// Since midnight, local time.
+    /// Microseconds since midnight, local time.
     pub of_day_us: u64,
 }
 
@@ -29,7 +29,7 @@ impl PrefixTime {
     }
 }
 
-/// What joins a log's prefixes to the time since 1970.
+/// Joins the times in a log's prefixes to the time since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Zone {
     /// A moment of the log.
@@ -39,8 +39,8 @@ pub(super) struct Zone {
 }
 
 impl Zone {
-    /// By a prefix and the time since 1970 in the event behind it, which was written within
-    /// minutes of each other.
+    /// Builds it from a prefix and the time since 1970 in the event behind it, which were written
+    /// within minutes of each other.
     pub(super) fn of(prefix: PrefixTime, unix_us: u64) -> Zone {
         let near_us = i64::try_from(unix_us).unwrap_or(i64::MAX / 4);
         let ahead_us = prefix.nearest(near_us) - near_us;

@@ -2,23 +2,23 @@
 
 use std::collections::BTreeMap;
 
-/// What this reader makes of an event.
+/// How this reader uses an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventUse {
     /// Its content is in the [`super::CompileLog`].
     Read,
-    /// It is known, and only counted.
+    /// The event is known, and only counted.
     Counted,
     /// No version of PyTorch that this reader was made for writes it.
     Unknown,
 }
 
-/// How many there are of an event.
+/// The number of events with one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventCount {
-    /// What became of it.
-    pub of: EventUse,
-    /// How many.
+    /// How the reader used them.
+    pub usage: EventUse,
+    /// Number of events.
     pub count: u64,
     /// Bytes of its lines and payloads.
     pub bytes: u64,
@@ -95,10 +95,10 @@ const ARTIFACTS: &[&str] = &[
 ];
 
 /// Different names that are kept; any further ones count as this.
-const MOST_NAMES: usize = 500;
+const MAX_NAMES: usize = 500;
 const OTHERS: &str = "(others)";
 
-/// What this reader makes of an event of this name.
+/// Returns how this reader uses an event of this name.
 pub(super) fn use_of(event: &str) -> EventUse {
     match event {
         _ if READ.contains(&event) => EventUse::Read,
@@ -126,8 +126,8 @@ pub(super) fn count(
     bytes: u64,
 ) -> String {
     let is_new = !counts.contains_key(&name);
-    let name = if is_new && counts.len() >= MOST_NAMES { OTHERS.to_owned() } else { name };
-    let row = counts.entry(name.clone()).or_insert(EventCount { of, count: 0, bytes: 0 });
+    let name = if is_new && counts.len() >= MAX_NAMES { OTHERS.to_owned() } else { name };
+    let row = counts.entry(name.clone()).or_insert(EventCount { usage: of, count: 0, bytes: 0 });
     row.count += 1;
     row.bytes += bytes;
     name

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-/// Which graph of a compilation it is.
+/// The stage of compilation that a graph shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GraphStage {
-    /// As Dynamo traced it (`dynamo_output_graph`): calls of the program.
+    /// The graph that Dynamo traced (`dynamo_output_graph`): calls of the program.
     Traced,
-    /// Before Inductor generates code (`inductor_post_grad_graph`): ATen's operators.
+    /// The graph before Inductor generates code (`inductor_post_grad_graph`): ATen's operators.
     Lowered,
 }
 
@@ -15,11 +15,11 @@ pub enum GraphStage {
 pub type OperatorCounts = BTreeMap<String, u64>;
 
 /// Different operators of one graph; calls of any further ones count as this.
-const MOST_OPERATORS: usize = 10_000;
+const MAX_OPERATORS: usize = 10_000;
 const OTHERS: &str = "(others)";
 
 /// Counts calls in the printed code of a graph: lines `name = call(…)`. Arguments, attributes
-/// (`self.…`), submodules and what is no call are none.
+/// (`self.…`), submodules and other expressions are not counted.
 pub(super) fn count_operators(text: &str) -> OperatorCounts {
     let mut counts = OperatorCounts::new();
     for line in text.lines() {
@@ -28,7 +28,7 @@ pub(super) fn count_operators(text: &str) -> OperatorCounts {
             continue;
         }
         if let Some(name) = assigned(line).and_then(operator) {
-            let is_beyond = counts.len() >= MOST_OPERATORS && !counts.contains_key(&name);
+            let is_beyond = counts.len() >= MAX_OPERATORS && !counts.contains_key(&name);
             let name = if is_beyond { OTHERS.to_owned() } else { name };
             *counts.entry(name).or_default() += 1;
         }
@@ -51,7 +51,7 @@ pub(super) fn assigned(line: &str) -> Option<&str> {
     rest.strip_prefix("= ")
 }
 
-/// The operator of an expression; none where it is no call.
+/// Returns the operator of an expression; `None` if it is not a call.
 fn operator(expression: &str) -> Option<String> {
     let own = expression.split(';').next().unwrap_or(expression).trim_end();
     let Some(open) = own.find('(') else {

@@ -4,7 +4,7 @@ use super::log::{CompiledFrame, GraphBreak};
 use super::texts::short;
 
 /// Most hints that are kept.
-const MOST_HINTS: usize = 64;
+const MAX_HINTS: usize = 64;
 
 /// Reads a payload; also how many hints are left out.
 pub(super) fn parse(payload: &str) -> (GraphBreak, u64) {
@@ -19,7 +19,7 @@ pub(super) fn parse(payload: &str) -> (GraphBreak, u64) {
             .or_else(|| text.strip_prefix("Reason: "))
             .filter(|_| found.reason.is_none())
         {
-            // Some versions write the instruction first, and the reason in a line of its own.
+            // Some versions write the instruction first, and the reason in another line.
             let reason = match reason.starts_with("Encountered graph break") {
                 true => lines.by_ref().map(str::trim).find(|line| !line.is_empty()),
                 false => Some(reason),
@@ -29,7 +29,7 @@ pub(super) fn parse(payload: &str) -> (GraphBreak, u64) {
         } else if let Some(text) = text.strip_prefix("Explanation: ") {
             found.explanation = Some(short(text));
         } else if let Some(text) = text.strip_prefix("Hint: ") {
-            match found.hints.len() < MOST_HINTS {
+            match found.hints.len() < MAX_HINTS {
                 true => found.hints.push(short(text)),
                 false => left_out += 1,
             }

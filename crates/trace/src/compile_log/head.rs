@@ -19,7 +19,7 @@ pub(super) struct Head {
     pub has_payload: bool,
 }
 
-/// What is read of an event.
+/// The content that is read of an event.
 #[derive(Debug, Default)]
 pub(super) enum Content {
     #[default]
@@ -93,7 +93,7 @@ impl<'de> Visitor<'de> for HeadVisitor {
                     map.next_value::<IgnoredAny>()?;
                     head.has_payload = true;
                 }
-                // Beside an event they are its context.
+                // Next to an event these fields are its context.
                 "stack" | "process" | "thread" | "timestamp" | "pathname" | "lineno"
                 | "is_forward" => {
                     map.next_value::<IgnoredAny>()?;

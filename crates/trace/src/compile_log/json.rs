@@ -6,13 +6,13 @@ use std::fmt;
 use std::marker::PhantomData;
 
 /// Most texts of a list that are kept.
-const MOST_TEXTS: usize = 64;
+const MAX_TEXTS: usize = 64;
 
 /// The first texts of a list.
 #[derive(Debug, Default)]
 pub(super) struct FirstTexts {
     pub texts: Vec<String>,
-    /// How many follow.
+    /// Number of texts beyond those.
     pub more: u64,
 }
 
@@ -33,7 +33,7 @@ impl<'de> Visitor<'de> for FirstVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<FirstTexts, A::Error> {
         let mut found = FirstTexts::default();
-        while found.texts.len() < MOST_TEXTS {
+        while found.texts.len() < MAX_TEXTS {
             let Some(text) = list.next_element()? else { return Ok(found) };
             found.texts.push(text);
         }
@@ -72,7 +72,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for LastVisitor<T> {
     }
 }
 
-/// A text or a number; none of anything else.
+/// A text or a number; `None` for any other value.
 #[derive(Debug, Default, PartialEq)]
 pub(super) enum Scalar {
     #[default]

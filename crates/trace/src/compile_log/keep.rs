@@ -8,11 +8,11 @@ use std::path::Path;
 /// The ending of a kept log's name.
 pub const KEPT_ENDING: &str = ".zst";
 
-/// Writes a log's text, compressed by zstd, as a new file; what is beyond `limit` bytes is counted
-/// in its last line. Returns how many bytes that is.
+/// Writes a log's text, compressed by zstd, as a new file. Bytes beyond `limit` are counted in its
+/// last line. Returns how many these are.
 pub fn keep(source: impl Read, path: &Path, limit: u64) -> io::Result<u64> {
     let file = File::options().write(true).create_new(true).open(path)?;
-    // A part of a log would read as all of it.
+    // Otherwise a part of a log would be taken for all of it.
     write(source, file, limit).inspect_err(|_| drop(std::fs::remove_file(path)))
 }
 

@@ -3,17 +3,17 @@
 use super::dates::PrefixTime;
 
 /// Linux's largest process number.
-const MOST_PID: u32 = 1 << 22;
+const MAX_PID: u32 = 1 << 22;
 
-/// What stands before a line's JSON.
+/// The prefix before a line's JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LinePrefix {
     pub time: PrefixTime,
-    /// The process; none of PyTorch 2.4, which writes the thread's address there.
+    /// Pid of the process; `None` for PyTorch 2.4, which writes the thread's address there.
     pub pid: Option<u32>,
 }
 
-/// Splits a line into its prefix and what follows; none of a line without a prefix.
+/// Splits a line into its prefix and the rest; `None` for a line without a prefix.
 pub(super) fn split(line: &[u8]) -> Option<(LinePrefix, &[u8])> {
     let (first, rest) = line.split_first()?;
     if !first.is_ascii_uppercase() || rest.len() < 22 {
@@ -35,7 +35,7 @@ pub(super) fn split(line: &[u8]) -> Option<(LinePrefix, &[u8])> {
     }
     let rest = &rest[21..];
     let end = rest.iter().position(|&byte| byte == b' ')?;
-    let pid = u32::try_from(number(&rest[..end])?).ok().filter(|&pid| pid <= MOST_PID);
+    let pid = u32::try_from(number(&rest[..end])?).ok().filter(|&pid| pid <= MAX_PID);
     let rest = &rest[end + 1..];
     let end = rest.windows(2).position(|pair| pair == b"] ")?;
     let of_day_us = ((hour * 60 + minute) * 60 + second) * 1_000_000 + micros;

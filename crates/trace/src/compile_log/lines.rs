@@ -3,13 +3,13 @@
 use std::io::{self, BufRead, Read};
 
 /// Longest line that is read; a longer one is damaged.
-const MOST_LINE: u64 = 16 << 20;
+const MAX_LINE: u64 = 16 << 20;
 
-/// What stands between two line ends.
+/// The text between two line ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Line<'a> {
     pub content: LineContent<'a>,
-    /// With its end.
+    /// Bytes of the line, including its end.
     pub bytes: u64,
     pub has_end: bool,
 }
@@ -18,14 +18,14 @@ pub(super) struct Line<'a> {
 pub(super) enum LineContent<'a> {
     /// Without its end.
     Text(&'a [u8]),
-    /// More than any line has that is read.
+    /// The line is longer than any line that is read.
     TooLong,
-    /// Zero bytes: of a log that was longer than its bound, the middle is a hole; what is left of the
-    /// lines around it is a part of it.
+    /// The line is zero bytes. Where a log was longer than its bound, its middle is a hole, and the
+    /// remains of the lines around the hole are part of this line.
     Hole,
 }
 
-/// Reads lines.
+/// Reads a log line by line.
 #[derive(Debug)]
 pub(super) struct Lines<R> {
     source: R,
@@ -39,17 +39,17 @@ pub(super) struct Lines<R> {
 }
 
 impl<R: BufRead> Lines<R> {
-    /// Of a source, as many bytes as this.
+    /// Reads at most `most` bytes of a source.
     pub(super) fn new(source: R, most: u64) -> Lines<R> {
         Lines { source, buffer: Vec::new(), left: most, is_ended: true, has_more: false }
     }
 
-    /// The next line; none at the end.
+    /// Returns the next line; `None` at the end.
     pub(super) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
         let (mut bytes, mut parts, mut has_zeros) = (0, 0_u32, false);
         loop {
             self.buffer.clear();
-            let most = MOST_LINE.min(self.left);
+            let most = MAX_LINE.min(self.left);
             let read = self.source.by_ref().take(most).read_until(b'\n', &mut self.buffer)? as u64;
             if read == 0 {
                 break;
@@ -62,7 +62,7 @@ impl<R: BufRead> Lines<R> {
             if self.left == 0 {
                 self.has_more = !self.source.fill_buf()?.is_empty();
             }
-            if self.is_ended || read < MOST_LINE {
+            if self.is_ended || read < MAX_LINE {
                 break;
             }
         }
@@ -118,10 +118,10 @@ mod tests {
 
     #[test]
     fn a_line_that_is_too_long_is_one() {
-        let mut source = vec![b'x'; MOST_LINE as usize + 10];
+        let mut source = vec![b'x'; MAX_LINE as usize + 10];
         source.extend_from_slice(b"\nnext\n");
         let (lines, _) = all(&source, u64::MAX);
-        let long = Line { content: LineContent::TooLong, bytes: MOST_LINE + 11, has_end: true };
+        let long = Line { content: LineContent::TooLong, bytes: MAX_LINE + 11, has_end: true };
         assert_eq!(lines, [long, text(b"next", true)]);
     }
 }

@@ -1,4 +1,4 @@
-//! What a log says: functions compiled, breaks, recompilations, caches, kernels.
+//! The content of a log: compiled functions, breaks, recompilations, caches, kernels.
 
 use super::code::GeneratedKernel;
 use super::events::EventCount;
@@ -6,22 +6,24 @@ use super::graph::{GraphStage, OperatorCounts};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Which compilation: `3/1` is the second one of the process's fourth function, and `3/1#2` the second
-/// compilation that PyTorch gave this number.
+/// Identifies a compilation: `3/1` is the second one of the process's fourth function, and `3/1#2`
+/// the second compilation to which PyTorch gave this number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CompileId {
-    /// Of compiled autograd.
+    /// Number of the compiled autograd graph.
     pub autograd: Option<u32>,
-    /// The function.
+    /// Number of the function.
     pub frame: Option<u32>,
-    /// Its compilation, from 0.
+    /// Number of the function's compilation, from 0.
     pub compile: Option<u32>,
-    /// How often the process had given these numbers before: `torch._dynamo.reset()` numbers anew.
+    /// Number of times that the process had given these numbers before: `torch._dynamo.reset()`
+    /// starts to count again.
     pub given_before: u32,
 }
 
 impl CompileId {
-    /// As PyTorch writes it, which does not tell apart those that it numbers alike.
+    /// Returns the id as PyTorch writes it, which is the same for compilations with the same
+    /// numbers.
     pub fn as_numbered(self) -> CompileId {
         CompileId { given_before: 0, ..self }
     }
@@ -49,7 +51,7 @@ impl fmt::Display for CompileId {
     }
 }
 
-/// Time by phase, microseconds; what is within another is not in that.
+/// Time by phase, microseconds; the time of a phase within another is not part of the other's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompilePhases {
     /// Tracing of the function, guards: all that is in no other phase.
@@ -67,27 +69,27 @@ pub struct CompilePhases {
 /// A function's compilation: forward, or the backward graph of one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompiledFrame {
-    /// Which.
+    /// Id of the compilation.
     pub id: CompileId,
     /// Whether it is of a backward graph.
     pub is_backward: bool,
     /// The function's name.
     pub function: Option<String>,
-    /// Its file.
+    /// File of the function.
     pub file: Option<String>,
-    /// Its first line.
+    /// First line of the function.
     pub line: Option<u32>,
-    /// How often it was begun: a graph break or a changed assumption begins it again.
+    /// Number of attempts: a graph break or a changed assumption starts another.
     pub attempts: u32,
-    /// When it began, microseconds since 1970.
+    /// Time when it began, microseconds since 1970.
     pub start_unix_us: Option<u64>,
     /// Whether the log has its end.
     pub is_ended: bool,
-    /// How long it took; none of one without an end, or where this PyTorch does not log it.
+    /// Duration, microseconds; `None` if it did not end, or if this PyTorch does not log it.
     pub total_us: Option<u64>,
-    /// When it ended, microseconds since 1970, where its length is not known.
+    /// Time when it ended, microseconds since 1970, where its duration is not known.
     pub end_unix_us: Option<u64>,
-    /// Of it.
+    /// Durations of its phases.
     pub phases: CompilePhases,
     /// Guards that are checked before the compiled code runs.
     pub guards: Option<u64>,
@@ -99,12 +101,13 @@ pub struct CompiledFrame {
     pub recompile_reason: Option<String>,
     /// Why no CUDA graph was recorded.
     pub cuda_graphs_skipped: Option<String>,
-    /// What writing this log took, microseconds, by PyTorch's own clock.
+    /// Time that PyTorch took to write this log, microseconds, by its own clock.
     pub logging_us: Option<u64>,
 }
 
 impl CompiledFrame {
-    /// Removes what texts it has, and counts them; that it failed, or has no CUDA graph, stays.
+    /// Removes the texts that it has, and counts them; whether it failed, or has no CUDA graph,
+    /// stays.
     pub(super) fn drop_texts(&mut self) -> u64 {
         let names = [&mut self.function, &mut self.file, &mut self.recompile_reason];
         let names = names.into_iter().filter_map(Option::take).count();
@@ -114,20 +117,20 @@ impl CompiledFrame {
     }
 }
 
-/// A graph break, as PyTorch states it. One that a recompilation repeats is stated again.
+/// A graph break, as PyTorch states it. A break that a recompilation repeats is stated again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GraphBreak {
-    /// The compilation that met it.
+    /// The compilation in which the break happened.
     pub compile_id: CompileId,
-    /// The user's file; none where the log does not name it.
+    /// The user's file; `None` where the log does not name it.
     pub file: Option<String>,
     /// The line in it.
     pub line: Option<u32>,
-    /// The reason, one line; none of a PyTorch that does not log it (2.4).
+    /// The reason, one line; `None` for a PyTorch that does not log it (2.4).
     pub reason: Option<String>,
-    /// What PyTorch says of it.
+    /// PyTorch's explanation of the break.
     pub explanation: Option<String>,
-    /// What PyTorch advises, a line each.
+    /// PyTorch's advice, one line each.
     pub hints: Vec<String>,
 }
 
@@ -140,19 +143,19 @@ pub struct Recompiled {
     pub reasons: Vec<String>,
 }
 
-/// What became of a look-up.
+/// The outcome of a cache look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CacheOutcome {
-    /// Found.
+    /// The graph was found.
     Hit,
-    /// Not found: compiled, and stored.
+    /// The graph was not found: it was compiled and stored.
     Miss,
-    /// Not asked for, since the graph cannot be stored.
+    /// The cache was not asked, since the graph cannot be stored.
     Bypass,
 }
 
 impl CacheOutcome {
-    /// As reports name it.
+    /// Returns the word that reports use.
     pub fn word(self) -> &'static str {
         match self {
             CacheOutcome::Hit => "hit",
@@ -165,11 +168,11 @@ impl CacheOutcome {
 /// A look-up in a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheUse {
-    /// `fx_graph`, `aotautograd`.
+    /// The cache's name: `fx_graph` or `aotautograd`.
     pub cache: &'static str,
-    /// What became of it.
+    /// Outcome of the look-up.
     pub outcome: CacheOutcome,
-    /// For which compilation.
+    /// Id of the compilation that asked.
     pub id: CompileId,
     /// Why it was bypassed, where the log has that.
     pub why: Option<String>,
@@ -178,20 +181,20 @@ pub struct CacheUse {
 /// A file of generated code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GeneratedCode {
-    /// Of which compilation.
+    /// Id of the compilation.
     pub id: CompileId,
-    /// Where the process wrote it.
+    /// Path to which the process wrote the code.
     pub path: Option<String>,
-    /// Its kernels; none where the log lacks the code itself.
+    /// The code's kernels; `None` where the log lacks the code itself.
     pub kernels: Option<Vec<GeneratedKernel>>,
 }
 
-/// What a log has, and its [`CompileLog`] does not, since a bound of the reader was reached.
+/// The content of a log that its [`CompileLog`] lacks because a bound of the reader was reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// Compilations (each of its events), breaks, recompilations, look-ups, graphs, files of code.
     pub rows: u64,
-    /// Of rows that are there: reasons, hints, kernels, operators of a kernel, names.
+    /// Parts of rows that are kept: reasons, hints, kernels, operators of a kernel, names.
     pub parts: u64,
     /// Names of files, which compilations refer to, and graphs' nodes, which kernels refer to.
     pub names: u64,
@@ -200,7 +203,7 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
-    /// All of it, counted.
+    /// Returns the sum of all.
     pub fn count(&self) -> u64 {
         [self.parts, self.names, self.payloads].into_iter().fold(self.rows, u64::saturating_add)
     }
@@ -211,12 +214,12 @@ impl LeftOut {
 pub struct CompileLog {
     /// The process, as it counts itself.
     pub pid: Option<u32>,
-    /// Its rank, where it was initialised by then.
+    /// Rank of the process, if it was initialised by then.
     pub rank: Option<u32>,
     /// Version of PyTorch, where the log has it.
     pub torch: Option<String>,
-    /// The first and the last line, microseconds since 1970; none where no event has the time
-    /// since 1970, which the prefixes lack.
+    /// Times of the first and the last line, microseconds since 1970; `None` where no event has the
+    /// time since 1970, which the prefixes lack.
     pub extent_unix_us: Option<(u64, u64)>,
     /// Events by name.
     pub events: BTreeMap<String, EventCount>,
@@ -228,13 +231,13 @@ pub struct CompileLog {
     pub bytes_not_kept: u64,
     /// The last line has no end.
     pub is_cut: bool,
-    /// Whether its text goes on beyond what was read of it.
+    /// Whether the text goes on beyond what was read.
     pub is_read_in_part: bool,
-    /// What is not in the fields below.
+    /// Content that is not in the fields below.
     pub left_out: LeftOut,
-    /// Bytes of these and of what they refer to.
+    /// Bytes of these rows and of what they refer to.
     pub kept_bytes: usize,
-    /// Bytes read.
+    /// Bytes that were read.
     pub bytes: u64,
     /// Compilations in order of their beginning.
     pub frames: Vec<CompiledFrame>,
@@ -246,13 +249,13 @@ pub struct CompileLog {
     pub caches: Vec<CacheUse>,
     /// Operators of graphs.
     pub graphs: Vec<(CompileId, GraphStage, OperatorCounts)>,
-    /// Generated code.
+    /// Code that Inductor generated.
     pub code: Vec<GeneratedCode>,
 }
 
 impl CompileLog {
-    /// Whether it has all compilations, breaks and look-ups of its process: only then the absence of
-    /// one is known.
+    /// Whether it has all compilations, breaks and look-ups of its process: only then one that is
+    /// absent did not happen.
     pub fn is_whole(&self) -> bool {
         self.bytes_not_kept == 0 && !self.is_read_in_part && self.left_out.rows == 0
     }

@@ -6,7 +6,7 @@ use super::texts::short;
 use serde::{Deserialize, Deserializer};
 
 /// Longest compilation that is believed: sums of as many rows as are kept stay far from 2^64 ns.
-const MOST_US: u64 = 24 * 3600 * 1_000_000;
+const MAX_US: u64 = 24 * 3600 * 1_000_000;
 /// Times since 1970 that may be: the years 2001 to 2286.
 const POSSIBLE_UNIX_US: std::ops::Range<u64> = 1_000_000_000_000_000..10_000_000_000_000_000;
 
@@ -57,14 +57,15 @@ impl Metrics {
         self.cudagraph_skip_reason.is_some()
     }
 
-    /// When the compilation began, microseconds since 1970.
+    /// Returns when the compilation began, microseconds since 1970.
     pub(super) fn start_unix_us(&self) -> Option<u64> {
         self.start_time_us
             .or_else(|| self.start_time.and_then(micros))
             .filter(|us| POSSIBLE_UNIX_US.contains(us))
     }
 
-    /// How long the compilation took, microseconds. Versions differ in the fields that have it.
+    /// Returns the duration of the compilation, microseconds. Versions of PyTorch differ in the
+    /// fields that have it.
     pub(super) fn total_us(&self, is_backward: bool) -> Option<u64> {
         let seconds = || self.entire_frame_compile_time_s.and_then(micros);
         let between = || self.end_time_us?.checked_sub(self.start_time_us?);
@@ -73,7 +74,7 @@ impl Metrics {
             false => self.dynamo_cumulative_compile_time_us,
         };
         let found = self.duration_us.or_else(seconds).or_else(between).or(outermost);
-        found.filter(|us| *us <= MOST_US)
+        found.filter(|us| *us <= MAX_US)
     }
 
     /// Whether it is of a backward graph.
@@ -100,17 +101,17 @@ impl Metrics {
         take(&mut frame.cuda_graphs_skipped, &self.cudagraph_skip_reason.clone().flatten());
     }
 
-    /// Adds a compilation's figures to what is known of it.
+    /// Adds a compilation's figures to its frame.
     pub(super) fn add_to(self, frame: &mut CompiledFrame) {
         let is_backward = frame.is_backward;
-        let seconds = |s: Option<f64>| s.and_then(micros).filter(|us| *us <= MOST_US);
+        let seconds = |s: Option<f64>| s.and_then(micros).filter(|us| *us <= MAX_US);
         let total = self.total_us(is_backward);
         let backend = self.aot_autograd_cumulative_compile_time_us;
         let backend = backend.or_else(|| seconds(self.backend_compile_time_s));
         let inductor = self.inductor_cumulative_compile_time_us;
         let inductor = inductor.or_else(|| seconds(self.inductor_compile_time_s));
         let kernels = self.triton_compile_time_us;
-        // What is within each other, from the outside; a cached graph has no Inductor.
+        // Each time contains the one after it; a cached graph has no Inductor.
         let without = |of: Option<u64>, inner: &[Option<u64>]| {
             Some(of?.saturating_sub(inner.iter().flatten().next().copied().unwrap_or(0)))
         };
@@ -151,9 +152,9 @@ fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<String>>
     Option::<String>::deserialize(value).map(Some)
 }
 
-/// Microseconds; none of what is no duration.
+/// Reads microseconds; `None` for anything that is not a duration.
 fn duration<'de, D: Deserializer<'de>>(value: D) -> Result<Option<u64>, D::Error> {
-    Ok(Option::<u64>::deserialize(value)?.filter(|us| *us <= MOST_US))
+    Ok(Option::<u64>::deserialize(value)?.filter(|us| *us <= MAX_US))
 }
 
 fn take(kept: &mut Option<String>, given: &Option<String>) {
@@ -162,7 +163,7 @@ fn take(kept: &mut Option<String>, given: &Option<String>) {
     }
 }
 
-/// Seconds as microseconds; none of what is no time.
+/// Converts seconds to microseconds; `None` for anything that is not a time.
 fn micros(seconds: f64) -> Option<u64> {
     (seconds.is_finite() && (0.0..1e13).contains(&seconds)).then(|| (seconds * 1e6).round() as u64)
 }

@@ -1,17 +1,19 @@
-//! PyTorch's structured log of `torch.compile` (`TORCH_TRACE`), as it lies in a run.
+//! PyTorch's structured log of `torch.compile` (`TORCH_TRACE`), as a run keeps it.
 //!
-//! A job's processes write these logs themselves, each its own: what a killed job leaves is read as far
-//! as it goes. A line is glog's prefix (month and day but no year, the job's local time, the
-//! process) and JSON with one event; lines of its payload follow, each behind a tab.
+//! Each process of a job writes its own log: the log of a killed job is read as far as it goes. A
+//! line is glog's prefix (month and day but no year, the job's local time, the process) and JSON with
+//! one event; the lines of its payload follow, each behind a tab.
 //!
 //! Reading is tolerant: PyTorch's versions have other events and other fields. Events that this
 //! reader does not use are counted, unknown ones by name, damaged lines as such. Memory holds one
-//! line and one payload of bounded length, and within [`Bounds`] what was found; what a bound leaves out is counted.
+//! line and one payload of bounded length, and the result within [`Bounds`]; whatever a bound leaves
+//! out is counted.
 //!
-//! `dates` and `line` read a prefix, `events` names what PyTorch writes, `head` reads the JSON,
-//! `metrics` the figures of a compilation; `numbers` tells compilations of one number apart; `graph_break`, `graph`, `code`, `stacks` and `payload` read payloads;
-//! `source` opens files, `keep` writes those that a run takes over. `reader` separates `lines` into events and
-//! payloads, `rows` makes a [`CompileLog`] of them.
+//! `dates` and `line` read a prefix, `events` names PyTorch's events, `head` reads the JSON, and
+//! `metrics` the figures of a compilation; `numbers` tells apart compilations with one number;
+//! `graph_break`, `graph`, `code`, `stacks` and `payload` read payloads; `source` opens files, and
+//! `keep` writes those that a run takes over. `reader` separates `lines` into events and payloads,
+//! and `rows` makes a [`CompileLog`] of them.
 
 mod bounds;
 mod code;

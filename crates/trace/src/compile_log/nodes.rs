@@ -3,23 +3,24 @@
 use super::graph::assigned;
 use rustc_hash::FxHashMap;
 
-/// What an entry takes beside its text.
+/// Bytes of an entry in addition to its text.
 const ENTRY_BYTES: usize = 48;
 
-/// From which lines of the program the nodes of a graph come, as PyTorch prints them: a comment `# File:
-/// /job.py:15 in f, code: …` is of the nodes that follow it, up to one that they have none.
+/// The lines of the program that the nodes of a graph come from, as PyTorch prints them: a comment
+/// `# File: /job.py:15 in f, code: …` belongs to the nodes that follow it, up to a comment that
+/// says they have none.
 #[derive(Debug, Default)]
 pub(super) struct NodeLines {
     places: Vec<String>,
-    of: FxHashMap<String, usize>,
+    place_of: FxHashMap<String, usize>,
     /// The place of the nodes that follow.
     current: Option<usize>,
-    /// That these take, about.
+    /// Bytes that the places and names take, about.
     pub bytes: usize,
 }
 
 impl NodeLines {
-    /// Those of a graph's text; none where they take more bytes than `most`.
+    /// Reads the places from a graph's text; `None` if they take more bytes than `most`.
     pub fn of(text: &str, most: usize) -> Option<NodeLines> {
         let mut found = NodeLines::default();
         for line in text.lines() {
@@ -37,7 +38,7 @@ impl NodeLines {
                 && let Some(name) = line.split([':', ' ']).next()
             {
                 found.bytes += name.len() + ENTRY_BYTES;
-                found.of.insert(name.to_owned(), last);
+                found.place_of.insert(name.to_owned(), last);
             }
             if found.bytes > most {
                 return None;
@@ -48,7 +49,7 @@ impl NodeLines {
 
     /// `FILE:LINE` of a node.
     pub fn place(&self, node: &str) -> Option<&str> {
-        self.of.get(node).map(|&at| self.places[at].as_str())
+        self.place_of.get(node).map(|&at| self.places[at].as_str())
     }
 }
 

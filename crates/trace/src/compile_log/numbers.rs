@@ -1,43 +1,43 @@
-//! Numbers that PyTorch gives to more than one compilation of a process: `torch._dynamo.reset()` begins
-//! again at `0/0`, and so does a function whose recompilations are isolated.
+//! Numbers that PyTorch gives to more than one compilation of a process: `torch._dynamo.reset()`
+//! starts again at `0/0`, and so does a function whose recompilations are isolated.
 
 use super::bounds::Budget;
 use super::log::CompileId;
 use rustc_hash::FxHashMap;
 
-/// What a number takes here, beside its compilations.
+/// Bytes that a number takes here, without its compilations.
 const ENTRY_BYTES: usize = 160;
 
-/// What an event shows of the compilation that it is of.
+/// What an event says about its compilation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Why the code there was did not fit, which is written before the beginning.
     Reasons,
-    /// It begins, or begins again after a graph break: an attempt, from 0.
+    /// The compilation begins, or begins again after a graph break: number of the attempt, from 0.
     Begin(u32),
     /// The compilation ends.
     End,
-    /// A backward graph of it ends, perhaps long after the compilation itself.
+    /// A backward graph of the compilation ends, perhaps long after the compilation itself.
     BackwardEnd,
-    /// Anything else.
+    /// Any other event.
     Within,
 }
 
-/// Which of the compilations with one number is meant.
+/// Tells apart the compilations that PyTorch gave the same number.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
-    of: FxHashMap<CompileId, Given>,
+    by_id: FxHashMap<CompileId, CompileCounts>,
 }
 
 /// What is known of a number.
 #[derive(Debug, Default)]
-struct Given {
-    /// How often it was given, less one.
+struct CompileCounts {
+    /// Number of times that it was given, less one.
     latest: u32,
-    /// Of the latest.
+    /// Whether the latest compilation has reasons.
     has_reasons: bool,
     is_begun: bool,
-    /// Those that have no end, and those that have no backward graph.
+    /// Compilations that have no end, and those that have no backward graph.
     open: Vec<u32>,
     without_backward: Vec<u32>,
 }
@@ -50,16 +50,16 @@ impl Numbers {
         stage: Stage,
         budget: &mut Budget,
     ) -> CompileId {
-        let is_known = self.of.contains_key(&id);
+        let is_known = self.by_id.contains_key(&id);
         if !is_known && (stage == Stage::Within || !budget.takes(ENTRY_BYTES)) {
             return id;
         }
-        let given = self.of.entry(id).or_default();
+        let given = self.by_id.entry(id).or_default();
         CompileId { given_before: given.which(stage), ..id }
     }
 }
 
-impl Given {
+impl CompileCounts {
     fn which(&mut self, stage: Stage) -> u32 {
         match stage {
             Stage::Reasons => {

@@ -4,7 +4,8 @@ use super::json::{FirstTexts, Scalar};
 use super::texts::{one_line, short};
 use serde::Deserialize;
 
-/// Guards that failed, and how many are left out. What is no list of them is one.
+/// Reads the guards that failed, and how many were left out. Text that is no list counts as one
+/// guard.
 pub(super) fn reasons(text: &str) -> (Vec<String>, u64) {
     match serde_json::from_str::<FirstTexts>(text) {
         Ok(found) => (found.texts.iter().map(|reason| one_line(reason)).collect(), found.more),

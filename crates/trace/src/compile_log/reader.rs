@@ -1,4 +1,4 @@
-//! From a log's bytes to a [`CompileLog`]: a line at a time, in bounded memory.
+//! Reads a log into a [`CompileLog`]: one line at a time, in bounded memory.
 
 use super::bounds::Bounds;
 use super::dates::PrefixTime;
@@ -14,8 +14,8 @@ use super::source::{CUT_LINE, text};
 use std::io::{self, BufRead};
 use std::path::Path;
 
-/// Longest payload that is kept; what is beyond is passed over.
-const MOST_PAYLOAD: usize = 16 << 20;
+/// Longest payload that is kept; bytes beyond it are skipped.
+const MAX_PAYLOAD: usize = 16 << 20;
 
 /// Reads a file, plain or compressed by zstd.
 pub fn open(path: &Path, bounds: Bounds) -> io::Result<CompileLog> {
@@ -46,22 +46,22 @@ pub fn read(source: impl BufRead, bounds: Bounds) -> io::Result<CompileLog> {
     })
 }
 
-/// What the lines of a payload are for.
+/// How the lines of a payload are used.
 #[derive(Debug)]
 struct Payload {
-    want: Want,
+    want: PayloadUse,
     /// Under which name the event is counted.
     counted: String,
     id: CompileId,
     at: PrefixTime,
-    /// Of its lines.
+    /// Bytes of the lines.
     bytes: u64,
     /// Whether more is there than is kept.
     is_cut: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Want {
+enum PayloadUse {
     Nothing,
     /// The time of a `chromium_event`, until one is known.
     Anchor,
@@ -98,7 +98,7 @@ impl Reader {
             }
             LineContent::Hole => {
                 if let Some(payload) = &mut self.payload {
-                    payload.want = Want::Nothing;
+                    payload.want = PayloadUse::Nothing;
                 }
                 self.end_payload();
                 self.rows.log.bytes_not_kept += line.bytes;
@@ -129,10 +129,10 @@ impl Reader {
         // Behind a hole or a damaged line it belongs to that.
         let Some(payload) = &mut self.payload else { return };
         payload.bytes += bytes;
-        if payload.want == Want::Nothing {
+        if payload.want == PayloadUse::Nothing {
             return;
         }
-        payload.is_cut |= self.text.len() + text.len() >= MOST_PAYLOAD;
+        payload.is_cut |= self.text.len() + text.len() >= MAX_PAYLOAD;
         if !payload.is_cut {
             self.text.extend_from_slice(text);
             self.text.push(b'\n');
@@ -165,14 +165,14 @@ impl Reader {
         }
     }
 
-    /// Reads what was kept of a payload.
+    /// Reads the part of a payload that was kept.
     fn end_payload(&mut self) {
         let Some(payload) = self.payload.take() else { return };
         if let Some(row) = self.rows.log.events.get_mut(&payload.counted) {
             row.bytes += payload.bytes;
         }
         self.rows.payload_ends(payload.is_cut);
-        if payload.want != Want::Nothing {
+        if payload.want != PayloadUse::Nothing {
             let bytes = std::mem::take(&mut self.text);
             self.read_payload(&payload, &String::from_utf8_lossy(&bytes));
             self.text = bytes;
@@ -184,28 +184,28 @@ impl Reader {
         let Payload { want, id, at, is_cut, .. } = *payload;
         let rows = &mut self.rows;
         match want {
-            Want::Nothing => {}
-            Want::Anchor => {
+            PayloadUse::Nothing => {}
+            PayloadUse::Anchor => {
                 if let Some(us) = payload::moment(text) {
                     rows.anchor(at, us);
                 }
             }
-            Want::Break => rows.graph_break(id, text),
-            Want::Reasons => rows.recompiled(id, text),
-            Want::Bypass(cache) => {
+            PayloadUse::Break => rows.graph_break(id, text),
+            PayloadUse::Reasons => rows.recompiled(id, text),
+            PayloadUse::Bypass(cache) => {
                 rows.cache(id, cache, CacheOutcome::Bypass, payload::bypass(text));
             }
-            // Of a part, numbers would be those of the part.
-            Want::Graph(_) | Want::Code | Want::KernelStacks if is_cut => {}
-            Want::Graph(stage) => rows.graph(id, stage, text),
-            Want::Code => rows.kernels(id, text),
-            Want::KernelStacks => rows.kernel_stacks(id, text),
-            Want::Version => rows.log.torch = payload::version(text),
+            // A cut payload would give the numbers of a part only.
+            PayloadUse::Graph(_) | PayloadUse::Code | PayloadUse::KernelStacks if is_cut => {}
+            PayloadUse::Graph(stage) => rows.graph(id, stage, text),
+            PayloadUse::Code => rows.kernels(id, text),
+            PayloadUse::KernelStacks => rows.kernel_stacks(id, text),
+            PayloadUse::Version => rows.log.torch = payload::version(text),
         }
     }
 }
 
-/// What an event of this name shows of its compilation.
+/// Returns what an event of this name says about its compilation.
 fn stage(head: &Head, name: &str) -> Stage {
     match &head.content {
         Content::Start(_) => Stage::Begin(head.attempt.unwrap_or(0)),
@@ -222,7 +222,7 @@ fn bytes_left_out(line: &[u8]) -> Option<u64> {
     std::str::from_utf8(line.strip_prefix(CUT_LINE.as_bytes())?).ok()?.trim().parse().ok()
 }
 
-/// A look-up of which the event itself has all that is kept.
+/// Returns the cache and the outcome of a look-up whose event itself holds everything that is kept.
 fn look_up(event: &str) -> Option<(&'static str, CacheOutcome)> {
     Some(match event {
         "fx_graph_cache_hit" | "fx_graph_bundled_cache_hit" => ("fx_graph", CacheOutcome::Hit),
@@ -233,19 +233,19 @@ fn look_up(event: &str) -> Option<(&'static str, CacheOutcome)> {
     })
 }
 
-/// What is read of an event's payload.
-fn want(event: &str, lacks_zone: bool) -> Want {
+/// Returns how an event's payload is used.
+fn want(event: &str, lacks_zone: bool) -> PayloadUse {
     match event {
-        "chromium_event" if lacks_zone => Want::Anchor,
-        "dynamo_graph_break_reason" => Want::Break,
-        "recompile_reasons" => Want::Reasons,
-        "fx_graph_cache_bypass" => Want::Bypass("fx_graph"),
-        "aotautograd_cache_bypass" => Want::Bypass("aotautograd"),
-        "dynamo_output_graph" => Want::Graph(GraphStage::Traced),
-        "inductor_post_grad_graph" => Want::Graph(GraphStage::Lowered),
-        "inductor_output_code" => Want::Code,
-        "inductor_provenance_tracking_kernel_stack_traces" => Want::KernelStacks,
-        "torch_version" => Want::Version,
-        _ => Want::Nothing,
+        "chromium_event" if lacks_zone => PayloadUse::Anchor,
+        "dynamo_graph_break_reason" => PayloadUse::Break,
+        "recompile_reasons" => PayloadUse::Reasons,
+        "fx_graph_cache_bypass" => PayloadUse::Bypass("fx_graph"),
+        "aotautograd_cache_bypass" => PayloadUse::Bypass("aotautograd"),
+        "dynamo_output_graph" => PayloadUse::Graph(GraphStage::Traced),
+        "inductor_post_grad_graph" => PayloadUse::Graph(GraphStage::Lowered),
+        "inductor_output_code" => PayloadUse::Code,
+        "inductor_provenance_tracking_kernel_stack_traces" => PayloadUse::KernelStacks,
+        "torch_version" => PayloadUse::Version,
+        _ => PayloadUse::Nothing,
     }
 }

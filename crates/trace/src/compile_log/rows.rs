@@ -1,4 +1,4 @@
-//! What events and payloads add to a [`CompileLog`], within its bounds.
+//! Adds events and payloads to a [`CompileLog`], within its bounds.
 
 use super::bounds::{Bounds, Budget, Kept};
 use super::code::{GraphLines, find_kernels};
@@ -19,15 +19,16 @@ use super::stacks;
 use super::texts::{one_line, short};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Longest interned text, and bytes of all of them.
-const MOST_TEXT: usize = 4 << 10;
-const MOST_TEXTS: usize = 16 << 20;
+/// Longest interned text, bytes.
+const MAX_TEXT: usize = 4 << 10;
+/// Bytes of all interned texts, at most.
+const MAX_TEXTS: usize = 16 << 20;
 /// Bytes of places of nodes, while a log is read.
-const MOST_NODES: usize = 32 << 20;
-/// What the tables of frames and of texts take for an entry beside what it refers to.
+const MAX_NODES: usize = 32 << 20;
+/// Bytes that an entry in the tables of frames and texts takes, without what it refers to.
 const ENTRY_BYTES: usize = 96;
 
-/// Which compilation an event is of, and when it was written.
+/// The compilation that an event belongs to, and the time when it was written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EventAt {
     pub id: CompileId,
@@ -43,7 +44,7 @@ pub(super) struct LogRows {
     budget: Budget,
     strings: FxHashMap<u64, String>,
     strings_bytes: usize,
-    /// Lines of the nodes of traced graphs, for the kernels that are made of them.
+    /// Lines of the nodes of traced graphs, for the kernels that are generated from them.
     nodes: FxHashMap<CompileId, NodeLines>,
     nodes_bytes: usize,
     /// Lines of the nodes of the last graph that Inductor was given, whose code follows it.
@@ -98,7 +99,7 @@ impl LogRows {
         events::count(&mut self.log.events, name, of, bytes)
     }
 
-    /// Whether nothing joins prefixes to the time since 1970 so far.
+    /// Whether nothing has joined the prefixes to the time since 1970 so far.
     pub(super) fn lacks_zone(&self) -> bool {
         self.zone.is_none()
     }
@@ -114,7 +115,7 @@ impl LogRows {
 
     pub(super) fn intern(&mut self, text: String, number: u64) {
         let bytes = text.len() + ENTRY_BYTES;
-        let fits = text.len() <= MOST_TEXT && self.strings_bytes + bytes <= MOST_TEXTS;
+        let fits = text.len() <= MAX_TEXT && self.strings_bytes + bytes <= MAX_TEXTS;
         if fits && self.budget.takes(bytes) {
             self.strings_bytes += bytes;
             self.strings.insert(number, text);
@@ -123,7 +124,7 @@ impl LogRows {
         }
     }
 
-    /// Which of the compilations with its number an event is of.
+    /// Returns which of the compilations with its number an event belongs to.
     pub(super) fn compilation(&mut self, id: CompileId, stage: Stage) -> CompileId {
         self.numbers.compilation(id, stage, &mut self.budget)
     }
@@ -183,8 +184,8 @@ impl LogRows {
             self.anchor(time, end);
         }
         if metrics.is_of_run(event) {
-            // No compilation: a backward graph that was compiled with its forward one has none of its
-            // own, and one that is made up would have no end.
+            // This is not a compilation: a backward graph that was compiled with its forward one
+            // has no separate one, and an invented one would have no end.
             let is_known = |is_backward: &bool| self.frames.contains_key(&(id, *is_backward));
             if let Some(direction) = [is_backward, false].into_iter().find(is_known)
                 && let Some(frame) = self.frame(id, direction, time, false)
@@ -215,7 +216,8 @@ impl LogRows {
         self.frame_grew(id, is_backward, before);
     }
 
-    /// Takes what texts of a compilation grew by; they go again where that is too much.
+    /// Charges the growth of a compilation's texts to the budget; texts that exceed it are removed
+    /// again.
     fn frame_grew(&mut self, id: CompileId, is_backward: bool, before: usize) {
         let index = self.frames.get(&(id, is_backward)).copied();
         let Some(frame) = index.and_then(|index| self.log.frames.get_mut(index)) else { return };
@@ -298,10 +300,10 @@ impl LogRows {
 
     pub(super) fn graph(&mut self, id: CompileId, stage: GraphStage, text: &str) {
         if stage == GraphStage::Traced {
-            // Traced again, a graph takes the place of the one before.
+            // A graph that is traced again takes the place of the one before.
             let before = self.nodes.remove(&id).map_or(0, |nodes| nodes.bytes);
             self.nodes_bytes -= before;
-            match NodeLines::of(text, MOST_NODES - self.nodes_bytes) {
+            match NodeLines::of(text, MAX_NODES - self.nodes_bytes) {
                 Some(nodes) => {
                     self.nodes_bytes += nodes.bytes;
                     self.nodes.insert(id, nodes);
@@ -310,7 +312,7 @@ impl LogRows {
             }
         }
         if stage == GraphStage::Lowered {
-            let lines = NodeLines::of(text, MOST_NODES);
+            let lines = NodeLines::of(text, MAX_NODES);
             self.budget.left_out.names += u64::from(lines.is_none());
             self.lowered = lines.map(|lines| (id, lines));
         }
@@ -334,8 +336,9 @@ impl LogRows {
         self.log
     }
 
-    /// What versions of PyTorch do not log, and frames show all the same: that there was a break, by
-    /// the name of the function behind it; that a function was compiled again, by its number.
+    /// Derives what some versions of PyTorch do not log but frames show all the same: that there
+    /// was a graph break, by the name of the function that resumes after it; that a function was
+    /// compiled again, by its number.
     fn derive(&mut self) {
         let CompileLog { frames, graph_breaks, recompiled, .. } = &mut self.log;
         if graph_breaks.is_empty() {

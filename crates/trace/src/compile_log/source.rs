@@ -9,7 +9,8 @@ use std::path::Path;
 pub const COMPILE_DIRECTORY: &str = "compile";
 /// The names of PyTorch's files begin so.
 pub const LOG_PREFIX: &str = "dedicated_log_torch_trace_";
-/// What tprof writes at the end of a log of which it keeps the beginning; a number of bytes follows.
+/// The text that tprof writes at the end of a log of which it keeps the beginning; a number of
+/// bytes follows.
 pub const CUT_LINE: &str = "tprof: bytes not kept: ";
 
 /// Whether a text begins as such a log does.
@@ -18,7 +19,7 @@ pub fn is_compile_log(bytes: &[u8]) -> bool {
     line::split(&bytes[..end]).is_some_and(|(_, json)| json.starts_with(b"{\""))
 }
 
-/// The process of a log, by its first line; none of another file.
+/// Returns the process of a log, by its first line; `None` for another file.
 pub fn process_of(path: &Path) -> Option<u32> {
     let mut start = Vec::new();
     text(path).ok()?.take(4096).read_to_end(&mut start).ok()?;

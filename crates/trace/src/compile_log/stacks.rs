@@ -7,7 +7,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use std::fmt;
 
 /// Most kernels that are read of one graph.
-const MOST_KERNELS: usize = 20_000;
+const MAX_KERNELS: usize = 20_000;
 
 /// The lines of a kernel, `FILE:LINE`.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl<'de> Visitor<'de> for StacksVisitor {
         let (mut found, mut left_out) = (Vec::new(), 0);
         while let Some((name, stacks)) = map.next_entry::<String, FirstTexts>()? {
             left_out += stacks.more;
-            if found.len() >= MOST_KERNELS {
+            if found.len() >= MAX_KERNELS {
                 left_out += 1;
                 continue;
             }

@@ -1,11 +1,11 @@
 //! Texts of a log, as far as they are kept.
 
 /// Longest text that is kept of a name, a reason, an explanation or a hint, in characters.
-const MOST_CHARS: usize = 600;
+const MAX_CHARS: usize = 600;
 
 /// The beginning of a text.
 pub(super) fn short(text: &str) -> String {
-    match text.char_indices().nth(MOST_CHARS) {
+    match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => text[..end].to_owned() + "…",
         None => text.to_owned(),
     }

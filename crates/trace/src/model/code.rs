@@ -1,13 +1,13 @@
-//! Code and stacks: mappings, frames, what an address means.
+//! Code and stacks: mappings, frames, and the functions at addresses.
 
 use super::ids::{NameId, ProcessIndex, StackId};
 
 /// An executable mapping.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Module {
-    /// Its process.
+    /// Index of the process.
     pub process: ProcessIndex,
-    /// First address.
+    /// First address of the mapping.
     pub start: u64,
     /// One past the last address.
     pub end: u64,
@@ -17,7 +17,7 @@ pub struct Module {
     pub path: NameId,
     /// Build id in hex; empty if it has none.
     pub build_id: NameId,
-    /// When the mapping was recorded.
+    /// Time when the mapping was recorded.
     pub time_ns: u64,
 }
 
@@ -30,9 +30,9 @@ pub const SYNTHETIC_FRAME: u64 = 1 << 56;
 /// A call stack: return addresses or [`SYNTHETIC_FRAME`]s, innermost first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stack {
-    /// Its process.
+    /// Index of the process.
     pub process: ProcessIndex,
-    /// Its id in that process.
+    /// Id of the stack in that process.
     pub stack: StackId,
     /// Why it ends: [`tprof_wire::record::StackEnd`] as a number; 0 is whole.
     pub end: u8,
@@ -40,7 +40,7 @@ pub struct Stack {
     pub frames: Vec<u64>,
 }
 
-/// What an address means: the function that holds it, and what was inlined there.
+/// The meaning of an address: the function that contains it, and those inlined there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Symbol {
     /// The process of the address.

@@ -4,22 +4,22 @@ use super::ids::{NameId, ProcessIndex, ThreadIndex};
 
 /// A collective or point-to-point operation of one rank.
 ///
-/// Its kernel is the one with its `correlation`; operations that were
-/// grouped name the same one.
+/// Its kernel is the one with the same `correlation`; operations that were grouped name the same
+/// kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Collective {
-    /// When the host called it; if that was not recorded, when its kernel began.
+    /// Time when the host called it or, if the call was not recorded, when its kernel began.
     pub start_ns: u64,
-    /// How long the call took; none if it was not recorded.
+    /// Duration of the call; `None` if it was not recorded.
     pub duration_ns: Option<u64>,
-    /// Its process.
+    /// Index of the process.
     pub process: ProcessIndex,
-    /// By which thread; none if the call was not recorded.
+    /// Thread that called it; `None` if the call was not recorded.
     pub thread: Option<ThreadIndex>,
     /// Operation in small letters, as `torch.distributed` names them: `all_reduce`,
     /// `all_gather`, `reduce_scatter`, `broadcast`, `all_to_all`, `send`, `recv`, ….
     pub name: NameId,
-    /// Which communicator.
+    /// Id of the communicator.
     pub communicator: Option<u64>,
     /// Number of this operation on its communicator, from its library.
     pub sequence: Option<u64>,
@@ -35,19 +35,19 @@ pub struct Collective {
     pub group_size: Option<u32>,
     /// Root, or the other rank of a point-to-point operation.
     pub peer: Option<u32>,
-    /// Stream.
+    /// Number of the stream.
     pub stream: Option<u64>,
     /// Correlation of its kernel.
     pub correlation: Option<u64>,
-    /// Algorithm, as its library names it: `RING`, `TREE`, `NVLS`, …; none if not recorded.
+    /// Algorithm, as its library names it: `RING`, `TREE`, `NVLS`, …; `None` if not recorded.
     pub algorithm: Option<NameId>,
-    /// Protocol: `LL`, `LL128`, `SIMPLE`; none if not recorded.
+    /// Protocol: `LL`, `LL128`, `SIMPLE`; `None` if not recorded.
     pub protocol: Option<NameId>,
-    /// On how many channels it runs.
+    /// Number of channels on which it runs.
     pub channels: Option<u32>,
 }
 
-/// What works on a channel of a communicator.
+/// The kind of work on a channel of a communicator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ChannelWorkKind {
     /// A kernel's blocks.
@@ -61,35 +61,35 @@ pub enum ChannelWorkKind {
 
 /// Work of an operation on one channel.
 ///
-/// A kernel's duration is by its device's clock where the library reads it, its start is when
-/// the library noticed it: later by up to what that thread was busy with.
+/// A kernel's duration is by its device's clock where the library reads it. Its start is when the
+/// library noticed it, which is late by as much as that thread was busy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelWork {
-    /// Start.
+    /// Start of the work.
     pub start_ns: u64,
-    /// How long it took.
+    /// Duration of the work.
     pub duration_ns: u64,
-    /// Its process.
+    /// Index of the process.
     pub process: ProcessIndex,
     /// The library's thread that reported it.
     pub thread: ThreadIndex,
-    /// What works.
+    /// Kind of work.
     pub kind: ChannelWorkKind,
     /// Operation, as in [`Collective::name`]; empty for that of another process.
     pub name: NameId,
-    /// Which communicator.
+    /// Id of the communicator.
     pub communicator: Option<u64>,
     /// Number of the operation, as in [`Collective::sequence`].
     pub sequence: Option<u64>,
-    /// Channel.
+    /// Number of the channel.
     pub channel: u32,
     /// The other rank.
     pub peer: Option<u32>,
-    /// Steps; none for a kernel.
+    /// Number of steps; `None` for a kernel.
     pub steps: Option<u32>,
     /// Bytes that were moved.
     pub bytes: Option<u64>,
-    /// Time that steps waited for the device, summed; none for a kernel.
+    /// Time that steps waited for the device, summed; `None` for a kernel.
     pub device_wait_ns: Option<u64>,
     /// Time that steps waited for the other rank to make room, summed.
     pub peer_wait_ns: Option<u64>,
@@ -100,19 +100,19 @@ pub struct ChannelWork {
 /// A communicator, from the side of one process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Communicator {
-    /// That process.
+    /// Index of that process.
     pub process: ProcessIndex,
     /// Number; the same in all ranks where the library gives a common id.
     pub communicator: u64,
     /// Name (process group), empty if it has none.
     pub name: NameId,
-    /// What it is for, empty if unknown.
+    /// Purpose of the communicator; empty if unknown.
     pub description: NameId,
     /// `nccl`, `gloo`, ….
     pub backend: NameId,
     /// Ranks in it.
     pub size: Option<u32>,
-    /// This process's rank in it.
+    /// Rank of this process in it.
     pub rank: Option<u32>,
     /// Ranks of the run that are in it, in order; empty if unknown.
     pub ranks: Vec<u64>,

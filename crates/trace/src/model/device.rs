@@ -1,4 +1,4 @@
-//! What ran on devices, and what they are.
+//! The work of devices, and the devices' properties.
 
 use super::ids::{NameId, ProcessIndex, StackId, ThreadIndex};
 
@@ -13,9 +13,9 @@ pub struct Device {
     pub name: NameId,
     /// UUID as text; empty if unknown.
     pub uuid: NameId,
-    /// Memory, bytes.
+    /// Memory of the device, bytes.
     pub memory_bytes: Option<u64>,
-    /// Multiprocessors.
+    /// Number of multiprocessors.
     pub processors: Option<u32>,
     /// Compute capability, major.
     pub compute_major: Option<u32>,
@@ -25,37 +25,37 @@ pub struct Device {
     pub properties: NameId,
 }
 
-/// A stream that has a name or a priority of its own.
+/// A stream that has a name or a priority.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stream {
-    /// Its process.
+    /// Index of the process.
     pub process: ProcessIndex,
-    /// Device.
+    /// Number of the device.
     pub device: u32,
     /// Context; 0 if unknown.
     pub context: u32,
-    /// Stream.
+    /// Number of the stream.
     pub stream: u64,
     /// Name; empty if it has none.
     pub name: NameId,
-    /// Priority as its library has it, offset by 2^31; none if unknown.
+    /// Priority as its library has it, offset by 2^31; `None` if unknown.
     pub priority: Option<u32>,
 }
 
 /// A kernel's run on a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kernel {
-    /// When it began.
+    /// Time when it began.
     pub start_ns: u64,
-    /// How long it took.
+    /// Duration on the device.
     pub duration_ns: u64,
-    /// Its process.
+    /// Index of the process.
     pub process: ProcessIndex,
-    /// Device.
+    /// Number of the device.
     pub device: u32,
     /// Context; 0 if unknown.
     pub context: u32,
-    /// Stream.
+    /// Number of the stream.
     pub stream: u64,
     /// Name, demangled where it was mangled.
     pub name: NameId,
@@ -77,28 +77,28 @@ pub struct Kernel {
     pub graph: Option<u32>,
     /// Node of that graph.
     pub graph_node: Option<u64>,
-    /// When it was put into its queue; none where not measured.
+    /// Time when it was put into its queue; `None` where not measured.
     pub queued_ns: Option<u64>,
-    /// When it was given to the device; none where not measured.
+    /// Time when it was submitted to the device; `None` where not measured.
     pub submitted_ns: Option<u64>,
     /// Everything else that was known of it, as a JSON object; 0 if nothing.
     pub args: NameId,
 }
 
-/// What of a [`Kernel`] most analyses ask for; the other columns are not even decoded.
+/// The columns of a [`Kernel`] that most analyses need; the others are not even decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelOutline {
-    /// When it began.
+    /// Time when it began.
     pub start_ns: u64,
-    /// How long it took.
+    /// Duration on the device.
     pub duration_ns: u64,
-    /// Its process.
+    /// Index of the process.
     pub process: ProcessIndex,
-    /// Device.
+    /// Number of the device.
     pub device: u32,
     /// Context; 0 if unknown.
     pub context: u32,
-    /// Stream.
+    /// Number of the stream.
     pub stream: u64,
     /// Name, demangled where it was mangled.
     pub name: NameId,
@@ -112,7 +112,7 @@ pub struct KernelOutline {
     pub args: NameId,
 }
 
-/// What of a [`Kernel`] shows how many of its blocks a multiprocessor takes at once.
+/// The columns of a [`Kernel`] that show how many of its blocks a multiprocessor runs at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelShape {
     /// The process that launched it.
@@ -134,25 +134,25 @@ pub struct KernelShape {
 /// A copy or a memset on a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryCopy {
-    /// When it began.
+    /// Time when it began.
     pub start_ns: u64,
-    /// How long it took.
+    /// Duration on the device.
     pub duration_ns: u64,
-    /// Its process.
+    /// Index of the process.
     pub process: ProcessIndex,
-    /// Device.
+    /// Number of the device.
     pub device: u32,
     /// Context; 0 if unknown.
     pub context: u32,
-    /// Stream.
+    /// Number of the stream.
     pub stream: u64,
-    /// Direction.
+    /// Direction of the copy.
     pub kind: CopyKind,
     /// Kind of memory read.
     pub from: MemoryKind,
     /// Kind of memory written.
     pub to: MemoryKind,
-    /// Bytes.
+    /// Number of bytes.
     pub bytes: Option<u64>,
     /// Whether the call could return before it was done.
     pub asynchronous: Option<bool>,
@@ -176,7 +176,7 @@ pub struct MemoryCopy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum CopyKind {
-    /// Not recorded.
+    /// The direction was not recorded.
     #[default]
     Unknown = 0,
     /// Host to device.
@@ -187,7 +187,7 @@ pub enum CopyKind {
     DeviceToDevice = 3,
     /// Host to host.
     HostToHost = 4,
-    /// Between devices.
+    /// From one device to another.
     PeerToPeer = 5,
     /// Memory set to a value.
     Memset = 6,
@@ -197,18 +197,18 @@ pub enum CopyKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum MemoryKind {
-    /// Not recorded.
+    /// The kind was not recorded.
     #[default]
     Unknown = 0,
     /// Host memory that may be paged out.
     Pageable = 1,
     /// Host memory that is pinned.
     Pinned = 2,
-    /// Device memory.
+    /// Memory of a device.
     Device = 3,
     /// A CUDA array.
     Array = 4,
-    /// Managed memory.
+    /// Managed (unified) memory.
     Managed = 5,
     /// A static variable on a device.
     DeviceStatic = 6,
@@ -219,19 +219,19 @@ pub enum MemoryKind {
 /// A wait of the host, or of a stream, for something on a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Synchronization {
-    /// When the wait began.
+    /// Time when the wait began.
     pub start_ns: u64,
-    /// How long it took.
+    /// Duration of the wait.
     pub duration_ns: u64,
-    /// Its process.
+    /// Index of the process.
     pub process: ProcessIndex,
-    /// Device.
+    /// Number of the device.
     pub device: Option<u32>,
     /// Context; 0 if unknown.
     pub context: u32,
     /// Stream that waits, or that is waited for.
     pub stream: Option<u64>,
-    /// Kind.
+    /// Kind of the wait.
     pub kind: SyncKind,
     /// Number that the call carries too.
     pub correlation: Option<u64>,
@@ -253,7 +253,7 @@ pub struct Synchronization {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum SyncKind {
-    /// Not recorded.
+    /// The kind was not recorded.
     #[default]
     Unknown = 0,
     /// The host waits for an event.
@@ -266,23 +266,23 @@ pub enum SyncKind {
     Context = 4,
 }
 
-/// An interval on a stream that is no work of its own: an annotation's image on
-/// the device, a range of a range profiler.
+/// An interval on a stream that is not work itself: an annotation's image on the device, a range of
+/// a range profiler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceSpan {
-    /// When it began.
+    /// Time when it began.
     pub start_ns: u64,
-    /// How long it took.
+    /// Duration on the device.
     pub duration_ns: u64,
-    /// Its process.
+    /// Index of the process.
     pub process: ProcessIndex,
-    /// Device.
+    /// Number of the device.
     pub device: u32,
-    /// Stream; none if it covers the device.
+    /// Number of the stream; `None` if it covers the device.
     pub stream: Option<u64>,
-    /// What it is.
+    /// Kind of the span.
     pub kind: DeviceSpanKind,
-    /// Name.
+    /// Name of the span.
     pub name: NameId,
     /// Category where `kind` does not imply it.
     pub category: NameId,
@@ -302,32 +302,33 @@ pub enum DeviceSpanKind {
     Annotation = 0,
     /// A range with hardware counters in `args`.
     Counters = 1,
-    /// Anything else.
+    /// Any other span.
     #[default]
     Other = 2,
 }
 
-/// Memory of a device (or of the host, in a framework's allocator) taken or given back.
+/// A change of memory of a device (or of the host, in a framework's allocator): taken or given
+/// back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceAllocation {
-    /// When.
+    /// Time of the change.
     pub time_ns: u64,
-    /// Its process.
+    /// Index of the process.
     pub process: ProcessIndex,
-    /// By which thread.
+    /// Thread that made the change.
     pub thread: ThreadIndex,
-    /// Who gave it.
+    /// Allocator of the memory.
     pub allocator: Allocator,
-    /// Given back rather than taken.
+    /// Whether it was given back rather than taken.
     pub free: bool,
-    /// Device; none for host memory.
+    /// Number of the device; `None` for host memory.
     pub device: Option<u32>,
-    /// Address; 0 in a free: all that the process has live on this device is given back
-    /// (`cudaDeviceReset`), however it was taken from the device's library. A framework's
-    /// rows have 0 where the address is not known ([`Self::is_placed`]).
+    /// Address of the memory. 0 in a free: everything that the process has live on this device is
+    /// given back (`cudaDeviceReset`), however it was taken from the device's library. A
+    /// framework's rows have 0 where the address is not known ([`Self::is_placed`]).
     pub address: u64,
-    /// Bytes; none for a free without a size: the last allocation at its
-    /// address does, in order of time.
+    /// Number of bytes; `None` for a free without a size, whose size is that of the last allocation
+    /// at its address, in the order of time.
     pub bytes: Option<u64>,
     /// Kind of memory.
     pub kind: MemoryKind,
@@ -341,19 +342,19 @@ pub struct DeviceAllocation {
     pub correlation: Option<u64>,
     /// Number that joins it to an operator.
     pub external: Option<u64>,
-    /// Where; 0 if no stack was taken.
+    /// Stack of the call; 0 if no stack was taken.
     pub stack: StackId,
 }
 
 impl DeviceAllocation {
-    /// Whether the address is known, by which a free finds its allocation: PyTorch wrote
-    /// none before 1.10.
+    /// Whether the address, by which a free finds its allocation, is known: PyTorch wrote none
+    /// before 1.10.
     pub fn is_placed(&self) -> bool {
         self.address != 0 || self.allocator != Allocator::Framework
     }
 }
 
-/// Who gives memory.
+/// The allocator of device memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Allocator {
@@ -365,7 +366,7 @@ pub enum Allocator {
     /// A stream-ordered pool (cudaMallocAsync).
     Pool = 2,
     /// Physical memory of the driver's virtual memory management (cuMemCreate): the address is a
-    /// number that no other living memory of it has, near its handle.
+    /// number near its handle that no other live memory has.
     Virtual = 3,
     /// Memory that another process took, opened here (cudaIpcOpenMemHandle); without bytes.
     Imported = 4,
@@ -376,27 +377,27 @@ pub enum Allocator {
 /// The same moment on the run's clock and on another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockJoin {
-    /// On the run's clock.
+    /// Time on the run's clock.
     pub time_ns: u64,
-    /// On the other clock.
+    /// Time on the other clock.
     pub foreign_ns: u64,
-    /// How far the two readings lay apart at most.
+    /// Largest possible time between the two readings.
     pub uncertainty_ns: u64,
-    /// Its process.
+    /// Index of the process.
     pub process: ProcessIndex,
     /// The other clock, e.g. `cupti`.
     pub source: NameId,
 }
 
-/// An id that a thread had pushed when it made a call of the device's library: what a
-/// profiler inside the job joins calls to its operators by.
+/// An id that a thread had pushed when it made a call of the device's library: a profiler inside
+/// the job uses it to join calls to its operators.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExternalId {
-    /// Its process.
+    /// Index of the process.
     pub process: ProcessIndex,
-    /// Number that the call and what it started carry too.
+    /// Number that the call and the work it started share.
     pub correlation: u64,
-    /// Who numbers so.
+    /// Owner of the numbering.
     pub kind: ExternalKind,
     /// The id: one of a kind for each call, the innermost.
     pub id: u64,
@@ -406,15 +407,15 @@ pub struct ExternalId {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum ExternalKind {
-    /// Not recorded.
+    /// The kind was not recorded.
     #[default]
     Unknown = 0,
-    /// OpenACC.
+    /// Ids of OpenACC.
     OpenAcc = 1,
     /// The first of three that any client may take; PyTorch's operators.
     Custom0 = 2,
     /// The second; PyTorch's annotations.
     Custom1 = 3,
-    /// The third.
+    /// Ids of the third custom kind.
     Custom2 = 4,
 }

@@ -2,34 +2,34 @@
 
 use super::ids::{ProcessIndex, StackId, ThreadIndex};
 
-/// One heap event, in time order.
+/// One heap event; events are in time order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeapEvent {
-    /// When.
+    /// Time of the event.
     pub time_ns: u64,
-    /// Its process.
+    /// Index of the process.
     pub process: ProcessIndex,
-    /// By which thread.
+    /// Thread that made the change.
     pub thread: ThreadIndex,
-    /// What.
-    pub what: HeapWhat,
+    /// The change itself.
+    pub what: HeapChange,
 }
 
-/// What happened to the heap.
+/// A change of the heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeapWhat {
+pub enum HeapChange {
     /// A block. `ordinal` counts the allocations of a process in this table, from 0.
     Alloc {
         /// Number of this allocation in its process.
         ordinal: u64,
         /// Bytes asked for.
         size: u64,
-        /// Where.
+        /// Stack of the call.
         stack: StackId,
         /// Result of a `realloc`; the free of its old block comes just before.
         realloc: bool,
     },
-    /// A block given back.
+    /// A block was given back.
     Free {
         /// The allocation that it ends; `None` if that was not recorded.
         ordinal: Option<u64>,
@@ -41,32 +41,32 @@ pub enum HeapWhat {
 /// A mapping made or undone by the program itself (not by its allocator's inner calls).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapEvent {
-    /// When.
+    /// Time of the event.
     pub time_ns: u64,
-    /// Its process.
+    /// Index of the process.
     pub process: ProcessIndex,
-    /// By which thread.
+    /// Thread that made the change.
     pub thread: ThreadIndex,
-    /// What.
+    /// Kind of change.
     pub kind: MapKind,
     /// First address (for [`MapKind::Remap`]: of the result).
     pub address: u64,
     /// Bytes (for [`MapKind::Remap`]: of the result).
     pub length: u64,
-    /// For [`MapKind::Remap`]: bytes of the mapping it replaces.
+    /// For [`MapKind::Remap`], bytes of the mapping that it replaces.
     pub old_length: u64,
-    /// Where.
+    /// Stack of the call.
     pub stack: StackId,
 }
 
-/// What happened to a mapping.
+/// A change of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapKind {
-    /// `mmap`.
+    /// A mapping was made: `mmap`.
     Map,
-    /// `munmap`.
+    /// A mapping was removed: `munmap`.
     Unmap,
-    /// `mremap`.
+    /// A mapping was moved or resized: `mremap`.
     Remap,
     /// `shmat`: a System V segment.
     Attach,
@@ -77,20 +77,20 @@ pub enum MapKind {
 /// Exact totals of a process at one moment (every recording but `Off`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeapTotals {
-    /// When they were read.
+    /// Time when they were read.
     pub time_ns: u64,
-    /// Its process.
+    /// Index of the process.
     pub process: ProcessIndex,
-    /// Allocations so far.
+    /// Number of allocations so far.
     pub allocations: u64,
-    /// Frees so far.
+    /// Number of frees so far.
     pub frees: u64,
-    /// Bytes asked for so far.
+    /// Bytes that were asked for so far.
     pub allocated_bytes: u64,
     /// Live bytes; `None` if recording did not cover the whole life.
     pub live_bytes: Option<u64>,
     /// Highest live bytes so far.
     pub peak_bytes: Option<u64>,
-    /// When that was.
+    /// Time of the peak.
     pub peak_at_ns: Option<u64>,
 }

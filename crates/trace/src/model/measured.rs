@@ -5,15 +5,15 @@ use super::ids::{NameId, ProcessIndex};
 /// A measured quantity at one moment: RSS, mapped bytes, cgroup memory, queue lengths.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Counter {
-    /// When.
+    /// Time of the reading.
     pub time_ns: u64,
-    /// Its process; `None` for the host or its cgroup.
+    /// Index of the process; `None` for the host or its cgroup.
     pub process: Option<ProcessIndex>,
-    /// Of which device, if it is one's.
+    /// Number of the device, if the value is of one.
     pub device: Option<u32>,
     /// Name with unit last, one of [`counter`] or free.
     pub name: NameId,
-    /// Value.
+    /// The value that was read.
     pub value: f64,
 }
 
@@ -26,23 +26,23 @@ pub mod counter {
     pub const PSS_BYTES: &str = "pss_bytes";
     /// Virtual size of a process, bytes.
     pub const MAPPED_BYTES: &str = "mapped_bytes";
-    /// What a process read by calls since it began, bytes: of files, pipes and, by `read`, sockets;
-    /// of memory (page cache) or storage. With the children that it waited for (`/proc/PID/io`,
-    /// `rchar`). This and the next three are written when they change.
+    /// Bytes that a process read by calls since it began: from files, pipes and, by `read`,
+    /// sockets; from memory (page cache) or storage. The children that it waited for are included
+    /// (`/proc/PID/io`, `rchar`). This value and the next three are written when they change.
     pub const READ_BYTES: &str = "io_read_bytes";
-    /// What it wrote by calls (`wchar`).
+    /// Bytes that it wrote by calls (`wchar`).
     pub const WRITTEN_BYTES: &str = "io_written_bytes";
-    /// What was read from storage for it (`read_bytes`).
+    /// Bytes that were read from storage for it (`read_bytes`).
     pub const STORAGE_READ_BYTES: &str = "storage_read_bytes";
-    /// What it had written to storage, or to pages that will be (`write_bytes`).
+    /// Bytes that it wrote to storage, or to pages that will be written (`write_bytes`).
     pub const STORAGE_WRITTEN_BYTES: &str = "storage_written_bytes";
     /// Live heap bytes of a process (requested under exact, usable under sampled).
     pub const HEAP_BYTES: &str = "heap_bytes";
-    /// `memory.current` of the run's cgroup, bytes; of those around it the one that has least
-    /// left of its limit.
+    /// `memory.current` of the run's cgroup, bytes; if cgroups around it have limits too, of the
+    /// one that has least left.
     pub const CGROUP_BYTES: &str = "cgroup_memory_bytes";
-    /// Of that, page cache of files, which the kernel gives back, bytes; only while at least
-    /// [`CGROUP_CACHE_SHARE`] of the limit are in use.
+    /// The part of that which is page cache of files, and which the kernel can reclaim, bytes; only
+    /// while at least [`CGROUP_CACHE_SHARE`] of the limit are in use.
     pub const CGROUP_CACHE_BYTES: &str = "cgroup_cache_bytes";
     /// See there: the kernel takes long to add it up.
     pub const CGROUP_CACHE_SHARE: f64 = 0.8;
@@ -50,22 +50,22 @@ pub mod counter {
     pub const CGROUP_LIMIT_BYTES: &str = "cgroup_memory_limit_bytes";
     /// `oom_kill` count of the run's cgroup since the run began.
     pub const CGROUP_OOM_KILLS: &str = "cgroup_oom_kills";
-    /// How many processors of the host were busy since the value before, on average, with
-    /// any program.
+    /// Number of processors of the host that were busy with any program since the value before, on
+    /// average.
     pub const HOST_BUSY_CORES: &str = "host_busy_cores";
-    /// How long the CPU limit of the run's cgroup has kept its tasks off the processors since
-    /// the run began, ns, summed over processors; absent where the kernel keeps no such account.
+    /// Time that the CPU limit of the run's cgroup has kept its tasks off the processors since the
+    /// run began, ns, summed over processors; absent where the kernel keeps no such account.
     pub const CGROUP_THROTTLED_NS: &str = "cgroup_throttled_ns";
-    /// Share of the driver's last sampling period in which a kernel ran on a device. This
-    /// and what follows is of no process; devices are numbered as NVML numbers the host's.
+    /// Share of the driver's last sampling period in which a kernel ran on a device. This and the
+    /// following belong to no process; devices are numbered as NVML numbers the host's.
     pub const GPU_UTILIZATION: &str = "gpu_utilization";
-    /// Share of it in which the device's memory was read or written.
+    /// Share of that period in which the device's memory was read or written.
     pub const GPU_MEMORY_UTILIZATION: &str = "gpu_memory_utilization";
     /// Memory of a device in use by all processes, bytes.
     pub const GPU_MEMORY_BYTES: &str = "gpu_memory_used_bytes";
     /// Bytes that a process's stream-ordered pools of a device hold, as it numbers its devices.
     pub const POOL_HELD_BYTES: &str = "gpu_pool_held_bytes";
-    /// Bytes of them that are given out.
+    /// The part of these bytes that is given out.
     pub const POOL_GIVEN_BYTES: &str = "gpu_pool_given_bytes";
     /// Clock of the multiprocessors, Hz.
     pub const GPU_SM_CLOCK: &str = "gpu_sm_clock_hz";

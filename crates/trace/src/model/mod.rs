@@ -22,7 +22,7 @@ pub use device::{
     ExternalId, ExternalKind, Kernel, KernelOutline, KernelShape, MemoryCopy, MemoryKind, Stream,
     SyncKind, Synchronization,
 };
-pub use heap::{HeapEvent, HeapTotals, HeapWhat, MapEvent, MapKind};
+pub use heap::{HeapChange, HeapEvent, HeapTotals, MapEvent, MapKind};
 pub use ids::{NameId, ProcessIndex, StackId, ThreadIndex};
 pub use measured::{Counter, counter};
 pub use notes::{HISTOGRAM_SEPARATOR, Loss, Mark, MarkKind, Property, SourceStamp, loss, property};

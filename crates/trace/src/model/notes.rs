@@ -1,8 +1,8 @@
-//! What was noted beside events: marks, facts about the file, losses.
+//! Notes beside events: marks, properties of the file, losses.
 
 use super::ids::{NameId, ProcessIndex};
 
-/// What was lost, where analyses must know it by name.
+/// Names of losses that analyses must recognise.
 pub mod loss {
     /// Heap events that are in no counter and no record, whatever is recorded.
     pub const EVENTS: &str = "events";
@@ -10,24 +10,24 @@ pub mod loss {
     pub const PERF_RECORDS: &str = "records of perf events";
     /// Samples of running threads.
     pub const CPU_SAMPLES: &str = "CPU samples";
-    /// Those of a time that is not known.
+    /// CPU samples at a time that is not known.
     pub const THROTTLED: &str = "CPU samples for a moment";
 }
 
 /// An instant with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// When.
+    /// Time of the mark.
     pub time_ns: u64,
-    /// Its process; `None` for the whole run (`tprof ctl mark`).
+    /// Index of the process; `None` for the whole run (`tprof ctl mark`).
     pub process: Option<ProcessIndex>,
-    /// Name.
+    /// Name of the mark.
     pub name: NameId,
-    /// What kind.
+    /// Kind of the mark.
     pub kind: MarkKind,
 }
 
-/// Between the name of a histogram and what it counted, in the name of its mark.
+/// Separates the name of a histogram from its counts, in the name of its mark.
 pub const HISTOGRAM_SEPARATOR: char = '\u{1f}';
 
 /// Kinds of marks.
@@ -41,7 +41,7 @@ pub enum MarkKind {
     RecordingOn,
     /// Recording was switched off.
     RecordingOff,
-    /// How values of the program are distributed; the name has it, after the histogram's own.
+    /// A histogram of values of the program; the name holds it, after the histogram's own name.
     Histogram,
 }
 
@@ -49,7 +49,7 @@ pub enum MarkKind {
 /// source's top level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Property {
-    /// Key.
+    /// Key of the property.
     pub key: NameId,
     /// Value, as JSON.
     pub value: NameId,
@@ -60,8 +60,8 @@ pub mod property {
     /// Events that were counted: an object of names, each with why it was not, or
     /// `null` if it was.
     pub const EVENTS: &str = "tprof.events";
-    /// For which share of the time each event was counted, once that is known: an
-    /// object of names. Below 1 where the processor has too few counters.
+    /// The share of the time for which each event was counted, once that is known: an object of
+    /// names. It is below 1 where the processor has too few counters.
     pub const EVENT_SHARES: &str = "tprof.event_shares";
     /// Counters of an event that each thread had, one for each processor: after the last sample of
     /// each, events are not counted any more. A number.
@@ -70,7 +70,7 @@ pub mod property {
     pub const NO_PSS: &str = "tprof.no_pss";
     /// Why the kernel's functions have no names, where they were sampled: a text.
     pub const KERNEL_NAMES_HIDDEN: &str = "tprof.kernel_names_hidden";
-    /// What the key of a source file begins with: its path follows. The value is a
+    /// The beginning of a source file's key; its path follows. The value is a
     /// [`SourceStamp`](super::SourceStamp).
     pub const SOURCE: &str = "tprof.source:";
 }
@@ -78,39 +78,39 @@ pub mod property {
 /// Something that was not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// When it was noticed.
+    /// Time when it was noticed.
     pub time_ns: u64,
-    /// Its process; `None` for the run.
+    /// Index of the process; `None` for the run.
     pub process: Option<ProcessIndex>,
-    /// What was lost, e.g. `heap events`.
+    /// Kind of record that was lost, e.g. `heap events`.
     pub what: NameId,
-    /// How many; 0 if that is not known.
+    /// Number of records; 0 if that is not known.
     pub count: u64,
-    /// Why.
+    /// Reason of the loss.
     pub why: NameId,
 }
 
 /// A source file as it was when a stack first named it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceStamp {
-    /// Its size.
+    /// Size of the file, bytes.
     pub bytes: u64,
-    /// Its last change, nanoseconds since 1970.
+    /// Time of the last change, nanoseconds since 1970.
     pub changed_unix_ns: i64,
-    /// That change came after the code that ran was made: a program's after its file was
-    /// written, a script's after its process began.
+    /// Whether the file changed after the code that ran was made: for a program after its file was
+    /// written, for a script after its process began.
     pub is_newer: bool,
 }
 
 impl SourceStamp {
-    /// As the value of a property.
+    /// Encodes it as the value of a property.
     pub fn to_json(self) -> String {
         let SourceStamp { bytes, changed_unix_ns, is_newer } = self;
         let newer = if is_newer { ",\"newer\":true" } else { "" };
         format!("{{\"bytes\":{bytes},\"changed_unix_ns\":{changed_unix_ns}{newer}}}")
     }
 
-    /// From the value of a property; `None` if it is none.
+    /// Decodes the value of a property; `None` if it is none.
     pub fn from_json(text: &str) -> Option<SourceStamp> {
         let value: serde_json::Value = serde_json::from_str(text).ok()?;
         Some(SourceStamp {

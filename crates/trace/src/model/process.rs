@@ -2,10 +2,10 @@
 
 use super::ids::{NameId, ProcessIndex, ThreadIndex};
 
-/// One image of a process: an `exec` begins another.
+/// One image of a process; an `exec` begins another one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Process {
-    /// This row's index.
+    /// Index of this row.
     pub process: ProcessIndex,
     /// Process id on the host.
     pub pid: u32,
@@ -17,7 +17,7 @@ pub struct Process {
     pub command: NameId,
     /// Executable's path; empty under `--redact`.
     pub exe: NameId,
-    /// When it attached.
+    /// Time when it attached.
     pub start_ns: u64,
     /// How allocations were recorded.
     pub memory: MemoryRecording,
@@ -26,7 +26,7 @@ pub struct Process {
 /// How allocations of a process were recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemoryRecording {
-    /// Not at all (`--mem off`, or the process could not be recorded).
+    /// Allocations were not recorded (`--mem off`, or the process could not be recorded).
     #[default]
     Off,
     /// Exact counters, stacks sampled by bytes with this mean interval.
@@ -34,14 +34,14 @@ pub enum MemoryRecording {
         /// Mean bytes between samples.
         interval: u64,
     },
-    /// Every event.
+    /// Every allocation was recorded.
     Exact,
 }
 
 /// How a process image ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessEnd {
-    /// Exit status.
+    /// The process exited with this status.
     Exited(i32),
     /// Killed by this signal.
     Signal(i32),
@@ -51,15 +51,15 @@ pub enum ProcessEnd {
     Unknown,
 }
 
-/// A thread.
+/// A thread of a process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Thread {
-    /// This row's index.
+    /// Index of this row.
     pub thread: ThreadIndex,
-    /// Its process.
+    /// Index of the process.
     pub process: ProcessIndex,
     /// Thread id inside the target.
     pub tid: u32,
-    /// When its first event was recorded.
+    /// Time when its first event was recorded.
     pub start_ns: u64,
 }

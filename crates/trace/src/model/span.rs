@@ -1,4 +1,4 @@
-//! What host threads did: spans, flows between them, samples of their stacks.
+//! The work of host threads: spans, flows between them, samples of their stacks.
 
 use super::ids::{NameId, ProcessIndex, StackId, ThreadIndex};
 
@@ -7,21 +7,21 @@ use super::ids::{NameId, ProcessIndex, StackId, ThreadIndex};
 /// Spans of one thread and kind nest; kinds may overlap each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
-    /// When it began.
+    /// Time when it began.
     pub start_ns: u64,
-    /// How long it took.
+    /// Duration of the span.
     pub duration_ns: u64,
-    /// Its process.
+    /// Index of the process.
     pub process: ProcessIndex,
-    /// On which thread.
+    /// Index of the thread.
     pub thread: ThreadIndex,
-    /// What it is.
+    /// Kind of the span.
     pub kind: SpanKind,
     /// Function, operator or range.
     pub name: NameId,
     /// NVTX domain; of an import, the category where `kind` does not imply it.
     pub category: NameId,
-    /// Number that what this call started on a device carries too.
+    /// Number that the call shares with the work it started on a device.
     pub correlation: Option<u64>,
     /// Number that joins a call to the operator around it (Kineto's `External id`).
     pub external: Option<u64>,
@@ -33,15 +33,15 @@ pub struct Span {
     pub sequence: Option<u64>,
     /// Thread on which the forward operator of this backward one ran.
     pub forward_thread: Option<u64>,
-    /// What the call returned; 0 is success. None where it was not recorded.
+    /// Result of the call; 0 is success. `None` where it was not recorded.
     pub status: Option<u32>,
-    /// Where it was called; 0 if no stack was taken.
+    /// Stack of the call; 0 if no stack was taken.
     pub stack: StackId,
     /// Everything else that was known of it, as a JSON object; 0 if nothing.
     pub args: NameId,
-    /// Allocations of its thread within it, as the thread counted them
-    /// ([`super::MemoryRecording::Sampled`]), or of what is recorded
-    /// ([`super::MemoryRecording::Exact`]), by the order of its records: their times may be
+    /// Allocations of its thread within it: as the thread counted them
+    /// ([`super::MemoryRecording::Sampled`]), or counted from the recorded ones
+    /// ([`super::MemoryRecording::Exact`]) in the order of its records, since their times may be
     /// the same as the span's.
     pub allocations: Option<u64>,
     /// Bytes asked for by those.
@@ -51,106 +51,106 @@ pub struct Span {
 /// Category of spans that a program names itself, by the table `tprof_abi`.
 pub const OWN_SPANS: &str = "tprof";
 
-/// What of a [`Span`] a program named itself.
+/// The columns of a [`Span`] that the program named.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NamedSpan {
-    /// When it began.
+    /// Time when it began.
     pub start_ns: u64,
-    /// How long it took.
+    /// Duration of the span.
     pub duration_ns: u64,
-    /// Its process.
+    /// Index of the process.
     pub process: ProcessIndex,
-    /// On which thread.
+    /// Index of the thread.
     pub thread: ThreadIndex,
-    /// What it is.
+    /// Kind of the span.
     pub kind: SpanKind,
-    /// Range.
+    /// Name of the range.
     pub name: NameId,
     /// [`OWN_SPANS`] of a program's own.
     pub category: NameId,
     /// Everything else that was known of it, as a JSON object; 0 if nothing.
     pub args: NameId,
-    /// See [`Span`].
+    /// Number of allocations; see [`Span`].
     pub allocations: Option<u64>,
-    /// See [`Span`].
+    /// Allocated bytes; see [`Span`].
     pub allocated_bytes: Option<u64>,
 }
 
 /// The part of a [`Span`] that shows where it was called.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallStack {
-    /// When it began.
+    /// Time when it began.
     pub start_ns: u64,
-    /// How long it took.
+    /// Duration of the call.
     pub duration_ns: u64,
     /// The process that made the call.
     pub process: ProcessIndex,
     /// The thread that made the call.
     pub thread: ThreadIndex,
-    /// What sort of span it is.
+    /// Kind of the span.
     pub kind: SpanKind,
-    /// Where it was called; 0 if no stack was taken.
+    /// Stack of the call; 0 if no stack was taken.
     pub stack: StackId,
 }
 
-/// What of a [`Span`] shows how a call of a library ended.
+/// The columns of a [`Span`] that show how a call of a library ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallStatus {
-    /// When it began.
+    /// Time when it began.
     pub start_ns: u64,
-    /// How long it took.
+    /// Duration of the call.
     pub duration_ns: u64,
     /// The process that made the call.
     pub process: ProcessIndex,
     /// The thread that made the call.
     pub thread: ThreadIndex,
-    /// What sort of span it is.
+    /// Kind of the span.
     pub kind: SpanKind,
     /// The function that was called.
     pub name: NameId,
     /// Library where `kind` does not imply it.
     pub category: NameId,
-    /// What it returned; 0 is success. None where it was not recorded.
+    /// Result of the call; 0 is success. `None` where it was not recorded.
     pub status: Option<u32>,
-    /// Where it was called; 0 if no stack was taken.
+    /// Stack of the call; 0 if no stack was taken.
     pub stack: StackId,
     /// Everything else that was known of it, as a JSON object; 0 if nothing.
     pub args: NameId,
 }
 
-/// What of a [`Span`] joins forward operators and backward ones.
+/// The columns of a [`Span`] that join forward operators to backward ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SequencedSpan {
-    /// When it began.
+    /// Time when it began.
     pub start_ns: u64,
-    /// On which thread.
+    /// Index of the thread.
     pub thread: ThreadIndex,
-    /// What it is.
+    /// Kind of the span.
     pub kind: SpanKind,
-    /// Operator.
+    /// Name of the operator.
     pub name: NameId,
-    /// See [`Span`].
+    /// Sequence number; see [`Span`].
     pub sequence: Option<u64>,
 }
 
-/// What of a [`Span`] most analyses ask for; the other columns are not even decoded.
+/// The columns of a [`Span`] that most analyses need; the others are not even decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpanOutline {
-    /// When it began.
+    /// Time when it began.
     pub start_ns: u64,
-    /// How long it took.
+    /// Duration of the span.
     pub duration_ns: u64,
-    /// Its process.
+    /// Index of the process.
     pub process: ProcessIndex,
-    /// On which thread.
+    /// Index of the thread.
     pub thread: ThreadIndex,
-    /// What it is.
+    /// Kind of the span.
     pub kind: SpanKind,
     /// Function, operator or range.
     pub name: NameId,
     /// NVTX domain; of an import, the category where `kind` does not imply it.
     pub category: NameId,
-    /// Number that what this call started on a device carries too.
+    /// Number that the call shares with the work it started on a device.
     pub correlation: Option<u64>,
     /// Everything else that was known of it, as a JSON object; 0 if nothing.
     pub args: NameId,
@@ -174,33 +174,33 @@ pub enum SpanKind {
     Python = 5,
     /// Time that a profiler itself took.
     Overhead = 6,
-    /// Anything else.
+    /// Any other span.
     #[default]
     Other = 7,
 }
 
 /// One end of an arrow between spans, or from a span to what it caused elsewhere.
 ///
-/// Arrows from a launch to its kernel are not listed: their correlation has the same content.
+/// Arrows from a launch to its kernel are not listed, since their correlation says the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowPoint {
-    /// When; it lies within the span that it belongs to.
+    /// Time of this end, within the span that it belongs to.
     pub time_ns: u64,
-    /// Its process.
+    /// Index of the process.
     pub process: ProcessIndex,
-    /// Thread of the span; none if it lies on a device.
+    /// Thread of the span; `None` if it is on a device.
     pub thread: Option<ThreadIndex>,
-    /// Device and stream of what it points at, if that lies on a device.
+    /// Device of what it points at, if that is on a device.
     pub device: Option<u32>,
     /// Stream, see `device`.
     pub stream: Option<u64>,
-    /// Which end.
+    /// Which end of the arrow.
     pub end: FlowEnd,
     /// Number of the arrow, unique within its category.
     pub id: u64,
     /// Category (Kineto: `fwdbwd`, `ac2g`).
     pub category: NameId,
-    /// Name.
+    /// Name of the arrow.
     pub name: NameId,
 }
 
@@ -208,30 +208,30 @@ pub struct FlowPoint {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FlowEnd {
-    /// It starts here.
+    /// The arrow starts here.
     #[default]
     Start = 0,
-    /// It passes through.
+    /// The arrow passes through.
     Step = 1,
-    /// It ends here.
+    /// The arrow ends here.
     End = 2,
 }
 
-/// What the kernel counted of a thread, at its end or the recording's. Absent
-/// numbers are unknown.
+/// The kernel's counts for a thread, at its end or at the end of the recording. Absent numbers are
+/// unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadCounts {
-    /// When.
+    /// Time of the reading.
     pub time_ns: u64,
-    /// Its process.
+    /// Index of the process.
     pub process: ProcessIndex,
-    /// Which thread.
+    /// Index of the thread.
     pub thread: ThreadIndex,
-    /// It left its core to wait.
+    /// Times that it left its core to wait.
     pub voluntary: Option<u64>,
-    /// It left its core although it could have gone on.
+    /// Times that it left its core although it could have gone on.
     pub involuntary: Option<u64>,
-    /// It came back on another core.
+    /// Times that it came back on another core.
     pub migrations: Option<u64>,
     /// Pages that it touched first, and that were in memory.
     pub minor_faults: Option<u64>,
@@ -242,76 +242,76 @@ pub struct ThreadCounts {
 /// A stack of a thread at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// When.
+    /// Time of the sample.
     pub time_ns: u64,
-    /// Its process.
+    /// Index of the process.
     pub process: ProcessIndex,
-    /// Which thread.
+    /// Index of the thread.
     pub thread: ThreadIndex,
-    /// What it was doing; 0 if no stack could be taken.
+    /// Stack of the thread; 0 if no stack could be taken.
     pub stack: StackId,
-    /// Time that it stands for: the sampling period, or the length of the wait.
+    /// Time that the sample covers: the sampling period, or the length of the wait.
     pub weight_ns: u64,
-    /// On a core, or why not.
+    /// Whether it was on a core, or why not.
     pub state: ThreadState,
     /// Processor, where that is known.
     pub cpu: Option<u32>,
     /// Whether the thread held Python's global lock, where that is known.
     pub gil: Option<bool>,
-    /// Of several stretches that were added up: from the first one's beginning to the last one's
-    /// end. None: it is one stretch, from `time_ns` on.
+    /// For several intervals that were added up, the time from the beginning of the first to the
+    /// end of the last. `None` if it is one interval, from `time_ns` on.
     pub spread_ns: Option<u64>,
 }
 
 /// The part of a [`Sample`] that shows what its thread did at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleMoment {
-    /// When it began.
+    /// Time when it began.
     pub time_ns: u64,
-    /// Its process.
+    /// Index of the process.
     pub process: ProcessIndex,
-    /// Which thread.
+    /// Index of the thread.
     pub thread: ThreadIndex,
-    /// What it was doing; 0 if no stack could be taken.
+    /// Stack of the thread; 0 if no stack could be taken.
     pub stack: StackId,
-    /// Time that it stands for.
+    /// Time that the sample covers.
     pub weight_ns: u64,
-    /// On a core, or why not.
+    /// Whether it was on a core, or why not.
     pub state: ThreadState,
 }
 
 /// The part of a [`Sample`] that shows whether its thread was on a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleOutline {
-    /// What it was doing; 0 if no stack could be taken.
+    /// Stack of the thread; 0 if no stack could be taken.
     pub stack: StackId,
-    /// On a core, or why not.
+    /// Whether it was on a core, or why not.
     pub state: ThreadState,
 }
 
-/// So many events of a kind, since the last row of that kind and thread: cycles,
-/// cache misses, page faults.
+/// A number of events of one kind (cycles, cache misses, page faults) since the last row of that
+/// kind and thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventSample {
-    /// When the last of them was counted.
+    /// Time when the last of them was counted.
     pub time_ns: u64,
-    /// Its process.
+    /// Index of the process.
     pub process: ProcessIndex,
-    /// Which thread.
+    /// Index of the thread.
     pub thread: ThreadIndex,
-    /// Where the last one happened: only the innermost frame; 0 if not known.
+    /// Place of the last one, only the innermost frame; 0 if not known.
     pub stack: StackId,
     /// Kind, as `perf list` calls it.
     pub event: NameId,
-    /// How many.
+    /// Number of events.
     pub count: u64,
 }
 
-/// What a thread was doing.
+/// The state of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum ThreadState {
-    /// On a core.
+    /// Running on a core.
     #[default]
     Running = 0,
     /// Ready, but no core was free.
@@ -333,8 +333,8 @@ pub enum ThreadState {
 }
 
 impl ThreadState {
-    /// Whether a row of the samples table in this state is a CPU sample: others are waits,
-    /// or time on a core that no sample stands for.
+    /// Whether a row of the samples table in this state is a CPU sample: others are waits, or time
+    /// on a core that no sample covers.
     pub(crate) fn is_cpu_sample(self, stack: StackId) -> bool {
         self == ThreadState::Running && stack != 0
     }

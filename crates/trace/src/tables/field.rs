@@ -23,7 +23,7 @@ pub(super) trait Field: Copy {
     fn read(columns: &mut Columns<'_>, id: u16) -> Result<Vec<Self>, Damage>;
 }
 
-/// How `u64`s of any meaning are written.
+/// Writes `u64`s of any meaning.
 fn integers<R>(
     block: &mut BlockWriter<'_>,
     id: u16,
@@ -190,8 +190,8 @@ impl Field for [u32; 3] {
     }
 }
 
-/// Makes a [`Field`] of an enum without data: its numbers, in their order. What
-/// a later format adds reads as `$unknown`.
+/// Implements [`Field`] for an enum without data, by its numbers in their order. Numbers that a
+/// later format adds are read as `$unknown`.
 macro_rules! numbered {
     ($type:ident, else $unknown:ident: $($variant:ident),* $(,)?) => {
         impl $crate::tables::field::Field for $type {

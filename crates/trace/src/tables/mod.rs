@@ -18,7 +18,7 @@ use crate::columns_read::Columns;
 use crate::error::Damage;
 use crate::model::*;
 
-/// Table ids.
+/// Numbers of the tables.
 pub(crate) mod table {
     pub const NAMES: u16 = 1;
     pub const PROCESSES: u16 = 2;
@@ -86,7 +86,7 @@ pub(crate) mod table {
 /// only the model's rows are.
 #[expect(private_bounds)]
 pub trait TraceRow: Row {
-    /// How many of these rows are CPU samples, as [`crate::Recorded`] defines them.
+    /// Returns how many of these rows are CPU samples, as [`crate::Recorded`] defines them.
     fn cpu_samples(rows: &[Self]) -> u64 {
         let _ = rows;
         0
@@ -113,8 +113,7 @@ impl TraceRow for AllocatorSegment {}
 impl TraceRow for AllocatorBlock {}
 impl TraceRow for AllocatorEvent {}
 
-/// A row of a large table, or the part of one that is read by itself. Sealed, as
-/// [`TraceRow`] is.
+/// A row of a large table, or the part of a row that is read on its own. Sealed, like [`TraceRow`].
 #[expect(private_bounds)]
 pub trait TracePart: Part {}
 
@@ -131,9 +130,9 @@ impl TracePart for KernelShape {}
 
 /// Columns of a table that are read together.
 pub(crate) trait Part: Sized {
-    /// The table.
+    /// Number of the table.
     const TABLE: u16;
-    /// When it began, where that is read and it has a time.
+    /// Time when the row began, if it has one and that column is read.
     fn began_ns(&self) -> Option<u64>;
     /// Reads a block's.
     fn read(columns: &mut Columns<'_>) -> Result<Vec<Self>, Damage>;
@@ -153,13 +152,13 @@ impl<R: Row> Part for R {
 
 /// A row of a small table.
 pub(crate) trait Row: Sized {
-    /// Its table.
+    /// Number of the table.
     const TABLE: u16;
-    /// Its time, where it has one.
+    /// The row's time, if it has one.
     fn time_ns(&self) -> u64 {
         0
     }
-    /// When it was over; its time, if it is an instant.
+    /// Time when the row was over; the same as its time if it is an instant.
     fn end_ns(&self) -> u64 {
         self.time_ns()
     }

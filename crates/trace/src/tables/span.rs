@@ -86,7 +86,7 @@ part_of! {
     12 sequence,
 }
 
-/// What of a [`Span`] decides whether more of it is read.
+/// The columns of a [`Span`] that decide whether more of it is read.
 pub(crate) struct SpanTitle {
     pub kind: SpanKind,
     pub name: NameId,

@@ -12,7 +12,7 @@ use crate::model::Stack;
 
 /// Frames as format 1 kept them: a list for each row. Read, never written.
 const WHOLE: u16 = 4;
-/// How many outer frames are those of the row before.
+/// Number of outer frames that are the same as in the row before.
 const SHARED: u16 = 5;
 /// The other frames, innermost first: places in [`FRAMES`].
 const OWN: u16 = 6;

@@ -1,4 +1,4 @@
-//! One method per small table: the row waits for the next flush.
+//! One method for each small table; the row waits for the next flush.
 
 use super::TraceWriter;
 use crate::model::*;
@@ -38,7 +38,7 @@ impl TraceWriter {
         self.pending.thread_ends.push(ThreadEndRow { thread, end_ns });
     }
 
-    /// Adds what was counted of a thread; a later row replaces it.
+    /// Adds the counts of a thread; a later row replaces it.
     pub fn thread_counts(&mut self, row: ThreadCounts) {
         self.pending.bytes += size_of::<ThreadCounts>();
         self.pending.thread_counts.push(row);
@@ -50,7 +50,7 @@ impl TraceWriter {
         self.pending.modules.push(row.clone());
     }
 
-    /// Defines a stack; cut at 65,536 frames. It may come after its first use.
+    /// Defines a stack, cut at 65,536 frames. The definition may come after its first use.
     pub fn stack(&mut self, row: &Stack) {
         let frames = row.frames[..row.frames.len().min(MAX_STACK_FRAMES)].to_vec();
         self.pending.bytes += size_of::<Stack>() + 8 * frames.len();
@@ -62,7 +62,7 @@ impl TraceWriter {
         });
     }
 
-    /// Adds what an address means.
+    /// Adds a function at an address.
     pub fn symbol(&mut self, row: &Symbol) {
         self.pending.bytes += size_of::<Symbol>();
         self.pending.symbols.push(row.clone());

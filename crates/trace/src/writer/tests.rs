@@ -1,4 +1,4 @@
-//! Failures of the disk, and what the file looks like afterwards.
+//! Failures of the disk, and the state of the file afterwards.
 
 use super::*;
 use crate::reader::TraceFile;
@@ -31,7 +31,7 @@ fn a_failed_write_is_cut_off_and_made_up_for() {
     block.alloc(1, 0, 1, 0, false);
     assert!(writer.heap(&mut block).is_err());
     assert_eq!((block.len(), block.next_ordinal()), (0, 1));
-    // What a write leaves that ran out of space on its way.
+    // The remains of a write that ran out of space on its way.
     writer.file = good;
     writer.file.write_all(&writer.out[..writer.out.len() / 2]).unwrap();
     assert!(writer.torn);
@@ -41,8 +41,8 @@ fn a_failed_write_is_cut_off_and_made_up_for() {
     assert_eq!(marks(&path), ["first", "second"]);
     let file = TraceFile::open(&path).unwrap();
     let freed: Vec<_> = file.heap_events().map(|event| event.what).collect();
-    // Its allocation was in the block that could not be written.
-    assert_eq!(freed, [HeapWhat::Free { ordinal: None, realloc: false }]);
+    // The allocation was in the block that could not be written.
+    assert_eq!(freed, [HeapChange::Free { ordinal: None, realloc: false }]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A small file with a row of every kind, and what reading it must give.
+//! A small file with a row of every kind, and the expected result of reading it.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 

@@ -19,12 +19,12 @@ impl Name {
         Name { at, len: (next - at - 1) as u8 }
     }
 
-    /// Its text.
+    /// Returns the name as text.
     pub fn text(self) -> &'static str {
         ALL_NAMES.get(self.at.into()..usize::from(self.at) + usize::from(self.len)).unwrap_or("")
     }
 
-    /// Its text and a NUL.
+    /// Returns the name followed by a NUL.
     pub fn with_end(self) -> &'static [u8] {
         let end = usize::from(self.at) + usize::from(self.len);
         ALL_NAMES.as_bytes().get(self.at.into()..=end).unwrap_or(b"\0")
@@ -43,7 +43,7 @@ pub(super) const fn is_of_threads(name: &str) -> bool {
             || name[len - 2] == b'd' && name[len - 1] == b's')
 }
 
-/// Where each name begins, and where one more would.
+/// Returns the offset of each name, and of one more after the last.
 pub(super) const fn starts<const N: usize>(names: &str) -> [u16; N] {
     let (mut found, mut number, mut at) = ([0; N], 1, 0);
     while at < names.len() {

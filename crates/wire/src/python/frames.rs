@@ -3,10 +3,10 @@
 use super::layout::{Instruction, Layout};
 use super::memory::{Memory, OBJECT, u8_in, u32_in};
 
-/// From 3.12 on: frames that are the interpreter's own have an owner from here on.
+/// The lowest `owner` of the interpreter's own frames, from CPython 3.12 on.
 const FIRST_OWN: u16 = 3;
 /// Frames of the interpreter's own between two of Python's that are accepted.
-const MOST_OWN: usize = 8;
+const MAX_OWN_IN_A_ROW: usize = 8;
 
 /// A frame before its code was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub struct RawFrame {
     pub at: u64,
     /// Address of its code object.
     pub code: u64,
-    /// Where it is: an address or an offset, by the layout.
+    /// The current instruction: an address or an offset, depending on the layout.
     pub instruction: u64,
     /// 1: it is the outermost that its call of the interpreter's loop runs. Otherwise 0. A word, so
     /// that there is no padding: copying that, in pieces of four bytes that lie across two of those just
@@ -23,25 +23,25 @@ pub struct RawFrame {
     pub entry: u64,
 }
 
-/// How a walk ends.
+/// The way in which a walk ended.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ends {
-    /// At the outermost frame.
+pub enum WalkEnd {
+    /// The walk reached the outermost frame.
     Whole = 0,
     /// There are more frames than were asked for.
     TooDeep = 1,
-    /// At what could not be read, or is no frame.
+    /// The walk met memory that could not be read, or that is no frame.
     Unreadable = 2,
 }
 
-impl Ends {
+impl WalkEnd {
     /// Decodes what a target wrote.
-    pub fn of(value: u64) -> Ends {
+    pub fn of(value: u64) -> WalkEnd {
         match value {
-            0 => Ends::Whole,
-            1 => Ends::TooDeep,
-            _ => Ends::Unreadable,
+            0 => WalkEnd::Whole,
+            1 => WalkEnd::TooDeep,
+            _ => WalkEnd::Unreadable,
         }
     }
 }
@@ -54,9 +54,9 @@ pub struct Frames<'l> {
     fields: [u64; 4],
     /// Offset of the flag, a byte.
     flag: u64,
-    /// From which value of it on a frame is the interpreter's own; 256: none is.
+    /// The lowest owner of a frame that is the interpreter's own; 256 if there are none.
     first_own: u16,
-    /// And the outermost of its call; 256: none is.
+    /// The lowest owner of the outermost frame of a call of the loop; 256 if there are none.
     first_entry: u16,
     /// The next one's address; 0: there is none.
     next: u64,
@@ -64,7 +64,7 @@ pub struct Frames<'l> {
     held: Option<RawFrame>,
     left: usize,
     own_in_a_row: usize,
-    ends: Option<Ends>,
+    ends: Option<WalkEnd>,
 }
 
 impl<'l> Frames<'l> {
@@ -85,7 +85,7 @@ impl<'l> Frames<'l> {
         let (flag, first_own, first_entry) = match (layout.owner, layout.is_entry) {
             (Some(owner), _) => (owner, FIRST_OWN, 256),
             (None, Some(is_entry)) => (is_entry, 256, 1),
-            // To 3.10 each frame is a call of the loop.
+            // Up to 3.10 each frame is a call of the interpreter's loop.
             (None, None) => (layout.code, 256, 0),
         };
         let fields = [layout.code, layout.previous, layout.instruction, flag].map(|at| at & !7);
@@ -111,10 +111,10 @@ impl<'l> Frames<'l> {
     pub fn next(&mut self, memory: &mut impl Memory) -> Option<RawFrame> {
         while self.ends.is_none() {
             if self.next == 0 {
-                return self.end(Ends::Whole, true);
+                return self.end(WalkEnd::Whole, true);
             }
             let Some((raw, own, previous)) = self.one(memory, self.next) else {
-                return self.end(Ends::Unreadable, false);
+                return self.end(WalkEnd::Unreadable, false);
             };
             self.next = previous;
             if own {
@@ -123,14 +123,14 @@ impl<'l> Frames<'l> {
                     held.entry = 1;
                 }
                 self.own_in_a_row += 1;
-                if self.own_in_a_row > MOST_OWN && previous != 0 {
-                    return self.end(Ends::Unreadable, true);
+                if self.own_in_a_row > MAX_OWN_IN_A_ROW && previous != 0 {
+                    return self.end(WalkEnd::Unreadable, true);
                 }
                 continue;
             }
             self.own_in_a_row = 0;
             if self.left == 0 {
-                return self.end(Ends::TooDeep, false);
+                return self.end(WalkEnd::TooDeep, false);
             }
             self.left -= 1;
             if let Some(held) = self.held.replace(raw) {
@@ -160,13 +160,13 @@ impl<'l> Frames<'l> {
         Some((RawFrame { at: frame, code, instruction, entry }, own, previous))
     }
 
-    /// How they end, once [`Frames::next`] gave `None`; unreadable before.
-    pub fn ends(&self) -> Ends {
-        self.ends.unwrap_or(Ends::Unreadable)
+    /// How the walk ended, once [`Frames::next`] returned `None`; unreadable before that.
+    pub fn ends(&self) -> WalkEnd {
+        self.ends.unwrap_or(WalkEnd::Unreadable)
     }
 
     #[inline(always)]
-    fn end(&mut self, ends: Ends, is_entry: bool) -> Option<RawFrame> {
+    fn end(&mut self, ends: WalkEnd, is_entry: bool) -> Option<RawFrame> {
         self.ends = Some(ends);
         let held = self.held.take()?;
         Some(RawFrame { entry: held.entry | u64::from(is_entry), ..held })

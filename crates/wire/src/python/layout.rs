@@ -1,6 +1,6 @@
 //! Offsets in CPython's objects, and where an interpreter lies.
 
-/// How a frame finds the interpreter's current instruction.
+/// How a frame states the interpreter's current instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Instruction {
     /// An offset in the code, in units of so many bytes.
@@ -9,7 +9,7 @@ pub enum Instruction {
     Address,
 }
 
-/// How lines are kept.
+/// The encoding of a code object's line table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lines {
     /// Pairs of bytes (to 3.9).
@@ -20,7 +20,7 @@ pub enum Lines {
     Locations,
 }
 
-/// Offsets.
+/// Offsets of the fields that are read in CPython's objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// First interpreter, in the runtime; to 3.11 the main one follows it.
@@ -29,50 +29,51 @@ pub struct Layout {
     pub next_interpreter: u64,
     /// First thread, in an interpreter.
     pub threads: u64,
-    /// In a thread's state.
+    /// In a thread's state: the next thread.
     pub next_thread: u64,
-    /// Its interpreter.
+    /// In a thread's state: its interpreter.
     pub interpreter: u64,
-    /// Its `pthread_t`.
+    /// In a thread's state: its `pthread_t`.
     pub pthread: u64,
-    /// Its tid, where it keeps one.
+    /// In a thread's state: its tid, where CPython keeps one.
     pub tid: Option<u64>,
-    /// Its frame; where there is a second offset, behind that pointer.
+    /// In a thread's state: its frame. Where there is a second offset, the frame is found through
+    /// that pointer.
     pub frame: (u64, Option<u64>),
-    /// In a frame: its caller.
+    /// In a frame: the caller's frame.
     pub previous: u64,
-    /// Its code.
+    /// In a frame: its code object.
     pub code: u64,
-    /// Where it is.
+    /// In a frame: its current instruction.
     pub instruction: u64,
-    /// What that is.
+    /// How the current instruction is stated.
     pub instruction_is: Instruction,
-    /// Who owns it: from 3.12 on this marks the interpreter's own frames.
+    /// In a frame: its owner. From 3.12 on this marks the interpreter's own frames.
     pub owner: Option<u64>,
     /// Whether a call of the interpreter's loop began with it (3.11).
     pub is_entry: Option<u64>,
-    /// In a code object.
+    /// In a code object: its file.
     pub file: u64,
-    /// Its name, qualified where there is one.
+    /// In a code object: its name, qualified where there is such a name.
     pub name: u64,
-    /// First line.
+    /// In a code object: its first line.
     pub first_line: u64,
     /// Table of lines.
     pub lines: u64,
-    /// How it is written.
+    /// The encoding of the line table.
     pub lines_are: Lines,
     /// First instruction, where frames keep addresses.
     pub instructions: u64,
     /// Characters of a string of ASCII; of another.
     pub text: (u64, u64),
-    /// Where threads run copies of their own of a function's instructions (from 3.14 on, without
-    /// the lock): in a frame the copy's number, in a code object the pointer to the list of copies.
+    /// Where threads run their own copies of a function's instructions (from 3.14 on, without the
+    /// GIL): in a frame the copy's number, in a code object the pointer to the list of copies.
     pub copies: Option<(u64, u64)>,
 }
 
 impl Layout {
-    /// Bytes of each object's head, of which the last word is its type: 32 in builds without the
-    /// lock. Those have more before a string's characters, too, than any others.
+    /// Bytes of each object's header, of which the last word is its type: 32 in builds without the
+    /// GIL. Such builds also have more bytes before a string's characters than any others.
     pub fn head(&self) -> u64 {
         if self.text.0 > 48 { 32 } else { 16 }
     }
@@ -96,7 +97,7 @@ pub struct Interpreter {
     /// First address of its code, and one past the last: a thread that runs Python has
     /// return addresses there.
     pub text: (u64, u64),
-    /// Offsets.
+    /// Offsets in CPython's objects.
     pub layout: Layout,
 }
 
@@ -107,7 +108,7 @@ pub const INTERPRETER_WORDS: usize = 32;
 const NONE: u64 = u64::MAX;
 
 impl Interpreter {
-    /// As words.
+    /// Packs it into words.
     pub fn words(&self) -> [u64; INTERPRETER_WORDS] {
         let l = &self.layout;
         let or_none = |offset: Option<u64>| offset.unwrap_or(NONE);
@@ -150,7 +151,7 @@ impl Interpreter {
         ]
     }
 
-    /// From words.
+    /// Unpacks it from words.
     pub fn of_words(words: &[u64; INTERPRETER_WORDS]) -> Interpreter {
         let [
             runtime,

@@ -23,13 +23,13 @@ pub fn line(
 /// Bytes from the first instruction on.
 pub fn offset(layout: &Layout, code: u64, instruction: u64) -> u64 {
     match layout.instruction_is {
-        // Before the first instruction there is none: -1.
+        // There is no instruction before the first one: -1.
         Instruction::Offset(unit) => (instruction as u32 as i32).max(0) as u64 * u64::from(unit),
         Instruction::Address => instruction.saturating_sub(code.wrapping_add(layout.instructions)),
     }
 }
 
-/// To 3.9: how many bytes of code, then how many lines further.
+/// Up to 3.9: pairs of how many bytes of code to go on, then how many lines.
 fn by_pairs(mut table: impl Iterator<Item = u8>, offset: u64) -> Option<i32> {
     let (mut at, mut line) = (0u64, 0i32);
     while let (Some(bytes), Some(step)) = (table.next(), table.next()) {
@@ -58,8 +58,8 @@ fn by_ranges(mut table: impl Iterator<Item = u8>, offset: u64) -> Option<i32> {
     None
 }
 
-/// From 3.11: entries of a kind and a length in instructions, with lines as
-/// signed numbers of variable length.
+/// From 3.11 on: entries of a kind and a length in instructions, with lines as signed numbers of
+/// variable length.
 fn by_locations(table: impl Iterator<Item = u8>, offset: u64) -> Option<i32> {
     let mut bytes = table.peekable();
     let (mut at, mut line) = (0u64, 0i32);

@@ -2,11 +2,11 @@
 
 /// Memory that can be read; `None` where it cannot.
 pub trait Memory {
-    /// Eight bytes.
+    /// Reads eight bytes.
     fn u64(&mut self, at: u64) -> Option<u64>;
-    /// Four bytes.
+    /// Reads four bytes.
     fn u32(&mut self, at: u64) -> Option<u32>;
-    /// One byte.
+    /// Reads one byte.
     fn u8(&mut self, at: u64) -> Option<u8>;
 
     /// The words at these offsets from the beginning of an object: multiples of 8, below [`OBJECT`].
@@ -22,8 +22,8 @@ pub trait Memory {
         Some(fields)
     }
 
-    /// Gives so many bytes of an object from a word on, by pairs of words. Of the last pair, what lies
-    /// behind them is 0.
+    /// Passes so many bytes of an object, from a word on, to `give` by pairs of words. In the last
+    /// pair, bytes beyond the end are 0.
     #[inline(always)]
     fn pairs(&mut self, at: u64, bytes: u64, mut give: impl FnMut([u64; 2])) -> Option<()>
     where
@@ -43,7 +43,7 @@ pub trait Memory {
     }
 }
 
-/// No field of an object that is read lies so far from its beginning.
+/// Every field of an object that is read lies closer to its beginning than this.
 pub const OBJECT: u64 = 4096;
 
 /// The lowest bytes of a word, 1 to 8 of them.

@@ -1,8 +1,8 @@
-//! CPython's frames: where its objects keep what is read, and how to read it.
+//! CPython's frames: where its objects hold what is read, and how to read it.
 //!
-//! The collector finds an interpreter and publishes in the region where it lies and how it
-//! lays its objects out ([`Interpreter`]); the target reads its own threads' frames by
-//! it. The collector reads other processes by the same code, through another [`Memory`].
+//! The collector finds an interpreter and publishes in the region where it is and how it lays out
+//! its objects ([`Interpreter`]); the target uses that to read the frames of its own threads. The
+//! collector reads other processes by the same code, through another [`Memory`].
 
 mod frames;
 mod layout;
@@ -12,7 +12,7 @@ mod objects;
 #[cfg(test)]
 mod tests;
 
-pub use frames::{Ends, Frames, RawFrame};
+pub use frames::{Frames, RawFrame, WalkEnd};
 pub use layout::{INTERPRETER_WORDS, Instruction, Interpreter, Layout, Lines};
 pub use lines::{line, offset};
 pub use memory::{Memory, OBJECT, below};

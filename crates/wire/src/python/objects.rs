@@ -8,16 +8,16 @@ pub const MAX_TEXT: u64 = 4096;
 /// Longest table of lines that is read, bytes.
 pub const MAX_LINES: u64 = 1 << 20;
 
-/// Where a code object's parts are.
+/// Locations of a code object's parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodeHead {
-    /// Its type, by which it is a code object.
+    /// Address of its type, which shows that it is a code object.
     pub kind: u64,
-    /// Its name: a string; 0 in code that the interpreter keeps for itself.
+    /// Address of its name, a string; 0 in code that the interpreter keeps for itself.
     pub name: u64,
-    /// Its file: a string.
+    /// Address of its file, a string.
     pub file: u64,
-    /// First line.
+    /// Number of the first line.
     pub first_line: u32,
     /// First byte of its table of lines.
     pub lines: u64,
@@ -25,7 +25,7 @@ pub struct CodeHead {
     pub lines_bytes: u64,
 }
 
-/// Where a code object's fields lie.
+/// Offsets of a code object's fields.
 pub struct CodeFields {
     /// Words in which they lie: its type, name, file, first line and table of lines.
     fields: [u64; 5],
@@ -36,7 +36,7 @@ pub struct CodeFields {
 }
 
 impl CodeFields {
-    /// Of a layout; `None` for one that cannot be.
+    /// Returns the fields of a layout; `None` for a layout that cannot be.
     #[inline(always)]
     pub fn of(layout: &Layout) -> Option<CodeFields> {
         let &Layout { name, file, first_line, lines, .. } = layout;
@@ -63,17 +63,17 @@ pub fn code(memory: &mut impl Memory, layout: &Layout, at: u64) -> Option<CodeHe
     CodeFields::of(layout)?.read(memory, at)
 }
 
-/// What a string's characters take.
+/// The encoding of a string's characters.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chars {
     /// A byte, below 128.
     Ascii = 0,
-    /// A byte.
+    /// One byte each: Latin-1.
     Latin = 1,
-    /// Two bytes.
+    /// Two bytes each: UCS-2.
     Two = 2,
-    /// Four bytes.
+    /// Four bytes each: UCS-4.
     Four = 4,
 }
 
@@ -90,14 +90,14 @@ impl Chars {
     }
 }
 
-/// Where a string's characters are.
+/// The location of a string's characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Text {
     /// Address of the first.
     pub at: u64,
     /// Bytes of them all.
     pub bytes: u64,
-    /// What each takes.
+    /// Encoding of the characters.
     pub chars: Chars,
 }
 

@@ -33,7 +33,7 @@ impl Memory for Words {
     }
 }
 
-/// As CPython 3.14.6 without the lock publishes it.
+/// The layout that CPython 3.14.6 without the GIL publishes.
 fn without_lock() -> Layout {
     Layout {
         interpreters: 0,
@@ -82,12 +82,12 @@ fn a_threads_own_copy_of_instructions_is_the_same_place_in_the_code() {
         (frames.ends(), found)
     };
     let both = vec![(code, 12, 0), (code, 20, 1)];
-    assert_eq!(walk(&mut memory, 9), (Ends::Whole, both.clone()));
-    assert_eq!(walk(&mut memory, 2), (Ends::Whole, both));
-    assert_eq!(walk(&mut memory, 1), (Ends::TooDeep, vec![(code, 12, 0)]));
+    assert_eq!(walk(&mut memory, 9), (WalkEnd::Whole, both.clone()));
+    assert_eq!(walk(&mut memory, 2), (WalkEnd::Whole, both));
+    assert_eq!(walk(&mut memory, 1), (WalkEnd::TooDeep, vec![(code, 12, 0)]));
     // A copy that cannot be read ends the walk: the place would be another one's.
     memory.0.remove(&(list + 32));
-    assert_eq!(walk(&mut memory, 9), (Ends::Unreadable, vec![]));
+    assert_eq!(walk(&mut memory, 9), (WalkEnd::Unreadable, vec![]));
 }
 
 #[test]
@@ -111,10 +111,10 @@ fn a_frame_of_the_interpreters_own_ends_a_call_of_the_loop() {
         (frames.ends(), found)
     };
     let frames = vec![(0x1000, 1), (0x3000, 0), (0x4000, 1)];
-    assert_eq!(walk(&mut memory), (Ends::Whole, frames));
-    // One that calls itself: no thread has so many in a row.
+    assert_eq!(walk(&mut memory), (WalkEnd::Whole, frames));
+    // A frame that is its own caller: no thread has so many interpreter frames in a row.
     memory.put(0x2008, &[0x2000]);
-    assert_eq!(walk(&mut memory), (Ends::Unreadable, vec![(0x1000, 1)]));
+    assert_eq!(walk(&mut memory), (WalkEnd::Unreadable, vec![(0x1000, 1)]));
     // Nor does a field lie so far away.
     let far = Layout { previous: OBJECT, ..layout };
     assert!(Frames::of(&mut memory, &far, 0x100, 9).is_none());

@@ -1,5 +1,5 @@
-//! Options of `tprof archive`; `tprof-sql` has this file too, so that `tprof archive --help` needs no
-//! other program.
+//! Options of `tprof archive`. `tprof-sql` includes this file, too, so that `tprof archive --help`
+//! needs no other program.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,11 +11,11 @@ An archive is a directory or a prefix in an object store: s3://BUCKET/PREFIX,
 gs://BUCKET/PREFIX, az://CONTAINER/PREFIX. Credentials come from the environment
 only: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL,
 AWS_ALLOW_HTTP; GOOGLE_SERVICE_ACCOUNT; AZURE_STORAGE_ACCOUNT_NAME,
-AZURE_STORAGE_ACCOUNT_KEY; roles of the machine that it runs on.
+AZURE_STORAGE_ACCOUNT_KEY; or roles of the machine that tprof runs on.
 
-Tables of runs (runs, ranks, rank_…, findings) are archived always, those of
-events by --raw. A run is in the archive whole or not at all; one that is there
-stays as it is.
+Tables about runs (runs, ranks, rank_…, findings) are always archived, event
+tables only with --raw. A run is archived whole or not at all; one that is
+already in the archive stays as it is.
 
 Examples:
   tprof archive r1 r2 --to /archive
@@ -23,7 +23,7 @@ Examples:
   tprof sql s3://jobs/tprof \"SELECT run, ranks, duration_ns FROM runs\"
   tprof archive --check s3://jobs/tprof";
 
-/// `tprof archive`.
+/// Arguments of `tprof archive`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER)]
 pub struct ArchiveArgs {
@@ -33,10 +33,10 @@ pub struct ArchiveArgs {
         required_unless_present_any = ["list", "check"]
     )]
     pub runs: Vec<PathBuf>,
-    /// Archive to add the runs to; a directory is created, its parents are not
+    /// Archive to add the runs to; a directory is created, but not its parents
     #[arg(long, value_name = "DIR|URL", required_unless_present_any = ["list", "check"])]
     pub to: Option<OsString>,
-    /// Tables of events: none, all, or their names
+    /// Event tables to archive: none, all, or a list of names
     #[arg(long, value_name = "TABLE,…", default_value = "none", value_delimiter = ',')]
     pub raw: Vec<String>,
     /// Archive runs in progress as they are now
@@ -45,13 +45,13 @@ pub struct ArchiveArgs {
     /// List the runs of an archive
     #[arg(long, value_name = "DIR|URL", conflicts_with_all = ["runs", "to", "check", "raw", "unfinished"])]
     pub list: Option<OsString>,
-    /// With --list: as JSON, with the tables and notes of each run
+    /// With --list: print JSON, with the tables and notes of each run
     #[arg(long, requires = "list", conflicts_with = "check")]
     pub json: bool,
-    /// With --list: only the IDs of the runs; a thousand are one request to a store
+    /// With --list: print only run IDs (one request to a store per 1,000)
     #[arg(long, requires = "list", conflicts_with_all = ["check", "json"])]
     pub ids: bool,
-    /// Name objects of an archive that are missing, short, or of no run
+    /// List objects of an archive that are missing, truncated or belong to no run
     #[arg(long, value_name = "DIR|URL", conflicts_with_all = ["runs", "to", "raw", "unfinished"])]
     pub check: Option<OsString>,
 }

@@ -1,4 +1,5 @@
-//! `tprof archive`: handed to `tprof-sql`, which has clients of object stores in it.
+//! `tprof archive`, which is executed by `tprof-sql`, because that contains the clients of object
+//! stores.
 
 mod args;
 
@@ -7,14 +8,14 @@ pub use args::ArchiveArgs;
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
-use super::sql::hand_over;
+use super::sql::exec_tprof_sql;
 
-/// Becomes `tprof-sql archive`.
+/// Replaces this process with `tprof-sql archive`.
 pub fn run(args: &ArchiveArgs) -> anyhow::Result<ExitCode> {
-    hand_over("archive", &words(args))
+    exec_tprof_sql("archive", &words(args))
 }
 
-/// The command line, resolved.
+/// Returns the resolved command line.
 fn words(args: &ArchiveArgs) -> Vec<OsString> {
     let mut words = vec![OsString::from("archive")];
     let mut value = |name: &str, value: Option<&OsStr>| {

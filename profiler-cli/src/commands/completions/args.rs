@@ -3,25 +3,25 @@
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
-/// `tprof completions`.
+/// Arguments of `tprof completions`.
 #[derive(Args, Debug)]
 pub struct CompletionsArgs {
-    /// Which shell
+    /// Shell to complete for
     pub shell: Shell,
 }
 
-/// Shells that completions are made for.
+/// Shells with completion scripts.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shell {
-    /// bash
+    /// Script for bash
     Bash,
-    /// zsh
+    /// Script for zsh
     Zsh,
-    /// fish
+    /// Script for fish
     Fish,
 }
 
-/// `tprof man`.
+/// Arguments of `tprof man`.
 #[derive(Args, Debug)]
 pub struct ManArgs {
     /// Write one page per command into this directory

@@ -1,4 +1,4 @@
-//! The man pages.
+//! Generates the man pages.
 
 use super::args::ManArgs;
 use crate::runs::directory;
@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Prints the page, or writes one per command.
+/// Prints the page, or writes one page per command.
 pub fn man(args: ManArgs, command: &Command) -> anyhow::Result<ExitCode> {
     match args.output {
         None => io::stdout().write_all(&page(visible(command))?)?,
@@ -45,7 +45,7 @@ fn page(command: Command) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The commands without those for tprof's own use.
+/// Removes commands for tprof's own use.
 pub fn visible(whole: &Command) -> Command {
     let hidden = |one: &Command| one.is_hide_set();
     let kept: Vec<_> = whole.get_subcommands().filter(|one| !hidden(one)).cloned().collect();

@@ -1,13 +1,13 @@
-//! Completion of `tprof report [KIND] RUN`: the first word is a kind of report or a
-//! file, which the scripts of clap cannot express.
+//! Completes `tprof report [KIND] RUN`: the first word is a kind of report or a file, which clap's
+//! scripts cannot express.
 
 use super::args::Shell;
 use crate::commands::report::report_kinds;
 
-/// What zsh calls for the words of `report`.
+/// Function that zsh calls for the words of `report`.
 const ZSH_FUNCTION: &str = "_tprof_report_words";
 
-/// A script with kinds among the words of `report`.
+/// Adds the kinds of report to a script.
 pub fn with_kinds(script: &str, shell: Shell) -> String {
     match shell {
         Shell::Bash => format!("{script}\n{}", bash()),
@@ -16,7 +16,7 @@ pub fn with_kinds(script: &str, shell: Shell) -> String {
     }
 }
 
-/// Kinds, with what each shows; text that is safe in single quotes.
+/// Returns the kinds with descriptions that are safe within single quotes.
 fn kinds() -> impl Iterator<Item = (&'static str, String)> {
     let all = ("all", "every kind; the run is read once");
     report_kinds().chain([all]).map(|(name, about)| (name, about.replace('\'', "")))
@@ -55,7 +55,7 @@ fn zsh(script: &str) -> String {
         "{ZSH_FUNCTION}() {{\n    local -a kinds=(\n{kinds}    )\n    \
          (( CURRENT > 2 )) || _describe -t kinds 'kind of report' kinds\n    _files\n}}\n\n"
     );
-    // The last lines run the script's function, which needs this one.
+    // The last lines of the script call its function, which needs this one to be defined first.
     match script.rfind("if [ \"$funcstack[1]\" = \"_tprof\" ]") {
         Some(at) => format!("{}{function}{}", &script[..at], &script[at..]),
         None => script + &function,
@@ -83,7 +83,7 @@ mod tests {
     }
     use std::process::Command;
 
-    /// What a shell prints that runs `text` after the script, if it is installed.
+    /// Returns the output of a shell that runs `text` after the script, if the shell is installed.
     fn shell(name: &str, shell: Shell, text: &str) -> Option<String> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("script");

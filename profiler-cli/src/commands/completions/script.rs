@@ -1,4 +1,4 @@
-//! The completion scripts.
+//! Generates the completion scripts.
 
 use super::args::{CompletionsArgs, Shell};
 use super::man::visible;
@@ -16,7 +16,7 @@ pub fn completions(args: CompletionsArgs, command: &Command) -> anyhow::Result<E
     Ok(ExitCode::SUCCESS)
 }
 
-/// The script for a shell.
+/// Returns the script for a shell.
 pub fn script(shell: Shell, command: &Command) -> String {
     let of_clap = match shell {
         Shell::Bash => clap_complete::Shell::Bash,
@@ -28,7 +28,7 @@ pub fn script(shell: Shell, command: &Command) -> String {
     report_words::with_kinds(&String::from_utf8_lossy(&script), shell)
 }
 
-/// With the values that options take, which the parser leaves to the resolver.
+/// Adds the values that options take, which the parser leaves to the resolver.
 fn with_values(command: &Command) -> Command {
     let recording = |command: Command| {
         SETTINGS.into_iter().filter(|setting| !setting.values().is_empty()).fold(

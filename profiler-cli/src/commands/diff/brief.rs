@@ -1,20 +1,21 @@
-//! What of a comparison a person reads first: what changed beyond noise.
+//! Selects what changed beyond noise in a comparison, which people read first.
 
 use tprof_analyze::document::{Cell, Table, Value, View};
 
-/// Tables that are read whole: the answer, and what the two sides differ in anyway.
+/// Tables that are shown completely: the result, and differences between the two sides in any case.
 const WHOLE: [&str; 2] = ["times", "differences"];
-/// Verdicts on rows that are left out, or how they begin.
+/// Verdicts, or their beginnings, of rows that are left out.
 const NO_CHANGE: [&str; 3] = ["same", "not sure", "?"];
-/// A verdict that begins so, and matters.
+/// Beginning of a verdict that matters nevertheless.
 const LOAD: &str = "not sure: load";
-/// What a name's time must have changed by, as a share of A's time of a step; of the CPU time of a
-/// rank in these tables, which are of whole ranks.
+/// Smallest change of a name's time to show, as a share of A's step time, or of a rank's CPU time
+/// in tables about whole ranks.
 const LEAST: f64 = 0.01;
 const OF_RANKS: [&str; 5] =
     ["cpu_functions", "python_functions", "cpu_modules", "waits", "threads"];
 
-/// A comparison's tables with the rows that changed, and the keys of tables without any.
+/// Returns a comparison's tables with only the rows that changed, and the keys of tables without
+/// any.
 pub(super) fn changed(tables: &[Table]) -> (Vec<Table>, Vec<&'static str>) {
     let of = |key, metric| value_of_a(tables, key, metric);
     let step_ns = of("times", "step_time").or_else(|| of("run", "wall_time")).unwrap_or(0.0);
@@ -37,7 +38,7 @@ pub(super) fn changed(tables: &[Table]) -> (Vec<Table>, Vec<&'static str>) {
     (kept, same)
 }
 
-/// A's value of a metric in a table.
+/// Returns A's value of a metric in a table.
 fn value_of_a(tables: &[Table], key: &str, metric: &str) -> Option<f64> {
     let table = tables.iter().find(|table| table.key == key)?;
     let (of, a) = (column(table, "metric")?, column(table, "a")?);
@@ -45,7 +46,7 @@ fn value_of_a(tables: &[Table], key: &str, metric: &str) -> Option<f64> {
     number(&row[a])
 }
 
-/// Columns of a table that state what changed.
+/// Columns of a table that describe the change.
 struct Columns {
     verdict: Option<usize>,
     change: Option<usize>,
@@ -65,7 +66,8 @@ impl Columns {
             return false;
         }
         let Some(at) = self.verdict else {
-            // What is not known to change is not known to be the same: one step has no interval.
+            // A row without a known change is not known to be equal either: a single step has no
+            // interval.
             let interval = of(self.interval).unwrap_or(0.0);
             return of(self.change).is_none_or(|change| change > interval);
         };

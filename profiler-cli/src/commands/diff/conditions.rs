@@ -1,4 +1,4 @@
-//! Conditions of `--fail-on`: each is read, and judged of a comparison.
+//! Conditions of `--fail-on`: parses them, and checks them against a comparison.
 
 use tprof_analyze::diff::{Comparison, Gate, GateError, Limit, Subject};
 use tprof_analyze::document::Value;
@@ -6,41 +6,41 @@ use tprof_analyze::document::Value;
 use crate::commands::report::document;
 use crate::terminal::errors::{Failure, nearest};
 
-/// A condition, and what it is on.
+/// A condition on a figure.
 #[derive(Debug)]
 pub(super) struct Condition {
-    /// As it was typed.
+    /// Text as typed.
     text: String,
     gate: Gate,
     subject: Subject,
 }
 
-/// What a comparison makes of a condition.
+/// Result of checking a condition.
 #[derive(Debug)]
-pub(super) struct Judged {
+pub(super) struct ConditionResult {
     /// The condition as it was typed.
     pub condition: String,
     pub verdict: ConditionVerdict,
-    /// The figure and its change; empty where it could not be checked.
+    /// The figure and its change; empty if it could not be checked.
     pub figure: String,
-    /// Half the width of the change's 95 % interval, if that is known.
+    /// Half the width of the change's 95 % interval, if known.
     pub interval: Option<String>,
-    /// The limit in words.
+    /// The limit as text.
     pub limit: String,
 }
 
 #[derive(Debug)]
 pub(super) enum ConditionVerdict {
-    /// The change is not beyond the limit, or within noise.
+    /// The change is within the limit, or within noise.
     Holds,
-    /// It is beyond.
+    /// The change is beyond the limit.
     Fails,
     /// The figure cannot be compared.
     Unchecked(Failure),
 }
 
-impl Judged {
-    /// A line for a person, of a condition that was checked.
+impl ConditionResult {
+    /// Formats a checked condition as a line.
     pub fn line(&self) -> String {
         let verdict = if matches!(self.verdict, ConditionVerdict::Fails) { "FAILED" } else { "ok" };
         let interval = self.interval.as_ref().map(|interval| format!(", {interval}"));
@@ -49,7 +49,7 @@ impl Judged {
 }
 
 impl Condition {
-    /// Reads one.
+    /// Parses a condition.
     pub fn of(text: &str) -> Result<Condition, Failure> {
         let failure = || Failure::new(format!("bad condition `{text}` for --fail-on"));
         let gate: Gate = text.parse().map_err(|error: GateError| {
@@ -70,17 +70,23 @@ impl Condition {
             .hint(format!("--fail-on '{}'", text.replacen(&gate.metric, near, 1))))
     }
 
-    /// Whether it holds of a comparison.
-    pub fn judge(&self, comparison: &Comparison) -> Judged {
+    /// Checks the condition against a comparison.
+    pub fn judge(&self, comparison: &Comparison) -> ConditionResult {
         let (verdict, figure, interval) = match self.figure(comparison) {
             Ok((true, figure, interval)) => (ConditionVerdict::Fails, figure, interval),
             Ok((false, figure, interval)) => (ConditionVerdict::Holds, figure, interval),
             Err(why) => (ConditionVerdict::Unchecked(why), String::new(), None),
         };
-        Judged { condition: self.text.clone(), verdict, figure, interval, limit: self.limit() }
+        ConditionResult {
+            condition: self.text.clone(),
+            verdict,
+            figure,
+            interval,
+            limit: self.limit(),
+        }
     }
 
-    /// Whether it fails, the figure, the interval.
+    /// Returns whether it fails, the figure, and the interval.
     fn figure(&self, comparison: &Comparison) -> Result<(bool, String, Option<String>), Failure> {
         let other_hardware = comparison.other_hardware();
         if self.subject.of_hardware() && !other_hardware.is_empty() {
@@ -119,7 +125,7 @@ impl Condition {
         Ok((fails, format!("{} from {from} to {to}{share}", self.subject.title()), interval))
     }
 
-    /// That the load of the machine differed by more than the code may.
+    /// Returns a result that says the load of the machine differed by more than the code may.
     fn load_decides(&self, difference: f64, without: f64) -> Failure {
         let signed = |ns: f64| format!("{}{}", if ns > 0.0 { "+" } else { "" }, self.shown(ns));
         let why = format!(
@@ -152,7 +158,7 @@ impl Condition {
         Failure::new(format!("cannot check `{}`", self.text)).cause(why)
     }
 
-    /// That no function has this name, and which is near.
+    /// Returns the error for an unknown function, with a similar name.
     fn no_function(&self, comparison: &Comparison, name: &str) -> Failure {
         let mut names: Vec<&str> = comparison.functions();
         names.sort_unstable();

@@ -1,16 +1,17 @@
-//! Conditions as test cases in JUnit's XML, as CI servers read it.
+//! Writes conditions as JUnit XML test cases, for CI servers.
 //!
-//! There is no standard: this keeps to what Jenkins' schema and all readers have. A condition that
-//! could not be checked is skipped, with the reason. Times are left out: no test ran.
+//! The format has no standard: this uses only what Jenkins' schema and all readers accept. A
+//! condition that could not be checked is skipped, with the reason. Times are left out, because no
+//! test ran.
 
 use std::fmt::Write;
 
-use super::conditions::{ConditionVerdict, Judged};
+use super::conditions::{ConditionResult, ConditionVerdict};
 
 const SUITE: &str = "tprof diff";
 
-/// The file of a comparison of two runs.
-pub(super) fn document(judged: &[Judged], a: &str, b: &str) -> String {
+/// Returns the XML file for a comparison of two runs.
+pub(super) fn document(judged: &[ConditionResult], a: &str, b: &str) -> String {
     let count =
         |is: fn(&ConditionVerdict) -> bool| judged.iter().filter(|one| is(&one.verdict)).count();
     let counts = format!(
@@ -33,7 +34,7 @@ pub(super) fn document(judged: &[Judged], a: &str, b: &str) -> String {
     xml
 }
 
-fn case(xml: &mut String, judged: &Judged) {
+fn case(xml: &mut String, judged: &ConditionResult) {
     let name = escaped(&judged.condition);
     let _ = writeln!(xml, "    <testcase classname=\"tprof.diff\" name=\"{name}\">");
     let interval = judged.interval.as_deref().unwrap_or("not known, there are no repeats");
@@ -54,7 +55,7 @@ fn case(xml: &mut String, judged: &Judged) {
     xml.push_str("    </testcase>\n");
 }
 
-/// Text of an element or attribute; what XML has no way to write becomes U+FFFD.
+/// Escapes the text of an element or attribute; characters that XML cannot represent become U+FFFD.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -80,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_condition_is_a_case_by_its_verdict() {
-        let judged = |condition: &str, verdict| Judged {
+        let judged = |condition: &str, verdict| ConditionResult {
             condition: condition.to_owned(),
             verdict,
             figure: "step time from 1 ms to 2 ms, +100.0 %".to_owned(),

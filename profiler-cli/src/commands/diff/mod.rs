@@ -1,4 +1,4 @@
-//! `tprof diff`: two runs beside each other, as text, JSON or CSV on stdout.
+//! `tprof diff`: compares two runs, as text, JSON or CSV on stdout.
 
 mod brief;
 mod conditions;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use tprof_analyze::diff::{Comparison, Side, SideOptions};
-use tprof_trace::live::collector_lives;
+use tprof_trace::live::is_collector_alive;
 
 use crate::commands::report::{document, table_without_csv};
 use crate::commands::steps_from::steps_from;
@@ -19,31 +19,31 @@ use crate::terminal::columns;
 use crate::terminal::errors::{Failure, print_stderr};
 use crate::terminal::page::{Form, Page};
 use clap::Args;
-use conditions::{Condition, ConditionVerdict, Judged};
+use conditions::{Condition, ConditionResult, ConditionVerdict};
 
 /// The end of the help.
 const DIFF_NOTES: &str = "\
-Conditions of --fail-on are METRIC>CHANGE or METRIC<CHANGE; a change has a sign
-and a unit: step_time>+5%, peak_heap>+200MiB, gpu_busy<-10%. A change within
+A condition of --fail-on is METRIC>CHANGE or METRIC<CHANGE, where a change has a
+sign and a unit: step_time>+5%, peak_heap>+200MiB, gpu_busy<-10%. A change within
 noise (95 %, over steps or samples) never fails the check.
 Metrics: step_time step_time_without_lost_cores compute_time
   exposed_communication exposed_copies idle_time gpu_busy launches wall_time
   cpu_time processes threads peak_heap peak_rss peak_device_memory
-Parts of `tprof report host`, of a step where both runs have steps:
+Parts of `tprof report host` (per step if both runs have steps):
   wait:data wait:gil wait:lock wait:file_io wait:socket wait:collective
   wait:device wait:no_core wait:tprof wait:other wait:unknown part:python
   part:native part:allocator part:page_fault part:gc part:start_up
-CPU time of a function, all threads of a rank: function:NAME
-Times and shares are not checked if the hardware differs, nor are step_time and
-wall_time if only the machine's load decides: cores that other programs took.
+CPU time of a function in all threads of a rank: function:NAME
+Times and shares are not checked if the hardware differs. step_time and
+wall_time are not checked if other programs took cores and only that decides.
 
-Each condition is `ok` or `FAILED`. The exit status is 1 if one FAILED, 125 if
-one cannot be checked.
+Each condition is `ok` or `FAILED`. The exit status is 1 if one failed, and 125
+if one cannot be checked.
 
 Example:
   tprof diff main.tprof-run branch.tprof-run --fail-on 'step_time>+5%'";
 
-/// `tprof diff`.
+/// Arguments of `tprof diff`.
 #[derive(Args, Debug)]
 #[command(after_help = DIFF_NOTES)]
 pub struct DiffArgs {
@@ -53,49 +53,49 @@ pub struct DiffArgs {
     /// Run to compare with the baseline
     #[arg(value_name = "B", value_hint = clap::ValueHint::AnyPath)]
     pub b: PathBuf,
-    /// Exit with 1 if a figure changed so much; may be repeated
+    /// Exit with 1 if this condition holds (see below); may be repeated
     #[arg(long, value_name = "CONDITION")]
     pub fail_on: Vec<String>,
-    /// Also write the conditions to this file as test cases in JUnit's XML
+    /// Also write the conditions to this file as JUnit XML test cases
     #[arg(long, value_name = "FILE", requires = "fail_on", value_hint = clap::ValueHint::FilePath)]
     pub junit: Option<PathBuf>,
-    /// Print JSON
+    /// Print JSON instead of text
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,
-    /// Print Markdown for a comment on GitHub, at most 60,000 characters
+    /// Print Markdown for a GitHub comment (at most 60,000 characters)
     #[arg(long, conflicts_with_all = ["csv", "json"])]
     pub markdown: bool,
-    /// Print one table as CSV: the first, or that of --table
+    /// Print one table as CSV: the first one, or the one named by --table
     #[arg(long)]
     pub csv: bool,
-    /// Table for --csv; an unknown name lists all names
+    /// Table that --csv prints; an unknown name lists all names
     #[arg(long, value_name = "NAME")]
     pub table: Option<String>,
-    /// Print what did not change beyond noise, too
+    /// Also print what did not change beyond noise
     #[arg(long, conflicts_with_all = ["csv", "json"])]
     pub all: bool,
-    /// Rows of each table
+    /// Number of rows to print per table
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
-    /// Only this rank of both runs
+    /// Compare only this rank of both runs
     #[arg(long, value_name = "N")]
     pub rank: Option<u32>,
-    /// Where steps of both runs come from: auto, explicit, profiler, optimizer, loader,
+    /// Where training steps come from: auto, explicit, profiler, optimizer, loader,
     /// inferred
     #[arg(long, value_name = "SOURCE")]
     pub steps_from: Option<String>,
-    /// Only these steps of A: 5 or 5..20
+    /// Take only these steps of A: 5 or 5..20
     #[arg(long, value_name = "STEPS")]
     pub steps_a: Option<String>,
-    /// Only these steps of B
+    /// Take only these steps of B
     #[arg(long, value_name = "STEPS")]
     pub steps_b: Option<String>,
 }
 
-/// Exit status if a condition trips.
+/// Exit status if a condition fails.
 const TRIPPED: u8 = 1;
 
-/// Compares two runs.
+/// Compares the two runs.
 pub fn run(args: DiffArgs) -> anyhow::Result<ExitCode> {
     if args.table.is_some() && !args.csv {
         return Err(table_without_csv("tprof diff A B").into());
@@ -106,7 +106,7 @@ pub fn run(args: DiffArgs) -> anyhow::Result<ExitCode> {
     let steps_b = args.steps_b.as_deref().map(steps).transpose()?;
     let steps_from = steps_from(args.steps_from.as_deref())?;
     let read = |path: &Path, steps| -> anyhow::Result<Side> {
-        let is_running = Some(collector_lives as _);
+        let is_running = Some(is_collector_alive as _);
         let options = SideOptions { rank: args.rank, steps, steps_from, is_running };
         let run = open_run_or_import(path)?;
         let read = Side::read(run.path(), &options);
@@ -147,9 +147,9 @@ pub fn run(args: DiffArgs) -> anyhow::Result<ExitCode> {
     exit_code(judged, &comparison, args.junit.as_deref())
 }
 
-/// Prints to stderr for each condition whether it is ok or failed.
+/// Prints to stderr whether each condition is ok or failed, and returns the exit status.
 fn exit_code(
-    judged: Vec<Judged>,
+    judged: Vec<ConditionResult>,
     comparison: &Comparison,
     junit: Option<&Path>,
 ) -> anyhow::Result<ExitCode> {
@@ -178,7 +178,8 @@ fn exit_code(
     Ok(code)
 }
 
-/// The comparison for a person; `top` rows in each table, of those that changed or of `all`.
+/// Formats the comparison as text, with `top` rows per table: rows that changed, or with `all`
+/// every row.
 fn text(comparison: &Comparison, all: bool, top: usize, form: Form) -> String {
     let mut page = Page::new(form);
     page.title("tprof diff");
@@ -211,7 +212,7 @@ fn side_text(side: &Side) -> String {
         steps => format!("{steps} steps"),
     };
     let ranks = if side.ranks == 1 { "1 rank".to_owned() } else { format!("{} ranks", side.ranks) };
-    let complete = match (side.completeness.complete, side.completeness.but_for()) {
+    let complete = match (side.completeness.complete, side.completeness.minor_gaps()) {
         (true, _) => "complete".to_owned(),
         (false, Some(gaps)) => format!("complete but for {gaps}"),
         (false, None) => "NOT COMPLETE".to_owned(),
@@ -219,7 +220,7 @@ fn side_text(side: &Side) -> String {
     format!("{}: {ranks}, {steps}, {complete}", side.run.path.display())
 }
 
-/// Reads `5` or `5..20`.
+/// Parses a range such as `5` or `5..20`.
 fn steps(text: &str) -> Result<(u64, u64), Failure> {
     let (from, to) = text.split_once("..").unwrap_or((text, text));
     match (from.trim().parse(), to.trim().parse()) {

@@ -1,41 +1,41 @@
-//! One thing that `tprof doctor` checks.
+//! A single check of `tprof doctor`.
 
 use serde::Serialize;
 
-/// How a check came out.
+/// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// Works.
+    /// It works completely.
     Ok,
-    /// Works in part; the run lists the gap.
+    /// It works in part; the run lists the gap.
     Part,
-    /// Does not work.
+    /// It does not work.
     No,
-    /// Worth knowing.
+    /// It is worth knowing.
     Note,
 }
 
-/// One thing that was checked.
+/// A check and its result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Check {
-    /// What, in a word or two.
+    /// Subject in a word or two.
     pub name: &'static str,
-    /// How it came out.
+    /// Result of the check.
     pub verdict: Verdict,
-    /// What was found.
+    /// Description of what was found.
     pub found: String,
-    /// What to do; `null` where there is nothing to.
+    /// Suggested action; `null` if there is none.
     pub hint: Option<String>,
 }
 
 impl Check {
-    /// A check without a hint.
+    /// Creates a check without a hint.
     pub fn new(name: &'static str, verdict: Verdict, found: impl Into<String>) -> Self {
         Self { name, verdict, found: found.into(), hint: None }
     }
 
-    /// Adds what to do.
+    /// Adds a suggested action.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

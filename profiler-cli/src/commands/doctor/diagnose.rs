@@ -10,57 +10,57 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 const EXIT_STATUS: &str = "\
-Exit status: 0 if a run here records, else 1. With --run-kernel it is also 1
-if there is no GPU, or if the result or the recording of one is wrong.";
+The exit status is 0 if tprof can record here, otherwise 1. With --run-kernel it
+is also 1 if there is no GPU, or if a kernel's result or recording is wrong.";
 
-/// `tprof doctor`.
+/// Arguments of `tprof doctor`.
 #[derive(Args, Debug)]
 #[command(after_help = EXIT_STATUS)]
 pub struct DoctorArgs {
-    /// Print JSON
+    /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
-    /// Run a kernel on each GPU, recorded; check its result and its recording
+    /// Record a test kernel on each GPU, and check its result and its recording
     #[arg(long)]
     pub run_kernel: bool,
-    /// Measure what the processors reach at most (3 s, nothing else should run):
-    /// fp32, fp64, memory, as `tprof report --peaks` reads them
+    /// Measure the peak rates of this machine's processors for `tprof report --peaks`:
+    /// fp32, fp64, memory (takes 3 s; run nothing else meanwhile)
     #[arg(long)]
     pub peaks: bool,
-    /// Command to check
+    /// Command whose program and libraries to check
     #[arg(value_name = "COMMAND", trailing_var_arg = true, value_hint = clap::ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,
 }
 
-/// Version of `doctor --json`.
+/// Version of the output of `doctor --json`.
 const DOCTOR_VERSION: u32 = 1;
 
 #[derive(Serialize)]
 struct Report {
     version: u32,
     tprof: &'static str,
-    /// Whether a run here, or of the command, records something.
+    /// Whether tprof can record here, or can record the command.
     works: bool,
     machine: Vec<Check>,
     #[serde(skip_serializing_if = "Option::is_none")]
     command: Option<Vec<Check>>,
-    /// `--run-kernel`: what ran on each device, and what was recorded of it.
+    /// Results of `--run-kernel`: what ran on each device, and what was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     run_kernel: Option<Vec<Check>>,
-    /// `--peaks`: what the processors reach.
+    /// Results of `--peaks`: peak rates of the processors.
     #[serde(skip_serializing_if = "Option::is_none")]
     peaks: Option<peaks::CpuPeaks>,
 }
 
 impl Report {
-    /// Whether all kernels that were asked for ran, and were recorded as they ran.
+    /// Whether all requested kernels ran and were recorded correctly.
     fn kernels_agree(&self) -> bool {
         self.run_kernel.iter().flatten().all(|check| check.verdict == Verdict::Ok)
     }
 }
 
-/// Prints the checks; fails if nothing could be recorded, or if `--run-kernel` has shown
-/// of no device, or not of each, that its recording is right.
+/// Prints the checks. Fails if nothing could be recorded, or if `--run-kernel` did not show for
+/// every device that its recording is right.
 pub fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
     let mut machine = machine::checks();
     machine.extend(gpu::machine());

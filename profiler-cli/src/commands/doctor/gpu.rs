@@ -1,8 +1,8 @@
-//! What of GPUs can be recorded: the driver, CUPTI, who else wants it, NVTX, NCCL; and of
-//! one program, by which way.
+//! Checks what can be recorded of GPUs: the driver, CUPTI and its other users, NVTX, NCCL; and how
+//! one program can be recorded.
 //!
-//! No CUDA is initialised and CUPTI is not called: where the driver does not fit, some
-//! versions of it crash at their first call.
+//! No CUDA is initialised and CUPTI is not called: if the driver does not fit, some CUPTI versions
+//! crash at their first call.
 #![allow(unsafe_code)] // one call into the driver's library, which programs load as well
 
 use super::check::{Check, Verdict};
@@ -17,10 +17,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tprof_wire::{cupti, env};
 
-/// What no run can do about it, and what still works.
+/// Message for a machine without a driver: no run can change that, but the rest still works.
 const NO_DRIVER: &str = "no NVIDIA driver: GPU work cannot be recorded; NVTX ranges can";
 
-/// Of this machine.
+/// Checks this machine.
 pub fn machine() -> Vec<Check> {
     let libraries = Libraries::of_the_loader();
     let mut checks = driver(&libraries);
@@ -56,7 +56,8 @@ pub fn machine() -> Vec<Check> {
     checks
 }
 
-/// A profiler plugin of the job's own, named or in NCCL's default place: it keeps that place.
+/// Checks for a profiler plugin of the job, named by a variable or in NCCL's default place, which
+/// it keeps.
 fn nccl_plugin(libraries: &Libraries) -> Option<Check> {
     const NAME: &str = "nccl plugin";
     const THEN: &str = "gets NCCL's events in place of tprof; hooks still record the calls, \
@@ -67,7 +68,7 @@ fn nccl_plugin(libraries: &Libraries) -> Option<Check> {
     })
 }
 
-/// The driver's version and the newest CUDA version that it supports; the devices.
+/// Checks the driver's version, the newest CUDA version that it supports, and the devices.
 fn driver(libraries: &Libraries) -> Vec<Check> {
     let module = std::fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
     let module = module.lines().next().and_then(|line| {
@@ -107,7 +108,7 @@ fn driver(libraries: &Libraries) -> Vec<Check> {
     checks
 }
 
-/// The driver's library, if the loader finds it. It stays loaded: threads of its own may
+/// Loads the driver's library, if the loader finds it. It stays loaded, because its own threads may
 /// run in it.
 pub fn load(library: &Path) -> Option<ManuallyDrop<Library>> {
     // SAFETY: programs load it as well.
@@ -115,7 +116,7 @@ pub fn load(library: &Path) -> Option<ManuallyDrop<Library>> {
     driver.ok().map(ManuallyDrop::new)
 }
 
-/// The newest CUDA version that a driver's library supports, in CUDA's numbering.
+/// Returns the newest CUDA version that a driver's library supports, in CUDA's numbering.
 fn cuda_of(library: &Path) -> Option<i32> {
     let driver = load(library)?;
     type Get = unsafe extern "C" fn(*mut i32) -> i32;
@@ -160,14 +161,14 @@ fn library_of_cupti(libraries: &Libraries) -> Check {
     }
 }
 
-/// Faults of the CUPTI that is found, by NVIDIA's release notes, where its version is known.
+/// Checks for known faults of CUPTI, according to NVIDIA's release notes, if its version is known.
 fn faults(libraries: &Libraries) -> Option<Check> {
     let named = std::env::var_os(env::CUPTI).map(PathBuf::from);
     let found = named.into_iter().chain(libraries.named("libcupti.so")).next()?;
     fault(&found)
 }
 
-/// The fault of one library.
+/// Checks one library for known faults.
 fn fault(library: &Path) -> Option<Check> {
     let version = version_of(library)?;
     let fault = cupti::known_fault(version)?;
@@ -178,8 +179,8 @@ fn fault(library: &Path) -> Option<Check> {
     )
 }
 
-/// CUPTI's version by the package that the library is in: a wheel's, or the toolkit's list.
-/// It is not called: without a driver some versions end the process.
+/// Finds CUPTI's version by the package that contains the library: a wheel, or the toolkit's list.
+/// The library is not called, because some versions end the process if there is no driver.
 fn version_of(library: &Path) -> Option<u32> {
     let library = library.canonicalize().ok()?;
     let above = |levels| library.ancestors().nth(levels);
@@ -207,14 +208,14 @@ fn toolkit(home: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// What stands between jobs and devices: WSL, MPS, MIG, and who may read counters.
+/// Checks what stands between jobs and devices: WSL, MPS, MIG, and who may read counters.
 fn host() -> Vec<Check> {
     let mps = std::env::var_os("CUDA_MPS_PIPE_DIRECTORY").map(PathBuf::from);
     let found = tprof_collect::gpu_host(Path::new("/"), mps.as_deref());
     found.into_iter().map(|host| Check::new(host.name, Verdict::Note, host.effect)).collect()
 }
 
-/// A library that a variable names in tprof's place.
+/// Checks for a library that a variable names in tprof's place.
 fn owner(name: &'static str, variable: &str, then: &str) -> Option<Check> {
     let value = std::env::var_os(variable).filter(|value| !value.is_empty())?;
     let path = Path::new(&value);
@@ -229,7 +230,7 @@ fn owner(name: &'static str, variable: &str, then: &str) -> Option<Check> {
     Some(Check::new(name, Verdict::Part, found))
 }
 
-/// Whether the loader may find a library under a path; of a bare name that is unknown.
+/// Whether the loader may find a library under a path; unknown for a bare name.
 fn may_load(path: &Path) -> bool {
     let alone = path.parent().is_none_or(|folder| folder.as_os_str().is_empty());
     let is_elf = || {
@@ -240,7 +241,7 @@ fn may_load(path: &Path) -> bool {
     alone || path.is_file() && is_elf()
 }
 
-/// Tools that run now and are known to take CUPTI, or the counters, for themselves.
+/// Checks for running tools that are known to occupy CUPTI or the counters.
 fn profilers() -> Option<Check> {
     const TOOLS: [&str; 4] = ["nsys", "ncu", "nv-hostengine", "dcgm-exporter"];
     let comm = |entry: std::fs::DirEntry| std::fs::read_to_string(entry.path().join("comm")).ok();
@@ -267,7 +268,7 @@ fn listed(paths: &[PathBuf]) -> String {
     names.join(", ")
 }
 
-/// Libraries as the loader finds them: `LD_LIBRARY_PATH` first, then its cache.
+/// Libraries in the loader's order: `LD_LIBRARY_PATH` first, then its cache.
 struct Libraries {
     folders: Vec<PathBuf>,
     cache: Vec<PathBuf>,
@@ -289,7 +290,7 @@ impl Libraries {
         Libraries { folders: folders.collect(), cache: listing.lines().filter_map(path).collect() }
     }
 
-    /// Those with file names that begin so, nearest first.
+    /// Returns libraries whose file names begin with `prefix`, nearest first.
     fn named(&self, prefix: &str) -> Vec<PathBuf> {
         let is_named = |path: &&PathBuf| {
             path.file_name().is_some_and(|name| name.as_bytes().starts_with(prefix.as_bytes()))
@@ -311,7 +312,7 @@ fn in_folder(folder: &Path, prefix: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Of one program: how its CUDA calls can be recorded, if it has any.
+/// Checks how the CUDA calls of a program can be recorded, if it makes any.
 pub fn program(program: &Path, needed: &[String]) -> Vec<Check> {
     let kernels = has_kernels(program);
     let runtime = needed.iter().find(|name| name.starts_with("libcudart"));
@@ -345,7 +346,7 @@ pub fn program(program: &Path, needed: &[String]) -> Vec<Check> {
     checks
 }
 
-/// Whether nvcc has put kernels into a file.
+/// Whether nvcc has embedded kernels into a file.
 fn has_kernels(program: &Path) -> bool {
     let Ok(file) = std::fs::File::open(program) else { return false };
     let cache = object::ReadCache::new(file);
@@ -355,7 +356,7 @@ fn has_kernels(program: &Path) -> bool {
     })
 }
 
-/// What an interpreter's own packages bring: CUPTI and NCCL of CUDA's wheels.
+/// Checks the CUPTI and NCCL that an interpreter's packages (CUDA wheels) contain.
 fn wheels(program: &Path) -> Vec<Check> {
     let Some(home) = program.parent().and_then(Path::parent) else { return Vec::new() };
     let mut packages = in_folder(&home.join("lib"), "python3");

@@ -1,8 +1,8 @@
 //! The program that `tprof doctor --run-kernel` records.
 //!
-//! On each device it copies numbers in, has a kernel change them three times, reads them
-//! back and checks them; it prints what it did as one line of JSON. `cudarc` finds the
-//! driver at run time, and needs no CUDA to be built.
+//! On each device it copies numbers to the device, lets a kernel change them three times, copies
+//! them back and checks them. It prints what it did as one line of JSON. `cudarc` finds the driver
+//! at run time, so no CUDA is needed to build it.
 #![allow(unsafe_code)] // launches
 
 use cudarc::driver::{CudaContext, DriverError, LaunchConfig, PushKernelArg};
@@ -12,16 +12,16 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
-/// The kernel's name.
+/// Name of the kernel.
 pub const KERNEL: &str = "tprof_check";
-/// How often it is launched on a device.
+/// Number of launches on each device.
 pub const LAUNCHES: u32 = 3;
-/// Numbers that are copied in and out: a prime, so that no other copy is as large by chance.
+/// Numbers to copy in and out: a prime, so that no other copy has this size by chance.
 pub const NUMBERS: u32 = 262_147;
-/// Bytes of a copy.
+/// Size of a copy in bytes.
 pub const COPY_BYTES: u64 = NUMBERS as u64 * 4;
 
-/// `numbers[i] = numbers[i] * 3 + i`, as text that every driver compiles for its device.
+/// Computes `numbers[i] = numbers[i] * 3 + i`, as text that every driver compiles for its device.
 const PTX: &str = "\
 .version 6.4
 .target sm_50
@@ -50,38 +50,40 @@ done:
 }
 ";
 
-/// What ran on the devices.
+/// Runs of the kernel on all devices.
 #[derive(Serialize, Deserialize)]
-pub struct Ran {
-    /// Why no device could be asked for.
+pub struct KernelRuns {
+    /// Why no device could be queried.
     pub failed: Option<String>,
-    /// By device, in CUDA's order.
-    pub devices: Vec<OnDevice>,
+    /// Results by device, in CUDA's order.
+    pub devices: Vec<DeviceRun>,
 }
 
-/// What ran on one device.
+/// Runs of the kernel on one device.
 #[derive(Serialize, Deserialize)]
-pub struct OnDevice {
-    /// Its name; empty if the driver has none.
+pub struct DeviceRun {
+    /// Name of the device; empty if the driver has none.
     pub name: String,
-    /// How many numbers came back wrong, or what failed before that.
+    /// Number of wrong numbers, or what failed before.
     pub wrong: Result<u32, String>,
 }
 
 /// Runs the kernel on each device; fails if a number came back wrong.
 pub fn run() -> anyhow::Result<ExitCode> {
-    // cudarc panics where the driver or a function of it is missing: part of the answer.
+    // cudarc panics if the driver or one of its functions is missing, which is part of the answer.
     std::panic::set_hook(Box::new(|_| {}));
     let ran = match caught(CudaContext::device_count) {
-        Ok(count) => Ran { failed: None, devices: (0..count as usize).map(on_device).collect() },
-        Err(why) => Ran { failed: Some(why), devices: Vec::new() },
+        Ok(count) => {
+            KernelRuns { failed: None, devices: (0..count as usize).map(on_device).collect() }
+        }
+        Err(why) => KernelRuns { failed: Some(why), devices: Vec::new() },
     };
     let right = ran.failed.is_none() && ran.devices.iter().all(|device| device.wrong == Ok(0));
     writeln!(std::io::stdout(), "{}", serde_json::to_string(&ran)?)?;
     Ok(if right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn on_device(ordinal: usize) -> OnDevice {
+fn on_device(ordinal: usize) -> DeviceRun {
     let mut name = String::new();
     let wrong = caught(|| {
         let context = CudaContext::new(ordinal)?;
@@ -107,10 +109,10 @@ fn on_device(ordinal: usize) -> OnDevice {
             .filter(|((given, got), at)| expected(**given, *at) != **got)
             .count() as u32)
     });
-    OnDevice { name, wrong }
+    DeviceRun { name, wrong }
 }
 
-/// What the launches make of a number.
+/// Returns the number that the launches should produce.
 fn expected(given: u32, at: u32) -> u32 {
     (0..LAUNCHES).fold(given, |number, _| number.wrapping_mul(3).wrapping_add(at))
 }

@@ -1,7 +1,7 @@
-//! `tprof doctor`: what can be recorded here, what cannot and why, and what to do.
+//! `tprof doctor`: reports what can be recorded here, what cannot and why, and what to do about it.
 //!
-//! Every line is tried on the spot, not concluded from a version or a
-//! distribution's name.
+//! Every line is tested on the spot, and not concluded from a version or the name of a
+//! distribution.
 
 mod check;
 mod diagnose;

@@ -1,4 +1,4 @@
-//! What of one program can be recorded.
+//! Checks what can be recorded of a program.
 
 use super::check::{Check, Verdict};
 use super::gpu;
@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use tprof_collect::{elf, unwind_table};
 
-/// Interpreters in a row that the kernel follows.
+/// Largest chain of interpreters that the kernel follows.
 const MOST_INTERPRETERS: usize = 5;
 
 pub fn checks(command: &OsStr) -> anyhow::Result<Vec<Check>> {
@@ -53,12 +53,12 @@ pub fn checks(command: &OsStr) -> anyhow::Result<Vec<Check>> {
     Ok(checks)
 }
 
-/// The program that a `#!` line names.
+/// Returns the program that a `#!` line names.
 fn interpreter(path: &Path) -> Option<PathBuf> {
     first_line(path).and_then(|words| Some(PathBuf::from(words.into_iter().next()?)))
 }
 
-/// The program that `#!/usr/bin/env NAME` finds.
+/// Returns the program that `#!/usr/bin/env NAME` finds.
 fn through_env(path: &Path) -> Option<PathBuf> {
     let words = first_line(path)?;
     let mut words = words.iter();
@@ -68,7 +68,7 @@ fn through_env(path: &Path) -> Option<PathBuf> {
 }
 
 fn first_line(path: &Path) -> Option<Vec<std::ffi::OsString>> {
-    // The kernel reads as much.
+    // The kernel reads as many bytes.
     let mut head = Vec::new();
     File::open(path).ok()?.take(256).read_to_end(&mut head).ok()?;
     let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;

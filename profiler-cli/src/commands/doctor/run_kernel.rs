@@ -1,9 +1,9 @@
-//! `--run-kernel`: runs a kernel on each device under `tprof run`, and compares what ran
-//! with what was recorded.
+//! `--run-kernel`: runs a kernel on each device under `tprof run`, and compares what ran with what
+//! was recorded.
 
 use super::check::{Check, Verdict};
 use super::gpu;
-use super::kernel::{COPY_BYTES, KERNEL, LAUNCHES, NUMBERS, OnDevice, Ran};
+use super::kernel::{COPY_BYTES, DeviceRun, KERNEL, KernelRuns, LAUNCHES, NUMBERS};
 use crate::launch::libraries::LIBRARY_DIR;
 use crate::runs::scratch::Scratch;
 use crate::settings::CONFIG_FILE;
@@ -16,11 +16,11 @@ use tprof_trace::model::{CopyKind, Kernel, MemoryCopy};
 use tprof_trace::{RunDir, TraceFile, TraceRow};
 use tprof_wire::env;
 
-/// The hidden command that is recorded.
+/// Name of the hidden command to record.
 pub const COMMAND: &str = "__run-kernel";
 const NAME: &str = "kernel";
 
-/// One check for each device; one with the reason where there is none.
+/// Returns one check per device, or one check with the reason if there is none.
 pub fn checks() -> Vec<Check> {
     if gpu::load(Path::new("libcuda.so.1")).is_none() {
         return vec![not_run("skipped: no NVIDIA driver (the loader finds no libcuda.so.1)")];
@@ -43,14 +43,14 @@ fn try_it() -> Result<Vec<Check>, String> {
         return Err("skipped: the NVIDIA driver has no device".to_owned());
     }
     let recorded = Recorded::read(&run)?;
-    let check = |(at, device): (usize, &OnDevice)| recorded.compare(at as u32, device);
+    let check = |(at, device): (usize, &DeviceRun)| recorded.compare(at as u32, device);
     Ok(ran.devices.iter().enumerate().map(check).collect())
 }
 
-/// Runs the program under `tprof run`; what it did.
-fn record(scratch: &Path, run: &Path) -> io::Result<Result<Ran, String>> {
+/// Runs the program under `tprof run`, and returns what it did.
+fn record(scratch: &Path, run: &Path) -> io::Result<Result<KernelRuns, String>> {
     let tprof = std::env::current_exe()?;
-    // As configured nowhere: what is tested is this machine.
+    // An empty configuration, because the machine is tested and not its settings.
     let config = scratch.join("tprof.toml");
     std::fs::write(&config, "")?;
     let mut command = Command::new(&tprof);
@@ -70,11 +70,11 @@ fn record(scratch: &Path, run: &Path) -> io::Result<Result<Ran, String>> {
     }))
 }
 
-/// What was recorded of a run.
+/// Data recorded in a run.
 struct Recorded {
-    /// By device: kernels of this name.
+    /// Number of kernels of this name, by device.
     kernels: Vec<u32>,
-    /// By device and direction: copies of this size.
+    /// Device and direction of each copy of this size.
     copies: Vec<(u32, CopyKind)>,
     /// Why something is missing.
     why: Option<String>,
@@ -98,8 +98,8 @@ impl Recorded {
         Ok(recorded)
     }
 
-    /// Holds what ran on a device against what was recorded of it.
-    fn compare(&self, device: u32, ran: &OnDevice) -> Check {
+    /// Compares what ran on a device with what was recorded.
+    fn compare(&self, device: u32, ran: &DeviceRun) -> Check {
         let title = match ran.name.as_str() {
             "" => format!("device {device}"),
             name => format!("device {device}, {name}"),

@@ -3,40 +3,40 @@
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
-/// `tprof export`.
+/// Arguments of `tprof export`.
 #[derive(Args, Debug, Clone, Default)]
 pub struct ExportArgs {
     /// Run directory, or one of its files
     #[arg(value_name = "RUN", value_hint = clap::ValueHint::AnyPath)]
     pub path: PathBuf,
-    /// Format, listed below
+    /// Format to write (listed below)
     #[arg(long, value_name = "FORMAT")]
     pub to: String,
-    /// File or directory to write, - for stdout [default: in the run directory]
+    /// File or directory to write, or - for stdout [default: in the run directory]
     #[arg(short, long, value_name = "PATH", value_hint = clap::ValueHint::AnyPath)]
     pub output: Option<PathBuf>,
-    /// `output` is the file itself, whatever its name.
+    /// Whether `output` is the file itself, whatever its name.
     #[arg(skip)]
     pub output_is_file: bool,
     /// Replace existing files
     #[arg(long)]
     pub force: bool,
-    /// Unit of folded stacks [default: cpu if CPU samples exist, otherwise bytes]
+    /// What folded stacks count [default: cpu if there are CPU samples, otherwise bytes]
     #[arg(long, value_enum)]
     pub weight: Option<Weight>,
     /// The part of the run.
     #[command(flatten)]
     pub slice: SliceArgs,
-    /// With flame: show the difference to this run
+    /// With flame: show the difference from this run
     #[arg(long, value_name = "RUN", value_hint = clap::ValueHint::AnyPath)]
     pub against: Option<PathBuf>,
     /// With flame: write the call trees as JSON, flame.json
     #[arg(long)]
     pub json: bool,
-    /// Limit the size of a file, with a note: perfetto, chrome, tensorboard, timeline
+    /// Cut each file at this size, with a note (perfetto, chrome, tensorboard, timeline)
     #[arg(long, value_name = "SIZE")]
     pub max_size: Option<String>,
-    /// With parquet: one file of each table for so many ranks [default: 128]
+    /// With parquet: put this many ranks into one file per table [default: 128]
     #[arg(
         long, value_name = "RANKS", num_args = 0..=1, require_equals = true,
         default_missing_value = "128", value_parser = parse_ranks
@@ -44,7 +44,7 @@ pub struct ExportArgs {
     pub compact: Option<usize>,
 }
 
-/// Ranks of a file: at least one.
+/// Parses a number of ranks per file, at least one.
 fn parse_ranks(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(ranks) if ranks > 0 => Ok(ranks),
@@ -55,26 +55,26 @@ fn parse_ranks(text: &str) -> Result<usize, String> {
 /// Part of a run.
 #[derive(Args, Debug, Clone, Default)]
 pub struct SliceArgs {
-    /// Only these ranks
+    /// Take only these ranks
     #[arg(long, value_name = "LIST")]
     pub rank: Option<String>,
-    /// Only these training steps, by their times on the host
+    /// Take only these training steps, by their times on the host
     #[arg(long, value_name = "LIST")]
     pub steps: Option<String>,
     /// Where training steps come from: auto, explicit, profiler, optimizer, loader,
     /// inferred
     #[arg(long, value_name = "SOURCE")]
     pub steps_from: Option<String>,
-    /// Only this cycle of a schedule, or captured range, from 1
+    /// Take only this cycle of a schedule or this captured range, counted from 1
     #[arg(long, value_name = "N")]
     pub cycle: Option<u32>,
-    /// Only what ends after this time
+    /// Take only what ends after this time
     #[arg(long, value_name = "TIME")]
     pub from_time: Option<String>,
-    /// Only what starts before this time
+    /// Take only what starts before this time
     #[arg(long, value_name = "TIME")]
     pub to_time: Option<String>,
-    /// Whether a file of nothing is written where nothing lies in the slice.
+    /// Whether an empty file is written if nothing lies in the slice.
     #[arg(skip)]
     pub may_be_empty: bool,
 }
@@ -82,12 +82,12 @@ pub struct SliceArgs {
 /// Units of folded stacks.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weight {
-    /// Allocated bytes
+    /// Bytes that were allocated
     Bytes,
     /// Number of allocations
     Count,
     /// Nanoseconds on a CPU
     Cpu,
-    /// Nanoseconds off a CPU
+    /// Nanoseconds waiting off a CPU
     Wait,
 }

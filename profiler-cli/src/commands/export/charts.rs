@@ -7,12 +7,12 @@ use tprof_facts::units::duration;
 use super::{gpu_time_chart, host_charts};
 use crate::commands::report::document::shown_cell;
 
-/// Columns of a step plot.
+/// Largest number of columns of a step plot.
 const MOST_STEPS: usize = 120;
-/// Rows of a stack plot.
+/// Largest number of rows of a stack plot.
 const MOST_RANKS: usize = 64;
 
-/// Those of a document.
+/// Returns all charts of a document.
 pub(super) fn all(document: &Document) -> Vec<Chart> {
     let find = |key: &str| document.tables.iter().find(|table| table.key == key);
     let mut charts: Vec<Chart> = document
@@ -36,7 +36,7 @@ pub(super) fn all(document: &Document) -> Vec<Chart> {
     charts
 }
 
-/// Shares of each rank's device time, those that have a heading.
+/// Draws the shares of each rank's device time that have a heading.
 fn stacks(table: &Table) -> Option<Chart> {
     let rank = table.place("rank")?;
     let device = table.place("device");
@@ -70,7 +70,7 @@ fn stacks(table: &Table) -> Option<Chart> {
     Some(Chart::Stacks { title, parts, rows })
 }
 
-/// Times of the first rank's steps.
+/// Draws the times of the first rank's steps.
 fn steps(table: &Table) -> Option<Chart> {
     let [rank, step, time] =
         [table.place("rank")?, table.place("step")?, table.place("duration_ns")?];
@@ -95,7 +95,7 @@ fn steps(table: &Table) -> Option<Chart> {
     Some(Chart::Columns { title, columns })
 }
 
-/// A table of curves, its columns over the first one.
+/// Draws a table of curves: its columns over the first one.
 fn curves(table: &Table) -> Option<Chart> {
     const POINTS: usize = 300;
     let number =

@@ -1,4 +1,4 @@
-//! Why an export failed, in three lines.
+//! Explains failed exports in three lines.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -10,10 +10,10 @@ use tprof_facts::units::{bytes, duration, exact_size};
 use super::args::ExportArgs;
 use crate::runs::directory::no_directory;
 use crate::runs::failure::{backwards, no_cycle, no_rank, trace_failure};
-use crate::runs::formats::{self, Format, Takes};
+use crate::runs::formats::{self, Format, FormatOption};
 use crate::terminal::errors::{Failure, nearest, reason, remedy};
 
-/// Steps that are named one by one.
+/// Largest number of steps to list.
 const MOST_STEPS: usize = 8;
 
 pub fn unknown_format(format: &str, path: &Path) -> Failure {
@@ -24,19 +24,19 @@ pub fn unknown_format(format: &str, path: &Path) -> Failure {
         .hint(format!("tprof export {} --to {near}", path.display()))
 }
 
-/// A format was asked for something that it cannot honour.
-pub fn not_taken(format: &Format, option: Takes, path: &Path) -> Failure {
+/// A format was given an option that it does not support.
+pub fn not_taken(format: &Format, option: FormatOption, path: &Path) -> Failure {
     let (name, run) = (format.name, path.display());
-    let takers = formats::that_take(option).join(", ");
+    let takers = formats::names_with(option).join(", ");
     let no = |option: &str, why: String, hint: String| {
         Failure::new(format!("{option} does not apply to {name}")).cause(why).hint(hint)
     };
-    let part = match format.takes.contains(&Takes::Times) {
+    let part = match format.takes.contains(&FormatOption::Times) {
         true => "--steps, --cycle, --from-time and --to-time, --rank",
         false => "--rank",
     };
     match option {
-        Takes::Weight => {
+        FormatOption::Weight => {
             let why = match name {
                 "flame" => "the page contains all units and a menu to switch them",
                 "speedscope" | "pprof" => "the file contains all units; the viewer switches them",
@@ -44,27 +44,27 @@ pub fn not_taken(format: &Format, option: Takes, path: &Path) -> Failure {
             };
             no("--weight", why.to_owned(), format!("no --weight, or --to {takers}"))
         }
-        Takes::Against => no(
+        FormatOption::Against => no(
             "--against",
             format!("{name} shows one run"),
             format!("--to {takers}, or tprof diff OTHER {run}"),
         ),
-        Takes::Json => no(
+        FormatOption::Json => no(
             "--json",
             format!("{name} has only one form"),
             format!("no --json; --to {takers} --json writes call trees, --to json tables"),
         ),
-        Takes::MaxSize => no(
+        FormatOption::MaxSize => no(
             "--max-size",
             "a shortened file would look complete".to_owned(),
             format!("{part}; or --to {takers}"),
         ),
-        Takes::Compact => no(
+        FormatOption::Compact => no(
             "--compact",
             "only parquet has files of ranks".to_owned(),
             format!("tprof export {run} --to parquet --compact"),
         ),
-        Takes::Times => no(
+        FormatOption::Times => no(
             "a part of the run",
             format!("{name} always covers the whole run"),
             format!("no --steps, --cycle, --from-time or --to-time; or --to {takers}"),
@@ -97,7 +97,7 @@ pub fn failure(run: &Path, error: &ExportError) -> Failure {
         ExportError::TooSmall { max_bytes, least_bytes } => {
             Failure::new(format!("--max-size {} is too small", bytes(*max_bytes)))
                 .cause("the names of the tracks need more space")
-                // Rounded up: what is shown rounded may be less than what is needed.
+                // Rounded up, because a rounded value may be less than what is needed.
                 .hint(format!("--max-size {}", exact_size(least_bytes.next_multiple_of(1024))))
         }
         ExportError::NoMaxSize { format } => {
@@ -163,7 +163,7 @@ fn no_step(run: &Path, step: u64, there: &[u64]) -> Failure {
     failure.cause(format!("the steps of the run are {steps}")).hint(format!("--steps {first}"))
 }
 
-/// A format of a directory of runs was asked for where one run is written.
+/// A format for a directory of runs was requested for one run.
 pub fn not_of_a_run(format: &Format, run: &Path) -> Failure {
     let name = format.name;
     Failure::new(format!("{name} is not written here"))

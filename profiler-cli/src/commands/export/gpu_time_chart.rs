@@ -1,11 +1,11 @@
-//! Chart of the waterfall of devices: a bar for each, work first, then idle time by cause.
+//! Chart of GPU time: one bar per device, work first, then idle time by cause.
 
 use std::collections::BTreeMap;
 
 use tprof_analyze::document::{Table, Value};
 use tprof_export::report_page::Chart;
 
-/// Parts of `part` and causes of idle time, with their colours and names, in the order of bars.
+/// Parts of `part` and causes of idle time, with colours and names, in the order of bars.
 const PARTS: [(&str, &str, &str); 19] = [
     ("compute", "part0", "compute"),
     ("communication", "of-collective", "communication"),
@@ -28,7 +28,7 @@ const PARTS: [(&str, &str, &str); 19] = [
     ("unknown", "of-unknown", "idle: unknown"),
 ];
 
-/// Of the table `parts` of `gpu-time`, so many devices at most.
+/// Draws the table `parts` of `gpu-time`, for at most `most` devices.
 pub(super) fn chart(table: &Table, most: usize) -> Option<Chart> {
     let [rank, part, cause, share] = ["rank", "part", "cause", "share"].map(|key| table.place(key));
     let (rank, part, cause, share) = (rank?, part?, cause?, share?);

@@ -1,11 +1,12 @@
-//! Charts of the wall time of driving threads: a bar for each rank, and for the longest steps.
+//! Charts of the wall time of driving threads: a bar per rank, and a bar for each of the longest
+//! steps.
 
 use tprof_analyze::document::Document;
 use tprof_export::report_page::Chart;
 use tprof_facts::units::duration;
 use tprof_tables::{HostTime, host_times};
 
-/// Names of parts, in the order of bars: on a core first, then waits.
+/// Names of parts in the order of bars: time on a core first, then waits.
 const PARTS: [(&str, &str); 18] = [
     ("running", "on a core"),
     ("python", "running Python"),
@@ -26,13 +27,13 @@ const PARTS: [(&str, &str); 18] = [
     ("waiting", "waiting"),
     ("unknown", "unknown"),
 ];
-/// Bars of steps.
+/// Largest number of bars of steps.
 const MOST_STEPS: usize = 24;
 
-/// A bar: its label, and what it is of.
+/// A bar: its label, and the time it shows.
 type Bar<'t> = (String, Vec<&'t HostTime>);
 
-/// All of them, of so many ranks at most.
+/// Returns all charts, with at most `most_ranks` ranks.
 pub fn all(document: &Document, most_ranks: usize) -> Vec<Chart> {
     let times = host_times(document);
     let mut ranks: Vec<u32> = times.iter().map(|time| time.rank).collect();
@@ -77,7 +78,7 @@ pub fn all(document: &Document, most_ranks: usize) -> Vec<Chart> {
     .collect()
 }
 
-/// Bars of shares, with their lengths beside the labels.
+/// Draws bars of shares, with their lengths next to the labels.
 fn chart(title: String, bars: Vec<Bar<'_>>) -> Option<Chart> {
     let ns = |times: &[&HostTime], part: &str| -> u64 {
         times.iter().filter(|time| time.part == part).map(|time| time.wall_ns).sum()

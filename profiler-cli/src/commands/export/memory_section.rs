@@ -1,4 +1,4 @@
-//! The section of the report page on the host's memory.
+//! The section of the report page about host memory.
 
 use tprof_analyze::{Reading, Report};
 use tprof_export::report_page::{self, Chart, Section};
@@ -7,7 +7,7 @@ use tprof_facts::units::{bytes, count, duration};
 
 use super::page_table::{MOST_FRAMES, MOST_ROWS, short};
 
-/// Host memory: curves, figures and owners at the peak of each rank.
+/// Builds the section: curves, figures and owners at the peak of each rank.
 pub(super) fn of(report: &Report) -> Section {
     let mut section = Section {
         key: "memory".to_owned(),
@@ -32,7 +32,7 @@ pub(super) fn of(report: &Report) -> Section {
             Some((name.to_owned(), bytes(*peak), points))
         });
         let mut curves: Vec<(String, String, Vec<Option<f64>>)> = known.collect();
-        // Mapped bytes are often many times the others, which would lie flat.
+        // Mapped bytes are often many times larger than the others, which would look flat.
         if curves.len() > 1 {
             curves.retain(|(name, ..)| name != "mapped");
         }
@@ -61,7 +61,7 @@ pub(super) fn of(report: &Report) -> Section {
     section
 }
 
-/// Who held memory when a rank held most.
+/// Lists the owners of memory at a rank's peak.
 fn owners(rank: &tprof_analyze::summary::Rank) -> report_page::Table {
     let heap = &rank.host_memory;
     let cell = |reading: &Reading<u64>, show: fn(u64) -> String| report_page::TableCell {

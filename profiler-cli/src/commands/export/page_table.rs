@@ -1,16 +1,16 @@
-//! Tables of the report page: as many rows and frames as it holds.
+//! Tables of the report page, limited to the rows and frames that it can hold.
 
 use tprof_analyze::document::{Cell, Column, Table, Unit, Value, View};
 use tprof_export::report_page;
 
 use crate::commands::report::document::shown_cell;
 
-/// Rows of a table that a page holds.
+/// Largest number of rows of a table.
 pub(super) const MOST_ROWS: usize = 100;
-/// Frames of a stack under the pointer.
+/// Largest number of frames of a stack in a tooltip.
 pub(super) const MOST_FRAMES: usize = 40;
 
-/// A table as the page holds it.
+/// Converts a table for the page.
 pub(super) fn page_table(table: &Table) -> report_page::Table {
     let shown: Vec<(usize, &Column)> =
         table.columns.iter().enumerate().filter(|(_, column)| !column.heading.is_empty()).collect();
@@ -49,14 +49,14 @@ pub(super) fn page_table(table: &Table) -> report_page::Table {
     }
 }
 
-/// The severity of each row, where a table has one.
+/// Returns the severity of each row, if the table has severities.
 fn severities(table: &Table) -> Vec<String> {
     let Some(at) = table.place("severity") else { return Vec::new() };
     table.rows.iter().map(|row| shown_cell(&row[at], &table.columns[at])).collect()
 }
 
 fn page_cell(cell: &Cell, column: &Column, view: View) -> report_page::TableCell {
-    // A card has room for sentences, a table has not.
+    // A card has room for sentences, but a table has not.
     let room = if matches!(view, View::Cards | View::Lines) { 4_000 } else { 240 };
     let number = cell.value().and_then(Value::number);
     let text = match cell {
@@ -72,7 +72,7 @@ fn page_cell(cell: &Cell, column: &Column, view: View) -> report_page::TableCell
     report_page::TableCell { text, number, share, title, href: String::new() }
 }
 
-/// `text`, or its first characters and an ellipsis.
+/// Returns `text`, or its first characters and an ellipsis.
 fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((at, _)) => format!("{}…", &text[..at]),
@@ -80,7 +80,7 @@ fn cut(text: &str, most: usize) -> String {
     }
 }
 
-/// Functions of the innermost frames, without where they stand in the source.
+/// Joins the functions of the innermost frames, without their places in the source.
 pub(super) fn short(names: &[&str]) -> String {
     let function = |name: &&str| {
         let function = name.rsplit_once(" (").map_or(*name, |(function, _)| function);

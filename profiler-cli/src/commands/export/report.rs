@@ -1,29 +1,29 @@
-//! The report page: every kind of report, in the order in which a reader asks.
+//! The report page: every kind of report, in the order in which readers ask for them.
 
 use std::path::Path;
 
 use tprof_analyze::document::{Cell, Document, LineTables, Options as Analyze, Table, Value, View};
-use tprof_analyze::{KINDS, Kind, Reading, Report, Wanted, read_together};
-use tprof_export::report_page::{self, Complete, Fact, ReportPage, Section};
+use tprof_analyze::{KINDS, Kind, Reading, Report, ReportRequest, read_together};
+use tprof_export::report_page::{self, Completeness, Fact, ReportPage, Section};
 use tprof_export::{Options, Written};
 use tprof_facts::labels::base_name;
 use tprof_facts::units::{bytes, count, duration, percent};
 use tprof_trace::RunDir;
-use tprof_trace::live::collector_lives;
-use tprof_trace::run::blind_alike;
+use tprof_trace::live::is_collector_alive;
+use tprof_trace::run::group_blind_spots;
 
 use super::args::ExportArgs;
 use super::charts;
 use super::page_table::page_table;
-use super::{failure, memory_section, places, roofline_chart};
+use super::{evidence_links, failure, memory_section, roofline_chart};
 use crate::commands::report::document::shown_cell;
 use crate::runs::failure::analyze_failure;
 use crate::terminal::errors::Failure;
 
-/// A figure that was not measured.
+/// Text for a figure that was not measured.
 const UNKNOWN: &str = "unknown";
 
-/// What comes first; other kinds follow in their own order.
+/// Kinds that come first; the others follow in their own order.
 const ORDER: [&str; 11] = [
     "findings",
     "gpu-time",
@@ -38,7 +38,7 @@ const ORDER: [&str; 11] = [
     "idle",
 ];
 
-/// Writes `report.html`.
+/// Writes the page `report.html`.
 pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow::Result<Written> {
     let rank = one_rank(args, "the report page")?;
     let path =
@@ -50,27 +50,27 @@ pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow:
     });
     let lines = LineTables::Too;
     let steps_from = options.slice.steps_from;
-    let is_running = Some(collector_lives as _);
+    let is_running = Some(is_collector_alive as _);
     let asked = Analyze { rank, lines, steps_from, is_running, ..Analyze::default() };
-    let wanted = Wanted { reports: &[Kind::Memory], kinds: &kinds };
+    let wanted = ReportRequest { reports: &[Kind::Memory], kinds: &kinds };
     let made = read_together(run.path(), &wanted, &asked, options.symbols)
         .map_err(|error| failed(&error))?;
     let report = &made.reports[0];
     let mut page = head(report);
     let links = links(&path);
-    let has_timeline = links.iter().any(|(_, file)| file == places::TIMELINE);
+    let has_timeline = links.iter().any(|(_, file)| file == evidence_links::TIMELINE);
     for (kind, document) in kinds.iter().zip(made.documents) {
         page.facts.extend(headline(&document));
         if document.kind == "threads" {
             page.facts.extend(cpu_used(&document, &report.run.wall_ns));
         }
-        let places = has_timeline.then(|| places::of(&document));
+        let places = has_timeline.then(|| evidence_links::of(&document));
         let chart = roofline_chart::of(&document, has_timeline);
         let mut section = section(kind.about, document, places.as_deref());
         section.charts.extend(chart.filter(|_| kind.name == "roofline"));
         page.sections.push(section);
     }
-    // What is known comes first.
+    // Known figures come first.
     page.facts.sort_by_key(|fact| fact.value == UNKNOWN);
     let at = page.sections.iter().position(|part| part.key == "kernels").unwrap_or(0);
     page.sections.insert(at, memory_section::of(report));
@@ -80,7 +80,7 @@ pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow:
     Ok(Written { paths: path.into_iter().collect(), ..Written::default() })
 }
 
-/// The rank of what covers whole ranks: one, or all.
+/// Returns the rank for data that covers whole ranks: one rank, or `None` for all.
 pub(super) fn one_rank(args: &ExportArgs, what: &str) -> Result<Option<u32>, Failure> {
     let Some(text) = args.slice.rank.as_deref() else { return Ok(None) };
     text.parse().map(Some).map_err(|_| {
@@ -90,10 +90,10 @@ pub(super) fn one_rank(args: &ExportArgs, what: &str) -> Result<Option<u32>, Fai
     })
 }
 
-/// Pages that lie beside this one.
+/// Returns links to pages next to this one.
 fn links(path: &Path) -> Vec<(String, String)> {
     let beside = |name: &str| path.with_file_name(name).is_file();
-    [("Timeline", places::TIMELINE), ("Flame graph", "flame.html")]
+    [("Timeline", evidence_links::TIMELINE), ("Flame graph", "flame.html")]
         .into_iter()
         .filter(|(_, file)| beside(file))
         .map(|(name, file)| (name.to_owned(), file.to_owned()))
@@ -154,7 +154,7 @@ fn head(report: &Report) -> ReportPage {
     }
 }
 
-/// Of the rank with the most.
+/// Returns the heap peak of the rank with the highest.
 fn heap_peak(report: &Report) -> Fact {
     let heaps = report.ranks.iter().map(|rank| &rank.host_memory);
     let known = heaps.clone().filter(|heap| heap.peak_bytes.value().is_some());
@@ -191,7 +191,7 @@ fn fact<T>(name: &str, reading: &Reading<T>, show: impl Fn(&T) -> String, remark
     Fact { name: name.to_owned(), value, remark }
 }
 
-fn complete(report: &Report) -> Complete {
+fn complete(report: &Report) -> Completeness {
     let seen = &report.completeness;
     let recorded = format!("{} recorded", seen.recorded_words());
     let mut gaps: Vec<String> = (seen.losses.iter())
@@ -200,13 +200,13 @@ fn complete(report: &Report) -> Complete {
             lost => format!("lost: {} {} ({})", count(lost), loss.what, loss.why),
         })
         .collect();
-    let blind = blind_alike(&seen.blind).into_iter();
+    let blind = group_blind_spots(&seen.blind).into_iter();
     gaps.extend(blind.map(|(what, whom, why)| format!("{whom}: {what} not recorded: {why}")));
     gaps.extend(report.problems.iter().cloned());
     gaps.extend(report.notes.iter().cloned());
-    let but_for = seen.but_for();
-    let whole = seen.complete || but_for.is_some();
-    let sentence = match (seen.complete, but_for) {
+    let minor_gaps = seen.minor_gaps();
+    let whole = seen.complete || minor_gaps.is_some();
+    let sentence = match (seen.complete, minor_gaps) {
         (true, _) => format!("Complete: {recorded}, no event lost, every process recorded."),
         (false, Some(gaps)) => format!("Complete but for {gaps}: {recorded}."),
         (false, None) => format!(
@@ -219,10 +219,10 @@ fn complete(report: &Report) -> Complete {
             }
         ),
     };
-    Complete { whole, sentence, gaps }
+    Completeness { whole, sentence, gaps }
 }
 
-/// The figure of a report that belongs on top of the page.
+/// Returns a report's figure that belongs at the top of the page.
 fn headline(document: &Document) -> Option<Fact> {
     let (name, table, key, remark) = match document.kind {
         "gpu-time" => ("GPU idle", "windows", "idle_share", "highest of all ranks"),
@@ -245,7 +245,7 @@ fn headline(document: &Document) -> Option<Fact> {
     })
 }
 
-/// CPU time of all threads, and the time for which they were ready without a core.
+/// Returns the CPU time of all threads, and the time they were ready but had no core.
 fn cpu_used(document: &Document, wall_ns: &Reading<u64>) -> Vec<Fact> {
     let Some(table) = document.tables.iter().find(|table| table.key == "threads") else {
         return Vec::new();
@@ -274,7 +274,7 @@ fn cpu_used(document: &Document, wall_ns: &Reading<u64>) -> Vec<Fact> {
     ]
 }
 
-/// `places`: where a finding's place lies on the timeline, by the finding's number; none without
+/// Builds a section. `places` are the links to the timeline by the finding's number; `None` without
 /// a timeline.
 fn section(about: &str, document: Document, places: Option<&[(u64, String)]>) -> Section {
     let tables: Vec<&Table> = document
@@ -284,7 +284,7 @@ fn section(about: &str, document: Document, places: Option<&[(u64, String)]>) ->
         .collect();
     let is_empty = document.tables.iter().all(|table| table.rows.is_empty());
     let linked = |of: &Table| match places {
-        Some(places) => places::linked(page_table(of), of, places),
+        Some(places) => evidence_links::linked(page_table(of), of, places),
         None => page_table(of),
     };
     let why = document.tables.iter().map(|table| table.empty.as_str()).find(|why| !why.is_empty());
@@ -301,7 +301,7 @@ fn section(about: &str, document: Document, places: Option<&[(u64, String)]>) ->
     }
 }
 
-/// `Breakdown`; `GPU queue` repeats the name of the kind.
+/// Turns a kind into a title: `Breakdown`. `GPU queue` repeats the name of its kind.
 fn title(kind: &str) -> String {
     let known = match kind {
         "host" => "Where the driving thread's time went",

@@ -1,18 +1,19 @@
-//! The plot of `report roofline`: an operator with its sizes is a point.
+//! The plot of `report roofline`: each operator with its sizes is a point.
 
 use tprof_analyze::document::{Cell, Document, Table, Value};
 use tprof_export::report_page::{Chart, RooflinePoint};
 use tprof_facts::units::{counted, duration, percent, rate};
 
-use super::places::TIMELINE;
+use super::evidence_links::TIMELINE;
 
-/// Points at most: those with the most time.
+/// Largest number of points: operators with the most time.
 const MOST_POINTS: usize = 400;
 
-/// What takes less of the time is a dot that nobody needs, and would stretch the axes.
+/// Operators with a smaller share of the time are left out: they would be tiny dots, and stretch
+/// the axes.
 const LEAST_SHARE: f64 = 5e-4;
 
-/// The classes of points.
+/// Classes of the points.
 const CLASSES: [(&str, &str); 4] = [
     ("compute", "bound by operations"),
     ("memory", "bound by memory"),
@@ -20,8 +21,8 @@ const CLASSES: [(&str, &str); 4] = [
     ("unknown", "bound not known"),
 ];
 
-/// The plot; none without an operator that has a place on it. Points lead to the timeline, where
-/// there is one.
+/// Draws the plot; `None` if no operator has a place on it. Points link to the timeline, if there
+/// is one.
 pub fn of(document: &Document, has_timeline: bool) -> Option<Chart> {
     let find = |key: &str| document.tables.iter().find(|table| table.key == key);
     let (table, peaks) = (find("roofline")?, find("peaks")?);
@@ -63,7 +64,7 @@ pub fn of(document: &Document, has_timeline: bool) -> Option<Chart> {
         Some((format!("{name}, {} TFLOP/s", text(peaks, row, "rate")), roof))
     });
     let memory = peaks.rows.first().and_then(|row| number(peaks, row, "bytes_per_s"));
-    // Of several devices a slope would be one's and a roof another's.
+    // With several devices, the slope could belong to one and the roof to another.
     let is_one = peaks
         .rows
         .windows(2)

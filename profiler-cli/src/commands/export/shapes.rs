@@ -12,20 +12,20 @@ use std::io::Write;
 
 use serde_json::{Map, Value as Json, json};
 use tprof_analyze::document::{Cell, Options as Analyze, Table, Value};
-use tprof_analyze::{KINDS, Wanted, read_together};
+use tprof_analyze::{KINDS, ReportRequest, read_together};
 use tprof_export::{ExportError, Options, Written, shapes};
 use tprof_trace::RunDir;
-use tprof_trace::live::collector_lives;
+use tprof_trace::live::is_collector_alive;
 
 use super::args::ExportArgs;
 use super::failure;
 use super::report::one_rank;
 use crate::runs::failure::analyze_failure;
 
-/// Raised whenever a key changes its meaning or goes.
+/// Version, which rises when a key changes its meaning or is removed.
 const SHAPES_VERSION: u32 = 1;
 
-/// Columns of `report flops` that an entry has, as they are.
+/// Columns of `report flops` that an entry copies unchanged.
 const PLAIN: [&str; 9] = [
     "operator",
     "runs",
@@ -37,18 +37,18 @@ const PLAIN: [&str; 9] = [
     "type",
     "kernel",
 ];
-/// Those that hold JSON.
+/// Columns that contain JSON.
 const LISTS: [&str; 3] = ["input_shapes", "input_types", "input_values"];
 
-/// Writes it.
+/// Writes the file.
 pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow::Result<Written> {
     let rank = one_rank(args, "the list of shapes")?;
     let failed = |error: &ExportError| failure::failure(&args.path, error);
     let mut output = shapes::create(run, options).map_err(|error| failed(&error))?;
     let kinds: Vec<_> = KINDS.iter().filter(|kind| kind.name == "flops").collect();
-    let is_running = Some(collector_lives as _);
+    let is_running = Some(is_collector_alive as _);
     let asked = Analyze { rank, is_running, ..Analyze::default() };
-    let wanted = Wanted { reports: &[], kinds: &kinds };
+    let wanted = ReportRequest { reports: &[], kinds: &kinds };
     let made = read_together(run.path(), &wanted, &asked, options.symbols)
         .map_err(|error| analyze_failure(&args.path, &error))?;
     let tables = made.documents.iter().flat_map(|document| &document.tables);
@@ -59,7 +59,7 @@ pub fn export(run: &RunDir, args: &ExportArgs, options: &Options<'_>) -> anyhow:
         (true, Some(table)) => vec![table.empty.clone()],
         _ => Vec::new(),
     };
-    // An entry is a line: a benchmark's author reads, cuts and compares them.
+    // An entry is one line, because authors of benchmarks read, cut and compare entries.
     let lines: Vec<String> = entries.iter().map(Json::to_string).collect();
     let lines = lines.join(",\n  ");
     write!(output, "{{\"shapes_version\": {SHAPES_VERSION}, \"shapes\": [\n  {lines}\n]}}\n")?;

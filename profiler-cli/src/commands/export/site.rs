@@ -1,4 +1,4 @@
-//! The pages over a directory of runs as files: handed to `tprof-serve`, which has the pages.
+//! Writes a directory of runs as static pages, by way of `tprof-serve`, which contains the pages.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -7,7 +7,7 @@ use super::args::ExportArgs;
 use crate::commands::serve;
 use crate::terminal::errors::Failure;
 
-/// Becomes `tprof-serve`, which writes the pages over a directory of runs as files.
+/// Replaces this process with `tprof-serve`, which writes the pages.
 pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     let slice = &args.slice;
     let asked = [("--rank", slice.rank.is_some()), ("--steps-from", slice.steps_from.is_some())];

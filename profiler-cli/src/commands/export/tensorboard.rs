@@ -1,34 +1,34 @@
-//! What reports know of a run that TensorBoard shows: figures of steps, and counters in them.
+//! Collects results of reports for TensorBoard: figures of steps, and counters in them.
 
 use std::collections::HashMap;
 use std::path::Path;
 
-use tprof_analyze::document::{Cut, Document, Options as Analyze, TableRow};
-use tprof_analyze::{KINDS, Kind, Wanted, read_together};
+use tprof_analyze::document::{Document, Options as Analyze, TableRow, TimeSelection};
+use tprof_analyze::{KINDS, Kind, ReportRequest, read_together};
 use tprof_export::tensorboard::{
-    self, Analysed, CounterKey, Figure, LiveLog, RankFigures, StepCounter, StepFigures,
+    self, CounterKey, Figure, LiveLog, RankFigures, RunAnalysis, StepCounter, StepFigures,
 };
 use tprof_export::{Options, Slice, Written};
 use tprof_trace::RunDir;
-use tprof_trace::live::collector_lives;
+use tprof_trace::live::is_collector_alive;
 
 use super::args::ExportArgs;
 use super::failure;
 use crate::commands::report::{document, print};
 use crate::runs::failure::{analyze_failure, trace_failure};
-use crate::runs::symbols::Late;
+use crate::runs::symbols::LateSymbolizer;
 use crate::terminal::page::Form;
 
-/// Kinds of report that are read.
+/// Kinds of report to read.
 const READ: [&str; 3] = ["steps", "counters", FINDINGS];
-/// The one that is shown as a text, beside the summary.
+/// Kind of report that becomes a text, together with the summary.
 const FINDINGS: &str = "findings";
-/// Rows of the tables in texts.
+/// Number of rows of tables in texts.
 const TOP: usize = 10;
 
 /// Completes the log directory of a run that has ended.
 pub fn complete(log: LiveLog, path: &Path) -> anyhow::Result<Written> {
-    let late = Late::default();
+    let late = LateSymbolizer::default();
     let options = Options { symbols: Some(&late), ..Options::default() };
     let args = ExportArgs { path: path.to_owned(), ..ExportArgs::default() };
     let run = RunDir::open(path).map_err(|error| trace_failure(path, &error))?;
@@ -50,13 +50,13 @@ fn analysed(
     run: &RunDir,
     args: &ExportArgs,
     options: &Options<'_>,
-) -> Result<Analysed, tprof_analyze::AnalyzeError> {
+) -> Result<RunAnalysis, tprof_analyze::AnalyzeError> {
     let kinds: Vec<_> = KINDS.iter().filter(|kind| READ.contains(&kind.name)).collect();
-    let wanted = Wanted { reports: &[Kind::Summary], kinds: &kinds };
+    let wanted = ReportRequest { reports: &[Kind::Summary], kinds: &kinds };
     let Slice { from_ns, to_ns, steps_from, cycle, .. } = options.slice;
     let steps = options.slice.steps.as_ref().map(|steps| steps.ranges().to_vec());
-    let cut = Cut { from_ns, to_ns, steps };
-    let is_running = Some(collector_lives as _);
+    let cut = TimeSelection { from_ns, to_ns, steps };
+    let is_running = Some(is_collector_alive as _);
     let asked = Analyze { steps_from, cycle, cut, data: true, is_running, ..Analyze::default() };
     let mut made = read_together(run.path(), &wanted, &asked, options.symbols)?;
     for report in &mut made.reports {
@@ -86,10 +86,10 @@ fn analysed(
             ranks.entry(rank.to_owned()).or_default().counters.push(counter);
         }
     }
-    Ok(Analysed { ranks, texts })
+    Ok(RunAnalysis { ranks, texts })
 }
 
-/// Figures of a step, by their columns.
+/// Figures of a step, by column.
 const FIGURES: [(&str, Figure); 6] = [
     ("compute_ns", Figure::Compute),
     ("exposed_communication_ns", Figure::ExposedCommunication),

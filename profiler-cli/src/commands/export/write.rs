@@ -1,4 +1,4 @@
-//! Writes a run in a format.
+//! Writes a run in another format.
 
 use super::args::{self, ExportArgs, SliceArgs};
 use super::{failure, report, shapes, site, tensorboard};
@@ -15,9 +15,9 @@ use tprof_trace::RunDir;
 
 use crate::runs::failure::trace_failure;
 use crate::runs::foreign::open_run_or_import;
-use crate::runs::formats::{self, Format, Takes, Writer};
+use crate::runs::formats::{self, Format, FormatOption, Writer};
 use crate::runs::scratch::Scratch;
-use crate::runs::symbols::Late;
+use crate::runs::symbols::LateSymbolizer;
 use crate::terminal::errors::{Failure, print_stderr, reason, remedy};
 
 /// `tprof export`: one run, or a site of many.
@@ -43,7 +43,7 @@ pub fn run(args: ExportArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the paths of an export to stdout, and notes to stderr: the last one is the last line.
+/// Prints the paths of an export to stdout and its notes to stderr. The paths come last.
 pub fn print(written: &Written) -> std::io::Result<()> {
     let paths = || {
         let mut stdout = std::io::stdout().lock();
@@ -57,7 +57,7 @@ pub fn print(written: &Written) -> std::io::Result<()> {
     printed
 }
 
-/// The format that is asked for, if it can honour all that is.
+/// Returns the requested format, if it supports all given options.
 pub fn wanted(args: &ExportArgs) -> Result<&'static Format, Failure> {
     let Some(format) = formats::find(&args.to) else {
         return Err(failure::unknown_format(&args.to, &args.path));
@@ -66,12 +66,12 @@ pub fn wanted(args: &ExportArgs) -> Result<&'static Format, Failure> {
     let times = slice.from_time.is_some() || slice.to_time.is_some();
     let times = times || slice.steps.is_some() || slice.cycle.is_some();
     let asked = [
-        (args.weight.is_some(), Takes::Weight),
-        (args.against.is_some(), Takes::Against),
-        (args.max_size.is_some(), Takes::MaxSize),
-        (args.json, Takes::Json),
-        (times, Takes::Times),
-        (args.compact.is_some(), Takes::Compact),
+        (args.weight.is_some(), FormatOption::Weight),
+        (args.against.is_some(), FormatOption::Against),
+        (args.max_size.is_some(), FormatOption::MaxSize),
+        (args.json, FormatOption::Json),
+        (times, FormatOption::Times),
+        (args.compact.is_some(), FormatOption::Compact),
     ];
     for (is_asked, option) in asked {
         if is_asked && !format.takes.contains(&option) {
@@ -81,7 +81,7 @@ pub fn wanted(args: &ExportArgs) -> Result<&'static Format, Failure> {
     Ok(format)
 }
 
-/// Writes a format of several files to stdout: one tar archive of a directory by its name.
+/// Writes a format of several files to stdout, as one tar archive.
 fn write_archive(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<()> {
     let scratch = Scratch::new("export").map_err(|error| {
         Failure::new(format!("cannot write {} to stdout", format.name))
@@ -117,7 +117,7 @@ fn made(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<Writt
         .as_ref()
         .map(|run| RunDir::open(run.path()).map_err(|error| trace_failure(run.path(), &error)));
     let against = against.transpose()?;
-    let late = Late::default();
+    let late = LateSymbolizer::default();
     let options = Options {
         output: args.output.clone(),
         output_is_file: args.output_is_file,
@@ -144,7 +144,7 @@ fn made(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<Writt
     let written = match format.writer {
         Writer::Library(export) => {
             export(&run, &options).map_err(|error| match error {
-                // A reader of stdout that has enough is no failure.
+                // A reader of stdout that stops early is not a failure.
                 ExportError::Write { source, .. } if source.kind() == ErrorKind::BrokenPipe => {
                     anyhow::Error::from(source)
                 }
@@ -162,7 +162,7 @@ fn made(format: &Format, args: &ExportArgs, path: &Path) -> anyhow::Result<Writt
     Ok(written)
 }
 
-/// What was left out, and other remarks, on stderr.
+/// Prints what was left out, and other notes, to stderr.
 fn print_notes(written: &Written) {
     if written.left_out > 0 {
         let all = count(written.events + written.left_out);
@@ -173,7 +173,7 @@ fn print_notes(written: &Written) {
     }
 }
 
-/// The part of a run that options name.
+/// Returns the part of a run that the options select.
 pub fn slice(args: &SliceArgs) -> Result<Slice, Failure> {
     let time = |option: &str, text: &Option<String>| match text.as_deref() {
         None => Ok(None),

@@ -5,21 +5,21 @@ use std::path::PathBuf;
 
 use crate::commands::export::SliceArgs;
 
-/// The pages of `tprof open`.
+/// Pages of `tprof open`.
 #[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum View {
-    /// Perfetto (ui.perfetto.dev)
+    /// Perfetto's own page (ui.perfetto.dev)
     #[default]
     Perfetto,
     /// Threads, streams and memory over time
     Timeline,
-    /// Flame graphs
+    /// Interactive flame graphs
     Flame,
     /// All reports, with links to timeline and flame graph
     Report,
 }
 
-/// `tprof open`.
+/// Arguments of `tprof open`.
 #[derive(Args, Debug)]
 pub struct OpenArgs {
     /// Run directory, one of its files, or a Kineto or Chrome trace
@@ -28,10 +28,10 @@ pub struct OpenArgs {
     /// Page to open
     #[arg(long = "as", value_name = "PAGE", value_enum, default_value_t = View::Perfetto)]
     pub view: View,
-    /// The part of the run.
+    /// Part of the run to show.
     #[command(flatten)]
     pub slice: SliceArgs,
-    /// Only print the address, start no browser
+    /// Print the address and do not start a browser
     #[arg(long)]
     pub no_browser: bool,
     /// Exit when the browser has fetched the page or the trace

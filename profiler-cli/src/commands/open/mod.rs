@@ -1,4 +1,4 @@
-//! `tprof open`: shows a run in Perfetto's page, or in one of tprof's own.
+//! `tprof open`: shows a run in Perfetto, or in one of tprof's own pages.
 
 mod args;
 mod serve;

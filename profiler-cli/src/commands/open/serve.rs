@@ -1,4 +1,4 @@
-//! The few lines of HTTP that give a few files to one browser.
+//! A minimal HTTP server that hands a few files to one browser.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -6,50 +6,50 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Longest request that is read: a page sends a few hundred bytes.
+/// Longest request in bytes: a page sends a few hundred.
 const MAX_REQUEST_BYTES: u64 = 16 << 10;
-/// How long a page may take to send it.
+/// Time that a page has to send a request.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Serves files under names that cannot be guessed.
 pub struct Server {
     listener: TcpListener,
-    /// The first is what is asked for; it leads to the others.
+    /// Files to serve. The first is the requested one, and links to the others.
     files: Vec<PathBuf>,
-    /// Where a page comes from that may read the answers; no page elsewhere may.
+    /// Origin of the page that may read the answers; no other page may.
     origin: Option<String>,
-    /// What all paths begin with.
+    /// Prefix of all paths.
     folder: String,
 }
 
 impl Server {
-    /// Serves `files`, to pages of `ui` too.
+    /// Creates a server for `files`, which pages of `ui` may read, too.
     pub fn new(listener: TcpListener, files: Vec<PathBuf>, ui: Option<&str>) -> io::Result<Server> {
         let mut random = [0u8; 16];
         File::open("/dev/urandom")?.read_exact(&mut random)?;
         let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        // Scheme and host: everything before the third slash.
+        // Scheme and host are everything before the third slash.
         let origin = ui.map(|ui| ui.splitn(4, '/').take(3).collect::<Vec<_>>().join("/"));
         Ok(Server { listener, files, origin, folder: format!("/{token}/") })
     }
 
-    /// The first file's address.
+    /// Returns the address of the first file.
     pub fn url(&self, port: u16) -> String {
         let name = self.files.first().map(|file| name(file)).unwrap_or_default();
         format!("http://127.0.0.1:{port}{}{name}", self.folder)
     }
 
-    /// The file of a path, and whether it is the first.
+    /// Returns the file of a path, and whether it is the first.
     fn file(&self, path: &str) -> Option<(&Path, bool)> {
         let wanted = path.strip_prefix(&self.folder)?;
         let at = self.files.iter().position(|file| name(file) == wanted)?;
         Some((&self.files[at], at == 0))
     }
 
-    /// Answers requests, one at a time; with `once` until the file was given out.
+    /// Answers requests one at a time, with `once` until the file was fetched.
     pub fn run(&self, once: bool) -> io::Result<()> {
         for stream in self.listener.incoming() {
-            // One request that fails is that page's trouble, not the next one's.
+            // A failed request concerns only its page, not the next one.
             if self.answer(stream?).unwrap_or(false) && once {
                 return Ok(());
             }
@@ -57,7 +57,7 @@ impl Server {
         Ok(())
     }
 
-    /// Answers one request; whether it got the file.
+    /// Answers one request, and returns whether it fetched the file.
     fn answer(&self, stream: TcpStream) -> io::Result<bool> {
         stream.set_read_timeout(Some(PATIENCE))?;
         let mut reader = BufReader::new((&stream).take(MAX_REQUEST_BYTES));
@@ -71,7 +71,7 @@ impl Server {
             if reader.read_line(&mut header)? == 0 || header.trim().is_empty() {
                 break;
             }
-            // A page elsewhere that has its name point here sends its own name.
+            // A page elsewhere whose domain name points here sends its own host name.
             if let Some((name, value)) = header.split_once(':')
                 && name.eq_ignore_ascii_case("host")
             {

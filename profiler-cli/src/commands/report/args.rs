@@ -1,4 +1,4 @@
-//! `tprof report [KIND] RUN`: which word is the kind, and which the run.
+//! Parses `tprof report [KIND] RUN`, to tell the kind from the run.
 
 use super::kinds::{kinds_help, report_kind_names, report_kinds};
 use crate::commands::steps_from::steps_from;
@@ -23,128 +23,128 @@ pub struct ReportWords {
     /// Run directory or rank file; without one, the newest run in this directory
     #[arg(num_args = 0..=2, value_name = "RUN", value_hint = clap::ValueHint::AnyPath)]
     pub words: Vec<OsString>,
-    /// Print JSON
+    /// Print JSON instead of text
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,
-    /// Print Markdown for a comment on GitHub, at most 60,000 characters
+    /// Print Markdown for a GitHub comment (at most 60,000 characters)
     #[arg(long, conflicts_with_all = ["csv", "json"])]
     pub markdown: bool,
-    /// Print one table as CSV: the first, or that of --table
+    /// Print one table as CSV: the first one, or the one named by --table
     #[arg(long)]
     pub csv: bool,
-    /// Table for --csv; an unknown name lists all names
+    /// Table that --csv prints; an unknown name lists all names
     #[arg(long, value_name = "NAME")]
     pub table: Option<String>,
-    /// Directory for all tables as CSV files, KIND.TABLE.csv
+    /// With --csv: write every table into this directory, as KIND.TABLE.csv
     #[arg(short, long, value_name = "DIR", conflicts_with = "table", value_hint = clap::ValueHint::DirPath)]
     pub output: Option<PathBuf>,
-    /// Rows of each table
+    /// Number of rows to print per table
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
-    /// Only this rank
+    /// Report only this rank
     #[arg(long, value_name = "N")]
     pub rank: Option<u32>,
-    /// Compute as Holistic Trace Analysis 0.5.0: whole microseconds, without the
-    /// last step (docs/metrics.md)
+    /// Compute figures as Holistic Trace Analysis 0.5.0 does: in whole
+    /// microseconds, without the last step (docs/metrics.md)
     #[arg(long)]
     pub hta: bool,
     /// Where training steps come from: auto, explicit, profiler, optimizer, loader,
     /// inferred
     #[arg(long, value_name = "SOURCE")]
     pub steps_from: Option<String>,
-    /// Without warm-up and steps in which torch.compile compiled (steps)
+    /// Leave out warm-up and steps in which torch.compile compiled (steps)
     #[arg(long)]
     pub steady: bool,
-    /// Only this cycle of a schedule, or captured range, from 1
+    /// Report only this cycle of a schedule or this captured range, counted from 1
     #[arg(long, value_name = "N", conflicts_with_all = ["from_time", "to_time"])]
     pub cycle: Option<u32>,
-    /// Only what begins at this time or later, since the run began
+    /// Report only what begins at or after this time since the start of the run
     #[arg(long, value_name = "TIME")]
     pub from_time: Option<String>,
-    /// Only what begins before this time
+    /// Report only what begins before this time
     #[arg(long, value_name = "TIME")]
     pub to_time: Option<String>,
-    /// Times of this machine's monotonic clock in nanoseconds: has the live run written out, and
-    /// reports only that part, with the device work that the program has waited for until
-    /// DEVICES. What a program asks of itself, by tprof's modules
+    /// Times of this machine's monotonic clock in nanoseconds: makes the live run write its data,
+    /// and reports only that part, including device work that the program waited for until DEVICES.
+    /// Programs use it to report on themselves, by tprof's modules
     #[arg(long, value_name = "FROM:TO[:DEVICES]", hide = true, conflicts_with_all = ["from_time", "to_time", "cycle"])]
     pub of_clock: Option<String>,
-    /// Only operators with this text in their names (sequences)
+    /// Report only operators with this text in their names (sequences)
     #[arg(long, value_name = "TEXT")]
     pub operator: Option<String>,
-    /// Only inside the Nth range (from 0) with this text in its name (critical-path,
-    /// cpu); omit :N to include every match (cpu only)
+    /// Report only what happened inside the Nth range (from 0) with this text in its
+    /// name (critical-path, cpu); without :N, inside every such range (cpu only)
     #[arg(long, value_name = "TEXT[:N]")]
     pub within: Option<String>,
-    /// Time by line of source, with the source where it is unchanged (cpu)
+    /// Show time by source line, with the text of files that did not change since (cpu)
     #[arg(long)]
     pub lines: bool,
-    /// Order of functions and lines: self, total or waited (cpu) [default: self]
+    /// Sort functions and lines by self, total or waited time (cpu) [default: self]
     #[arg(long, value_name = "KEY")]
     pub sort: Option<String>,
-    /// Only code in your own files: outside of site-packages, Python's standard
+    /// Show only your own code, which is outside site-packages, Python's standard
     /// library and system directories (cpu)
     #[arg(long)]
     pub mine: bool,
-    /// Only threads with this text in their names, of this id, or `main` (cpu)
+    /// Show only threads with this text in their names, with this id, or `main` (cpu)
     #[arg(long, value_name = "TEXT")]
     pub thread: Option<String>,
-    /// What the device can do, in place of tprof's table: fp32, tf32, bf16, fp16, fp8,
-    /// memory, link… a second (roofline, flops, gemms, operators, steps)
+    /// Peak rates of the device per second, instead of tprof's table: fp32, tf32, bf16,
+    /// fp16, fp8, memory, link… (roofline, flops, gemms, operators, steps)
     #[arg(long, value_name = "TYPE=N[G|T|P],…")]
     pub peaks: Option<String>,
 }
 
-/// `tprof report`, with kinds and run separated.
+/// Arguments of `tprof report`, with kinds and run told apart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReportArgs {
-    /// Of [`report_kinds`], without repetition: at least one.
+    /// Kinds from [`report_kinds`], at least one, without repetition.
     pub kinds: Vec<String>,
     /// Run directory, or one of its files.
     pub path: PathBuf,
-    /// Print JSON.
+    /// Whether to print JSON.
     pub json: bool,
-    /// Print Markdown.
+    /// Whether to print Markdown.
     pub markdown: bool,
-    /// Print CSV.
+    /// Whether to print CSV.
     pub csv: bool,
-    /// Table that CSV prints.
+    /// Table to print as CSV.
     pub table: Option<String>,
-    /// Directory for all tables as CSV.
+    /// Directory to write all tables to as CSV.
     pub output: Option<PathBuf>,
-    /// Rows in each table.
+    /// Number of rows per table.
     pub top: usize,
-    /// Only this rank.
+    /// The only rank to report.
     pub rank: Option<u32>,
-    /// As Holistic Trace Analysis reads the trace.
+    /// Whether to compute figures as Holistic Trace Analysis does.
     pub hta: bool,
-    /// Where training steps come from.
+    /// Source of training steps.
     pub steps_from: Option<StepSource>,
-    /// Without warm-up and steps in which functions were compiled.
+    /// Whether to leave out warm-up and steps in which functions were compiled.
     pub steady: bool,
-    /// Only this cycle.
+    /// The only cycle to report.
     pub cycle: Option<u32>,
-    /// Only this part of the run's time; of the host's clock: of a live run, which is written out
-    /// before.
+    /// The only part of the run's time to report. On the host's clock, it is part of a live run,
+    /// which writes its data first.
     pub window: Option<Window>,
-    /// Only operators with this text in their names.
+    /// Text that operators' names must contain.
     pub operator: Option<String>,
-    /// Only within this range.
+    /// The range to report within.
     pub within: Option<String>,
-    /// Time by line of source.
+    /// Whether to report time by source line.
     pub lines: bool,
-    /// Order of functions and lines.
+    /// Sort order of functions and lines.
     pub sort: Option<SortBy>,
-    /// Only own files.
+    /// Whether to report only own code.
     pub mine: bool,
-    /// Only these threads.
+    /// Threads to report.
     pub thread: Option<String>,
-    /// What the device can do.
+    /// Peak rates of the device.
     pub peaks: Option<Peaks>,
 }
 
 impl ReportWords {
-    /// Separates kind and run, and refuses a kind that does not exist.
+    /// Tells kind and run apart, and refuses an unknown kind.
     pub fn resolve(self) -> Result<ReportArgs, Failure> {
         self.check_csv()?;
         let summary = || vec!["summary".to_owned()];
@@ -159,11 +159,11 @@ impl ReportWords {
             [one, other] => match (kinds_in(one), kinds_in(other)) {
                 (Some(kinds), _) => (kinds, Some(other)),
                 (None, Some(kinds)) => (kinds, Some(one)),
-                // What is no run was to be the kind.
+                // The word that is not a run was meant as the kind.
                 (None, None) if PathBuf::from(one).exists() => return Err(unknown_kind(other)),
                 (None, None) => return Err(unknown_kind(one)),
             },
-            // Options between words make clap count them anew.
+            // If options stand between the words, clap counts the words anew.
             [.., last] => {
                 return Err(Failure::new(format!("unexpected `{}`", last.display()))
                     .cause("a report has kinds and one run; --lines and --mine take no value")
@@ -227,7 +227,8 @@ impl ReportWords {
         })
     }
 
-    /// Refuses what is only for CSV in another form: by its reason, which the parser does not have.
+    /// Refuses options that only CSV has if another form is printed. The parser could not give the
+    /// reason.
     fn check_csv(&self) -> Result<(), Failure> {
         match (&self.output, &self.table) {
             _ if self.csv => Ok(()),
@@ -240,14 +241,14 @@ impl ReportWords {
     }
 }
 
-/// The answer to `--table` in a form that prints all tables.
+/// Returns the error for `--table` in a form that prints all tables.
 pub fn table_without_csv(command: &str) -> Failure {
     Failure::new("`--table` needs --csv")
         .cause("it selects the table that --csv prints; every other form has all tables")
         .hint(format!("{command} --csv --table NAME"))
 }
 
-/// The kinds that a word names: one, several with commas between, or `all`.
+/// Returns the kinds that a word names: one, several separated by commas, or `all`.
 fn kinds_in(word: &OsStr) -> Option<Vec<String>> {
     if word == "all" {
         return Some(report_kinds().map(|(kind, _)| kind.to_owned()).collect());
@@ -262,7 +263,7 @@ fn kinds_in(word: &OsStr) -> Option<Vec<String>> {
     Some(kinds)
 }
 
-/// What `--sort` names.
+/// Parses the value of `--sort`.
 fn sort_key(word: &str) -> Result<SortBy, Failure> {
     if let Some((_, key)) = SortBy::NAMES.iter().find(|(name, _)| *name == word) {
         return Ok(*key);
@@ -274,7 +275,7 @@ fn sort_key(word: &str) -> Result<SortBy, Failure> {
         .hint(format!("--sort {right}")))
 }
 
-/// What `--from-time` and `--to-time` name.
+/// Parses the values of `--from-time` and `--to-time`.
 fn of_run(from: Option<&str>, to: Option<&str>) -> Result<Option<Window>, Failure> {
     let time = |option: &str, text: &str| match parse_duration(text) {
         Some(time) => Ok(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)),
@@ -293,7 +294,7 @@ fn of_run(from: Option<&str>, to: Option<&str>) -> Result<Option<Window>, Failur
     }
 }
 
-/// What `--of-clock` names.
+/// Parses the value of `--of-clock`.
 fn of_clock(text: &str) -> Result<Window, Failure> {
     let times: Option<Vec<u64>> = text.split(':').map(|time| time.parse().ok()).collect();
     let window = times.and_then(|times| match times[..] {
@@ -310,7 +311,7 @@ fn of_clock(text: &str) -> Result<Window, Failure> {
     })
 }
 
-/// What `--peaks` states.
+/// Parses the value of `--peaks`.
 fn peaks(text: &str) -> Result<Peaks, Failure> {
     Peaks::parse(text).map_err(|why| {
         Failure::new(format!("cannot read the peaks `{text}`"))
@@ -319,7 +320,7 @@ fn peaks(text: &str) -> Result<Peaks, Failure> {
     })
 }
 
-/// Whether a word that is no path is more likely a kind than a run.
+/// Whether a word that is not a path is probably a kind rather than a run.
 fn is_near_a_kind(word: &OsStr) -> bool {
     let names = report_kind_names();
     word.to_str().is_some_and(|word| {
@@ -328,7 +329,7 @@ fn is_near_a_kind(word: &OsStr) -> bool {
     })
 }
 
-/// The answer to a single word that is near a kind.
+/// Returns the error for a single word that is similar to a kind.
 fn neither_kind_nor_run(word: &OsStr) -> Failure {
     let mut failure = unknown_kind(word);
     failure.cause = failure.cause.map(|kinds| format!("there is no such run either; {kinds}"));

@@ -1,13 +1,13 @@
-//! The tables of a report as CSV: ranks for the summary, sites for memory.
+//! Writes the tables of a report as CSV: ranks for the summary, sites for memory.
 //!
-//! An unknown value is an empty cell. Times in nanoseconds since the run began.
+//! An unknown value is an empty cell. Times are nanoseconds since the run began.
 
 use std::fmt::Write as _;
 
 use tprof_analyze::{Kind, Reading, Report};
 use tprof_facts::csv::text;
 
-/// The report's table.
+/// Returns the report's table.
 pub fn csv(report: &Report) -> String {
     match report.kind {
         Kind::Summary => ranks(report),

@@ -1,4 +1,4 @@
-//! A document as text: its tables cut to what fits a page.
+//! Formats a document as text, with its tables cut to fit a page.
 
 use tprof_analyze::document::{Cell, Column, Table, Unit, Value, View};
 use tprof_analyze::{BUSY, Document};
@@ -9,14 +9,15 @@ use super::head::{self, Head};
 use super::plot;
 use crate::terminal::page::{self, Form, Page};
 
-/// Reasons for missing values that are listed below a table.
+/// Largest number of reasons for missing values to list below a table.
 const MOST_REASONS: usize = 3;
 
-/// The whole page; `top` rows in each table.
+/// Returns the whole page, with `top` rows per table.
 pub fn text(document: &Document, top: usize, form: Form) -> String {
     let mut page = Page::new(form);
     let head = Head::of_document(document);
-    // Causes come first; their notes are on how to read the gains, but for one that holds of all.
+    // Causes come first. Notes on how to read their gains follow, except for a note that applies to
+    // all.
     let is_first = |note: &String| !is_of_causes(document) || note.starts_with(BUSY);
     let (notes, late): (Vec<String>, Vec<String>) =
         document.notes.iter().cloned().partition(is_first);
@@ -31,12 +32,12 @@ pub fn text(document: &Document, top: usize, form: Form) -> String {
     page.into_text()
 }
 
-/// Whether its first table is one that a person acts on: notes on how to read it come later.
+/// Whether people act on its first table, so that notes on how to read it come later.
 fn is_of_causes(document: &Document) -> bool {
     document.tables.first().is_some_and(|table| table.view == View::Cards)
 }
 
-/// Tables, each as a person should see it.
+/// Adds tables to a page, each in its best form for people.
 pub fn tables(page: &mut Page, tables: &[Table], top: usize) {
     for table in tables {
         match table.view {
@@ -108,7 +109,7 @@ fn rows(page: &mut Page, table: &Table, top: usize) {
     }
 }
 
-/// Each row as a block: its first cell, then the others behind their headings.
+/// Shows each row as a block: its first cell, then the others with their headings.
 fn cards(page: &mut Page, table: &Table, top: usize) {
     title(page, table, top);
     for row in table.rows.iter().take(top) {
@@ -126,7 +127,7 @@ fn cards(page: &mut Page, table: &Table, top: usize) {
     }
 }
 
-/// Each row as a paragraph. None is left out.
+/// Shows each row as a paragraph; no row is left out.
 fn lines(page: &mut Page, table: &Table) {
     title(page, table, usize::MAX);
     for row in &table.rows {
@@ -134,7 +135,7 @@ fn lines(page: &mut Page, table: &Table) {
     }
 }
 
-/// Each numeric column as a curve over the first one, which is a time.
+/// Shows each numeric column as a curve over the first column, which is a time.
 fn curves(page: &mut Page, table: &Table) {
     title(page, table, usize::MAX);
     let time = |row: &Vec<Cell>| row.first().and_then(Cell::value).and_then(Value::number);
@@ -158,8 +159,8 @@ fn curves(page: &mut Page, table: &Table) {
     ));
 }
 
-/// The highest value in each of [`plot::COLUMNS`] parts of the time; a value
-/// holds until the next.
+/// Returns the highest value in each of [`plot::COLUMNS`] parts of the time. A value holds until
+/// the next.
 fn buckets(table: &Table, at: usize, first: f64, last: f64) -> Vec<Option<u64>> {
     let mut buckets = vec![None; plot::COLUMNS];
     let scale = (plot::COLUMNS - 1) as f64 / (last - first).max(1.0);
@@ -183,7 +184,7 @@ fn buckets(table: &Table, at: usize, first: f64, last: f64) -> Vec<Option<u64>> 
     buckets
 }
 
-/// A cell as a person reads it.
+/// Formats a cell for people.
 pub fn shown_cell(cell: &Cell, column: &Column) -> String {
     let unit = column.unit;
     match cell {
@@ -197,7 +198,7 @@ pub fn shown_cell(cell: &Cell, column: &Column) -> String {
     }
 }
 
-/// A value as a person reads it.
+/// Formats a value for people.
 pub fn shown_value(value: &Value, unit: Unit) -> String {
     let number = value.number();
     let whole = |show: fn(u64) -> String| {
@@ -223,7 +224,7 @@ pub fn shown_value(value: &Value, unit: Unit) -> String {
     }
 }
 
-/// Three digits or so of a plain number.
+/// Formats a plain number with about three digits.
 fn shown_float(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
@@ -236,8 +237,8 @@ fn shown_float(value: f64) -> String {
     }
 }
 
-/// One table as CSV (RFC 4180): the one named, else the first. An unknown value
-/// is an empty cell; an estimate's error has a column of its own.
+/// Formats one table as CSV (RFC 4180): the named one, otherwise the first. An unknown value is an
+/// empty cell; an estimate's error has a column of its own.
 pub fn csv(table: &Table) -> String {
     let estimated: Vec<bool> = (0..table.columns.len())
         .map(|at| table.rows.iter().any(|row| matches!(row[at], Cell::Estimate { .. })))

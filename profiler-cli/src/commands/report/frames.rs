@@ -1,4 +1,4 @@
-//! Stacks cut down to the frames that matter to a reader.
+//! Reduces stacks to the frames that matter to a reader.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use tprof_facts::functions::without_arguments;
 use tprof_facts::labels::base_name;
 use tprof_facts::owner::Code;
 
-/// A caller's name is not cut below this.
+/// Shortest length that a caller's name is cut to.
 const LEAST_NAME: usize = 12;
-/// Frames shown of a stack.
+/// Largest number of frames to show of a stack.
 const MOST_FRAMES: usize = 6;
-/// Native frames shown of what a Python function called.
+/// Largest number of native frames to show that a Python function called.
 const MOST_CALLED: usize = 2;
 
-/// Functions that allocate memory; their callers are of interest.
+/// Functions that allocate memory, whose callers are of interest.
 const ALLOCATORS: [&str; 31] = [
     "malloc",
     "calloc",
@@ -50,7 +50,7 @@ const ALLOCATORS: [&str; 31] = [
     "xrealloc",
 ];
 
-/// The same by the beginning of their names.
+/// Prefixes of further functions that allocate memory.
 const ALLOCATOR_PREFIXES: [&str; 16] = [
     "operator new(",
     "operator new[](",
@@ -70,7 +70,7 @@ const ALLOCATOR_PREFIXES: [&str; 16] = [
     "alloc::boxed::Box<",
 ];
 
-/// Functions below `main` of a program or thread, of no interest to a reader.
+/// Functions below `main` of a program or thread, which do not interest a reader.
 const STARTERS: [&str; 8] = [
     "_start",
     "__libc_start_main",
@@ -82,8 +82,8 @@ const STARTERS: [&str; 8] = [
     "start_thread",
 ];
 
-/// Frames of a stack that are worth a line, innermost first, each of at most
-/// `width` characters. That it was cut is one of them.
+/// Returns the frames of a stack that deserve a line, innermost first, each in at most `width`
+/// characters. The mark of a cut stack is one of them.
 pub fn shown(stack: &[Arc<str>], width: usize) -> Vec<String> {
     let (stack, cut) = without_cut(stack);
     let mut shown = frames_shown(stack, width);
@@ -91,7 +91,7 @@ pub fn shown(stack: &[Arc<str>], width: usize) -> Vec<String> {
     shown
 }
 
-/// A stack's own frames, and the mark of a cut stack.
+/// Separates a stack's frames from the mark of a cut stack.
 fn without_cut(stack: &[Arc<str>]) -> (&[Arc<str>], Option<&str>) {
     match stack.split_last() {
         Some((cut, frames)) if cut.starts_with(CUT) => (frames, Some(cut)),
@@ -107,15 +107,15 @@ fn frames_shown(stack: &[Arc<str>], width: usize) -> Vec<String> {
         return with_python(stack, python, width);
     }
     let from = stack.iter().position(|frame| !is_allocator(frame)).unwrap_or(0);
-    // What lies outside a starter is the program's entry, often without a name.
+    // Frames outside a starter are the program's entry, which often has no name.
     let starter = stack[from..].iter().position(|frame| is_starter(frame));
     let to = starter.filter(|&at| at > 0).map_or(stack.len(), |at| from + at);
     // A function that calls itself is one line, however deep.
     first_lines(stack[from..to].iter().map(|frame| &**frame), "", width)
 }
 
-/// The first of some frames in a line each, and the innermost of the user's own code: it is what a
-/// person looks for. `of` is what follows the number of those that are left out.
+/// Returns the first frames, one per line, and the innermost frame of the user's own code, which
+/// people look for. `of` follows the number of omitted frames.
 fn first_lines<'s>(frames: impl Iterator<Item = &'s str>, of: &str, width: usize) -> Vec<String> {
     let mut runs: Vec<(&str, usize)> = Vec::new();
     for frame in frames {
@@ -148,9 +148,9 @@ fn first_lines<'s>(frames: impl Iterator<Item = &'s str>, of: &str, width: usize
     shown
 }
 
-/// As [`shown`], of a stack with its innermost Python frame at `python`: what that called,
-/// as far as there is room, then Python's own callers. The interpreter's frames between
-/// them add nothing.
+/// Does the same as [`shown`] for a stack whose innermost Python frame is at `python`: shows what
+/// that called, as far as there is room, then Python's own callers. The interpreter's frames in
+/// between add nothing.
 fn with_python(stack: &[Arc<str>], python: usize, width: usize) -> Vec<String> {
     let native: Vec<&str> =
         stack[..python].iter().map(|frame| &**frame).filter(|frame| !is_allocator(frame)).collect();
@@ -166,15 +166,15 @@ fn with_python(stack: &[Arc<str>], python: usize, width: usize) -> Vec<String> {
     shown
 }
 
-/// Whether a frame has a line of a file outside of packages, libraries and the system.
+/// Whether a frame has a line in a file outside packages, libraries and the system.
 fn is_own(frame: &str) -> bool {
     let file = split(frame).1.and_then(|place| Some(place.rsplit_once(':')?.0));
     let layer = if is_python(frame) { Layer::Python } else { Layer::Native };
     file.is_some_and(|file| Code { layer, file, module: "" }.is_own())
 }
 
-/// Whether a frame is a function of Python's: its place is a Python file, or code that
-/// was made up or is part of the interpreter (`<string>`, `<frozen runpy>`).
+/// Whether a frame is a Python function: its place is a Python file, generated code, or part of the
+/// interpreter (`<string>`, `<frozen runpy>`).
 fn is_python(frame: &str) -> bool {
     split(frame).1.is_some_and(|place| {
         let file = place.rsplit_once(':').map_or(place, |(file, _)| file);
@@ -182,7 +182,8 @@ fn is_python(frame: &str) -> bool {
     })
 }
 
-/// A site in one line: the frame that names it, then its callers as far as they fit.
+/// Formats an allocation site in one line: the frame that names it, then its callers as far as they
+/// fit.
 pub fn name(stack: &[Arc<str>], width: usize) -> String {
     let (stack, _) = without_cut(stack);
     let python = stack.iter().position(|frame| is_python(frame));
@@ -190,7 +191,7 @@ pub fn name(stack: &[Arc<str>], width: usize) -> String {
         .or_else(|| stack.iter().position(|frame| !is_allocator(frame) && !is_library(frame)));
     let own = own.or_else(|| stack.iter().position(|frame| !is_allocator(frame))).unwrap_or(0);
     let Some(frame) = stack.get(own) else { return NO_STACK.to_owned() };
-    // The innermost frame of the user's own code has its place in the line, however far out it is.
+    // The innermost frame of the user's own code appears in the line, however far out it is.
     let mine = stack.iter().position(|frame| is_own(frame)).filter(|at| *at > own);
     let end = mine.map(|at| format!(" \u{2026} {}", frame_line(&stack[at], width / 2)));
     let width = width - end.as_ref().map_or(0, |end| columns::width(end)).min(width);
@@ -199,7 +200,7 @@ pub fn name(stack: &[Arc<str>], width: usize) -> String {
     let until = mine.unwrap_or(stack.len());
     for caller in stack[own + 1..until].iter().filter(|f| python.is_none() || is_python(f)) {
         let name = match python {
-            // What stands in angles there is no argument: `<module>`.
+            // Angle brackets contain no arguments here: `<module>`.
             Some(_) => function(caller).to_owned(),
             None => without_arguments(&function(caller).replace("(anonymous namespace)::", "")),
         };
@@ -219,19 +220,19 @@ pub fn name(stack: &[Arc<str>], width: usize) -> String {
     line + &end.unwrap_or_default()
 }
 
-/// Whether a frame belongs to a language's own containers: its caller is more useful.
+/// Whether a frame belongs to a language's own containers, so that its caller is more useful.
 fn is_library(frame: &str) -> bool {
     const LIBRARIES: [&str; 7] =
         ["std::", "__gnu_cxx::", "alloc::", "core::", "hashbrown::", "<alloc::", "<core::"];
     LIBRARIES.iter().any(|library| function(frame).starts_with(library))
 }
 
-/// A frame's function.
+/// Returns the function of a frame.
 pub fn function(frame: &str) -> &str {
     split(frame).0
 }
 
-/// A function in at most `width` characters.
+/// Shortens a function to at most `width` characters.
 pub fn brief(function: &str, width: usize) -> String {
     shorten(&without_arguments(&function.replace("(anonymous namespace)::", "")), width)
 }
@@ -246,7 +247,7 @@ fn is_starter(frame: &str) -> bool {
     STARTERS.contains(&function(frame))
 }
 
-/// Function, and place without brackets.
+/// Splits a frame into its function and its place without brackets.
 fn split(frame: &str) -> (&str, Option<&str>) {
     match frame.rsplit_once(" (") {
         Some((function, place)) if place.ends_with(')') && !place.starts_with(')') => {

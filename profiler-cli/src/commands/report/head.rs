@@ -1,20 +1,20 @@
-//! What all reports begin with: is it complete, and what was it?
+//! The beginning of all reports: what ran, and whether the recording is complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 use tprof_analyze::Run;
 use tprof_analyze::completeness::Completeness;
 use tprof_analyze::memory::killed::Death;
-use tprof_analyze::processes::{Ended, ProcessRow, REPLACED};
+use tprof_analyze::processes::{ImageEnd, ProcessRow, REPLACED};
 use tprof_analyze::summary::Rank;
 use tprof_analyze::{Document, Reading, Report};
 use tprof_facts::units::{self, bytes, count, duration, percent, signal};
-use tprof_trace::run::{LossInfo, blind_alike};
+use tprof_trace::run::{LossInfo, group_blind_spots};
 
 use crate::terminal::columns::width;
 use crate::terminal::commands;
 use crate::terminal::page::Page;
 
-/// Blind processes and problems that are listed.
+/// Largest number of blind processes and problems to list.
 const MOST_GAPS: usize = 6;
 
 /// The first lines of every page.
@@ -26,20 +26,20 @@ pub struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// Of a report.
+    /// Creates the head of a report.
     pub fn of_report(report: &'a Report) -> Head<'a> {
         let Report { run, completeness, problems, notes, .. } = report;
         Head { run, completeness, problems, notes }
     }
 
-    /// Of a document.
+    /// Creates the head of a document.
     pub fn of_document(document: &'a Document) -> Head<'a> {
         let Document { run, completeness, problems, notes, .. } = document;
         Head { run, completeness, problems, notes }
     }
 }
 
-/// Title and completeness.
+/// Adds the title and the completeness.
 pub fn completeness(page: &mut Page, head: &Head<'_>, kind: &str) {
     let path = head.run.path.file_name().unwrap_or(head.run.path.as_os_str());
     page.title(&format!("tprof {kind}: {}", path.to_string_lossy()));
@@ -52,7 +52,7 @@ pub fn completeness(page: &mut Page, head: &Head<'_>, kind: &str) {
         return;
     }
     let lost = losses(sum);
-    if let Some(gaps) = sum.but_for() {
+    if let Some(gaps) = sum.minor_gaps() {
         let mut words = vec![format!("COMPLETE but for {gaps}: {recorded}")];
         match sum.blind.is_empty() {
             true => words.push("every process recorded".to_owned()),
@@ -67,7 +67,7 @@ pub fn completeness(page: &mut Page, head: &Head<'_>, kind: &str) {
     }
     page.line(&format!("NOT COMPLETE: {recorded}, but"));
     match head.run.state {
-        // Without a collector's account it is not known whether there was more.
+        // Without a collector's account, it is unknown whether there was more.
         "cut off" if !head.run.recorded_by.is_empty() => {
             page.item(&match &head.run.unwritten {
                 Some(why) => {
@@ -78,7 +78,8 @@ pub fn completeness(page: &mut Page, head: &Head<'_>, kind: &str) {
                          part that was written before, and how much is missing is unknown"
                     )
                 }
-                // As long as the collector lets rows wait for a block to be worth its head.
+                // The last rows are missing, for as long as the collector lets rows wait to fill a
+                // block.
                 None => "the recording was cut off; the report covers the part that was written, \
                          which may lack the last 4 s of CPU samples and 3 s of the rest"
                     .to_owned(),
@@ -102,13 +103,13 @@ pub fn completeness(page: &mut Page, head: &Head<'_>, kind: &str) {
     notes(page, head.notes);
 }
 
-/// What was not recorded of processes, in words.
+/// Describes what was not recorded of processes.
 fn blind(sum: &Completeness) -> Vec<String> {
     let words = |(what, whom, why)| format!("{whom}: {what} not recorded ({why})");
-    blind_alike(&sum.blind).into_iter().map(words).collect()
+    group_blind_spots(&sum.blind).into_iter().map(words).collect()
 }
 
-/// Each kind of loss, in words.
+/// Describes each kind of loss.
 fn losses(sum: &Completeness) -> Vec<String> {
     let words = |loss: &LossInfo| match loss.count {
         0 => format!("{} lost ({}), count unknown", loss.what, loss.why),
@@ -117,7 +118,7 @@ fn losses(sum: &Completeness) -> Vec<String> {
     sum.losses.iter().map(words).collect()
 }
 
-/// Notes, a paragraph each.
+/// Adds notes, one paragraph each.
 pub fn notes(page: &mut Page, notes: &[String]) {
     for note in notes {
         page.paragraph(0, &format!("Note: {note}."));
@@ -133,14 +134,14 @@ fn list(page: &mut Page, items: Vec<String>, what: &str) {
     }
 }
 
-/// Command, times, overhead.
+/// Adds the command, times and overhead.
 pub fn run(page: &mut Page, report: &Report) {
     let run = &report.run;
     if !run.command.is_empty() {
         page.field("command", &run.command.join(" "));
     }
     let processes = report.process_count;
-    // A rank that was started again is one.
+    // A restarted rank counts once.
     let ranks: BTreeSet<u32> = report.ranks.iter().filter_map(|rank| rank.rank).collect();
     let ranks = ranks.len();
     let mut text = match run.state {
@@ -155,7 +156,7 @@ pub fn run(page: &mut Page, report: &Report) {
         text += &format!(" in {ranks} ranks");
     }
     match run.hosts.as_slice() {
-        // Imports know of no host.
+        // Imported runs have no host.
         [] => {}
         [host] if host.is_empty() => {}
         [host] => text += &format!(", on {host}"),
@@ -168,10 +169,10 @@ pub fn run(page: &mut Page, report: &Report) {
     overhead(page, report);
 }
 
-/// How the command ended; of several commands, one for each rank, the worst.
+/// Describes how the command ended. If each rank has its own command, the worst end counts.
 fn how_it_ended(report: &Report) -> Option<String> {
     let rows = &report.processes;
-    // After an exec the last image is the one that ended.
+    // After an exec, the last process image is the one that ended.
     let last: BTreeMap<_, _> = rows.iter().map(|row| ((&row.host, row.pid), row)).collect();
     let last_of = |first: &ProcessRow| last.get(&(&first.host, first.pid)).copied();
     let first = last_of(rows.first()?)?;
@@ -180,7 +181,7 @@ fn how_it_ended(report: &Report) -> Option<String> {
     let launched: BTreeMap<_, _> =
         rows.iter().filter(is_started).map(|row| ((&row.host, row.pid), row)).collect();
     Some(match report.run.command.is_empty() {
-        // Attached by hand: which of them is not plain.
+        // Processes were attached by hand, so it is unclear which of them is the command.
         true if report.process_count > 1 => {
             format!("{} (pid {}, the first)", ended(&first.ended), first.pid)
         }
@@ -202,13 +203,13 @@ fn how_it_ended(report: &Report) -> Option<String> {
     })
 }
 
-/// Orders ends: a good one, one that is not known, a status, a signal.
-fn badness(end: &Ended) -> (u8, i32) {
+/// Orders ends from good to bad: success, unknown, an exit status, a signal.
+fn badness(end: &ImageEnd) -> (u8, i32) {
     match end {
-        Ended::Status(0) => (0, 0),
-        Ended::Replaced | Ended::Otherwise(_) => (1, 0),
-        Ended::Status(status) => (2, *status),
-        Ended::Signal(signal) => (3, *signal),
+        ImageEnd::Status(0) => (0, 0),
+        ImageEnd::Replaced | ImageEnd::Otherwise(_) => (1, 0),
+        ImageEnd::Status(status) => (2, *status),
+        ImageEnd::Signal(signal) => (3, *signal),
     }
 }
 
@@ -248,7 +249,7 @@ fn overhead(page: &mut Page, report: &Report) {
     page.field("overhead", &texts.join("; "));
 }
 
-/// The cgroup, where it has limits or kills.
+/// Adds the cgroup, if it has limits or kills.
 pub fn cgroup(page: &mut Page, report: &Report) {
     let cgroup = &report.cgroup;
     let (Some(peak), limit) = (cgroup.peak_bytes.get(), cgroup.limit_bytes.get()) else { return };
@@ -270,7 +271,7 @@ pub fn cgroup(page: &mut Page, report: &Report) {
     page.field("cgroup", &text);
 }
 
-/// Why processes were killed.
+/// Adds why processes were killed.
 pub fn killed(page: &mut Page, report: &Report) {
     if report.killed.is_empty() {
         return;
@@ -312,18 +313,18 @@ pub fn killed(page: &mut Page, report: &Report) {
     }
 }
 
-/// How a process ended, in words.
-pub fn ended(ended: &Ended) -> String {
+/// Describes how a process ended.
+pub fn ended(ended: &ImageEnd) -> String {
     match ended {
-        Ended::Status(status) => format!("exit status {status}"),
-        Ended::Signal(number) => format!("killed by {}", signal(*number)),
-        Ended::Replaced => REPLACED.to_owned(),
-        Ended::Otherwise(why) => why.clone(),
+        ImageEnd::Status(status) => format!("exit status {status}"),
+        ImageEnd::Signal(number) => format!("killed by {}", signal(*number)),
+        ImageEnd::Replaced => REPLACED.to_owned(),
+        ImageEnd::Otherwise(why) => why.clone(),
     }
 }
 
-/// Live bytes at exit of a rank; those of several processes are a sum over
-/// different moments, and may exceed the peak.
+/// Formats the live bytes at exit of a rank. With several processes, they are a sum over different
+/// moments, which may exceed the peak.
 pub fn live_at_exit(rank: &Rank) -> String {
     let text = text_of(&rank.host_memory.live_at_exit_bytes, bytes);
     match rank.host_memory.live_at_exit_bytes.get() {
@@ -337,7 +338,7 @@ pub fn live_at_exit(rank: &Rank) -> String {
     }
 }
 
-/// A reading in a sentence.
+/// Formats a reading for a sentence.
 pub fn text_of(reading: &Reading<u64>, show: impl Fn(u64) -> String) -> String {
     match reading {
         Reading::Is(value) => show(*value),
@@ -348,7 +349,7 @@ pub fn text_of(reading: &Reading<u64>, show: impl Fn(u64) -> String) -> String {
     }
 }
 
-/// A reading in a table.
+/// Formats a reading for a table.
 pub fn cell(reading: &Reading<u64>, show: impl Fn(u64) -> String) -> String {
     match reading {
         Reading::Is(value) => show(*value),
@@ -357,7 +358,7 @@ pub fn cell(reading: &Reading<u64>, show: impl Fn(u64) -> String) -> String {
     }
 }
 
-/// `1 process`, `1,234 processes`.
+/// Formats a count, such as `1 process` or `1,234 processes`.
 pub fn plural(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(n), if n == 1 { one } else { many })
 }

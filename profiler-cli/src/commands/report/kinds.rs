@@ -2,7 +2,7 @@
 
 use tprof_analyze::Kind;
 
-/// Kinds of `tprof report`, with what each shows.
+/// Returns the kinds of `tprof report` and what each shows.
 pub fn report_kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
     let own = [
         ("summary", "wall time, processes, ranks, completeness, overhead (default)"),
@@ -16,18 +16,18 @@ pub fn report_kind_names() -> Vec<&'static str> {
     report_kinds().map(|(name, _)| name).collect()
 }
 
-/// The kinds as help lists them.
+/// Lists the kinds for the help.
 pub fn kinds_help() -> String {
     let width = report_kinds().map(|(name, _)| name.len()).max().unwrap_or(0);
     let line = |(name, about)| format!("\n  {name:<width$}  {about}");
-    let several = "List several (`kernels,steps`) or `all`; the run is read once.";
+    let several = "Name several kinds (`kernels,steps`) or `all`: the run is read only once.";
     format!("Kinds:{}\n\n{several}", report_kinds().map(line).collect::<String>())
 }
 
-/// The two kinds that are no documents.
+/// The two kinds that are not documents.
 pub const REPORTS: [Kind; 2] = [Kind::Summary, Kind::Memory];
 
-/// The name of such a kind.
+/// Returns the name of such a kind.
 pub fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Summary => "summary",

@@ -1,4 +1,4 @@
-//! Several kinds of report at once, of a run that is read once.
+//! Prints several kinds of report, while the run is read only once.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use tprof_analyze::document::Document;
 use tprof_analyze::document::REPORT_VERSION;
-use tprof_analyze::{Kind, Made, Report};
+use tprof_analyze::{Kind, Report, Reports};
 
 use super::head::{self, Head};
 use super::kinds::{kind_name, report_kinds};
@@ -17,37 +17,38 @@ use crate::terminal::page::{Form, Page};
 
 /// One of the reports.
 #[derive(Clone, Copy)]
-enum One<'a> {
+enum SingleReport<'a> {
     Report(&'a Report),
     Document(&'a Document),
 }
 
-impl One<'_> {
+impl SingleReport<'_> {
     fn kind(self) -> &'static str {
         match self {
-            One::Report(report) => kind_name(report.kind),
-            One::Document(document) => document.kind,
+            SingleReport::Report(report) => kind_name(report.kind),
+            SingleReport::Document(document) => document.kind,
         }
     }
 
     fn head(&self) -> Head<'_> {
         match self {
-            One::Report(report) => Head::of_report(report),
-            One::Document(document) => Head::of_document(document),
+            SingleReport::Report(report) => Head::of_report(report),
+            SingleReport::Document(document) => Head::of_document(document),
         }
     }
 }
 
-/// The reports in the order in which they were asked for.
-fn in_order<'a>(made: &'a Made, kinds: &[String]) -> Vec<One<'a>> {
-    let reports = made.reports.iter().map(One::Report);
-    let mut all: Vec<One> = reports.chain(made.documents.iter().map(One::Document)).collect();
+/// Returns the reports in the requested order.
+fn in_order<'a>(made: &'a Reports, kinds: &[String]) -> Vec<SingleReport<'a>> {
+    let reports = made.reports.iter().map(SingleReport::Report);
+    let mut all: Vec<SingleReport> =
+        reports.chain(made.documents.iter().map(SingleReport::Document)).collect();
     all.sort_by_key(|one| kinds.iter().position(|kind| kind == one.kind()));
     all
 }
 
-/// For a person: what all have in common first, then each under a heading.
-pub fn text(made: &Made, kinds: &[String], top: usize, form: Form) -> String {
+/// Formats the reports as text: common parts first, then each report under a heading.
+pub fn text(made: &Reports, kinds: &[String], top: usize, form: Form) -> String {
     let all = in_order(made, kinds);
     let mut page = Page::new(form);
     let mut problems: Vec<String> = Vec::new();
@@ -69,11 +70,11 @@ pub fn text(made: &Made, kinds: &[String], top: usize, form: Form) -> String {
         page.part(&heading(one.kind()));
         page.gap();
         match one {
-            One::Report(report) if report.kind == Kind::Summary => {
+            SingleReport::Report(report) if report.kind == Kind::Summary => {
                 summary::body(&mut page, report, top);
             }
-            One::Report(report) => memory::body(&mut page, report, top),
-            One::Document(document) => {
+            SingleReport::Report(report) => memory::body(&mut page, report, top),
+            SingleReport::Document(document) => {
                 head::notes(&mut page, &document.notes);
                 document::tables(&mut page, &document.tables, top);
             }
@@ -82,11 +83,11 @@ pub fn text(made: &Made, kinds: &[String], top: usize, form: Form) -> String {
     page.into_text()
 }
 
-/// Notes that concern the whole run: documents print theirs under their heading.
-fn one_notes(one: One<'_>) -> &[String] {
+/// Returns notes that concern the whole run; documents print their own under their heading.
+fn one_notes(one: SingleReport<'_>) -> &[String] {
     match one {
-        One::Report(report) => &report.notes,
-        One::Document(_) => &[],
+        SingleReport::Report(report) => &report.notes,
+        SingleReport::Document(_) => &[],
     }
 }
 
@@ -97,48 +98,48 @@ fn title(kinds: &[String]) -> String {
     }
 }
 
-/// `kernels: kernels and copies by kind and by name`.
+/// Returns a heading such as `kernels: kernels and copies by kind and by name`.
 fn heading(kind: &str) -> String {
     let about = report_kinds().find(|(name, _)| *name == kind).map_or("", |(_, about)| about);
     format!("{kind}: {}", about.trim_end_matches(" (default)"))
 }
 
-/// As one object; under `reports` each is what it would be by itself.
-pub fn json(made: &Made, kinds: &[String]) -> serde_json::Result<String> {
-    Ok(serde_json::to_string_pretty(&Several(&in_order(made, kinds)))? + "\n")
+/// Formats the reports as one object. Each entry of `reports` equals the report printed alone.
+pub fn json(made: &Reports, kinds: &[String]) -> serde_json::Result<String> {
+    Ok(serde_json::to_string_pretty(&ReportsJson(&in_order(made, kinds)))? + "\n")
 }
 
-struct Several<'a>(&'a [One<'a>]);
+struct ReportsJson<'a>(&'a [SingleReport<'a>]);
 
-impl Serialize for Several<'_> {
+impl Serialize for ReportsJson<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(None)?;
         map.serialize_entry("version", &REPORT_VERSION)?;
         map.serialize_entry("tprof", env!("CARGO_PKG_VERSION"))?;
-        map.serialize_entry("reports", &Each(self.0))?;
+        map.serialize_entry("reports", &ReportJson(self.0))?;
         map.end()
     }
 }
 
-struct Each<'a>(&'a [One<'a>]);
+struct ReportJson<'a>(&'a [SingleReport<'a>]);
 
-impl Serialize for Each<'_> {
+impl Serialize for ReportJson<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_map(self.0.iter().map(|one| (one.kind(), one)))
     }
 }
 
-impl Serialize for One<'_> {
+impl Serialize for SingleReport<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         match self {
-            One::Report(report) => report.serialize(to),
-            One::Document(document) => document.serialize(to),
+            SingleReport::Report(report) => report.serialize(to),
+            SingleReport::Document(document) => document.serialize(to),
         }
     }
 }
 
 /// Writes every table as a file `KIND.TABLE.csv` into a directory.
-pub fn write_csv(made: &Made, directory: &Path) -> Result<(), Failure> {
+pub fn write_csv(made: &Reports, directory: &Path) -> Result<(), Failure> {
     let failed = |what: &Path, error: &std::io::Error| {
         Failure::new(format!("cannot write `{}`", what.display()))
             .because(error, "-o with a writable directory")

@@ -1,13 +1,13 @@
-//! `tprof report`: what a run's files hold, as text, JSON or CSV on stdout.
+//! `tprof report`: prints reports of a run's files, as text, JSON or CSV on stdout.
 
-mod apart;
 mod args;
 mod csv;
+mod distinguish;
 pub mod document;
 mod frames;
 mod gpu;
 mod head;
-pub mod held;
+pub mod held_memory;
 mod kinds;
 mod many;
 mod memory;

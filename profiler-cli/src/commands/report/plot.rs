@@ -1,16 +1,17 @@
-//! Curves as one line of blocks each.
+//! Draws a curve as one line of block characters.
 
-/// Parts of the time that a curve has a value for.
+/// Number of parts of the time for which a curve has a value.
 pub const COLUMNS: usize = 52;
-/// Columns beside a curve: what it is, and its highest value.
+/// Columns next to a curve for its name and its highest value.
 const BESIDE: usize = 28;
 
 const LEVELS: [char; 8] = [
     '\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}', '\u{2588}',
 ];
 
-/// One character per column, as many as a page of `page` columns has room for, each the maximum
-/// of its buckets; a space where nothing is known, the lowest block for anything from 0 on.
+/// Draws one character per column, as many as a page of `page` columns has room for, each the
+/// maximum of its buckets. Unknown values are spaces; known values, including 0, get at least the
+/// lowest block.
 pub fn curve(buckets: &[Option<u64>], length: usize, highest: u64, page: usize) -> String {
     let columns = COLUMNS.min(page.saturating_sub(BESIDE)).min(length).max(1);
     (0..columns)

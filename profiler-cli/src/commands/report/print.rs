@@ -1,4 +1,4 @@
-//! Reads a run and prints reports of it.
+//! Reads a run and prints its reports.
 
 use super::args::ReportArgs;
 use super::kinds::{REPORTS, kind_name};
@@ -11,15 +11,17 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 
-use tprof_analyze::document::{Cut, Document, DocumentKind, LineTables, Options, Table, Window};
-use tprof_analyze::{KINDS, Kind, Made, Report, Wanted, read_together};
+use tprof_analyze::document::{
+    Document, DocumentKind, LineTables, Options, Table, TimeSelection, Window,
+};
+use tprof_analyze::{KINDS, Kind, Report, ReportRequest, Reports, read_together};
 use tprof_collect::control::Request;
-use tprof_trace::live::collector_lives;
+use tprof_trace::live::is_collector_alive;
 
 use crate::commands::live::ask;
 use crate::runs::failure;
 use crate::runs::foreign::open_run_or_import;
-use crate::runs::symbols::Late;
+use crate::runs::symbols::LateSymbolizer;
 use crate::terminal::columns;
 use crate::terminal::errors::Failure;
 use crate::terminal::page::Form;
@@ -45,8 +47,8 @@ pub fn run(args: ReportArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Makes what was asked for, in one pass over the run's files.
-fn make(args: &ReportArgs) -> anyhow::Result<Made> {
+/// Makes the requested reports in one pass over the run's files.
+fn make(args: &ReportArgs) -> anyhow::Result<Reports> {
     let is_wanted = |name: &str| args.kinds.iter().any(|kind| kind == name);
     let reports: Vec<Kind> =
         REPORTS.into_iter().filter(|kind| is_wanted(kind_name(*kind))).collect();
@@ -74,7 +76,7 @@ fn make(args: &ReportArgs) -> anyhow::Result<Made> {
     {
         refuse_for_report(kind, args)?;
     }
-    let late = Late::default();
+    let late = LateSymbolizer::default();
     let options = Options {
         rank: args.rank,
         hta: args.hta,
@@ -82,7 +84,7 @@ fn make(args: &ReportArgs) -> anyhow::Result<Made> {
         steps_from: args.steps_from,
         cycle: args.cycle,
         window: args.window,
-        cut: Cut::default(),
+        cut: TimeSelection::default(),
         operator: args.operator.clone(),
         within: args.within.clone(),
         thread: args.thread.clone(),
@@ -94,7 +96,7 @@ fn make(args: &ReportArgs) -> anyhow::Result<Made> {
         mine: args.mine,
         peaks: args.peaks,
         data: args.json || args.csv,
-        is_running: Some(collector_lives),
+        is_running: Some(is_collector_alive),
     };
     let unwritten = match args.window {
         Some(Window::OfProgram { to_ns, device_until_ns, .. }) => {
@@ -103,7 +105,7 @@ fn make(args: &ReportArgs) -> anyhow::Result<Made> {
         Some(Window::OfRun(..)) | None => Vec::new(),
     };
     let run = open_run_or_import(&args.path)?;
-    let wanted = Wanted { reports: &reports, kinds: &kinds };
+    let wanted = ReportRequest { reports: &reports, kinds: &kinds };
     let mut made = read_together(run.path(), &wanted, &options, Some(&late))
         .map_err(|error| failure::analyze_failure(&args.path, &error))?;
     let mut notes = late.notes();
@@ -119,8 +121,8 @@ fn make(args: &ReportArgs) -> anyhow::Result<Made> {
     Ok(made)
 }
 
-/// Has a live run write all that was recorded until a moment; what could not be written in time, in
-/// sentences.
+/// Makes a live run write everything recorded until a moment. Returns what could not be written in
+/// time, in sentences.
 fn written_out(run: &Path, until_ns: u64) -> Result<Vec<String>, Failure> {
     let reply = ask(run, &Request::Write { until_ns: Some(until_ns) })?;
     let missing = reply.status.and_then(|mut status| status["missing"].as_array_mut().map(take));
@@ -129,7 +131,7 @@ fn written_out(run: &Path, until_ns: u64) -> Result<Vec<String>, Failure> {
     Ok(names.map(|what| format!("not written yet, and not in this report: {what}")).collect())
 }
 
-fn rendered(made: &Made, args: &ReportArgs) -> anyhow::Result<String> {
+fn rendered(made: &Reports, args: &ReportArgs) -> anyhow::Result<String> {
     let (top, json) = (args.top, args.json);
     let form = match args.markdown {
         true => Form::Markdown,
@@ -149,7 +151,7 @@ fn rendered(made: &Made, args: &ReportArgs) -> anyhow::Result<String> {
     })
 }
 
-/// The table that CSV prints: the first, unless another is named.
+/// Returns the table to print as CSV: the first, unless another is named.
 fn table_for_csv<'a>(document: &'a Document, name: Option<&str>) -> anyhow::Result<&'a Table> {
     let mut tables = document.tables.iter();
     let found = match name {
@@ -160,7 +162,7 @@ fn table_for_csv<'a>(document: &'a Document, name: Option<&str>) -> anyhow::Resu
     found.ok_or_else(|| failure::no_table(name.unwrap_or_default(), document.kind, &keys).into())
 }
 
-/// Refuses options that mean nothing to the summary and the report on memory.
+/// Refuses options that do not apply to the summary and the memory report.
 fn refuse_for_report(name: &str, args: &ReportArgs) -> Result<(), Failure> {
     if args.hta {
         return Err(Failure::new(format!("the {name} report has no `--hta`"))
@@ -175,7 +177,7 @@ fn refuse_for_report(name: &str, args: &ReportArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The report for a person; `top` rows in each table.
+/// Formats the report as text, with `top` rows per table.
 pub fn text(report: &Report, top: usize, form: Form) -> String {
     match report.kind {
         Kind::Summary => summary::text(report, top, form),

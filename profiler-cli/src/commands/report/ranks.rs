@@ -7,9 +7,9 @@ use tprof_facts::units::{bytes, count, duration};
 use super::head::cell;
 use crate::terminal::page::{Page, Table};
 
-/// The rank with the highest peak, or the first.
+/// Returns the rank with the highest peak, or the first rank.
 pub fn heaviest(report: &Report) -> Option<&Rank> {
-    // The first of equals, so that the choice does not depend on anything else.
+    // If ranks are equal, the first counts, so that the choice is deterministic.
     report.ranks.iter().rev().max_by_key(|rank| weight(rank))
 }
 
@@ -18,7 +18,7 @@ fn weight(rank: &Rank) -> (Option<u64>, Option<u64>) {
     (memory.peak_bytes.get(), memory.allocated_bytes.get())
 }
 
-/// One row per rank, those with the highest peaks first; nothing for a single rank.
+/// Adds one row per rank, highest peaks first; nothing for a single rank.
 pub fn table(page: &mut Page, report: &Report, top: usize) {
     if report.ranks.len() < 2 {
         return;
@@ -72,7 +72,8 @@ fn row(rank: &Rank) -> Vec<String> {
     ]
 }
 
-/// Highest resident memory; `<` before a sum that counts shared pages for each process.
+/// Formats the highest resident memory, with `<` before a sum that counts shared pages once per
+/// process.
 fn resident(rank: &Rank) -> String {
     let timeline = &rank.timeline;
     match (&timeline.resident_peak_bytes, timeline.rss_peak_bytes.get()) {
@@ -81,7 +82,7 @@ fn resident(rank: &Rank) -> String {
     }
 }
 
-/// Least, middle and highest peak of the ranks proper.
+/// Adds the lowest, median and highest peak of the ranks proper.
 fn spread(page: &mut Page, ranks: &[&Rank]) {
     let proper = ranks.iter().filter(|rank| rank.rank.is_some());
     let mut peaks: Vec<u64> = proper.filter_map(|rank| rank.host_memory.peak_bytes.get()).collect();

@@ -1,4 +1,4 @@
-//! Allocation sites: one table with stacks, and short lists by other orders.
+//! Allocation sites: one table with stacks, and short lists in other orders.
 
 use std::sync::Arc;
 
@@ -7,15 +7,15 @@ use tprof_analyze::memory::HostMemory;
 use tprof_analyze::memory::sites::Site;
 use tprof_facts::units::{bytes, count, percent};
 
-use super::apart;
+use super::distinguish;
 use super::frames;
 use super::head::{cell, plural};
 use crate::terminal::page::{Page, Table};
 
-/// Rows of the short lists.
+/// Number of rows of the short lists.
 const SHORT: usize = 5;
 
-/// Sites by their bytes at the peak, with stacks; `whose` is ` of rank 3` or nothing.
+/// Adds sites by their bytes at the peak, with stacks; `whose` is ` of rank 3` or empty.
 pub fn table(page: &mut Page, memory: &HostMemory, whose: &str, top: usize) {
     if memory.sites.is_empty() {
         page.heading("Sites");
@@ -47,7 +47,7 @@ pub fn table(page: &mut Page, memory: &HostMemory, whose: &str, top: usize) {
     let stacks: Vec<&[Arc<str>]> = sites.iter().map(|site| &*site.stack).collect();
     let width = page.width() - 8;
     let lines: Vec<Vec<String>> = stacks.iter().map(|stack| frames::shown(stack, width)).collect();
-    let apart = apart::functions(&stacks, &lines);
+    let apart = distinguish::functions(&stacks, &lines);
     for ((site, lines), function) in sites.into_iter().zip(lines).zip(apart) {
         page.fixed(&row(site, memory));
         for frame in lines {
@@ -68,7 +68,7 @@ pub fn table(page: &mut Page, memory: &HostMemory, whose: &str, top: usize) {
 
 fn row(site: &Site, memory: &HostMemory) -> String {
     let share = match (site.peak_bytes.get(), memory.peak_bytes.get()) {
-        // An estimate may lie above the whole that it is a part of.
+        // An estimate may exceed the total that it is part of.
         (Some(part), Some(whole)) if whole > 0 => {
             let about = if site.peak_bytes.error().is_some() { "~" } else { "" };
             format!("{about}{}", percent((part as f64 / whole as f64).min(1.0)))
@@ -88,14 +88,14 @@ fn row(site: &Site, memory: &HostMemory) -> String {
     )
 }
 
-/// An order of sites.
+/// A sort order of sites.
 struct Order {
     heading: &'static str,
     value: fn(&Site) -> &Reading<u64>,
     show: fn(u64) -> String,
 }
 
-/// Short lists by the other orders.
+/// Adds short lists in the other orders.
 pub fn lists(page: &mut Page, memory: &HostMemory) {
     let orders = [
         Order { heading: "Most bytes allocated", value: |site| &site.bytes, show: bytes },
@@ -115,7 +115,7 @@ pub fn lists(page: &mut Page, memory: &HostMemory) {
         let mut table = Table::new(&["", "", ""]).names(2);
         sites.truncate(SHORT);
         let stacks: Vec<&[Arc<str>]> = sites.iter().map(|site| &*site.stack).collect();
-        let names = apart::names(&stacks, page.width() - 26);
+        let names = distinguish::names(&stacks, page.width() - 26);
         for (site, name) in sites.iter().zip(names) {
             let beside = match (value(site), whole) {
                 (Reading::Estimate { error, .. }, _) => format!("\u{b1} {}", show(*error)),
@@ -134,7 +134,7 @@ fn estimates(memory: &HostMemory) -> bool {
     memory.sites.iter().any(|site| site.peak_bytes.error().is_some())
 }
 
-/// ` (10 of 1,234 sites)`, or nothing where all are shown.
+/// Returns ` (10 of 1,234 sites)`, or nothing if all are shown.
 fn of(memory: &HostMemory, top: usize) -> String {
     let shown = top.min(memory.sites.len());
     if shown < memory.sites_total {

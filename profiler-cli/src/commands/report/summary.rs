@@ -1,6 +1,6 @@
-//! `tprof report summary` as text.
+//! Formats `tprof report summary` as text.
 
-use tprof_analyze::processes::{Ended, ProcessRow};
+use tprof_analyze::processes::{ImageEnd, ProcessRow};
 use tprof_analyze::summary::{Line, Rank};
 use tprof_analyze::{Reading, Report};
 use tprof_facts::labels::base_name;
@@ -12,10 +12,10 @@ use super::{frames, gpu, ranks, sites};
 use crate::terminal::commands;
 use crate::terminal::page::{Form, Page, Table};
 
-/// Columns of a function's name in a line of the first findings.
+/// Columns for a function's name in a line of the first findings.
 const FUNCTION: usize = 40;
 
-/// The whole page.
+/// Returns the whole page.
 pub fn text(report: &Report, top: usize, form: Form) -> String {
     let mut page = Page::new(form);
     head::completeness(&mut page, &Head::of_report(report), "summary");
@@ -32,12 +32,12 @@ pub fn text(report: &Report, top: usize, form: Form) -> String {
     page.into_text()
 }
 
-/// The page without what all kinds begin with.
+/// Adds the report without the beginning that all kinds share.
 pub fn body(page: &mut Page, report: &Report, top: usize) {
     head::run(page, report);
     gpu::fields(page, report);
     gpu::sampled(page, report);
-    // The heap of an imported trace is unknown, and no question.
+    // The heap of an imported trace is unknown, and nobody asks about it.
     let heap = !gpu::ran(report) || report.ranks.iter().any(knows_heap);
     if heap {
         memory(page, report);
@@ -61,7 +61,7 @@ fn knows_heap(rank: &Rank) -> bool {
     rank.host_memory.allocations.value().is_some()
 }
 
-/// The first findings in a line each; no line if there are none, for then there may be
+/// Adds the first findings, one line each. Without findings there is no line, because there may be
 /// nothing but memory to judge.
 fn findings(page: &mut Page, report: &Report) {
     let Reading::Is(lines) = &report.findings else { return };
@@ -87,7 +87,8 @@ fn findings(page: &mut Page, report: &Report) {
     }
 }
 
-/// What is wrong, and where: `one function takes much of the CPU time: parse (load.py:22)`.
+/// Describes a finding and its place: `one function takes much of the CPU time: parse
+/// (load.py:22)`.
 fn what(line: &Line) -> String {
     let place = line.file.as_ref().map(|file| match line.line {
         Some(number) => format!("{}:{number}", base_name(file)),
@@ -137,7 +138,7 @@ fn memory(page: &mut Page, report: &Report) {
     resident(page, rank, &whose);
 }
 
-/// Resident memory at its peak, and what it is the sum of.
+/// Adds the peak of resident memory, and what it is the sum of.
 fn resident(page: &mut Page, rank: &Rank, whose: &str) {
     let timeline = &rank.timeline;
     let summed = timeline.rss_peak_bytes.get().zip(timeline.rss_peak_at_ns.get());
@@ -200,7 +201,7 @@ fn processes(page: &mut Page, report: &Report, top: usize) {
     }
 }
 
-/// How long a process image lasted, if its end was recorded.
+/// Returns how long a process image lasted, if its end was recorded.
 fn lasted(row: &ProcessRow) -> Option<u64> {
     Some(row.end_ns.get()?.saturating_sub(row.start_ns))
 }
@@ -213,11 +214,11 @@ fn process(row: &ProcessRow) -> Vec<String> {
         duration(row.start_ns),
         lasted(row).map_or_else(|| "?".to_owned(), duration),
         match &row.ended {
-            Ended::Status(status) => format!("exit {status}"),
-            Ended::Signal(number) => signal(*number),
-            Ended::Replaced => "exec".to_owned(),
-            Ended::Otherwise(why) if why.contains("running") => "running".to_owned(),
-            Ended::Otherwise(_) => "?".to_owned(),
+            ImageEnd::Status(status) => format!("exit {status}"),
+            ImageEnd::Signal(number) => signal(*number),
+            ImageEnd::Replaced => "exec".to_owned(),
+            ImageEnd::Otherwise(why) if why.contains("running") => "running".to_owned(),
+            ImageEnd::Otherwise(_) => "?".to_owned(),
         },
         row.command.clone(),
     ]

@@ -1,10 +1,10 @@
-//! Reports as people see them. `UPDATE_GOLDEN=1 cargo test` writes the golden texts anew.
+//! Reports as text. `UPDATE_GOLDEN=1 cargo test` rewrites the golden files.
 
 use std::path::Path;
 
 use tprof_analyze::{Kind, Report, report};
 use tprof_trace::model::*;
-use tprof_trace::run::{Blind, Completeness, LossInfo, OVERHEAD_VERSION, Overhead, RunInfo};
+use tprof_trace::run::{BlindSpot, Completeness, LossInfo, OVERHEAD_VERSION, Overhead, RunInfo};
 use tprof_trace::{HeapBlock, TraceHeader, TraceWriter};
 
 use super::csv;
@@ -33,7 +33,7 @@ const STACKS: [&[&str]; 3] = [
     ],
 ];
 
-/// A rank that loads, trains for ten steps and leaks in each.
+/// Writes a rank that loads, trains for ten steps and leaks in each.
 fn rank(dir: &Path, rank: u32, memory: MemoryRecording, end: ProcessEnd) {
     let path = dir.join(format!("rank-{rank}.tprof"));
     let header = TraceHeader { start_ns: START, start_unix_ns: 1, ..TraceHeader::default() };
@@ -146,7 +146,7 @@ fn run_json(dir: &Path, completeness: Completeness) {
     std::fs::write(dir.join("run.json"), serde_json::to_vec(&info).unwrap()).unwrap();
 }
 
-/// The text, checked against its golden one and for its width.
+/// Checks the text against its golden file, and its width.
 fn golden(dir: &Path, kind: Kind, name: &str) {
     let made = report(dir, kind, None).unwrap();
     let shown = text(&made, 10, Form::Text(WIDTH)).replace(&dir.display().to_string(), "RUN");
@@ -258,7 +258,7 @@ fn many_ranks_and_gaps_read_well() {
     }
     let losses =
         vec![LossInfo { what: "heap events".into(), why: "ring full".into(), count: 1234 }];
-    let blind = (0..9).map(|pid| Blind {
+    let blind = (0..9).map(|pid| BlindSpot {
         process: format!("{pid} nvidia-smi"),
         what: "everything".into(),
         why: "statically linked".into(),

@@ -1,7 +1,7 @@
-//! The first finding of a run, for its summary.
+//! Finds the first finding of a run for its summary.
 //!
-//! Judged from the files that were just written, which the page cache holds. A shell prompt must
-//! not wait for that: above [`MOST_BYTES`] it is left to `tprof report findings`.
+//! It reads the files that were just written, which are still in the page cache. A shell prompt
+//! must not wait for it: above [`MOST_BYTES`], it is left to `tprof report findings`.
 
 use std::path::Path;
 
@@ -9,10 +9,11 @@ use tprof_analyze::document::{Cell, Options, Value};
 use tprof_analyze::{Document, KINDS};
 use tprof_trace::run::RunInfo;
 
-/// About a minute of a job of one rank: some tenths of a second.
+/// About a minute of a job of one rank, which takes some tenths of a second.
 const MOST_BYTES: u64 = 4 << 20;
 
-/// Its headline, without its number; `None` if there is none, or it would take long to find.
+/// Returns the finding's headline without its number; `None` if there is none, or if finding it
+/// would take long.
 pub fn of(directory: &Path, info: &RunInfo) -> Option<String> {
     let sizes = info.files.iter().map(|file| directory.join(file).metadata());
     if sizes.map(|meta| meta.map_or(0, |meta| meta.len())).sum::<u64>() > MOST_BYTES {

@@ -1,4 +1,4 @@
-//! TensorBoard's log directory, written while the job runs.
+//! Writes TensorBoard's log directory while the job runs.
 
 use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -10,12 +10,12 @@ use tprof_export::tensorboard::LiveLog;
 
 use crate::settings::Resolved;
 
-/// The format that can be written while the job runs.
+/// Format that can be written while the job runs.
 pub const FORMAT: &str = "tensorboard";
-/// How often it is written; TensorBoard looks every 30 s.
+/// Interval of the writes; TensorBoard looks every 30 s.
 const EACH: Duration = Duration::from_secs(5);
-/// Of the time, it takes no more than one part in so many on one core: the longer a run, the more
-/// there is to read.
+/// The writer takes at most one part in this many of one core's time, because a longer run has more
+/// to read.
 const SHARE: u32 = 100;
 
 /// A thread that appends to the log directory.
@@ -25,7 +25,7 @@ pub struct LogWriter {
 }
 
 impl LogWriter {
-    /// Begins, where that is asked for and only this launcher writes the run.
+    /// Starts the thread, if requested and if only this launcher writes the run.
     pub fn start(resolved: &Resolved, run: &Path) -> Option<LogWriter> {
         let is_asked = resolved.export.as_deref() == Some(FORMAT);
         let is_own = resolved.config.if_exists != IfExists::Join;
@@ -36,7 +36,7 @@ impl LogWriter {
             let mut pause = EACH;
             while ends.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
                 let begun = Instant::now();
-                // What fails now is tried again, and is an error of the export at the end.
+                // A failed write is tried again, and is an error of the export at the end.
                 let _ = log.append();
                 pause = EACH.max(begun.elapsed() * SHARE);
             }
@@ -46,7 +46,7 @@ impl LogWriter {
         Some(LogWriter { end, thread })
     }
 
-    /// Ends the thread; what is missing is added by the export at the end.
+    /// Ends the thread. The export at the end adds what is missing.
     pub fn stop(self) -> Option<LiveLog> {
         drop(self.end);
         self.thread.join().ok()

@@ -1,4 +1,4 @@
-//! `tprof run`: launches a command, records it, and ends as it ended.
+//! `tprof run`: launches a command, records it, and ends with its exit status.
 
 mod args;
 mod first_finding;

@@ -1,8 +1,8 @@
-//! The highest heap peak of a run, for its summary.
+//! Finds the highest heap peak of a run for its summary.
 //!
-//! Read from the files that were just written, which the page cache holds. A
-//! shell prompt must not wait for a long exact recording to be replayed: above
-//! [`MOST_BYTES`] the line is left to `tprof report`.
+//! It reads the files that were just written, which are still in the page cache. A shell prompt
+//! must not wait until a long exact recording is replayed: above [`MOST_BYTES`], the line is left
+//! to `tprof report`.
 
 use std::fmt;
 use std::path::Path;
@@ -12,7 +12,7 @@ use tprof_facts::units::bytes;
 use tprof_trace::TraceFile;
 use tprof_trace::run::{RunInfo, misses_allocations};
 
-/// Some five million allocations at four bytes each: below a second.
+/// Some five million allocations at four bytes each, which take less than a second.
 const MOST_BYTES: u64 = 16 << 20;
 
 /// A peak and its rank.
@@ -20,9 +20,9 @@ const MOST_BYTES: u64 = 16 << 20;
 pub struct Peak {
     /// Highest sum of live bytes.
     pub bytes: u64,
-    /// The rank, where there are several.
+    /// The rank, if there are several.
     pub rank: Option<u32>,
-    /// Allocations of some process could not be recorded.
+    /// Whether allocations of some process could not be recorded.
     pub at_least: bool,
     /// Why events of some rank are missing, frees or allocations.
     pub uncertain: Option<String>,
@@ -42,7 +42,7 @@ impl fmt::Display for Peak {
     }
 }
 
-/// The highest peak among the run's files; `None` if it is not known.
+/// Returns the highest peak among the run's files; `None` if it is unknown.
 pub fn of(directory: &Path, info: &RunInfo) -> Option<Peak> {
     let paths: Vec<_> = info.files.iter().map(|file| directory.join(file)).collect();
     let sizes = paths.iter().map(|path| path.metadata().map_or(0, |meta| meta.len()));

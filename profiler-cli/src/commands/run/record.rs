@@ -1,4 +1,4 @@
-//! Launches a command, records it, and ends as it ended.
+//! Launches a command, records it, and ends with its exit status.
 
 use super::args::RunArgs;
 use super::live_log::{self, LogWriter};
@@ -10,15 +10,15 @@ use crate::kineto::Daemon;
 use crate::launch::failures::{
     cannot_start, not_executed, not_finished, not_run, not_started, renamed,
 };
+use crate::launch::fallback;
 use crate::launch::follow;
 use crate::launch::inherited;
 use crate::launch::libraries;
 use crate::launch::python_path;
 use crate::launch::signals::{self, Signals};
-use crate::launch::stranded;
 use crate::launch::system;
 use crate::launch::wait::{self, Interrupts, Outcome};
-use crate::launch::{self, NotStarted, Original, Pipes};
+use crate::launch::{self, ChildPipes, InheritedState, NotStarted};
 use crate::settings::enabled;
 use crate::settings::table::OUTPUT;
 use crate::settings::{Resolved, resolve};
@@ -38,9 +38,9 @@ use tprof_collect::{
 use tprof_export::tensorboard::LiveLog;
 use tprof_trace::run::RunInfo;
 
-/// Runs the command, unrecorded where a limit does not let tprof record.
+/// Runs the command, unrecorded if a limit keeps tprof from recording.
 pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
-    record(args).map_err(stranded::unrecorded)
+    record(args).map_err(fallback::run_unrecorded)
 }
 
 fn record(args: RunArgs) -> anyhow::Result<ExitCode> {
@@ -62,12 +62,13 @@ fn record(args: RunArgs) -> anyhow::Result<ExitCode> {
             .hint("tprof run -- python train.py")
             .into());
     };
-    // First, so that a mistyped command leaves nothing behind.
+    // This comes first, so that a mistyped command leaves nothing behind.
     let program = launch::find(command).map_err(|why| not_run(command, why))?;
-    system::spare_address_space();
+    system::share_one_heap();
     let signals = Signals::block();
-    let original = Original { mask: signals.original(), open_files: system::open_files_limit() };
-    let _ = stranded::arm(&args.command, original);
+    let original =
+        InheritedState { mask: signals.original(), open_files: system::open_files_limit() };
+    let _ = fallback::prepare(&args.command, original);
     if resolved.config.activities.contains(&Activity::Cpu) {
         perf::first::open_beside();
     }
@@ -76,8 +77,8 @@ fn record(args: RunArgs) -> anyhow::Result<ExitCode> {
     let agent = agent_for(&resolved.config, &args.command)?;
     let python_path = python_path::change(&resolved.config, &args.command)?;
 
-    let pipes = Pipes::new().map_err(|error| cannot_start(&error))?;
-    inherited::let_children_be_waited_for();
+    let pipes = ChildPipes::new().map_err(|error| cannot_start(&error))?;
+    inherited::keep_children_waitable();
     let output = resolved.config.output.clone();
     let session = Session::start(resolved.config.clone(), Libraries { preload, agent })
         .map_err(|e| not_started(&output, &e))?;
@@ -88,7 +89,7 @@ fn record(args: RunArgs) -> anyhow::Result<ExitCode> {
     }
     resolved.config.output.clone_from(&output);
     if resolved.config.paused && !resolved.quiet {
-        // `tprof ctl start` needs the name of the run now.
+        // The user needs the run's name now, for `tprof ctl start`.
         let run = quote::word(quote::nearby(&output).as_os_str());
         print_stderr(&format!("tprof: recording is off; start with: tprof ctl start {run}\n"));
     }
@@ -126,14 +127,14 @@ fn record(args: RunArgs) -> anyhow::Result<ExitCode> {
     let (session, outcome) = match launched {
         Ok(launched) => launched,
         Err(failure) => {
-            // Their directories are in the run's, which is empty without them.
+            // Their directories lie in the run's directory, which is then empty.
             drop((daemon, logs));
             let _ = std::fs::remove_dir(&output);
             return Err(failure.into());
         }
     };
     let windows = daemon.map(Daemon::finish).unwrap_or_default();
-    windows.blind.iter().for_each(|blind| session.lacks(blind.clone()));
+    windows.blind.iter().for_each(|blind| session.add_blind_spot(blind.clone()));
     let compiled = logs.map(|logs| logs.finish(&session));
     let info = finish(session, outcome, &signals);
     let info = info.map_err(|e| not_finished(&output, &e));
@@ -145,21 +146,22 @@ fn record(args: RunArgs) -> anyhow::Result<ExitCode> {
     Ok(end_as(outcome))
 }
 
-/// What a schedule or a capture will record.
+/// Describes what a schedule or a capture will record.
 fn plan(config: &Config) -> Option<String> {
     let schedule = config.schedule.map(|timetable| timetable.plan());
     schedule.or_else(|| config.capture.as_ref().map(Capture::plan))
 }
 
-/// Prints where the run is, if not in the directory that was asked for: also under --quiet,
-/// since the run is not where it was asked for.
+/// Prints where the run is if that is not the requested directory, even with --quiet, because
+/// nobody would find it there.
 pub fn warn_renamed(session: &Session, asked: &Path) {
     if let Some(why) = session.renamed() {
         print_stderr(&renamed(asked, session.run_dir(), why));
     }
 }
 
-/// Prints that ranks have a run each, once a job: without `-o` no name is common to them.
+/// Warns, once per job, that each rank gets a run of its own: without `-o` they have no common
+/// name.
 fn warn_alone(output: &Path) {
     let own = Rank::of_process(std::process::id());
     let Some(size) = own.filter(|rank| rank.number == 0).and_then(|rank| rank.size) else {
@@ -173,7 +175,7 @@ fn warn_alone(output: &Path) {
     }
 }
 
-/// The agent's path, where something is wanted that it records.
+/// Returns the agent's path if something is to be recorded that needs it.
 pub fn agent_for(
     config: &Config,
     command: &[OsString],
@@ -186,7 +188,7 @@ pub fn agent_for(
     wanted.then(path).transpose()
 }
 
-/// The directory that relative paths start from.
+/// Returns the directory that relative paths start from.
 pub fn current_directory() -> Result<std::path::PathBuf, Failure> {
     std::env::current_dir().map_err(|e| {
         Failure::new("the current directory cannot be used")
@@ -194,7 +196,7 @@ pub fn current_directory() -> Result<std::path::PathBuf, Failure> {
     })
 }
 
-/// Variables of the job's beside the session's.
+/// Variables of the job apart from the session's.
 struct Variables {
     python_path: Option<OsString>,
     kineto: Option<Vec<(OsString, OsString)>>,
@@ -205,13 +207,13 @@ fn launch_and_wait(
     session: Session,
     command: &[OsString],
     program: &Path,
-    (original, pipes): (&Original, Pipes),
+    (original, pipes): (&InheritedState, ChildPipes),
     signals: &Signals,
     resolved: &Resolved,
     variables: Variables,
 ) -> Result<(Session, Outcome), Failure> {
     let given = std::env::var_os("LD_PRELOAD");
-    let preload = given.as_deref().map(libraries::without_ours);
+    let preload = given.as_deref().map(libraries::without_tprof_libraries);
     let mut changes = session.environment(preload.as_deref().filter(|text| !text.is_empty()));
     changes.extend(variables.python_path.map(|path| (PYTHON_PATH.into(), path)));
     changes.extend(variables.kineto.into_iter().flatten());
@@ -228,13 +230,13 @@ fn launch_and_wait(
         session.root_started(pid.unsigned_abs());
         signals.pass_on(pid);
         held.go()?;
-        stranded::job_runs(pid);
+        fallback::job_runs(pid);
         Ok(pid)
     });
     match started {
         Ok(pid) => {
             let outcome = wait::wait(pid, signals, &|signal| session.asked_to_end(signal));
-            stranded::job_ended(outcome);
+            fallback::job_ended(outcome);
             match outcome {
                 Outcome::Ended(status) => {
                     session.root_ended(pid.unsigned_abs(), status);
@@ -256,13 +258,13 @@ fn launch_and_wait(
     }
 }
 
-/// Whether an inherited LD_PRELOAD holds a library of a recording around this one.
+/// Whether an inherited LD_PRELOAD contains a library of a surrounding recording.
 fn preload_changed(given: Option<&OsStr>) -> bool {
-    given.is_some_and(|text| libraries::without_ours(text) != text)
+    given.is_some_and(|text| libraries::without_tprof_libraries(text) != text)
 }
 
-/// Removes a run that never began: only its own files, since the directory
-/// may be shared with other runs.
+/// Removes a run that never began. Removes only its own files, because other runs may share the
+/// directory.
 pub fn withdraw(session: Session) {
     let directory = session.run_dir().to_owned();
     let Ok(info) = session.finish() else { return };
@@ -279,11 +281,11 @@ pub fn withdraw(session: Session) {
             let _ = std::fs::remove_file(path);
         }
     }
-    // Refused, as it should be, while anything is in it.
+    // Refused, as intended, while the directory is not empty.
     let _ = std::fs::remove_dir(&directory);
 }
 
-/// Lets the collector finish, while Ctrl-C still ends tprof.
+/// Lets the collector finish, while Ctrl-C can still end tprof.
 fn finish(session: Session, outcome: Outcome, signals: &Signals) -> Result<RunInfo, CollectError> {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -302,17 +304,17 @@ fn finish(session: Session, outcome: Outcome, signals: &Signals) -> Result<RunIn
                 }
             }
         };
-        // Refused where no thread may be started: only SIGKILL ends tprof then.
+        // If no thread may be started, only SIGKILL ends tprof from here on.
         let _ = std::thread::Builder::new().spawn_scoped(scope, watch);
         let info = session.finish();
         done.store(true, Relaxed);
-        // Wakes the thread: its wait would be up to 20 ms of every run.
+        // Wakes the thread, whose wait would add up to 20 ms to every run.
         signals::send(std::process::id().cast_signed(), libc::SIGCHLD);
         info
     })
 }
 
-/// Summary and export; what fails here does not change the job's status.
+/// Prints the summary and exports. Failures here do not change the exit status.
 fn after(
     resolved: &Resolved,
     info: Result<RunInfo, Failure>,
@@ -350,7 +352,7 @@ fn after(
     }
 }
 
-/// An export prints paths to stdout, which belongs to the job here.
+/// Redirects stdout: an export prints paths there, but stdout belongs to the job.
 fn stdout_is_the_jobs(quiet: bool) -> anyhow::Result<()> {
     match quiet {
         true => system::redirect_stdout(&File::options().write(true).open("/dev/null")?)?,
@@ -375,14 +377,14 @@ fn export_after(resolved: &Resolved, format: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Ends as the job did.
+/// Ends with the exit status of the job.
 pub fn end_as(outcome: Outcome) -> ExitCode {
     match outcome {
         Outcome::Interrupted => signals::die_by(libc::SIGINT),
         Outcome::Ended(status) if libc::WIFSIGNALED(status) => {
             signals::die_by(libc::WTERMSIG(status))
         }
-        // `WEXITSTATUS` is eight bits.
+        // `WEXITSTATUS` has eight bits.
         Outcome::Ended(status) => ExitCode::from(libc::WEXITSTATUS(status).to_le_bytes()[0]),
     }
 }

@@ -1,5 +1,6 @@
-//! Exports that the job asked for while it ran: `profile.export_chrome_trace` of the Python module.
-//! Each is a file in the run, made after the job, when all that was recorded is there.
+//! Exports that the job requested while it ran, by `profile.export_chrome_trace` of the Python
+//! module. Each request is a file in the run. It is executed after the job, when everything
+//! recorded is there.
 
 use crate::commands::export::{self, ExportArgs, SliceArgs};
 use crate::terminal::errors::{self, Failure, print_stderr, reason};
@@ -8,31 +9,32 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use tprof_trace::run::RunInfo;
 
-/// Directory of the requests, in the run's: python/tprof/_session.py writes them.
+/// Directory of the requests within the run's directory, which python/tprof/_session.py writes.
 const REQUESTS: &str = "requests";
 
-/// A request, as it was written.
+/// A request as the job wrote it.
 #[derive(Debug, Deserialize)]
 struct ExportRequest {
-    /// Directory of the session of the process that wrote it: others share the run's directory.
+    /// Session directory of the process that wrote it: other sessions may share the run's
+    /// directory.
     session: String,
     host: String,
-    /// Format of the export.
+    /// Format to export.
     format: String,
-    /// File to write, absolute.
+    /// Absolute path of the file to write.
     path: PathBuf,
     rank: u32,
-    /// The part of the run, by the clock of that host.
+    /// Part of the run, on the clock of that host.
     from_ns: Option<u64>,
     to_ns: Option<u64>,
 }
 
 impl ExportRequest {
-    /// As `tprof export` takes it. Times of another host's clock do not apply here.
+    /// Converts it to arguments of `tprof export`. Times of another host's clock do not apply here.
     fn args(&self, run: &Path, info: &RunInfo) -> ExportArgs {
-        let is_here = self.host == info.host;
+        let is_this_machine = self.host == info.host;
         let time = |given: Option<u64>| {
-            let since = given.filter(|_| is_here)?.saturating_sub(info.start_ns);
+            let since = given.filter(|_| is_this_machine)?.saturating_sub(info.start_ns);
             Some(format!("{since}ns"))
         };
         ExportArgs {
@@ -53,7 +55,7 @@ impl ExportRequest {
     }
 }
 
-/// Files of requests in a run, in the order of their names.
+/// Returns the request files of a run, in order of their names.
 pub fn pending(run: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(run.join(REQUESTS)).into_iter().flatten().flatten();
     let mut paths: Vec<PathBuf> = entries
@@ -64,7 +66,7 @@ pub fn pending(run: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Makes the exports that processes of this session asked for. One that fails is printed.
+/// Executes the requests of processes of this session. Failures are printed.
 pub fn make(run: &Path, info: &RunInfo) {
     for path in pending(run) {
         let read = tprof_trace::read_plain(&path).map_err(|error| reason(&error));
@@ -87,6 +89,6 @@ pub fn make(run: &Path, info: &RunInfo) {
         }
         let _ = fs::remove_file(path);
     }
-    // Refused while there are others' requests in it.
+    // Refused while the directory contains requests of others.
     let _ = fs::remove_dir(run.join(REQUESTS));
 }

@@ -1,5 +1,5 @@
-//! The few lines after a run: what happened, what was not recorded, where it is,
-//! and what to type next.
+//! The few lines after a run: what happened, what was not recorded, where the run is, and what to
+//! type next.
 
 use crate::commands::run::peak::Peak;
 use crate::launch::wait::Outcome;
@@ -10,14 +10,13 @@ use std::time::Duration;
 use tprof_collect::Config;
 use tprof_facts::units::{self, count, duration};
 use tprof_trace::Recorded;
-use tprof_trace::run::{LATER_EVENTS, RunInfo, blind_alike};
+use tprof_trace::run::{LATER_EVENTS, RunInfo, group_blind_spots};
 
-/// Blind processes named one by one; the report lists them all.
+/// Largest number of blind processes to name; the report lists all of them.
 const MOST_BLIND: usize = 3;
 
-/// The summary of a run, for stderr.
-/// `first` is the headline of the first finding.
-/// `notes` state what came of windows of PyTorch's profiler and of logs of `torch.compile`.
+/// Returns the summary of a run, for stderr. `first` is the headline of the first finding. `notes`
+/// describe windows of PyTorch's profiler and logs of `torch.compile`.
 pub fn summary(
     info: &RunInfo,
     peak: Option<Peak>,
@@ -37,13 +36,13 @@ pub fn summary(
     lines.push(("next", format!("tprof report findings {run}")));
     let mut text = String::new();
     for (label, line) in lines {
-        // Padded before it is painted: escapes have no width.
+        // Padded before painting, because escape sequences have no width.
         text += &format!("{}  {line}\n", paint::label(&format!("{label:>5}")));
     }
     text
 }
 
-/// Which part of the job was recorded, where an option restricts it.
+/// Describes which part of the job was recorded, if an option restricts it.
 fn in_part(info: &RunInfo, config: &Config, outcome: Outcome) -> Option<String> {
     if config.paused {
         let text = "--paused: only events after `tprof ctl start` are recorded";
@@ -90,7 +89,7 @@ fn job(info: &RunInfo, outcome: Outcome) -> String {
     format!("{text}, {ended}")
 }
 
-/// Waits for the collector below this are not worth a word.
+/// Shorter waits for the collector are not mentioned.
 const SHORTEST_WAIT_NS: u64 = 1_000_000;
 
 fn recorded(info: &RunInfo) -> String {
@@ -115,13 +114,13 @@ fn recorded(info: &RunInfo) -> String {
     format!("{events} recorded, {lost}; {cost}")
 }
 
-/// How much was recorded, in words.
+/// Describes how much was recorded.
 pub fn counted_events(info: &RunInfo) -> String {
     let counts = &info.completeness;
     units::recorded(Recorded { events: counts.recorded, samples: counts.samples })
 }
 
-/// Losses and blind processes, like ones together.
+/// Describes losses and blind processes, grouped by kind.
 fn unseen(info: &RunInfo, followed: bool) -> Vec<String> {
     let mut lines = Vec::new();
     for loss in &info.completeness.losses {
@@ -130,7 +129,7 @@ fn unseen(info: &RunInfo, followed: bool) -> Vec<String> {
             lost => format!("lost: {} {} ({})", count(lost), loss.what, loss.why),
         });
     }
-    let groups = blind_alike(&info.completeness.blind);
+    let groups = group_blind_spots(&info.completeness.blind);
     let more = groups.len().saturating_sub(MOST_BLIND);
     for (what, whom, why) in groups.into_iter().take(MOST_BLIND) {
         lines.push(format!("not recorded: {what} of {whom} ({why})"));

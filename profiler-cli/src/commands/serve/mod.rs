@@ -1,4 +1,5 @@
-//! `tprof serve` and `tprof top`: handed to `tprof-serve`, which lies beside this program.
+//! `tprof serve` and `tprof top`, which are executed by `tprof-serve`, in the same directory as
+//! this program.
 
 mod args;
 mod top_args;
@@ -14,12 +15,12 @@ use std::process::{Command, ExitCode};
 use crate::runs::newest::live_run_here;
 use crate::terminal::errors::Failure;
 
-/// The program.
+/// Name of the program.
 const SERVER: &str = "tprof-serve";
-/// Where it finds this one.
+/// Variable that tells it where this program is.
 const PROGRAM: &str = "TPROF_PROGRAM";
 
-/// Becomes the server.
+/// Replaces this process with the server.
 pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     let mut words: Vec<OsString> = vec!["serve".into()];
     let switches = [
@@ -59,7 +60,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     become_server(words)
 }
 
-/// Becomes `tprof top`, of the newest run in progress here where none is named.
+/// Replaces this process with `tprof top`, for the newest run in progress here unless one is named.
 pub fn top(args: &TopArgs) -> anyhow::Result<ExitCode> {
     let run = match &args.run {
         Some(run) => run.clone(),
@@ -72,7 +73,7 @@ pub fn top(args: &TopArgs) -> anyhow::Result<ExitCode> {
     become_server(words)
 }
 
-/// Becomes `tprof-serve` with these words. Options of `tprof` have opposites, which this program has
+/// Replaces this process with `tprof-serve` and these arguments. Opposites of switches have been
 /// resolved.
 pub fn become_server(words: Vec<OsString>) -> anyhow::Result<ExitCode> {
     let own = std::env::current_exe()?;

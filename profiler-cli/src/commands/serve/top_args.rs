@@ -1,18 +1,18 @@
-//! Options of `tprof top`; `tprof-serve` has this file too.
+//! Options of `tprof top`. `tprof-serve` includes this file, too.
 
 use clap::Args;
 use std::ffi::OsString;
 
 const AFTER: &str = "\
 Keys: q quits, j and k choose a rank, m shows another number, s sorts by
-another, ? lists all. Without a terminal: as --once.
+another, ? lists all. Without a terminal, --once is implied.
 
 Examples:
   tprof top r1
   tprof top gpu07:/data/runs/r1
   tprof top --json r1 | jq .stalls";
 
-/// `tprof top`.
+/// Arguments of `tprof top`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER)]
 pub struct TopArgs {
@@ -20,10 +20,10 @@ pub struct TopArgs {
     /// newest run in progress here
     #[arg(value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
     pub run: Option<OsString>,
-    /// Print one snapshot and end
+    /// Print one snapshot and exit
     #[arg(long)]
     pub once: bool,
-    /// Print a snapshot a second as a line of JSON, until the run ends
+    /// Print a snapshot per second as a line of JSON, until the run ends
     #[arg(long)]
     pub json: bool,
 }

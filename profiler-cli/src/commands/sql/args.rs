@@ -1,5 +1,5 @@
-//! Options of `tprof sql`; `tprof-sql` has this file too, so that `tprof sql --help` needs no other
-//! program.
+//! Options of `tprof sql`. `tprof-sql` includes this file, too, so that `tprof sql --help` needs no
+//! other program.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,9 +9,10 @@ use clap::{Args, ValueEnum};
 const AFTER: &str = "\
 RUN is a run directory, a trace file, a data set of `tprof export --to parquet`,
 or an archive: a directory of `tprof archive`, s3://BUCKET/PREFIX, gs://…,
-az://…. Of several, each table has the rows of all. A word with white space or
-that begins like a statement is the query. Without a query, statements come
-from a prompt on a terminal, else from stdin. Queries only read.
+az://…. With several, each table has the rows of all of them. An argument that
+contains white space or begins like a statement is the query. Without a query,
+statements are read from a prompt on a terminal, otherwise from stdin. Queries
+cannot change anything.
 
 Examples:
   tprof sql
@@ -19,51 +20,52 @@ Examples:
   tprof sql r1 \"SELECT rank, delay_ns FROM stragglers ORDER BY delay_ns DESC\"
   tprof sql r1 r2 -f report.sql --format csv -o report.csv
 
-Tables: tprof sql RUN \"SHOW TABLES\"; their columns: \"DESCRIBE kernels\".";
+`tprof sql RUN \"SHOW TABLES\"` lists the tables, \"DESCRIBE kernels\" the columns
+of one.";
 
-/// `tprof sql`.
+/// Arguments of `tprof sql`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER)]
 pub struct SqlArgs {
-    /// Runs, and a query [default: the newest run here]
+    /// Runs to query, and the query [default: the newest run in this directory]
     #[arg(value_name = "RUN|QUERY", value_hint = clap::ValueHint::AnyPath)]
     pub words: Vec<OsString>,
-    /// File of statements, - for stdin
+    /// File of statements to execute, or - for stdin
     #[arg(short, long, value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Form of results
+    /// Format of the results
     #[arg(long, value_name = "FORMAT", default_value = "table")]
     pub format: ResultFormat,
-    /// File to write in place of stdout; it appears when it is whole
+    /// File to write instead of stdout; it appears once it is complete
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Memory of a query, beyond which it uses temporary files [default: a quarter of the machine's]
+    /// Memory that a query may use before it spills to temporary files [default: a quarter of the machine's]
     #[arg(long, value_name = "SIZE")]
     pub memory_limit: Option<String>,
-    /// Print the views that come with tprof, for other engines over `tprof export --to parquet`
+    /// Print tprof's views as SQL, for other engines that read `tprof export --to parquet`
     #[arg(long)]
     pub views: bool,
-    /// Have queries executed by a Spark Connect server, over data sets and archives that it can
-    /// read; what gives access is in SPARK_CONNECT_AUTHENTICATE_TOKEN
+    /// Execute queries on a Spark Connect server, over data sets and archives that it can
+    /// read; it takes its token from SPARK_CONNECT_AUTHENTICATE_TOKEN
     #[arg(long, value_name = "sc://HOST:PORT")]
     pub remote: Option<String>,
-    /// What the server has in place of the beginning of a path or address: s3://=s3a://
+    /// Prefix of paths here and the same prefix on the server, e.g. s3://=s3a://
     #[arg(long, value_name = "FROM=TO")]
     pub remote_data: Vec<OsString>,
-    /// Of archives only this run, by its ID; may be repeated. Nothing of other runs is read
+    /// Read only the run with this ID from archives; may be repeated
     #[arg(long, value_name = "ID")]
     pub run: Vec<String>,
-    /// Threads of a query [default: one a core]
+    /// Number of threads per query [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
 }
 
-/// Form of a result.
+/// Format of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ResultFormat {
-    /// Columns for people, the first 10,000 rows
+    /// Aligned columns, the first 10,000 rows
     Table,
-    /// CSV with a line of headings
+    /// CSV with a header line
     Csv,
     /// An array of objects
     Json,
@@ -74,7 +76,7 @@ pub enum ResultFormat {
 }
 
 impl ResultFormat {
-    /// As typed.
+    /// Returns the name as typed.
     pub fn name(self) -> &'static str {
         match self {
             ResultFormat::Table => "table",

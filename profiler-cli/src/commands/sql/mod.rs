@@ -1,5 +1,5 @@
-//! `tprof sql`: handed to `tprof-sql`, a program apart, since the query engine in it is larger than
-//! everything else.
+//! `tprof sql`, which is executed by `tprof-sql`: a separate program, because its query engine is
+//! larger than everything else.
 
 mod args;
 
@@ -13,18 +13,18 @@ use std::process::{Command, ExitCode};
 
 use crate::terminal::errors::{Failure, reason};
 
-/// The program.
+/// Name of the program.
 const PROGRAM: &str = "tprof-sql";
-/// Exit status of a command line that is wrong, as of SQL's own programs.
+/// Exit status of a wrong command line, as in other SQL programs.
 pub const MISUSE: u8 = 2;
 
-/// Becomes `tprof-sql`.
+/// Replaces this process with `tprof-sql`.
 pub fn run(args: &SqlArgs) -> anyhow::Result<ExitCode> {
-    hand_over("sql", &words(args))
+    exec_tprof_sql("sql", &words(args))
 }
 
-/// Becomes `tprof-sql` for a command of tprof; it is found beside this program or on PATH.
-pub fn hand_over(command: &str, words: &[OsString]) -> anyhow::Result<ExitCode> {
+/// Replaces this process with `tprof-sql`, which is next to this program or on PATH.
+pub fn exec_tprof_sql(command: &str, words: &[OsString]) -> anyhow::Result<ExitCode> {
     let own = std::env::current_exe()?;
     let beside = own.with_file_name(PROGRAM);
     let program = if beside.is_file() { beside } else { PathBuf::from(PROGRAM) };
@@ -43,7 +43,7 @@ pub fn hand_over(command: &str, words: &[OsString]) -> anyhow::Result<ExitCode> 
         .into())
 }
 
-/// The command line, resolved.
+/// Returns the resolved command line.
 fn words(args: &SqlArgs) -> Vec<OsString> {
     let mut words = vec![OsString::from(format!("--format={}", args.format.name()))];
     let mut value = |name: &str, value: Option<&OsStr>| {

@@ -1,22 +1,22 @@
-//! Azure's blobs by `AZURE_STORAGE_…`: the names that Azure's own tools read, the connection string among
-//! them, and those of the client.
+//! Configures Azure Blob Storage from `AZURE_STORAGE_…`: the names that Azure's own tools read,
+//! including the connection string, and those of the client.
 
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 
-use super::environment::{Unusable, is_here_without_tls, of_environment};
+use super::environment::{Unusable, is_local_without_tls, of_environment};
 
-/// All that is needed in one variable: no other that gives access is read beside it.
+/// Variable that contains everything. If it is set, no other variable with credentials is read.
 const CONNECTION: &str = "AZURE_STORAGE_CONNECTION_STRING";
-/// Names of Azure's tools that the client does not know, and the client's.
+/// Names of Azure's tools that the client does not know, with the client's names.
 const OF_TOOLS: [(&str, &str, AzureConfigKey); 3] = [
     ("AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_ACCOUNT_NAME", AzureConfigKey::AccountName),
     ("AZURE_STORAGE_KEY", "AZURE_STORAGE_ACCOUNT_KEY", AzureConfigKey::AccessKey),
     ("AZURE_STORAGE_SERVICE_ENDPOINT", "AZURE_STORAGE_ENDPOINT", AzureConfigKey::Endpoint),
 ];
-/// Where accounts are if nothing else is stated.
+/// Default domain of accounts.
 const SUFFIX: &str = "core.windows.net";
 
-/// What the environment has; `variable` gives one that is not empty.
+/// Reads the settings from the environment; `variable` returns values that are not empty.
 pub fn settings(
     variable: impl Fn(&str) -> Option<String>,
 ) -> object_store::Result<MicrosoftAzureBuilder> {
@@ -36,17 +36,17 @@ pub fn settings(
             }),
     };
     let address = builder.get_config_value(&AzureConfigKey::Endpoint);
-    if address.is_some_and(|address| is_here_without_tls(&address)) {
+    if address.is_some_and(|address| is_local_without_tls(&address)) {
         builder = builder.with_allow_http(true);
     }
     Ok(builder)
 }
 
-/// The fields of a connection string, for the client. What is wrong never has a value of it.
+/// Parses the fields of a connection string for the client. Errors never contain a value of it.
 fn connection(text: &str) -> Result<Vec<(AzureConfigKey, String)>, String> {
     let mut fields = Vec::new();
     for field in text.split(';').map(str::trim).filter(|field| !field.is_empty()) {
-        // Keys end with `=`: of padding.
+        // Keys end with padding, `=`.
         let (key, value) =
             field.split_once('=').ok_or_else(|| "a field of it is not KEY=VALUE".to_owned())?;
         fields.push((key.trim().to_ascii_lowercase(), value.trim().to_owned()));
@@ -77,7 +77,8 @@ fn connection(text: &str) -> Result<Vec<(AzureConfigKey, String)>, String> {
     Ok(settings)
 }
 
-/// The account in `https://ACCOUNT.blob.…` or, of a server that is no host of its own, `http://HOST/ACCOUNT`.
+/// Returns the account in `https://ACCOUNT.blob.…` or, for a server without a host name of its own,
+/// in `http://HOST/ACCOUNT`.
 fn account_of(endpoint: &str) -> Option<String> {
     let (_, rest) = endpoint.split_once("://")?;
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));

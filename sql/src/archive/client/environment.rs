@@ -1,8 +1,8 @@
-//! What clients of all stores read of the environment.
+//! Reads the parts of the environment that clients of all stores use.
 
 use std::str::FromStr;
 
-/// What cannot be used of the environment, without a value of it.
+/// Describes a variable that cannot be used, without its value.
 #[derive(Debug)]
 pub struct Unusable(pub String);
 
@@ -14,12 +14,12 @@ impl std::fmt::Display for Unusable {
 
 impl std::error::Error for Unusable {}
 
-/// A variable of the environment that is not empty.
+/// Returns a variable of the environment if it is not empty.
 pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// What the variables that begin so are for a client, where it knows them.
+/// Returns a client's settings from variables with this prefix, if the client knows them.
 pub fn of_environment<K: FromStr>(beginning: &str) -> impl Iterator<Item = (K, String)> {
     std::env::vars_os().filter_map(move |(name, value)| {
         let name = name.into_string().ok().filter(|name| name.starts_with(beginning))?;
@@ -27,8 +27,8 @@ pub fn of_environment<K: FromStr>(beginning: &str) -> impl Iterator<Item = (K, S
     })
 }
 
-/// Whether an address is of a server without TLS on this machine: nothing leaves it.
-pub fn is_here_without_tls(address: &str) -> bool {
+/// Whether an address is a server without TLS on this machine, so that nothing leaves it.
+pub fn is_local_without_tls(address: &str) -> bool {
     let Some(rest) = address.strip_prefix("http://") else { return false };
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let name = match host.rsplit_once(':') {
@@ -40,12 +40,12 @@ pub fn is_here_without_tls(address: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_here_without_tls;
+    use super::is_local_without_tls;
 
     #[test]
     fn only_loopback_is_here() {
         for here in ["http://127.0.0.1:10000/account", "http://localhost", "http://[::1]:1/"] {
-            assert!(is_here_without_tls(here), "{here}");
+            assert!(is_local_without_tls(here), "{here}");
         }
         for there in [
             "https://localhost",
@@ -54,7 +54,7 @@ mod tests {
             "http://localhost:1@example.org/",
             "http://example.org/?localhost",
         ] {
-            assert!(!is_here_without_tls(there), "{there}");
+            assert!(!is_local_without_tls(there), "{there}");
         }
     }
 }

@@ -1,23 +1,23 @@
-//! Google Cloud Storage by `GOOGLE_…`, or the server that Google's own libraries find by
-//! `STORAGE_EMULATOR_HOST`.
+//! Configures Google Cloud Storage from `GOOGLE_…`, or the server that Google's own libraries find
+//! by `STORAGE_EMULATOR_HOST`.
 
 use std::sync::Arc;
 
 use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::{ClientConfigKey, StaticCredentialProvider};
 
-use super::environment::{is_here_without_tls, of_environment};
+use super::environment::{is_local_without_tls, of_environment};
 
-/// A server for tests, which gives access to everybody.
+/// Variable for a test server, which gives access to everybody.
 const EMULATOR: &str = "STORAGE_EMULATOR_HOST";
 
-/// What the environment has; `variable` gives one that is not empty.
+/// Reads the settings from the environment; `variable` returns values that are not empty.
 pub fn settings(
     variable: impl Fn(&str) -> Option<String>,
 ) -> object_store::Result<GoogleCloudStorageBuilder> {
     if let Some(host) = variable(EMULATOR) {
-        // As Google's libraries do: credentials of the real store never go there. Without signature the
-        // client would still look for some before it writes.
+        // As in Google's libraries, credentials of the real store are never sent there. Without
+        // this provider the client would still look for some before it writes.
         let nobody = StaticCredentialProvider::new(GcpCredential { bearer: String::new() });
         let of_connections = of_environment("GOOGLE_")
             .filter(|(key, _)| matches!(key, GoogleConfigKey::Client(_)))
@@ -31,8 +31,8 @@ pub fn settings(
     }
     let builder = GoogleCloudStorageBuilder::from_env();
     let allowed = GoogleConfigKey::Client(ClientConfigKey::AllowHttp);
-    let is_here = variable("GOOGLE_BASE_URL").is_some_and(|url| is_here_without_tls(&url));
-    // The client's own default is to send a token to any address.
+    let is_here = variable("GOOGLE_BASE_URL").is_some_and(|url| is_local_without_tls(&url));
+    // By default the client would send a token to any address.
     match variable("GOOGLE_ALLOW_HTTP") {
         None => Ok(builder.with_config(allowed, is_here.to_string())),
         Some(_) => Ok(builder),

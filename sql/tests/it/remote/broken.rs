@@ -1,4 +1,4 @@
-//! Servers that are not there, end, or break off.
+//! Servers that are missing, end, or break the connection.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -29,7 +29,7 @@ fn a_server_that_is_not_there_is_named_and_a_token_is_not() {
     let wrong = of(wrong.output().unwrap());
     assert_eq!(wrong.code, 2, "{}", wrong.err);
     assert!(!wrong.err.contains("s3cret"), "{}", wrong.err);
-    // A server of another kind.
+    // A server with another protocol.
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -45,7 +45,7 @@ fn a_server_that_is_not_there_is_named_and_a_token_is_not() {
     assert!(other.err.contains(&format!("127.0.0.1:{port}")), "{}", other.err);
 }
 
-/// A query that takes hours, and no memory.
+/// Returns a query that takes hours and no memory.
 fn long(rows: u64) -> String {
     format!(
         "SELECT count(*) AS n, sum(a.id % 7 * (b.id % 11)) AS s FROM range({rows}) a CROSS JOIN range({rows}) b"
@@ -89,13 +89,13 @@ fn a_server_that_was_started_again_has_tables_and_views_anew() {
     prompt.until("8   107");
     prompt.until("tprof> ");
     restart();
-    // A view of a view, whose tables this statement does not name.
+    // A view over a view, whose tables this statement does not name.
     prompt.type_in("SELECT count(*) AS n, max(more) AS last FROM other;\r");
     let before = prompt.until("8   107");
     assert!(before.contains("was started again"), "{before}");
     prompt.until("tprof> ");
     restart();
-    // What is wrong stays wrong.
+    // An error stays an error.
     prompt.type_in("SELECT nothing_of_it FROM mine;\r");
     prompt.until("there is no column `nothing_of_it`");
     prompt.until("tprof> ");
@@ -108,7 +108,8 @@ fn a_server_that_was_started_again_has_tables_and_views_anew() {
 #[test]
 fn ctrl_c_ends_the_query_on_the_server() {
     let Some(server) = Sail::start() else { return };
-    // Sail ends what it computes between two batches; a product of tables is none for hours.
+    // Sail stops what it computes only between two batches, of which a product of tables has none
+    // for hours.
     let query = "SELECT sum(id % 7) AS s FROM range(1000000000000)";
     let mut command = server.program(&[query]);
     let child = command.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -125,7 +126,7 @@ fn ctrl_c_ends_the_query_on_the_server() {
     kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
     let ended = of(child.wait_with_output().unwrap());
     assert_eq!((ended.code, &*ended.out), (130, ""), "{}", ended.err);
-    // It rests: for a while it uses no more than a server that does nothing.
+    // It is idle: for a while it uses no more CPU than a server that does nothing.
     let is_resting = || {
         let before = used();
         std::thread::sleep(Duration::from_millis(500));
@@ -134,8 +135,8 @@ fn ctrl_c_ends_the_query_on_the_server() {
     assert!((0..60).any(|_| is_resting()), "the server goes on");
 }
 
-/// Passes bytes on, until so many have come from the server on a connection: then it cuts that one. The
-/// counter has how many connections are still to be cut.
+/// Forwards bytes until this many have come from the server on a connection, then cuts the
+/// connection. The counter holds how many connections are still to be cut.
 fn cutting(to: u16, bytes: usize, cuts: usize) -> (u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = listener.local_addr().unwrap().port();

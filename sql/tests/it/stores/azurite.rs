@@ -1,4 +1,4 @@
-//! Azure's blobs: Azurite, by Node. TPROF_TEST_AZURITE names its program.
+//! Azure Blob Storage by Azurite, which runs on Node. TPROF_TEST_AZURITE names its program.
 
 use std::process::Command;
 
@@ -30,7 +30,7 @@ pub const STORE: Store = Store {
     },
 };
 
-/// Address of the account at a server.
+/// Returns the address of the account at a server.
 pub fn endpoint(port: u16) -> String {
     format!("http://127.0.0.1:{port}/{ACCOUNT}")
 }
@@ -73,7 +73,7 @@ fn objects(port: u16, prefix: &str) -> Vec<String> {
     super::between(&request(port, "GET", &path, "", ""), "<Name>", "</Name>")
 }
 
-/// A shared access signature of the account, which may do everything with its blobs.
+/// Returns a shared access signature of the account, which may do everything with its blobs.
 pub fn token() -> String {
     let (may, services, types, until, version) =
         ("rwdlac", "b", "sco", "2099-01-01T00:00:00Z", "2021-12-02");
@@ -84,7 +84,7 @@ pub fn token() -> String {
     format!("sv={version}&ss={services}&srt={types}&sp={may}&se={until}&sig={signature}")
 }
 
-/// HMAC-SHA-256 with a key of at most 64 bytes.
+/// Computes HMAC-SHA-256 with a key of at most 64 bytes.
 fn hmac(key: &[u8], text: &[u8]) -> Vec<u8> {
     let pad = |with: u8| {
         let mut pad = [with; 64];

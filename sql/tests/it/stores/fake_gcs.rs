@@ -1,8 +1,9 @@
-//! Google Cloud Storage: fake-gcs-server. TPROF_TEST_FAKE_GCS names its program.
+//! Google Cloud Storage by fake-gcs-server. TPROF_TEST_FAKE_GCS names its program.
 //!
-//! That server writes an object whole by Google's JSON API only, while the client writes by the XML API
-//! (`PUT /BUCKET/OBJECT`). [`translated`] makes the one of the other, with its condition; everything else
-//! goes to the server as it is. It has no uploads in parts, and asks for no credentials.
+//! That server accepts a whole object only by Google's JSON API, while the client writes by the XML
+//! API (`PUT /BUCKET/OBJECT`). [`translated`] translates between them, including its condition;
+//! everything else goes to the server unchanged. It has no uploads in parts, and asks for no
+//! credentials.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -37,7 +38,7 @@ fn start() -> Option<Server> {
     let mut server = Server::start(|own| {
         let mut command = Command::new(program);
         command.args(["-backend", "memory", "-scheme", "http", "-host", "127.0.0.1"]);
-        // Its XML API is that of one name.
+        // Its XML API works only under one host name.
         command.args(["-port", own, "-public-host", &format!("127.0.0.1:{port}")]);
         command
     });
@@ -65,7 +66,7 @@ fn without_credentials() -> Vec<Variable> {
 }
 
 fn without_tls() -> Vec<Variable> {
-    // A key without which there is no request for a token.
+    // A key without which no token is requested.
     let key = format!(
         r#"{{"private_key":"{}","private_key_id":"a","client_email":"a@b","disable_oauth":true}}"#,
         STORE.secret
@@ -82,7 +83,7 @@ fn objects(port: u16, prefix: &str) -> Vec<String> {
     super::between(&answer, "<Key>", "</Key>")
 }
 
-/// Passes one request on, and its answer back.
+/// Forwards one request and its answer.
 fn pass(client: TcpStream, port: u16) {
     let mut reader = BufReader::new(&client);
     let mut head = Vec::new();
@@ -125,7 +126,7 @@ fn exchange(port: u16, head: &str, body: &[u8]) -> Vec<u8> {
     answer
 }
 
-/// Writes an object by the JSON API; the answer as the XML API has it.
+/// Writes an object by the JSON API, and returns the answer in the form of the XML API.
 fn translated(port: u16, line: &str, condition: Option<String>, object: &[u8]) -> Vec<u8> {
     let path = line.split(' ').nth(1).unwrap().trim_start_matches('/');
     let (bucket, name) = path.split_once('/').unwrap();

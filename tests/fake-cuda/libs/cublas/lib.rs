@@ -14,7 +14,7 @@ type Data = *const c_void;
 /// A handle: its stream.
 struct Handle(AtomicUsize);
 
-/// As cuBLAS's.
+/// Stands in for cuBLAS's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cublasCreate_v2(handle: *mut *mut c_void) -> c_int {
     // SAFETY: the caller's place for the answer.
@@ -22,7 +22,7 @@ pub unsafe extern "C" fn cublasCreate_v2(handle: *mut *mut c_void) -> c_int {
     SUCCESS
 }
 
-/// As cuBLAS's.
+/// Stands in for cuBLAS's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cublasSetStream_v2(handle: *mut c_void, stream: *mut c_void) -> c_int {
     // SAFETY: made by `cublasCreate_v2`.
@@ -30,7 +30,7 @@ pub unsafe extern "C" fn cublasSetStream_v2(handle: *mut c_void, stream: *mut c_
     SUCCESS
 }
 
-/// As cuBLAS's.
+/// Stands in for cuBLAS's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cublasDestroy_v2(handle: *mut c_void) -> c_int {
     // SAFETY: made by `cublasCreate_v2`, given back once.
@@ -50,7 +50,7 @@ unsafe fn run(handle: *mut c_void, product: Product<'_>) -> c_int {
 
 macro_rules! plain {
     ($($name:ident $number:ty, $type:literal;)*) => {$(
-        /// As cuBLAS's.
+        /// Stands in for cuBLAS's function of this name.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(
             handle: *mut c_void, a_is: u32, b_is: u32, m: $number, n: $number, k: $number,
@@ -75,7 +75,7 @@ plain! {
     cublasSgemm_v2_64 i64, 0;
 }
 
-/// As cuBLAS's.
+/// Stands in for cuBLAS's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cublasSgemmBatched(
     handle: *mut c_void,
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn cublasSgemmBatched(
     unsafe { run(handle, product) }
 }
 
-/// As cuBLAS's.
+/// Stands in for cuBLAS's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cublasDgemmStridedBatched(
     handle: *mut c_void,
@@ -237,7 +237,7 @@ pub unsafe extern "C" fn cublasGemmEx(
     }
 }
 
-/// As cuBLAS's.
+/// Stands in for cuBLAS's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cublasGemmStridedBatchedEx(
     handle: *mut c_void,
@@ -306,7 +306,7 @@ unsafe fn run_groups<N: Copy + Into<i64>>(
     SUCCESS
 }
 
-/// As cuBLAS's.
+/// Stands in for cuBLAS's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cublasSgemmGroupedBatched(
     handle: *mut c_void,
@@ -333,7 +333,7 @@ pub unsafe extern "C" fn cublasSgemmGroupedBatched(
 
 macro_rules! grouped {
     ($($name:ident $number:ty;)*) => {$(
-        /// As cuBLAS's.
+        /// Stands in for cuBLAS's function of this name.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(
             handle: *mut c_void, a_is: *const u32, b_is: *const u32,

@@ -63,7 +63,7 @@ unsafe fn set(of: *mut c_void, number: u32, from: Data, bytes: usize) -> c_int {
 
 macro_rules! attributes {
     ($($get:ident $set:ident $destroy:ident;)*) => {$(
-        /// As cuBLASLt's.
+        /// Stands in for cuBLASLt's function of this name.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $get(
             of: *const c_void, number: u32, to: *mut c_void, bytes: usize, written: *mut usize,
@@ -71,7 +71,7 @@ macro_rules! attributes {
             // SAFETY: the caller's object and places.
             unsafe { get(of, number, to, bytes, written) }
         }
-        /// As cuBLASLt's.
+        /// Stands in for cuBLASLt's function of this name.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $set(
             of: *mut c_void, number: u32, from: Data, bytes: usize,
@@ -79,7 +79,7 @@ macro_rules! attributes {
             // SAFETY: the caller's object and value.
             unsafe { set(of, number, from, bytes) }
         }
-        /// As cuBLASLt's.
+        /// Stands in for cuBLASLt's function of this name.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $destroy(of: *mut c_void) -> c_int {
             // SAFETY: made above, given back once.
@@ -93,7 +93,7 @@ attributes! {
     cublasLtMatmulDescGetAttribute cublasLtMatmulDescSetAttribute cublasLtMatmulDescDestroy;
 }
 
-/// As cuBLASLt's.
+/// Stands in for cuBLASLt's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cublasLtMatmulDescCreate(
     descriptor: *mut *mut c_void,
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn cublasLtMatmulDescCreate(
     SUCCESS
 }
 
-/// As cuBLASLt's.
+/// Stands in for cuBLASLt's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cublasLtMatrixLayoutCreate(
     layout: *mut *mut c_void,
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn cublasLtMatrixLayoutCreate(
     SUCCESS
 }
 
-/// As cuBLASLt's.
+/// Stands in for cuBLASLt's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cublasLtMatmul(
     _handle: *mut c_void,

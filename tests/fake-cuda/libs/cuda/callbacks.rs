@@ -7,12 +7,12 @@ use tprof_fake_cuda::Callback;
 
 static CALLBACK: AtomicUsize = AtomicUsize::new(0);
 
-/// See [`tprof_fake_cuda::Engine::attach_callbacks`].
+/// The implementation of [`tprof_fake_cuda::Engine::attach_callbacks`].
 pub extern "C" fn attach(callback: Option<Callback>) {
     CALLBACK.store(callback.map_or(0, |f| f as usize), SeqCst);
 }
 
-/// See [`tprof_fake_cuda::Engine::called`].
+/// The implementation of [`tprof_fake_cuda::Engine::called`].
 pub extern "C" fn call(
     driver: bool,
     number: u32,

@@ -57,7 +57,7 @@ pub unsafe extern "C" fn cuCtxGetCurrent(context: *mut *mut c_void) -> u32 {
     SUCCESS
 }
 
-/// As the driver's.
+/// Stands in for the driver's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxGetDevice(device: *mut c_int) -> u32 {
     // SAFETY: the caller's place for the answer.
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn cuCtxGetDevice(device: *mut c_int) -> u32 {
     SUCCESS
 }
 
-/// As the driver's.
+/// Stands in for the driver's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuCtxSetCurrent(context: *mut c_void) -> u32 {
     let handle = context as usize;

@@ -15,11 +15,11 @@ const NOT_FOUND: u32 = 500;
 
 /// CUPTI's number of `cuLaunchKernel`.
 const LAUNCH: u32 = 307;
-/// `cudaMemcpyKind`.
+/// Values of `cudaMemcpyKind`.
 const INTO: u32 = 1;
 const OUT_OF: u32 = 2;
 
-/// As the driver's.
+/// Stands in for the driver's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> u32 {
     virtual_memory::call(4, c"cuDeviceGetCount", |_| {
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> u32 {
     })
 }
 
-/// As the driver's.
+/// Stands in for the driver's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> u32 {
     if !(0..devices() as c_int).contains(&ordinal) {
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> u32 
     SUCCESS
 }
 
-/// As the driver's.
+/// Stands in for the driver's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, room: c_int, _device: c_int) -> u32 {
     const NAME: &CStr = c"Simulated GPU";
@@ -62,7 +62,7 @@ fn asked(number: u32, name: &'static CStr, body: impl FnOnce() -> u32) -> u32 {
     result
 }
 
-/// As the driver's.
+/// Stands in for the driver's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: c_int) -> u32 {
     asked(647, c"cuDeviceGetUuid_v2", || {
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: c_int) 
     })
 }
 
-/// As the driver's.
+/// Stands in for the driver's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, _device: c_int) -> u32 {
     // SAFETY: the caller's place for the answer.
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, which: u32, _of
     SUCCESS
 }
 
-/// As the driver's.
+/// Stands in for the driver's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(context: *mut *mut c_void, device: c_int) -> u32 {
     // SAFETY: the caller's place for the answer.
@@ -101,13 +101,13 @@ pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(context: *mut *mut c_void, dev
     SUCCESS
 }
 
-/// As the driver's.
+/// Stands in for the driver's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuDevicePrimaryCtxRelease_v2(_device: c_int) -> u32 {
     SUCCESS
 }
 
-/// As the driver's.
+/// Stands in for the driver's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuCtxSynchronize() -> u32 {
     asked(17, c"cuCtxSynchronize", || {
@@ -116,7 +116,7 @@ pub extern "C" fn cuCtxSynchronize() -> u32 {
     })
 }
 
-/// As the driver's.
+/// Stands in for the driver's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuStreamSynchronize(stream: *mut c_void) -> u32 {
     streams::drain(stream, begin());
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn cuModuleLoadData(module: *mut *mut c_void, image: *cons
     SUCCESS
 }
 
-/// As the driver's.
+/// Stands in for the driver's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleUnload(module: *mut c_void) -> u32 {
     // SAFETY: made by `cuModuleLoadData`.
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn cuModuleGetFunction(
     SUCCESS
 }
 
-/// As the driver's.
+/// Stands in for the driver's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAlloc_v2(at: *mut u64, bytes: usize) -> u32 {
     virtual_memory::call(243, c"cuMemAlloc_v2", |correlation| {
@@ -206,7 +206,7 @@ fn copy(to: *mut c_void, from: *const c_void, bytes: usize, kind: u32, at: *mut 
     SUCCESS
 }
 
-/// As the driver's.
+/// Stands in for the driver's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLaunchKernel(
     function: *mut c_void,
@@ -272,7 +272,7 @@ extern "C" fn change(numbers: *mut c_void) {
     }
 }
 
-/// As the driver's.
+/// Stands in for the driver's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGetErrorName(_error: u32, text: *mut *const c_char) -> u32 {
     // SAFETY: the caller's place for the answer.
@@ -280,7 +280,7 @@ pub unsafe extern "C" fn cuGetErrorName(_error: u32, text: *mut *const c_char) -
     SUCCESS
 }
 
-/// As the driver's.
+/// Stands in for the driver's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGetErrorString(_error: u32, text: *mut *const c_char) -> u32 {
     // SAFETY: the caller's place for the answer.

@@ -20,7 +20,7 @@ fn of(handle: *mut c_void) -> &'static Event {
     unsafe { &*handle.cast::<Event>() }
 }
 
-/// See [`tprof_fake_cuda::Engine::event`].
+/// The implementation of [`tprof_fake_cuda::Engine::event`].
 pub extern "C" fn create() -> *mut c_void {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     let id = NEXT.fetch_add(1, Relaxed);
@@ -55,7 +55,7 @@ pub fn pass(handle: *mut c_void, due: u64) {
     }
 }
 
-/// See [`tprof_fake_cuda::Engine::event_wait`].
+/// The implementation of [`tprof_fake_cuda::Engine::event_wait`].
 pub extern "C" fn wait(handle: *mut c_void, correlation: u32) {
     let start = time::now();
     pass(handle, due(handle));
@@ -65,7 +65,7 @@ pub extern "C" fn wait(handle: *mut c_void, correlation: u32) {
     happened(&place, start, time::now(), &Happened::Wait(EVENT_WAIT, of(handle).id));
 }
 
-/// See [`tprof_fake_cuda::Engine::event_time`].
+/// The implementation of [`tprof_fake_cuda::Engine::event_time`].
 pub extern "C" fn time_of(handle: *mut c_void) -> u64 {
     let state = of(handle).state.lock().unwrap();
     if state.1 < state.0 { 0 } else { state.2 }

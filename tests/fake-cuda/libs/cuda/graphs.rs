@@ -14,30 +14,30 @@ pub struct Executable {
     pub nodes: Vec<Work>,
 }
 
-/// See [`tprof_fake_cuda::Engine::capture`].
+/// The implementation of [`tprof_fake_cuda::Engine::capture`].
 pub extern "C" fn capture(stream: *mut c_void) {
     *streams::of(stream).graph.lock().unwrap() = Some(Vec::new());
 }
 
-/// See [`tprof_fake_cuda::Engine::captured`].
+/// The implementation of [`tprof_fake_cuda::Engine::captured`].
 pub extern "C" fn captured(stream: *mut c_void) -> *mut c_void {
     let work = streams::of(stream).graph.lock().unwrap().take();
     work.map_or(std::ptr::null_mut(), |work| handle(Arc::new(work)))
 }
 
-/// See [`tprof_fake_cuda::Engine::is_capturing`].
+/// The implementation of [`tprof_fake_cuda::Engine::is_capturing`].
 pub extern "C" fn is_capturing(stream: *mut c_void) -> bool {
     streams::of(stream).graph.lock().unwrap().is_some()
 }
 
-/// See [`tprof_fake_cuda::Engine::instantiate`].
+/// The implementation of [`tprof_fake_cuda::Engine::instantiate`].
 pub extern "C" fn instantiate(graph: *mut c_void) -> *mut c_void {
     // SAFETY: made by `captured`, and never given back.
     let nodes = unsafe { &*graph.cast::<Vec<Work>>() }.clone();
     handle(Arc::new(Executable { id: streams::next_graph(), nodes }))
 }
 
-/// See [`tprof_fake_cuda::Engine::replay`].
+/// The implementation of [`tprof_fake_cuda::Engine::replay`].
 pub extern "C" fn replay(executable: *mut c_void, stream: *mut c_void, correlation: u32) {
     // SAFETY: made by `instantiate`, and never given back.
     let executable = unsafe { &*executable.cast::<Executable>() };
@@ -46,7 +46,7 @@ pub extern "C" fn replay(executable: *mut c_void, stream: *mut c_void, correlati
 
 const SUCCESS: u32 = 0;
 
-/// As the driver's.
+/// Stands in for the driver's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphInstantiateWithFlags(
     executable: *mut *mut c_void,

@@ -73,7 +73,7 @@ pub extern "C" fn cuInit(_flags: u32) -> c_int {
     0
 }
 
-/// As the driver's.
+/// Stands in for the driver's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> c_int {
     // SAFETY: the caller's place for the answer.

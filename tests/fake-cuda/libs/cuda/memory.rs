@@ -43,7 +43,7 @@ fn block(bytes: usize) -> *mut c_void {
     }
 }
 
-/// See [`tprof_fake_cuda::Engine::allocate`].
+/// The implementation of [`tprof_fake_cuda::Engine::allocate`].
 pub extern "C" fn allocate(kind: u32, bytes: usize, correlation: u32) -> *mut c_void {
     let at = block(bytes);
     if !at.is_null() {
@@ -52,14 +52,14 @@ pub extern "C" fn allocate(kind: u32, bytes: usize, correlation: u32) -> *mut c_
     at
 }
 
-/// See [`tprof_fake_cuda::Engine::adopt`].
+/// The implementation of [`tprof_fake_cuda::Engine::adopt`].
 pub extern "C" fn adopt(at: *mut c_void, kind: u32, bytes: usize, correlation: u32) {
     let device = crate::chosen();
     LIVE.lock().unwrap().insert(at as usize, (kind, bytes, device, contexts::current()));
     report_on(device, true, kind, at as u64, bytes, correlation);
 }
 
-/// See [`tprof_fake_cuda::Engine::allocate_async`].
+/// The implementation of [`tprof_fake_cuda::Engine::allocate_async`].
 pub extern "C" fn allocate_async(
     bytes: usize,
     stream: *mut c_void,
@@ -94,7 +94,7 @@ pub extern "C" fn release(at: *mut c_void, correlation: u32) -> bool {
     release_on(at, 0, correlation)
 }
 
-/// See [`tprof_fake_cuda::Engine::release_async`].
+/// The implementation of [`tprof_fake_cuda::Engine::release_async`].
 pub extern "C" fn release_async(at: *mut c_void, stream: *mut c_void, correlation: u32) -> bool {
     release_on(at, streams::of(stream).id, correlation)
 }
@@ -116,7 +116,7 @@ fn release_on(at: *mut c_void, stream: u32, correlation: u32) -> bool {
     true
 }
 
-/// See [`tprof_fake_cuda::Engine::release_all`].
+/// The implementation of [`tprof_fake_cuda::Engine::release_all`].
 pub extern "C" fn release_all(correlation: u32) {
     let device = crate::chosen();
     release_those(correlation, |of, context| of == device && context == 0);

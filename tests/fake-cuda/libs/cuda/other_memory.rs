@@ -9,7 +9,7 @@ const SUCCESS: u32 = 0;
 const INVALID_VALUE: u32 = 1;
 const OUT_OF_MEMORY: u32 = 2;
 
-/// `CUDA_ARRAY_DESCRIPTOR`.
+/// CUDA's `CUDA_ARRAY_DESCRIPTOR` structure.
 #[repr(C)]
 pub struct Flat {
     width: usize,
@@ -18,7 +18,7 @@ pub struct Flat {
     channels: c_uint,
 }
 
-/// `CUDA_ARRAY3D_DESCRIPTOR`.
+/// CUDA's `CUDA_ARRAY3D_DESCRIPTOR` structure.
 #[repr(C)]
 pub struct Deep {
     width: usize,
@@ -44,7 +44,7 @@ fn give(to: *mut u64, block: *mut c_void) -> u32 {
     if block.is_null() { OUT_OF_MEMORY } else { SUCCESS }
 }
 
-/// As the driver's.
+/// Stands in for the driver's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuArrayCreate_v2(to: *mut u64, of: *const Flat) -> u32 {
     call(272, c"cuArrayCreate_v2", |id| {
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn cuArrayCreate_v2(to: *mut u64, of: *const Flat) -> u32 
     })
 }
 
-/// As the driver's.
+/// Stands in for the driver's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuArray3DCreate_v2(to: *mut u64, of: *const Deep) -> u32 {
     call(274, c"cuArray3DCreate_v2", |id| {
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn cuArray3DCreate_v2(to: *mut u64, of: *const Deep) -> u3
     })
 }
 
-/// As the driver's.
+/// Stands in for the driver's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuArrayDestroy(at: u64) -> u32 {
     let is_known = |id| memory::release(at as *mut c_void, id);

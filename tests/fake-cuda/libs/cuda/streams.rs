@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use tprof_fake_cuda::{Happened, Place, Work};
 
-/// A stream.
+/// A stream of work.
 pub struct Stream {
     /// Its number, as CUPTI gives it.
     pub id: u32,
-    /// Its device.
+    /// Number of its device.
     pub device: u32,
     queue: Mutex<Queue>,
     more: Condvar,
@@ -92,7 +92,7 @@ pub fn of(handle: *mut c_void) -> Arc<Stream> {
     }
 }
 
-/// See [`tprof_fake_cuda::Engine::stream`].
+/// The implementation of [`tprof_fake_cuda::Engine::stream`].
 pub extern "C" fn create(priority: u32) -> *mut c_void {
     let stream = start(NEXT.fetch_add(1, Relaxed), crate::chosen());
     let now = time::now();
@@ -105,7 +105,7 @@ pub extern "C" fn id(handle: *mut c_void) -> u32 {
     of(handle).id
 }
 
-/// See [`tprof_fake_cuda::Engine::put`].
+/// The implementation of [`tprof_fake_cuda::Engine::put`].
 pub extern "C" fn put(handle: *mut c_void, work: Work, correlation: u32) {
     let stream = of(handle);
     let work = match work {
@@ -122,7 +122,7 @@ pub extern "C" fn put(handle: *mut c_void, work: Work, correlation: u32) {
     stream.push(work, stream.place(correlation));
 }
 
-/// See [`tprof_fake_cuda::Engine::drain`].
+/// The implementation of [`tprof_fake_cuda::Engine::drain`].
 pub extern "C" fn drain(handle: *mut c_void, correlation: u32) {
     let stream = of(handle);
     let start = time::now();
@@ -135,7 +135,7 @@ pub fn finish(handle: *mut c_void) {
     of(handle).wait();
 }
 
-/// See [`tprof_fake_cuda::Engine::drain_all`].
+/// The implementation of [`tprof_fake_cuda::Engine::drain_all`].
 pub extern "C" fn drain_all(correlation: u32) {
     let device = crate::chosen();
     let start = time::now();

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use tprof_fake_cuda::number;
 
-/// CLOCK_MONOTONIC, ns.
+/// Nanoseconds by CLOCK_MONOTONIC.
 pub extern "C" fn now() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }

@@ -13,7 +13,7 @@ const OUT_OF_MEMORY: u32 = 2;
 const NOT_FOUND: u32 = 500;
 
 const GRANULARITY: usize = 2 << 20;
-/// `CU_MEM_LOCATION_TYPE_DEVICE`.
+/// Value of `CU_MEM_LOCATION_TYPE_DEVICE`.
 const ON_DEVICE: c_int = 1;
 
 /// The head of `CUmemAllocationProp`.
@@ -51,7 +51,7 @@ pub fn call(number: u32, name: &'static CStr, body: impl FnOnce(u32) -> u32) -> 
     result
 }
 
-/// As the driver's.
+/// Stands in for the driver's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemGetAllocationGranularity(
     bytes: *mut usize,
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn cuMemGetAllocationGranularity(
     SUCCESS
 }
 
-/// As the driver's.
+/// Stands in for the driver's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAddressReserve(
     at: *mut u64,
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn cuMemAddressReserve(
     })
 }
 
-/// As the driver's.
+/// Stands in for the driver's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemAddressFree(at: u64, bytes: usize) -> u32 {
     call(548, c"cuMemAddressFree", |_| {
@@ -138,7 +138,7 @@ pub extern "C" fn cuMemRelease(handle: u64) -> u32 {
     })
 }
 
-/// As the driver's.
+/// Stands in for the driver's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemRetainAllocationHandle(handle: *mut u64, at: *mut c_void) -> u32 {
     call(565, c"cuMemRetainAllocationHandle", |_| {
@@ -158,7 +158,7 @@ pub unsafe extern "C" fn cuMemRetainAllocationHandle(handle: *mut u64, at: *mut 
     })
 }
 
-/// As the driver's.
+/// Stands in for the driver's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemMap(at: u64, bytes: usize, offset: usize, handle: u64, _flags: u64) -> u32 {
     call(551, c"cuMemMap", |_| {

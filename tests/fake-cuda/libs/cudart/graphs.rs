@@ -1,10 +1,10 @@
-//! Graphs.
+//! The runtime's functions for graphs.
 
 use crate::{INVALID_VALUE, SUCCESS, call};
 use std::ffi::{c_int, c_uint, c_void};
 use tprof_cupti_sys::bindings as cbid;
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaStreamBeginCapture(stream: *mut c_void, _mode: c_int) -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaStreamBeginCapture_v10000;
@@ -14,7 +14,7 @@ pub extern "C" fn cudaStreamBeginCapture(stream: *mut c_void, _mode: c_int) -> u
     })
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaStreamEndCapture(stream: *mut c_void, graph: *mut *mut c_void) -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaStreamEndCapture_v10000;
@@ -26,7 +26,7 @@ pub unsafe extern "C" fn cudaStreamEndCapture(stream: *mut c_void, graph: *mut *
     })
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaStreamIsCapturing(stream: *mut c_void, state: *mut c_int) -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaStreamIsCapturing_v10000;
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn cudaGraphInstantiate(
     })
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaGraphInstantiateWithFlags(
     executable: *mut *mut c_void,
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn cudaGraphConditionalHandleCreate(
     call(454, c"cudaGraphConditionalHandleCreate", |_, _| SUCCESS)
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaGraphLaunch(executable: *mut c_void, stream: *mut c_void) -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaGraphLaunch_v10000;
@@ -89,14 +89,14 @@ pub extern "C" fn cudaGraphLaunch(executable: *mut c_void, stream: *mut c_void) 
     })
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaGraphDestroy(_graph: *mut c_void) -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaGraphDestroy_v10000;
     call(number, c"cudaGraphDestroy", |_, _| SUCCESS)
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaGraphExecDestroy(_executable: *mut c_void) -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaGraphExecDestroy_v10000;

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use tprof_cupti_sys::bindings as cbid;
 use tprof_fake_cuda::{Launch, Work, number};
 
-/// CUDA's `dim3`.
+/// CUDA's `dim3`: a grid's or block's extents.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Dim3 {
@@ -41,22 +41,22 @@ static NAMES: Mutex<Option<HashMap<usize, usize>>> = Mutex::new(None);
 static HANDLES: Mutex<Option<HashMap<usize, &'static usize>>> = Mutex::new(None);
 thread_local!(static PUSHED: RefCell<Vec<(Dim3, Dim3, usize, usize)>> = const { RefCell::new(Vec::new()) });
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn __cudaRegisterFatBinary(_binary: *mut c_void) -> *mut *mut c_void {
     static mut HANDLE: *mut c_void = std::ptr::null_mut();
     &raw mut HANDLE
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn __cudaRegisterFatBinaryEnd(_handle: *mut *mut c_void) {}
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn __cudaUnregisterFatBinary(_handle: *mut *mut c_void) {}
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn __cudaRegisterFunction(
     _handle: *mut *mut c_void,
@@ -143,7 +143,7 @@ fn launched(
     })
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaLaunchKernel(
     stub: *const c_void,

@@ -20,15 +20,15 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use tprof_cupti_sys::bindings as cbid;
 use tprof_fake_cuda::{Engine, engine, number as setting};
 
-/// No error.
+/// Value of `cudaSuccess`.
 pub const SUCCESS: u32 = 0;
-/// `cudaErrorInvalidValue`.
+/// Value of `cudaErrorInvalidValue`.
 pub const INVALID_VALUE: u32 = 1;
-/// `cudaErrorMemoryAllocation`.
+/// Value of `cudaErrorMemoryAllocation`.
 pub const OUT_OF_MEMORY: u32 = 2;
-/// `cudaErrorInvalidDevice`.
+/// Value of `cudaErrorInvalidDevice`.
 pub const INVALID_DEVICE: u32 = 101;
-/// `cudaErrorNotReady`.
+/// Value of `cudaErrorNotReady`.
 pub const NOT_READY: u32 = 600;
 /// `cudaErrorLaunchFailure`: the context is lost, and every later call returns it.
 pub const LAUNCH_FAILURE: u32 = 719;
@@ -62,7 +62,7 @@ pub fn call(number: u32, name: &'static CStr, body: impl FnOnce(&Engine, u32) ->
     result
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaRuntimeGetVersion(version: *mut c_int) -> u32 {
     // SAFETY: the caller's place for the answer; the number is set at link time.
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn cudaRuntimeGetVersion(version: *mut c_int) -> u32 {
     SUCCESS
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaGetDeviceCount(count: *mut c_int) -> u32 {
     call(
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn cudaGetDeviceCount(count: *mut c_int) -> u32 {
     )
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaSetDevice(device: c_int) -> u32 {
     call(cbid::CUPTI_RUNTIME_TRACE_CBID_cudaSetDevice_v3020, c"cudaSetDevice", |engine, _| {
@@ -98,7 +98,7 @@ pub extern "C" fn cudaDeviceSetLimit(_limit: c_int, _value: usize) -> u32 {
     call(167, c"cudaDeviceSetLimit", |_, _| SUCCESS)
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaGetDevice(device: *mut c_int) -> u32 {
     call(cbid::CUPTI_RUNTIME_TRACE_CBID_cudaGetDevice_v3020, c"cudaGetDevice", |engine, _| {
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn cudaGetDevice(device: *mut c_int) -> u32 {
     })
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaGetLastError() -> u32 {
     call(cbid::CUPTI_RUNTIME_TRACE_CBID_cudaGetLastError_v3020, c"cudaGetLastError", |_, _| {
@@ -116,7 +116,7 @@ pub extern "C" fn cudaGetLastError() -> u32 {
     })
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaPeekAtLastError() -> u32 {
     call(
@@ -126,7 +126,7 @@ pub extern "C" fn cudaPeekAtLastError() -> u32 {
     )
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaGetErrorString(error: u32) -> *const c_char {
     match error {
@@ -140,7 +140,7 @@ pub extern "C" fn cudaGetErrorString(error: u32) -> *const c_char {
     .as_ptr()
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaProfilerStart() -> u32 {
     call(cbid::CUPTI_RUNTIME_TRACE_CBID_cudaProfilerStart_v4000, c"cudaProfilerStart", |_, _| {
@@ -148,7 +148,7 @@ pub extern "C" fn cudaProfilerStart() -> u32 {
     })
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaProfilerStop() -> u32 {
     call(cbid::CUPTI_RUNTIME_TRACE_CBID_cudaProfilerStop_v4000, c"cudaProfilerStop", |_, _| SUCCESS)

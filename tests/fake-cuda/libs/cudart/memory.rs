@@ -27,14 +27,14 @@ fn release(number: u32, name: &'static CStr, at: *mut c_void) -> u32 {
     })
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaMalloc(at: *mut *mut c_void, bytes: usize) -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaMalloc_v3020;
     allocate(number, c"cudaMalloc", memory::DEVICE, at, bytes)
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaFree(at: *mut c_void) -> u32 {
     release(cbid::CUPTI_RUNTIME_TRACE_CBID_cudaFree_v3020, c"cudaFree", at)
@@ -88,27 +88,27 @@ pub extern "C" fn cudaFreeAsync(at: *mut c_void, stream: *mut c_void) -> u32 {
     })
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaMallocHost(at: *mut *mut c_void, bytes: usize) -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaMallocHost_v3020;
     allocate(number, c"cudaMallocHost", memory::PINNED, at, bytes)
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaHostAlloc(at: *mut *mut c_void, bytes: usize, _flags: u32) -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaHostAlloc_v3020;
     allocate(number, c"cudaHostAlloc", memory::PINNED, at, bytes)
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaFreeHost(at: *mut c_void) -> u32 {
     release(cbid::CUPTI_RUNTIME_TRACE_CBID_cudaFreeHost_v3020, c"cudaFreeHost", at)
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaMallocManaged(at: *mut *mut c_void, bytes: usize, _flags: u32) -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaMallocManaged_v6000;
@@ -126,7 +126,7 @@ pub fn copy_kind(direction: c_int) -> u32 {
     }
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaMemcpyAsync(
     to: *mut c_void,
@@ -141,7 +141,7 @@ pub extern "C" fn cudaMemcpyAsync(
     })
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaMemcpy(
     to: *mut c_void,
@@ -157,7 +157,7 @@ pub extern "C" fn cudaMemcpy(
     })
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaMemsetAsync(
     at: *mut c_void,
@@ -186,7 +186,7 @@ pub extern "C" fn cudaMemsetAsync_ptsz(
     })
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaMemset(at: *mut c_void, value: c_int, bytes: usize) -> u32 {
     call(cbid::CUPTI_RUNTIME_TRACE_CBID_cudaMemset_v3020, c"cudaMemset", |engine, id| {
@@ -198,7 +198,7 @@ pub extern "C" fn cudaMemset(at: *mut c_void, value: c_int, bytes: usize) -> u32
 /// CUPTI's number of `cudaMemcpyPeerAsync_v4000`, which `tprof-cupti-sys` does not list.
 const PEER_ASYNC: u32 = 161;
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaMemcpyPeerAsync(
     to: *mut c_void,

@@ -4,14 +4,14 @@ use crate::{INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, call};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use tprof_fake_cuda::memory;
 
-/// `cudaChannelFormatDesc`.
+/// CUDA's `cudaChannelFormatDesc` structure.
 #[repr(C)]
 pub struct Channels {
     bits: [c_int; 4],
     kind: c_int,
 }
 
-/// `cudaExtent`.
+/// CUDA's `cudaExtent` structure.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Extent {
@@ -45,7 +45,7 @@ unsafe fn array(
     })
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaMallocArray(
     to: *mut *mut c_void,
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn cudaMallocArray(
     unsafe { array((23, c"cudaMallocArray"), to, channels, Extent { width, height, depth: 0 }) }
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaMalloc3DArray(
     to: *mut *mut c_void,
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn cudaMalloc3DArray(
     unsafe { array((141, c"cudaMalloc3DArray"), to, channels, extent) }
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaMallocMipmappedArray(
     to: *mut *mut c_void,
@@ -101,19 +101,19 @@ fn release(number: u32, name: &'static CStr, at: *mut c_void) -> u32 {
     })
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaFreeArray(at: *mut c_void) -> u32 {
     release(24, c"cudaFreeArray", at)
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaFreeMipmappedArray(at: *mut c_void) -> u32 {
     release(194, c"cudaFreeMipmappedArray", at)
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaHostRegister(at: *mut c_void, bytes: usize, _flags: c_uint) -> u32 {
     call(152, c"cudaHostRegister", |engine, id| {
@@ -122,7 +122,7 @@ pub extern "C" fn cudaHostRegister(at: *mut c_void, bytes: usize, _flags: c_uint
     })
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaHostUnregister(at: *mut c_void) -> u32 {
     release(153, c"cudaHostUnregister", at)
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn cudaIpcOpenMemHandle(
     })
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaIpcCloseMemHandle(at: *mut c_void) -> u32 {
     release(180, c"cudaIpcCloseMemHandle", at)
@@ -177,7 +177,7 @@ pub unsafe extern "C" fn cudaGetDriverEntryPointByVersion(
     }
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaGetDriverEntryPoint(
     name: *const c_char,

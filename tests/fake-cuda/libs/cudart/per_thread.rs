@@ -24,7 +24,7 @@ fn own() -> *mut c_void {
     per_thread(std::ptr::null_mut())
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaMemcpy_ptds(
     to: *mut c_void,
@@ -39,7 +39,7 @@ pub extern "C" fn cudaMemcpy_ptds(
     })
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaMemcpyAsync_ptsz(
     to: *mut c_void,
@@ -54,7 +54,7 @@ pub extern "C" fn cudaMemcpyAsync_ptsz(
     })
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaMemset_ptds(at: *mut c_void, value: c_int, bytes: usize) -> u32 {
     call(number::MEMSET, c"cudaMemset_ptds", |engine, id| {
@@ -63,7 +63,7 @@ pub extern "C" fn cudaMemset_ptds(at: *mut c_void, value: c_int, bytes: usize) -
     })
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaEventRecord_ptsz(event: *mut c_void, stream: *mut c_void) -> u32 {
     call(number::EVENT_RECORD, c"cudaEventRecord_ptsz", |engine, id| {
@@ -72,7 +72,7 @@ pub extern "C" fn cudaEventRecord_ptsz(event: *mut c_void, stream: *mut c_void) 
     })
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaStreamBeginCapture_ptsz(stream: *mut c_void, _mode: c_int) -> u32 {
     call(number::BEGIN_CAPTURE, c"cudaStreamBeginCapture_ptsz", |engine, _| {
@@ -81,7 +81,7 @@ pub extern "C" fn cudaStreamBeginCapture_ptsz(stream: *mut c_void, _mode: c_int)
     })
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaStreamEndCapture_ptsz(
     stream: *mut c_void,

@@ -20,13 +20,13 @@ fn create(number: u32, name: &'static CStr, stream: *mut *mut c_void, priority: 
     })
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaStreamCreate(stream: *mut *mut c_void) -> u32 {
     create(cbid::CUPTI_RUNTIME_TRACE_CBID_cudaStreamCreate_v3020, c"cudaStreamCreate", stream, 0)
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaStreamCreateWithFlags(stream: *mut *mut c_void, _flags: u32) -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaStreamCreateWithFlags_v5000;
@@ -40,7 +40,7 @@ pub extern "C" fn cudaStreamDestroy(_stream: *mut c_void) -> u32 {
     call(number, c"cudaStreamDestroy", |_, _| SUCCESS)
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaStreamSynchronize(stream: *mut c_void) -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaStreamSynchronize_v3020;
@@ -60,7 +60,7 @@ pub extern "C" fn cudaStreamSynchronize_ptsz(stream: *mut c_void) -> u32 {
     })
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaDeviceSynchronize() -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaDeviceSynchronize_v3020;
@@ -70,7 +70,7 @@ pub extern "C" fn cudaDeviceSynchronize() -> u32 {
     })
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaStreamWaitEvent(stream: *mut c_void, event: *mut c_void, _: u32) -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaStreamWaitEvent_v3020;
@@ -80,7 +80,7 @@ pub extern "C" fn cudaStreamWaitEvent(stream: *mut c_void, event: *mut c_void, _
     })
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaEventCreateWithFlags(event: *mut *mut c_void, _flags: u32) -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaEventCreateWithFlags_v3020;
@@ -91,14 +91,14 @@ pub extern "C" fn cudaEventCreateWithFlags(event: *mut *mut c_void, _flags: u32)
     })
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaEventDestroy(_event: *mut c_void) -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaEventDestroy_v3020;
     call(number, c"cudaEventDestroy", |_, _| SUCCESS)
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaEventRecord(event: *mut c_void, stream: *mut c_void) -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaEventRecord_v3020;
@@ -108,7 +108,7 @@ pub extern "C" fn cudaEventRecord(event: *mut c_void, stream: *mut c_void) -> u3
     })
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaEventSynchronize(event: *mut c_void) -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaEventSynchronize_v3020;
@@ -118,7 +118,7 @@ pub extern "C" fn cudaEventSynchronize(event: *mut c_void) -> u32 {
     })
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaEventQuery(event: *mut c_void) -> u32 {
     let number = cbid::CUPTI_RUNTIME_TRACE_CBID_cudaEventQuery_v3020;
@@ -127,7 +127,7 @@ pub extern "C" fn cudaEventQuery(event: *mut c_void) -> u32 {
     })
 }
 
-/// As the runtime's.
+/// Stands in for the runtime's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaEventElapsedTime(
     ms: *mut f32,

@@ -35,7 +35,7 @@ fn both(clock: Clock) -> (u64, u64) {
     (own, theirs)
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiActivityRegisterTimestampCallback(
     clock: CUpti_TimestampCallbackFunc,

@@ -13,7 +13,7 @@ fn is_kind(kind: CUpti_ExternalCorrelationKind) -> bool {
     kind != CUPTI_EXTERNAL_CORRELATION_KIND_INVALID && kind < CUPTI_EXTERNAL_CORRELATION_KIND_SIZE
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiActivityPushExternalCorrelationId(
     kind: CUpti_ExternalCorrelationKind,
@@ -26,7 +26,7 @@ pub extern "C" fn cuptiActivityPushExternalCorrelationId(
     enter("cuptiActivityPushExternalCorrelationId")
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiActivityPopExternalCorrelationId(
     kind: CUpti_ExternalCorrelationKind,

@@ -100,14 +100,14 @@ fn feed() {
     ONCE.call_once(|| (engine().attach_sink)(Some(records::take)));
 }
 
-/// Its version.
+/// The version that this CUPTI reports.
 pub fn version() -> u32 {
     let known = if major() == 12 { 28 } else { 130_500 };
     let known = replay::replay().map_or(known, |replay| i64::from(replay.version));
     number("FAKE_CUPTI_VERSION", known) as u32
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiGetVersion(known: *mut u32) -> CUptiResult {
     // SAFETY: the caller's place for the answer.
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn cuptiGetVersion(known: *mut u32) -> CUptiResult {
     enter("cuptiGetVersion")
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiGetTimestamp(time: *mut u64) -> CUptiResult {
     let engine = engine();
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn cuptiGetTimestamp(time: *mut u64) -> CUptiResult {
     enter("cuptiGetTimestamp")
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiGetResultString(
     result: CUptiResult,
@@ -170,7 +170,7 @@ pub unsafe extern "C" fn cuptiGetCallbackName(
     CUPTI_SUCCESS
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiActivityRegisterCallbacks(
     request: CUpti_BuffersCallbackRequestFunc,
@@ -189,7 +189,7 @@ pub unsafe extern "C" fn cuptiActivityRegisterCallbacks(
     result
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiActivityEnable(kind: CUpti_ActivityKind) -> CUptiResult {
     let mut result = enter("cuptiActivityEnable");
@@ -214,7 +214,7 @@ pub extern "C" fn cuptiActivityEnable(kind: CUpti_ActivityKind) -> CUptiResult {
     result
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiActivityDisable(kind: CUpti_ActivityKind) -> CUptiResult {
     let result = enter("cuptiActivityDisable");
@@ -239,7 +239,7 @@ pub extern "C" fn cuptiEnableDomain(
     result
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiActivitySetAttribute(
     attribute: CUpti_ActivityAttribute,
@@ -295,14 +295,14 @@ pub extern "C" fn cuptiFinalize() -> CUptiResult {
     result
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiSetThreadIdType(kind: CUpti_ActivityThreadIdType) -> CUptiResult {
     SYSTEM_THREADS.store(kind == CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM, SeqCst);
     enter("cuptiSetThreadIdType")
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiActivityFlushAll(flags: u32) -> CUptiResult {
     let mut result = enter("cuptiActivityFlushAll");
@@ -323,7 +323,7 @@ pub extern "C" fn cuptiActivityFlushAll(flags: u32) -> CUptiResult {
     result
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiActivityGetNextRecord(
     buffer: *mut u8,
@@ -352,7 +352,7 @@ pub unsafe extern "C" fn cuptiActivityGetNextRecord(
     CUPTI_SUCCESS
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiActivityGetNumDroppedRecords(
     _context: CUcontext,

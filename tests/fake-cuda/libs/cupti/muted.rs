@@ -16,14 +16,14 @@ fn choose(kind: CUpti_ActivityKind, call: u32, on: bool) {
     };
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiActivityEnableRuntimeApi(call: u32, on: u8) -> CUptiResult {
     choose(CUPTI_ACTIVITY_KIND_RUNTIME, call, on != 0);
     enter("cuptiActivityEnableRuntimeApi")
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiActivityEnableDriverApi(call: u32, on: u8) -> CUptiResult {
     choose(CUPTI_ACTIVITY_KIND_DRIVER, call, on != 0);

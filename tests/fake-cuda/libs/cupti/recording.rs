@@ -44,7 +44,7 @@ pub struct Entry {
 
 /// What a file has of its first process.
 pub struct Recording {
-    /// CUPTI's version.
+    /// Version of the recorded CUPTI.
     pub version: u32,
     /// Bytes of each kind's record.
     pub sizes: HashMap<u32, usize>,

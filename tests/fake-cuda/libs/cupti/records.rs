@@ -258,7 +258,7 @@ fn changed(
     write(0, &record);
 }
 
-/// `CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_CONTEXT_SYNCHRONIZE`.
+/// Value of `CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_CONTEXT_SYNCHRONIZE`.
 const CONTEXT_WAIT: u32 = 4;
 
 /// Contexts with records that come last.

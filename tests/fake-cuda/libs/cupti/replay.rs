@@ -21,7 +21,7 @@ type Complete = unsafe extern "C" fn(CUcontext, u32, *mut u8, usize, usize);
 
 /// A recording that happens again.
 pub struct Replay {
-    /// CUPTI's version.
+    /// Version of the recorded CUPTI.
     pub version: u32,
     sizes: HashMap<u32, usize>,
     entries: Vec<Entry>,

@@ -124,7 +124,7 @@ pub unsafe extern "C" fn cuptiSubscribe_v2(
     unsafe { cuptiSubscribe(subscriber, callback, data) }
 }
 
-/// As CUPTI's.
+/// Stands in for CUPTI's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuptiUnsubscribe(_subscriber: CUpti_SubscriberHandle) -> CUptiResult {
     (engine().attach_callbacks)(None);

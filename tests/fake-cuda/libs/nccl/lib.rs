@@ -205,7 +205,7 @@ fn collective(
     SUCCESS
 }
 
-/// As NCCL's.
+/// Stands in for NCCL's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclGetVersion(version: *mut c_int) -> c_int {
     // SAFETY: the caller's place for the answer.
@@ -213,7 +213,7 @@ pub unsafe extern "C" fn ncclGetVersion(version: *mut c_int) -> c_int {
     SUCCESS
 }
 
-/// As NCCL's.
+/// Stands in for NCCL's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclGetUniqueId(id: *mut UniqueId) -> c_int {
     let Some(path) = meeting::new_path() else { return SYSTEM_ERROR };
@@ -262,7 +262,7 @@ pub extern "C" fn ncclCommDestroy(_communicator: *mut c_void) -> c_int {
     SUCCESS
 }
 
-/// As NCCL's.
+/// Stands in for NCCL's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclCommCount(communicator: *mut c_void, count: *mut c_int) -> c_int {
     // SAFETY: made by `ncclCommInitRank`; the caller's place for the answer.
@@ -270,7 +270,7 @@ pub unsafe extern "C" fn ncclCommCount(communicator: *mut c_void, count: *mut c_
     SUCCESS
 }
 
-/// As NCCL's.
+/// Stands in for NCCL's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclCommUserRank(communicator: *mut c_void, rank: *mut c_int) -> c_int {
     // SAFETY: made by `ncclCommInitRank`; the caller's place for the answer.
@@ -278,13 +278,13 @@ pub unsafe extern "C" fn ncclCommUserRank(communicator: *mut c_void, rank: *mut 
     SUCCESS
 }
 
-/// As NCCL's.
+/// Stands in for NCCL's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn ncclGetErrorString(result: c_int) -> *const c_char {
     if result == SUCCESS { c"no error" } else { c"an error" }.as_ptr()
 }
 
-/// As NCCL's.
+/// Stands in for NCCL's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn ncclGroupStart() -> c_int {
     GROUP.with_borrow_mut(|(depth, _)| *depth += 1);
@@ -307,7 +307,7 @@ pub extern "C" fn ncclGroupEnd() -> c_int {
     SUCCESS
 }
 
-/// As NCCL's.
+/// Stands in for NCCL's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn ncclAllReduce(
     _from: *const c_void,
@@ -321,7 +321,7 @@ pub extern "C" fn ncclAllReduce(
     collective(c"ncclAllReduce", &raw const ALL_REDUCE, count, data_type, -1, communicator, stream)
 }
 
-/// As NCCL's.
+/// Stands in for NCCL's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn ncclBroadcast(
     _from: *const c_void,
@@ -335,7 +335,7 @@ pub extern "C" fn ncclBroadcast(
     collective(c"ncclBroadcast", &raw const BROADCAST, count, data_type, root, communicator, stream)
 }
 
-/// As NCCL's.
+/// Stands in for NCCL's function of this name.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 pub extern "C" fn ncclReduce(
@@ -351,7 +351,7 @@ pub extern "C" fn ncclReduce(
     collective(c"ncclReduce", &raw const REDUCE, count, data_type, root, communicator, stream)
 }
 
-/// As NCCL's.
+/// Stands in for NCCL's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn ncclAllGather(
     _from: *const c_void,
@@ -364,7 +364,7 @@ pub extern "C" fn ncclAllGather(
     collective(c"ncclAllGather", &raw const ALL_GATHER, count, data_type, -1, communicator, stream)
 }
 
-/// As NCCL's.
+/// Stands in for NCCL's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn ncclReduceScatter(
     _from: *const c_void,
@@ -379,7 +379,7 @@ pub extern "C" fn ncclReduceScatter(
     collective(c"ncclReduceScatter", stub, count, data_type, -1, communicator, stream)
 }
 
-/// As NCCL's.
+/// Stands in for NCCL's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn ncclSend(
     _from: *const c_void,
@@ -392,7 +392,7 @@ pub extern "C" fn ncclSend(
     collective(c"ncclSend", &raw const SEND_RECEIVE, count, data_type, peer, communicator, stream)
 }
 
-/// As NCCL's.
+/// Stands in for NCCL's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn ncclRecv(
     _to: *mut c_void,

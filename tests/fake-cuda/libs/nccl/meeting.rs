@@ -33,7 +33,7 @@ pub fn new_path() -> Option<String> {
 }
 
 impl Meeting {
-    /// Joins.
+    /// Joins the meeting in the file at this path.
     pub fn open(path: &str, ranks: u32) -> Option<Meeting> {
         let file = OpenOptions::new().read(true).write(true).open(path).ok()?;
         // SAFETY: a page of a file that has one.

@@ -25,7 +25,7 @@ unsafe extern "C" {
     fn cudaFree(at: *mut c_void) -> c_int;
 }
 
-/// As NCCL's.
+/// Stands in for NCCL's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclBcast(
     buffer: *mut c_void,
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn ncclCommInitRankConfig(
     IN_PROGRESS
 }
 
-/// As NCCL's.
+/// Stands in for NCCL's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclCommInitRankScalable(
     communicator: *mut *mut c_void,
@@ -157,7 +157,7 @@ pub extern "C" fn ncclAllReduceConfig(
     ncclAllReduce(from, to, count, data_type, operation, communicator, stream)
 }
 
-/// As NCCL's.
+/// Stands in for NCCL's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn ncclSignal(
     _peer: c_int,
@@ -170,14 +170,14 @@ pub extern "C" fn ncclSignal(
     SUCCESS
 }
 
-/// As NCCL's.
+/// Stands in for NCCL's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclMemAlloc(at: *mut *mut c_void, bytes: usize) -> c_int {
     // SAFETY: the caller's place for the answer.
     unsafe { cudaMalloc(at, bytes) }
 }
 
-/// As NCCL's.
+/// Stands in for NCCL's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclMemFree(at: *mut c_void) -> c_int {
     // SAFETY: what `ncclMemAlloc` gave.
@@ -203,7 +203,7 @@ pub extern "C" fn ncclPutSignal(
     SUCCESS
 }
 
-/// As NCCL's.
+/// Stands in for NCCL's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn ncclWaitSignal(
     _count: c_int,

@@ -163,13 +163,13 @@ thread_local! {
 pub struct Asked {
     /// Name without `nccl`.
     pub name: &'static CStr,
-    /// Elements.
+    /// Number of elements.
     pub count: u64,
-    /// `ncclDataType_t`.
+    /// Value of `ncclDataType_t`.
     pub data_type: c_int,
     /// Root or other rank; -1 for none.
     pub peer: c_int,
-    /// Stream.
+    /// Handle of the stream.
     pub stream: usize,
     /// Event of the call.
     api: usize,

@@ -107,20 +107,20 @@ unsafe fn write(to: *mut c_char, bytes: usize, text: &str) -> c_int {
     SUCCESS
 }
 
-/// As NVML's.
+/// Stands in for NVML's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn nvmlInit_v2() -> c_int {
     write_line("{\"what\":\"nvml began\"}\n");
     fault("init").map_or(SUCCESS, |result| result as c_int)
 }
 
-/// As NVML's.
+/// Stands in for NVML's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn nvmlShutdown() -> c_int {
     SUCCESS
 }
 
-/// As NVML's.
+/// Stands in for NVML's function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn nvmlErrorString(result: c_int) -> *const c_char {
     match result {
@@ -134,14 +134,14 @@ pub extern "C" fn nvmlErrorString(result: c_int) -> *const c_char {
     .as_ptr()
 }
 
-/// As NVML's.
+/// Stands in for NVML's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlSystemGetDriverVersion(to: *mut c_char, bytes: c_uint) -> c_int {
     // SAFETY: the caller's place.
     unsafe { write(to, bytes as usize, "999.0 (simulated)") }
 }
 
-/// As NVML's.
+/// Stands in for NVML's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetCount_v2(to: *mut c_uint) -> c_int {
     // SAFETY: the caller's place.
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn nvmlDeviceGetCount_v2(to: *mut c_uint) -> c_int {
     SUCCESS
 }
 
-/// As NVML's.
+/// Stands in for NVML's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetHandleByIndex_v2(
     index: c_uint,
@@ -163,7 +163,7 @@ pub unsafe extern "C" fn nvmlDeviceGetHandleByIndex_v2(
     SUCCESS
 }
 
-/// As NVML's.
+/// Stands in for NVML's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetName(of: *mut c_void, to: *mut c_char, n: c_uint) -> c_int {
     // SAFETY: the caller's place.
@@ -180,7 +180,7 @@ pub unsafe extern "C" fn nvmlDeviceGetUUID(of: *mut c_void, to: *mut c_char, n: 
     unsafe { text(of, to, n, &format!("GPU-{}", parts.join("-"))) }
 }
 
-/// `nvmlPciInfo_t`.
+/// NVML's `nvmlPciInfo_t` structure.
 #[repr(C)]
 pub struct Pci {
     legacy: [c_char; 16],
@@ -188,7 +188,7 @@ pub struct Pci {
     id: [c_char; 32],
 }
 
-/// As NVML's.
+/// Stands in for NVML's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetPciInfo_v3(of: *mut c_void, to: *mut Pci) -> c_int {
     // SAFETY: the caller's place.
@@ -197,7 +197,7 @@ pub unsafe extern "C" fn nvmlDeviceGetPciInfo_v3(of: *mut c_void, to: *mut Pci) 
     }
 }
 
-/// `nvmlUtilization_t`.
+/// NVML's `nvmlUtilization_t` structure.
 #[repr(C)]
 pub struct Utilization {
     gpu: c_uint,
@@ -219,7 +219,7 @@ pub unsafe extern "C" fn nvmlDeviceGetUtilizationRates(
     })
 }
 
-/// `nvmlMemory_t`.
+/// NVML's `nvmlMemory_t` structure.
 #[repr(C)]
 pub struct Memory {
     total: u64,
@@ -227,7 +227,7 @@ pub struct Memory {
     used: u64,
 }
 
-/// `nvmlMemory_v2_t`.
+/// NVML's `nvmlMemory_v2_t` structure.
 #[repr(C)]
 pub struct MemoryV2 {
     version: c_uint,
@@ -251,7 +251,7 @@ fn used(at: u64, n: u64, with_reserve: bool) -> u64 {
     used
 }
 
-/// As NVML's.
+/// Stands in for NVML's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo(of: *mut c_void, to: *mut Memory) -> c_int {
     answer(of, to, |at, n| {
@@ -277,7 +277,7 @@ pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(of: *mut c_void, to: *mut Me
     })
 }
 
-/// As NVML's.
+/// Stands in for NVML's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetClockInfo(
     of: *mut c_void,
@@ -295,7 +295,7 @@ pub unsafe extern "C" fn nvmlDeviceGetClockInfo(
     })
 }
 
-/// As NVML's.
+/// Stands in for NVML's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetMaxClockInfo(
     of: *mut c_void,
@@ -305,7 +305,7 @@ pub unsafe extern "C" fn nvmlDeviceGetMaxClockInfo(
     answer(of, to, |_, _| Ok(1980))
 }
 
-/// As NVML's.
+/// Stands in for NVML's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetPowerUsage(of: *mut c_void, to: *mut c_uint) -> c_int {
     answer(of, to, |at, n| {
@@ -318,7 +318,7 @@ pub unsafe extern "C" fn nvmlDeviceGetPowerUsage(of: *mut c_void, to: *mut c_uin
     })
 }
 
-/// As NVML's.
+/// Stands in for NVML's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetEnforcedPowerLimit(
     of: *mut c_void,
@@ -327,7 +327,7 @@ pub unsafe extern "C" fn nvmlDeviceGetEnforcedPowerLimit(
     answer(of, to, |_, _| Ok(700_000))
 }
 
-/// As NVML's.
+/// Stands in for NVML's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetTemperature(
     of: *mut c_void,
@@ -340,7 +340,7 @@ pub unsafe extern "C" fn nvmlDeviceGetTemperature(
     })
 }
 
-/// `nvmlTemperature_v1_t`.
+/// NVML's `nvmlTemperature_v1_t` structure.
 #[repr(C)]
 pub struct Temperature {
     version: c_uint,
@@ -348,7 +348,7 @@ pub struct Temperature {
     celsius: c_int,
 }
 
-/// As NVML's.
+/// Stands in for NVML's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetTemperatureV(of: *mut c_void, to: *mut Temperature) -> c_int {
     if fault("old").is_some() {
@@ -369,7 +369,7 @@ pub unsafe extern "C" fn nvmlDeviceGetTemperatureV(of: *mut c_void, to: *mut Tem
     result
 }
 
-/// As NVML's.
+/// Stands in for NVML's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetCurrentClocksEventReasons(
     of: *mut c_void,
@@ -381,7 +381,7 @@ pub unsafe extern "C" fn nvmlDeviceGetCurrentClocksEventReasons(
     }
 }
 
-/// As NVML's.
+/// Stands in for NVML's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetCurrentClocksThrottleReasons(
     of: *mut c_void,

@@ -5,13 +5,13 @@ use super::moments::{mean, variance};
 /// The description of a set of values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Description {
-    /// How many.
+    /// Number of values.
     pub count: usize,
-    /// Arithmetic mean.
+    /// Arithmetic mean of the values.
     pub mean: f64,
-    /// Standard deviation of the sample; none of a single value.
+    /// Standard deviation of the sample; `None` for a single value.
     pub deviation: Option<f64>,
-    /// Lowest.
+    /// The lowest value.
     pub min: f64,
     /// A quarter of the values lie below.
     pub lower_quartile: f64,
@@ -19,13 +19,13 @@ pub struct Description {
     pub median: f64,
     /// A quarter of the values lie above.
     pub upper_quartile: f64,
-    /// Highest.
+    /// The highest value.
     pub max: f64,
 }
 
 impl Description {
-    /// Of these values, which it sorts; none if there are none. Between two values
-    /// a quartile is interpolated.
+    /// Describes these values, which it sorts; `None` if there are none. A quartile between two
+    /// values is interpolated.
     pub fn of(values: &mut [f64]) -> Option<Description> {
         values.sort_unstable_by(f64::total_cmp);
         let (min, max) = (*values.first()?, *values.last()?);
@@ -55,7 +55,7 @@ fn quantile(sorted: &[f64], share: f64) -> f64 {
     }
 }
 
-/// As [`quantile`], of durations in any order, which are sorted by it.
+/// Like [`quantile`], for durations in any order; it sorts them.
 pub fn quantiles<const N: usize>(values: &mut [u64], shares: [f64; N]) -> [f64; N] {
     values.sort_unstable();
     let sorted: Vec<f64> = values.iter().map(|value| *value as f64).collect();

@@ -4,23 +4,23 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::moments::{mean, variance};
 
-/// Repeats of one measurement: steps, as a rule.
+/// Repeats of one measurement, usually steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Repeats {
-    /// How many.
+    /// Number of repeats.
     pub count: u64,
-    /// Their mean.
+    /// Mean of the repeats.
     pub mean: f64,
-    /// Their variance, n - 1 in its denominator; 0 for fewer than two.
+    /// Variance of the repeats, with n - 1 in the denominator; 0 for fewer than two.
     pub variance: f64,
-    /// The smallest.
+    /// The smallest repeat.
     pub min: f64,
-    /// The largest.
+    /// The largest repeat.
     pub max: f64,
 }
 
 impl Repeats {
-    /// Of these values; `None` if there are none.
+    /// Describes these values; `None` if there are none.
     pub fn of(values: &[f64]) -> Option<Repeats> {
         let count = values.len();
         if count == 0 {
@@ -36,12 +36,12 @@ impl Repeats {
         })
     }
 
-    /// Standard deviation; none for a single value.
+    /// Standard deviation; `None` for a single value.
     pub fn deviation(&self) -> Option<f64> {
         (self.count > 1).then(|| self.variance.sqrt())
     }
 
-    /// Half the width of the 95 % interval of the mean, by Student's t; none of a single value.
+    /// Half the width of the 95 % interval of the mean, by Student's t; `None` for a single value.
     pub fn mean_error(&self) -> Option<f64> {
         let freedom = self.count.checked_sub(1).filter(|&freedom| freedom > 0)? as f64;
         let t = StudentsT::new(0.0, 1.0, freedom).ok()?.inverse_cdf(0.975);
@@ -49,8 +49,8 @@ impl Repeats {
     }
 }
 
-/// Half the width of the 95 % interval around the difference of two means, by
-/// Welch's t-test; none unless both have two repeats at least.
+/// Half the width of the 95 % interval around the difference of two means, by Welch's t-test;
+/// `None` unless both sides have at least two repeats.
 ///
 /// Welch, B. L. (1947), "The generalization of Student's problem when several
 /// different population variances are involved", Biometrika 34.

@@ -1,4 +1,4 @@
-//! Middle and spread of a set of durations, and what lies far outside.
+//! Median and spread of a set of durations, and which of them are outliers.
 
 use super::moments::{mean, variance};
 
@@ -13,17 +13,17 @@ const MEAN_DEVIATION_TO_SIGMA: f64 = 1.2533;
 /// Middle and spread of values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spread {
-    /// How many.
+    /// Number of values.
     pub count: usize,
-    /// Lowest.
+    /// The lowest value.
     pub min: u64,
     /// Middle value, or the mean of the two middle ones.
     pub median: f64,
-    /// Arithmetic mean.
+    /// Arithmetic mean of the values.
     pub mean: f64,
-    /// Highest.
+    /// The highest value.
     pub max: u64,
-    /// Standard deviation of the sample; none of a single value.
+    /// Standard deviation of the sample; `None` for a single value.
     pub deviation: Option<f64>,
     /// Standard deviation as estimated from the median absolute deviation, which a
     /// few outliers do not change; where more than half of the values are equal,
@@ -32,7 +32,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of these values; none if there are none.
+    /// Describes these values; `None` if there are none.
     pub fn of(values: &[u64]) -> Option<Spread> {
         let mut sorted = values.to_vec();
         sorted.sort_unstable();

@@ -1,6 +1,6 @@
 //! AllocationChurn: threads spend their time in `malloc` and `free`.
 //!
-//! [`Part::Allocator`] has which functions these are, so that the rule and `report host` agree.
+//! [`Part::Allocator`] lists these functions, so that the rule and `report host` agree.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::units::{self, count, estimate, percent};
@@ -8,7 +8,7 @@ use tprof_trace::model::{Sample, ThreadIndex, ThreadState};
 
 use super::host_part::{too_few, unseen_native, widest};
 use crate::base::intervals::Interval;
-use crate::findings::absent::Thing;
+use crate::findings::absent::SearchTarget;
 use crate::findings::finding::{Evidence, SourceLine, Track};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
@@ -20,7 +20,7 @@ use crate::rank::samples::{FrameFunctions, FunctionTable, Part};
 /// Samples of stacks within the heap's allocator.
 pub(super) struct AllocationChurn;
 
-const SAMPLE: Thing = Thing::new("sample of the heap's allocator");
+const SAMPLE: SearchTarget = SearchTarget::new("sample of the heap's allocator");
 
 impl Rule for AllocationChurn {
     fn name(&self) -> &'static str {
@@ -80,7 +80,7 @@ impl Rule for AllocationChurn {
     }
 }
 
-/// The line with most of the allocator's time, where it is the driving thread's.
+/// The line with most of the allocator's time, if the thread is the driving thread.
 fn line_of(scene: &Scene<'_>, thread: ThreadIndex) -> Option<SourceLine> {
     let host = scene.host().filter(|host| host.driver.thread == thread)?;
     widest(&host.ledger.places(Some(Part::Allocator)))
@@ -97,7 +97,7 @@ fn rates(scene: &Scene<'_>) -> Option<String> {
     ))
 }
 
-/// How many freed blocks were short-lived, which is known of the recording as a whole.
+/// States how many freed blocks were short-lived, which is known for the whole recording only.
 fn short_lived(scene: &Scene<'_>) -> Option<String> {
     let file = scene.rank.file;
     if file.heap_event_count() == 0 {

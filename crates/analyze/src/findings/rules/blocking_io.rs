@@ -2,7 +2,7 @@
 
 use tprof_facts::units::{bytes, duration};
 
-use super::host_part::{finding_at, hardly, host, is_found, waited, widest, with_lines};
+use super::host_part::{finding_at, host, is_found, too_little, waited, widest, with_lines};
 use super::sync_checkpoint;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
@@ -67,15 +67,15 @@ impl Rule for BlockingIo {
             let ns = left(Part::FileIo) + left(Part::Socket);
             let saving_ns = saving(Part::FileIo) + saving(Part::Socket);
             return match is_found(host, saving_ns) {
-                true => hardly(host, ns, "waiting for files and peers, but to save,"),
-                false => hardly(host, ns, "waiting for files and peers"),
+                true => too_little(host, ns, "waiting for files and peers, but to save,"),
+                false => too_little(host, ns, "waiting for files and peers"),
             };
         }
         Verdict::Found(found)
     }
 }
 
-/// ` Of files and peers most for /data/a.bin (1.2 s).`; nothing where none is known.
+/// Formats ` Of files and peers most for /data/a.bin (1.2 s).`; empty if none is known.
 fn waited_for(host: &RankHost, part: Part, ns: u64) -> String {
     let all = host.ledger.waited_for(part);
     let known: u64 = all.iter().map(|(_, ns)| ns).sum();
@@ -90,8 +90,9 @@ fn waited_for(host: &RankHost, part: Part, ns: u64) -> String {
     format!(" What it waits for: {}.", shown.join(", "))
 }
 
-/// ` The process read at least 1.2 GiB (3.0 MiB from storage) and wrote 8.0 KiB …`; nothing where that is not
-/// known. Of its whole life, for the kernel counts by process.
+/// Formats ` The process read at least 1.2 GiB (3.0 MiB from storage) and wrote 8.0 KiB …`; empty
+/// where that is unknown. It covers the whole life of the process, for the kernel counts by
+/// process.
 fn moved(scene: &Scene<'_>, host: &RankHost) -> String {
     let Some(moved) = transfers::of_process(scene.rank.file, host.driver.process) else {
         return String::new();

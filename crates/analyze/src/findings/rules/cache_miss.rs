@@ -17,7 +17,7 @@ pub(super) struct CacheMiss;
 /// AOTAutograd's cache, in the log.
 const OF_AOT: &str = "aotautograd";
 
-/// Whether a log has look-ups that found nothing.
+/// Whether a log has cache look-ups that found nothing.
 pub(super) fn has_misses(scene: &Scene<'_>) -> bool {
     let all = scene.rank.compile.logs.iter().flat_map(decisive);
     all.into_iter().any(|one| matches!(one.outcome, CacheOutcome::Miss | CacheOutcome::Bypass))
@@ -50,7 +50,7 @@ impl Rule for CacheMiss {
                 format!("all {} look-ups of compiled graphs are hits", count(all)),
             );
         }
-        // By log: processes number their functions each for itself.
+        // Functions are counted log by log: each process numbers its own.
         let ids: Vec<BTreeSet<CompileId>> = decisive
             .iter()
             .map(|these| {
@@ -105,13 +105,13 @@ impl Rule for CacheMiss {
             )
             .on_line(longest.and_then(|(_, frame)| line_of(frame)))
             .bound(bound)
-            .once_of(life_ns);
+            .spent_once(life_ns);
         Verdict::Found(vec![finding])
     }
 }
 
-/// From the first process's start to the end of the recording, or what the logs cover of a job that
-/// was not recorded.
+/// Time from the first process's start to the end of the recording, or, if the job was not
+/// recorded, the time that its logs cover.
 fn life_ns(scene: &Scene<'_>) -> u64 {
     let file = scene.rank.file;
     let first_ns = file.processes().iter().map(|process| process.start_ns).min();
@@ -119,8 +119,9 @@ fn life_ns(scene: &Scene<'_>) -> u64 {
     life_ns.max(logged_ns(scene))
 }
 
-/// Look-ups that decide whether Inductor compiles a graph. AOTAutograd's cache is asked first, of the
-/// whole function; where it misses, and Inductor's has each graph, functions are only traced again.
+/// Look-ups that decide whether Inductor compiles a graph. AOTAutograd's cache is asked first, for
+/// the whole function. If it misses, and Inductor's cache has each graph, functions are only traced
+/// again.
 fn decisive(read: &ReadLog) -> Vec<&CacheUse> {
     let caches = &read.log.caches;
     let is_graph = |one: &CacheUse| one.cache == "fx_graph";

@@ -4,7 +4,7 @@
 use tprof_facts::units::duration;
 
 use super::host_part::{
-    finding, hardly, host, is_found, unseen_native, waited, widest, with_lines,
+    finding, host, is_found, too_little, unseen_native, waited, widest, with_lines,
 };
 use crate::findings::outcome::RankFindings;
 use crate::findings::rule::Rule;
@@ -32,7 +32,8 @@ impl Rule for CollectiveWait {
         let ns = host.ledger.ns(Part::Collective);
         if !is_found(host, ns) {
             // A collective that polls is only seen by samples of compiled code.
-            return unseen_native(scene).unwrap_or_else(|| hardly(host, ns, "time in collectives"));
+            return unseen_native(scene)
+                .unwrap_or_else(|| too_little(host, ns, "time in collectives"));
         }
         let places = host.ledger.places(Some(Part::Collective));
         Verdict::Found(vec![

@@ -9,18 +9,18 @@ use crate::findings::scene::Scene;
 use crate::findings::severity::Severity;
 use crate::findings::verdict::Verdict;
 
-/// A job that compiles for less than this share of its life has no need of a cache.
+/// A job that compiles for less than this share of its life needs no cache.
 const LEAST_SHARE: f64 = 0.05;
 
-/// From this share on it outweighs what steps lose.
+/// From this share on, compilation outweighs what steps lose.
 const LEAST_OF_LIFE: f64 = 0.25;
 
 fn is_much(ns: u64, life: Interval) -> bool {
     ns as f64 >= LEAST_SHARE * life.length() as f64
 }
 
-/// When devices wait for compilers, outside of what is judged, as far as this rule counts it, or
-/// CacheMiss where there is a log: what other rules do not count, too.
+/// The time in which devices wait for compilers outside of the judged time, as far as this rule
+/// counts it, or CacheMiss where there is a log. Other rules do not count that time.
 pub(super) fn counted<'s>(scene: &'s Scene<'_>) -> Option<&'s Cover> {
     if !scene.has_device() {
         return None;
@@ -33,7 +33,7 @@ pub(super) fn counted<'s>(scene: &'s Scene<'_>) -> Option<&'s Cover> {
     is_counted.then_some(compiling)
 }
 
-/// Time in which devices wait for compilers, outside of what is judged.
+/// Judges the time in which devices wait for compilers outside of the judged time.
 pub(super) struct Compilation;
 
 impl Rule for Compilation {
@@ -78,7 +78,7 @@ impl Rule for Compilation {
                      compiles in any case. Let fewer shapes be compiled, and tune once.",
                 )
                 .bound(ns)
-                .once_of(life.length())
+                .spent_once(life.length())
                 .on_line(place.clone())
                 .local();
         // A first run compiles in any case, and a longer one as little.

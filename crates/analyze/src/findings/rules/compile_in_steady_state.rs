@@ -22,7 +22,7 @@ impl Rule for CompileInSteadyState {
         if let Some(verdict) = no_log(scene) {
             return verdict;
         }
-        // The first step is none of these.
+        // The first step is not one of these.
         let times: Vec<u64> = scene.later_steps.iter().map(|step| step.length()).collect();
         let first = warm_up(&times).unwrap_or(0);
         let steady = Cover::of(scene.later_steps.iter().skip(first).copied());

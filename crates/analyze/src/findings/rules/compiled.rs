@@ -1,4 +1,4 @@
-//! What rules share that judge logs of `torch.compile`.
+//! Shared by the rules that judge logs of `torch.compile`.
 
 use tprof_facts::compile::{NO_LOG, ReadLog};
 use tprof_trace::compile_log::CompiledFrame;
@@ -8,17 +8,18 @@ use crate::findings::finding::{Evidence, SourceLine, Track};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 
-/// What these rules need.
+/// The data that these rules need.
 pub(super) const NEEDS_LOG: &str =
     "PyTorch's log of torch.compile: tprof run --compile, or TORCH_TRACE=DIR and tprof import DIR";
 
-/// That there is no log to judge.
+/// The verdict if there is no log to judge.
 pub(super) fn no_log(scene: &Scene<'_>) -> Option<Verdict> {
     let none = || Verdict::none_to_judge(NO_LOG.split(':').next().unwrap_or(NO_LOG), NEEDS_LOG);
     scene.rank.compile.logs.is_empty().then(none)
 }
 
-/// That logs show no cause; not of logs that were read in part, in which it may be left out.
+/// The verdict if logs show no cause. Logs that were read only in part may lack the cause: they get
+/// another verdict.
 pub(super) fn clear(scene: &Scene<'_>, why: impl Into<String>) -> Verdict {
     if scene.rank.compile.logs.iter().all(|read| read.log.is_whole()) {
         return Verdict::clear(why);
@@ -29,7 +30,7 @@ pub(super) fn clear(scene: &Scene<'_>, why: impl Into<String>) -> Verdict {
     )
 }
 
-/// All compilations of a rank, with their logs.
+/// Every compilation of a rank, with its log.
 pub(super) fn frames<'s>(
     scene: &'s Scene<'_>,
 ) -> impl Iterator<Item = (&'s ReadLog, &'s CompiledFrame)> {
@@ -41,7 +42,7 @@ pub(super) fn frames<'s>(
         .flat_map(|read| read.log.frames.iter().map(move |one| (read, one)))
 }
 
-/// When a compilation was, on the file's clock.
+/// The time of a compilation, on the file's clock.
 pub(super) fn interval(read: &ReadLog, frame: &CompiledFrame) -> Option<Interval> {
     read.interval_ns(frame).map(|(start, end)| Interval::new(start, end))
 }
@@ -51,7 +52,7 @@ pub(super) fn cover<'s>(frames: impl Iterator<Item = (&'s ReadLog, &'s CompiledF
     Cover::of(frames.filter_map(|(read, frame)| interval(read, frame)))
 }
 
-/// From the first to the last line of a rank's logs, ns.
+/// Time from the first to the last line of a rank's logs, ns.
 pub(super) fn logged_ns(scene: &Scene<'_>) -> u64 {
     let extent = |read: &ReadLog| {
         let (start, end) = read.log.extent_unix_us?;
@@ -60,7 +61,7 @@ pub(super) fn logged_ns(scene: &Scene<'_>) -> u64 {
     Cover::of(scene.rank.compile.logs.iter().filter_map(extent)).length()
 }
 
-/// Where a compiled function begins.
+/// The line at which a compiled function begins.
 pub(super) fn line_of(frame: &CompiledFrame) -> Option<SourceLine> {
     Some(SourceLine {
         function: frame.function.clone()?,
@@ -69,7 +70,7 @@ pub(super) fn line_of(frame: &CompiledFrame) -> Option<SourceLine> {
     })
 }
 
-/// Compilations as places.
+/// Compilations as places in a timeline.
 pub(super) fn places<'s>(
     frames: impl Iterator<Item = (&'s ReadLog, &'s CompiledFrame)>,
 ) -> impl Iterator<Item = Evidence<'s>> {

@@ -1,9 +1,9 @@
-//! What copies and memsets cost, in words: for the rules about them.
+//! Words for the rules about copies and memsets: what those cost.
 
 use tprof_facts::units::{bytes, duration};
 
 use crate::base::intervals::Cover;
-use crate::findings::absent::Thing;
+use crate::findings::absent::SearchTarget;
 use crate::findings::blocking::Blocking;
 use crate::findings::finding::Finding;
 use crate::findings::scene::{Copy, Scene};
@@ -11,17 +11,17 @@ use crate::findings::severity::LEAST_SHARE;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times};
 
-/// What is wrong with some copies, in words.
-pub(super) struct Words {
-    /// What is wrong.
+/// A problem of some copies, in words.
+pub(super) struct CopyProblem {
+    /// The problem, in a sentence without a full stop.
     pub what: &'static str,
-    /// What sort of copies: `asynchronous, to pageable memory`; empty if `what` has it.
+    /// A description of the copies: `asynchronous, to pageable memory`; empty if `what` has it.
     pub sort: &'static str,
-    /// `copies`.
+    /// The noun for them: `copies`.
     pub things: &'static str,
-    /// What a finding is about, if the rule has several.
+    /// The subject of a finding, if the rule has several.
     pub subject: &'static str,
-    /// What to do.
+    /// The advice: how to fix it.
     pub advice: &'static str,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Words {
 /// Without them the threads have still their other work to do, and the devices
 /// theirs: no more is gained than the calls and copies take, nor than the device
 /// waits for the host or does nothing but these copies.
-pub(super) fn finding(scene: &Scene<'_>, copies: &[Copy], words: &Words) -> Finding {
+pub(super) fn finding(scene: &Scene<'_>, copies: &[Copy], words: &CopyProblem) -> Finding {
     let rank = &scene.rank;
     let on_device = Cover::of(copies.iter().map(Copy::interval)).intersection(&scene.window);
     let mut calls: Vec<usize> = copies.iter().filter_map(|copy| copy.call).collect();
@@ -62,7 +62,7 @@ pub(super) fn finding(scene: &Scene<'_>, copies: &[Copy], words: &Words) -> Find
     }
     let calls = scene.call_places(&blocking.calls);
     let places = calls.chain(copies.iter().map(|copy| copy.place(rank)));
-    // Where the device goes on working meanwhile, nothing shows that they cost anything.
+    // If the device goes on working during the copies, nothing shows that they cost anything.
     let bound = if scene.share(direct) < LEAST_SHARE { bound.min(direct) } else { bound };
     scene
         .finding(words.what)
@@ -78,8 +78,8 @@ pub(super) fn finding(scene: &Scene<'_>, copies: &[Copy], words: &Words) -> Find
 /// Copies or memsets with calls that hold their thread.
 pub(super) fn judge_synchronous(
     scene: &Scene<'_>,
-    thing: &Thing,
-    words: &Words,
+    thing: &SearchTarget,
+    words: &CopyProblem,
     is_one: impl Fn(&Copy) -> bool,
 ) -> Verdict {
     if let Some(verdict) = scene.no_device() {
@@ -102,8 +102,8 @@ pub(super) fn judge_synchronous(
     }
 }
 
-/// Whether the call's name passes; where the call was not recorded, whether the
-/// trace marks the copy as synchronous.
+/// Whether the name of the copy's call passes. If the call was not recorded, whether the trace
+/// marks the copy as synchronous.
 pub(super) fn by_a_call_named(scene: &Scene<'_>, copy: &Copy, passes: fn(&str) -> bool) -> bool {
     match copy.call {
         Some(call) => passes(scene.rank.name(scene.rank.calls[call].name)),

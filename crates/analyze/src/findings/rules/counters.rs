@@ -20,19 +20,19 @@ const BOUND: f64 = 60.0;
 
 /// A limit that a kernel may run into.
 pub(super) struct HardwareLimit {
-    /// Counter, in percent of its peak.
+    /// The counter, in percent of its peak.
     pub counter: &'static str,
-    /// What is at its limit.
+    /// The unit that is at its limit.
     pub unit: &'static str,
     /// Kernels that it may limit.
     pub kinds: &'static [KernelKind],
-    /// These, in words.
+    /// The kernels that it limits, in words.
     pub they: &'static str,
-    /// The same limit where it is modelled.
+    /// The same limit as the model of operators knows it.
     pub modelled: RoofBound,
-    /// What is wrong.
+    /// The problem, in a sentence without a full stop.
     pub what: &'static str,
-    /// What to do.
+    /// The advice: how to fix it.
     pub advice: &'static str,
 }
 
@@ -86,8 +86,8 @@ pub(super) fn judge(scene: &Scene<'_>, limit: &HardwareLimit) -> Verdict {
     ])
 }
 
-/// What sizes of operators' inputs and the device's peaks suggest; none where they bound nothing
-/// so.
+/// The verdict that follows from sizes of operators' inputs and the device's peaks; `None` if they
+/// show no such limit.
 fn by_model(scene: &Scene<'_>, limit: &HardwareLimit) -> Option<Verdict> {
     let is_bound = |run: &ModelledRun| {
         let near = |least: f64| least >= BOUND / 100.0 * run.device_ns as f64;
@@ -118,7 +118,7 @@ fn by_model(scene: &Scene<'_>, limit: &HardwareLimit) -> Option<Verdict> {
     Some(Verdict::Found(vec![finding]))
 }
 
-/// Mean of a counter for each kernel's name, weighted by the time of its ranges.
+/// The mean of a counter for each kernel name, weighted by the time of its ranges.
 fn percentages(scene: &Scene<'_>, counter: &str) -> FxHashMap<String, f64> {
     let mut sums: FxHashMap<&str, (f64, f64)> = FxHashMap::default();
     let ranges = scene.rank.device_spans.iter().filter(|s| s.kind == DeviceSpanKind::Counters);
@@ -135,7 +135,7 @@ fn percentages(scene: &Scene<'_>, counter: &str) -> FxHashMap<String, f64> {
     sums.into_iter().map(mean).collect()
 }
 
-/// What the names of the kernels suggest.
+/// The limit that the kernels' names suggest.
 fn by_kind(scene: &Scene<'_>, limit: &HardwareLimit) -> String {
     let work = scene.work().filter(|work| work.class == Class::Compute && work.is_kernel());
     let mut is_of_kind: FxHashMap<NameId, bool> = FxHashMap::default();

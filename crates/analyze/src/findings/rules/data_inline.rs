@@ -2,7 +2,7 @@
 
 use tprof_facts::units::{duration, percent};
 
-use super::host_part::{amount, finding_at, hardly, host, is_found, widest, with_lines};
+use super::host_part::{amount, finding_at, host, is_found, too_little, widest, with_lines};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
@@ -32,7 +32,7 @@ impl Rule for DataInline {
         places.retain(|(place, _)| is_inline(place));
         let ns = places.iter().map(|(_, time)| time.ns).sum();
         if !is_found(host, ns) {
-            return hardly(host, ns, "loading data in the driving thread");
+            return too_little(host, ns, "loading data in the driving thread");
         }
         let on_core_ns: u64 = places.iter().map(|(_, time)| time.running_ns).sum();
         let loads = format!(
@@ -53,7 +53,7 @@ fn is_inline(place: &Place) -> bool {
     place.part == Part::Data && place.is_inline
 }
 
-/// What workers would give: loading goes on beside the rest of a step then, divided among them.
+/// The gain from workers: loading then goes on beside the rest of a step, divided among them.
 fn advice(scene: &Scene<'_>, host: &RankHost, ns: u64) -> String {
     // Time without a core is lost to loading and to the rest alike.
     let wall_ns = host.ledger.wall_ns - host.ledger.ns(Part::NoCore);
@@ -75,7 +75,8 @@ fn advice(scene: &Scene<'_>, host: &RankHost, ns: u64) -> String {
     )
 }
 
-/// The fewest workers that hide the loading behind the rest, as far as there are cores for them.
+/// The fewest workers that hide the loading behind the rest of a step, limited by the cores that
+/// there are.
 fn workers(load_ns: u64, rest_ns: u64, cores: u64) -> u64 {
     load_ns.div_ceil(rest_ns.max(1)).min(cores).clamp(1, MOST_WORKERS)
 }

@@ -4,14 +4,14 @@ use tprof_facts::units::duration;
 use tprof_trace::model::SpanKind;
 
 use crate::base::intervals::Cover;
-use crate::findings::absent::Thing;
+use crate::findings::absent::SearchTarget;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::{time, times, top};
 use crate::host::RankHost;
 use crate::rank::samples::Part;
-use crate::rank::{HostSpan, Stated};
+use crate::rank::{HostSpan, SpanPurpose};
 
 /// Kinds of spans in which data may be loaded.
 const KINDS: [SpanKind; 5] =
@@ -20,8 +20,8 @@ const ADVICE: &str = "Load ahead, in other processes: DataLoader(num_workers=…
     prefetch_factor=…, persistent_workers=True, pin_memory=True); make decoding and collating \
     cheaper; copy with non_blocking=True.";
 
-const RANGE: Thing = Thing::of_main_threads("range with the name of a data loader");
-const SAMPLE: Thing = Thing::of_main_threads("CPU sample in PyTorch's DataLoader");
+const RANGE: SearchTarget = SearchTarget::of_main_threads("range with the name of a data loader");
+const SAMPLE: SearchTarget = SearchTarget::of_main_threads("CPU sample in PyTorch's DataLoader");
 
 /// Ranges of the main threads that load data, while the device is idle.
 pub(super) struct DataLoadBound;
@@ -47,7 +47,7 @@ impl Rule for DataLoadBound {
                 true => Verdict::none_to_judge(
                     format!(
                         "{}; {}",
-                        scene.none(&RANGE, scene.has_spans(&KINDS, Stated::DataLoad)),
+                        scene.none(&RANGE, scene.has_spans(&KINDS, SpanPurpose::DataLoad)),
                         scene.none(&SAMPLE, scene.sampled_loading().is_recorded),
                     ),
                     "a range around the wait for the next batch: PyTorch's DataLoader has one; \
@@ -61,7 +61,7 @@ impl Rule for DataLoadBound {
             return Verdict::clear(format!(
                 "loading takes {} {}; the device waits for {} of it",
                 duration(scene.per_step(loading.length())),
-                scene.a_step(),
+                scene.per_step_word(),
                 duration(scene.per_step(direct.length())),
             ));
         }
@@ -109,7 +109,7 @@ fn judge_samples(scene: &Scene<'_>) -> Verdict {
         return Verdict::clear(format!(
             "PyTorch's DataLoader takes {} {}, by CPU samples; the device waits for {} of it",
             duration(scene.per_step(loading.length())),
-            scene.a_step(),
+            scene.per_step_word(),
             duration(scene.per_step(direct.length())),
         ));
     }
@@ -166,7 +166,7 @@ fn cover_of(scene: &Scene<'_>, spans: &[&HostSpan]) -> Cover {
 }
 
 fn spans<'s>(scene: &'s Scene<'_>) -> Vec<&'s HostSpan> {
-    let mut spans = scene.spans_stated(&KINDS, Stated::DataLoad);
+    let mut spans = scene.spans_stated(&KINDS, SpanPurpose::DataLoad);
     spans.retain(|span| scene.window.touches(span.interval()));
     spans
 }

@@ -1,18 +1,19 @@
-//! DataWait: the driving thread waits for what worker processes or threads make, or for their start.
+//! DataWait: the driving thread waits for data from worker processes or threads, or for their
+//! start.
 
 use std::cmp::Reverse;
 
 use tprof_facts::units::{duration, percent};
 
 use super::host_part::{
-    amount, at_places, finding_at, finding_in, hardly, host, is_found, modules, waited, widest,
+    amount, at_places, finding_at, finding_in, host, is_found, modules, too_little, waited, widest,
     with_lines,
 };
 use crate::findings::finding::Finding;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
-use crate::host::{Doing, OtherCause, Place, RankHost, WallTime, WorkersTime};
+use crate::host::{OtherCause, Place, RankHost, ThreadAtPlace, WallTime, WorkersTime};
 use crate::rank::samples::Part;
 
 /// Share of the workers' time without a core from which more workers gain nothing.
@@ -34,7 +35,7 @@ impl Rule for DataWait {
         if scene.has_device() {
             return Verdict::none("a job with device work: DataLoadBound judges it");
         }
-        // What it loads itself is DataInline's.
+        // Loading by the thread itself belongs to DataInline.
         let places = host.ledger.places(Some(Part::Data));
         let places: Vec<_> = places.into_iter().filter(|(place, _)| !place.is_inline).collect();
         let all_ns: u64 = places.iter().map(|(_, time)| time.ns).sum();
@@ -46,12 +47,12 @@ impl Rule for DataWait {
         let found: Vec<Finding> = made.into_iter().chain(starts).collect();
         match found.is_empty() {
             false => Verdict::Found(found),
-            true => hardly(host, all_ns + host.for_start.length(), "waiting for data"),
+            true => too_little(host, all_ns + host.for_start.length(), "waiting for data"),
         }
     }
 }
 
-/// The wait for what workers make once they have begun.
+/// The finding on the wait for workers after they have begun.
 fn of_making(
     scene: &Scene<'_>,
     host: &RankHost,
@@ -119,14 +120,14 @@ fn of_starting(scene: &Scene<'_>, host: &RankHost, ns: u64) -> Finding {
         .on_line(widest(&places))
 }
 
-/// What a thread of the same process did.
-fn of_thread(maker: &Doing) -> String {
+/// States what a thread of the same process did.
+fn of_thread(maker: &ThreadAtPlace) -> String {
     let part = maker.place.part.word();
     let (thread, place, ns) = (&maker.thread, maker.place.shown(), duration(maker.ns));
     format!("Meanwhile {thread} is in {place} for {ns}, most of that {part}.")
 }
 
-fn of_maker(maker: &Doing) -> String {
+fn of_maker(maker: &ThreadAtPlace) -> String {
     format!(
         "Shorten what {} does in {} ({}), begin it earlier, or do other work before the wait.",
         maker.thread,
@@ -135,26 +136,29 @@ fn of_maker(maker: &Doing) -> String {
     )
 }
 
-/// Whether the workers wait for other things than their next task longer than they run.
+/// Whether the workers wait longer for other things than their next task than they run.
 fn waits_most(made: &WorkersTime) -> bool {
     let waits: u64 = made.waiting.iter().map(|(_, ns)| ns).sum();
     waits > made.running_ns + made.ready_ns
 }
 
-/// Where one worker has most of the work, more of them gain nothing.
+/// If one worker has most of the work, more workers gain nothing.
 fn of_alone(host: &RankHost) -> Option<String> {
     let (process, ns) = host.workers.alone?;
     let made = &host.made;
     let most = if waits_most(made) { made.waiting.first() } else { made.running.first() };
-    let doing =
-        host.without_data.doings.iter().find(|doing| doing.process == process && doing.is_first)?;
+    let other = host
+        .without_data
+        .threads
+        .iter()
+        .find(|other| other.process == process && other.is_first)?;
     Some(format!(
         "Divide {} more evenly among the workers (smaller tasks, the longest first, chunksize=1), or \
          make it cheaper: for {} only one of them worked, most often {}, while the others waited for \
          tasks.",
         most?.0.shown(),
         duration(ns),
-        doing.thread,
+        other.thread,
     ))
 }
 

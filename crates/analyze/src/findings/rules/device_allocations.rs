@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use tprof_facts::units::percent;
 use tprof_trace::calls::function;
 
-use crate::findings::absent::Thing;
+use crate::findings::absent::SearchTarget;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::scene::calls::{is_device_allocation, is_pinned_allocation};
@@ -18,8 +18,9 @@ use crate::gpu::gpu_time::IdleCause;
 /// Calls like `cudaMalloc` and `cudaFree` within steps.
 pub(super) struct DeviceAllocations;
 
-const CALL: Thing = Thing::of_main_threads("call such as cudaMalloc or cudaFree");
-/// In fewer steps what a job takes once cannot be told from what it takes again and again.
+const CALL: SearchTarget = SearchTarget::of_main_threads("call such as cudaMalloc or cudaFree");
+/// In fewer steps, memory that a job takes once cannot be told from memory that it takes again and
+/// again.
 const LEAST_STEPS: usize = 4;
 /// Functions of PyTorch that give back what its allocator has cached.
 const EMPTYING: [&str; 4] =

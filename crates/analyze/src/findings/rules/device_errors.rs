@@ -20,10 +20,10 @@ use crate::gpu::device_memory::{HeldOfDevice, held_until};
 /// Calls of the device's libraries with a status other than success.
 pub(super) struct DeviceErrors;
 
-/// A process that ended so long after an error, or sooner, may have died of it.
+/// A process that ended within this time after an error may have died of it, ns.
 const MOST_AFTER_NS: u64 = 10_000_000_000;
-/// What an error that the job survived is worth: no more than a medium finding, for lack of memory
-/// that was found at a second attempt, and a low one for anything else.
+/// The largest share that an error can have if the job survived it: that of a medium finding, for
+/// lack of memory that a second attempt found, and of a low one for anything else.
 const RETRIED: f64 = 0.099;
 const SURVIVED: f64 = 0.01;
 
@@ -66,7 +66,7 @@ impl Rule for DeviceErrors {
         }
         let mut groups: BTreeMap<(bool, String), Vec<Failure>> = BTreeMap::new();
         for failure in failures {
-            // What a lack of memory is called differs by library.
+            // The libraries have different names for a lack of memory.
             let of_memory = failure.library.is_out_of_memory(failure.status);
             let words = match of_memory {
                 true if pins(scene, &failure) => OUT_OF_HOST.to_owned(),
@@ -127,7 +127,7 @@ fn failures(scene: &Scene<'_>) -> (Vec<Failure>, u64) {
     (failed, read)
 }
 
-/// How a process failed soon after an error in it, in words; none if it did not.
+/// How a process failed soon after an error in it, in words; `None` if it did not.
 fn died(scene: &Scene<'_>, one: &Failure) -> Option<String> {
     let (time_ns, end) = scene.rank.file.process_end(one.call.process)?;
     let how = match end {
@@ -139,7 +139,7 @@ fn died(scene: &Scene<'_>, one: &Failure) -> Option<String> {
     (after_ns <= MOST_AFTER_NS).then(|| format!(" Its process {how} {} later.", duration(after_ns)))
 }
 
-/// How much of its worth an error has: all, where the job could not go on.
+/// The share that an error counts for: all of it, if the job could not go on.
 fn worth(scene: &Scene<'_>, failures: &[Failure], survived: f64) -> f64 {
     let is_lost = |one: &Failure| {
         let of_memory = one.library.is_out_of_memory(one.status);
@@ -149,7 +149,7 @@ fn worth(scene: &Scene<'_>, failures: &[Failure], survived: f64) -> f64 {
     if failures.iter().any(is_lost) { 1.0 } else { survived }
 }
 
-/// How the process of the last of them failed soon after it; empty if it did not.
+/// How the process of the last failure ended soon after it; empty if it did not.
 fn end(scene: &Scene<'_>, failures: &[Failure]) -> String {
     failures.last().and_then(|one| died(scene, one)).unwrap_or_default()
 }
@@ -167,7 +167,7 @@ fn calls(scene: &Scene<'_>, failures: &[Failure]) -> String {
     shown.collect::<Vec<String>>().join(", ")
 }
 
-/// How many bytes calls asked for that lacked memory.
+/// The bytes that failed calls for memory had asked for, in words.
 fn asked(scene: &Scene<'_>, failures: &[Failure]) -> String {
     let of_call = |one: &Failure| {
         let args = scene.rank.name(one.call.args);
@@ -193,14 +193,15 @@ fn asked(scene: &Scene<'_>, failures: &[Failure]) -> String {
     }
 }
 
-/// When the first failed.
+/// The time of the first failure, in words.
 fn first_at(scene: &Scene<'_>, failures: &[Failure]) -> String {
     let first = failures.first().map_or(0, |one| one.call.start_ns);
     duration(scene.clock.since_start(first))
 }
 
-/// The line of the stack of the last that has one; else of samples within the calls that failed; else within other calls of their function by
-/// their thread; else of the sample closest to the last of them.
+/// The line of the last failure whose stack has one. Otherwise, in this order: that of samples
+/// within the calls that failed, of samples within other calls of their function by their thread,
+/// of the sample closest to the last failure.
 fn line(scene: &Scene<'_>, failures: &[Failure]) -> Option<SourceLine> {
     if scene.is_brief {
         return None;
@@ -236,12 +237,12 @@ fn places<'s>(scene: &'s Scene<'_>, failures: &'s [Failure]) -> impl Iterator<It
     })
 }
 
-/// Whether it is a call that pins memory of the host.
+/// Whether the call pins host memory.
 fn pins(scene: &Scene<'_>, one: &Failure) -> bool {
     is_pinned_allocation(scene.rank.name(one.call.name))
 }
 
-/// How it went on after these failed for lack of memory.
+/// How the job went on after calls failed for lack of memory.
 fn went_on(failures: &[Failure]) -> &'static str {
     match failures.iter().all(|one| one.retried) {
         true => {
@@ -252,7 +253,8 @@ fn went_on(failures: &[Failure]) -> &'static str {
     }
 }
 
-/// What failed and for how much; `then` is a sentence on what was held at that time.
+/// The calls that failed, and the bytes that they asked for. `then` is a sentence on what was held
+/// at that time.
 fn failed(scene: &Scene<'_>, failures: &[Failure], lack: &str, then: &str) -> String {
     format!(
         "Failed for lack of {lack}: {}, first after {}. {}{then}{}{}",
@@ -288,7 +290,8 @@ fn out_of_memory(scene: &Scene<'_>, failures: &[Failure]) -> Finding {
         let is = |(of, number)| of == process && Some(number) == device;
         devices.iter().rfind(|row| is((row.process, row.device)))?.memory_bytes
     };
-    // The device of a call that failed is not recorded: it is the fullest one of its process.
+    // The device of a failed call is not recorded: it is taken to be the fullest one of its
+    // process.
     let held: Option<HeldOfDevice> =
         held_until(scene.rank, last.process, last.start_ns).into_iter().max_by(|a, b| {
             let full = |one: &HeldOfDevice| {

@@ -14,29 +14,29 @@ use crate::gpu::device_memory::HeldOverTime;
 
 /// Less is two segments of PyTorch's allocator.
 const LEAST_BYTES: u64 = 40 << 20;
-/// Least share of what is held at the end.
+/// Growth is found from this share of the memory held at the end on.
 const LEAST_OF_HELD: f64 = 0.05;
-/// Least steps that are moments.
+/// Steps are used as moments if there are at least this many.
 const LEAST_STEPS: usize = 4;
 /// Parts of the judged time, where there are no steps.
 const PARTS: u64 = 256;
 /// Rises that growth consists of, at least.
 const LEAST_RISES: usize = 4;
-/// Without steps, shorter times are no more than the start of a job.
+/// Without steps, a shorter time is no more than the start of a job, ns.
 const LEAST_NS: u64 = 10_000_000_000;
-/// By how soon the device is full: a job that ends so soon is lost; later ones are less urgent.
+/// If the device is full within this time, ns, the job is lost; later ends are less urgent.
 const SOON_NS: u64 = 3_600_000_000_000;
 const LATE_NS: u64 = 24 * SOON_NS;
 
 /// Bytes that are held of each device, at each step or at even moments.
 pub(super) struct DeviceMemoryGrowth;
 
-/// Growth of what a process holds of a device.
+/// Growth of the device memory that a process holds.
 struct DeviceGrowth<'h> {
     held: &'h HeldOverTime,
     first: u64,
     last: u64,
-    /// From the first moment to the last.
+    /// The time from the first moment to the last.
     time: Interval,
     intervals: usize,
     goes_on: bool,
@@ -83,7 +83,7 @@ impl Rule for DeviceMemoryGrowth {
 }
 
 impl<'h> DeviceGrowth<'h> {
-    /// Between these moments; none if there are too few.
+    /// Measures the growth between these moments; `None` if there are too few.
     fn of(held: &'h HeldOverTime, moments: &[u64]) -> Option<DeviceGrowth<'h>> {
         let levels: Vec<u64> = moments.iter().map(|at| held.at(*at)).collect();
         let from = grows_from(&levels, LEAST_RISES, counts);
@@ -114,7 +114,7 @@ impl<'h> DeviceGrowth<'h> {
     }
 }
 
-/// Whether growth is more than that of a start.
+/// Whether the growth is more than that of a start.
 fn counts(first: u64, last: u64) -> bool {
     let grown = last.saturating_sub(first);
     grown >= LEAST_BYTES && grown as f64 >= LEAST_OF_HELD * last as f64
@@ -202,7 +202,8 @@ fn steps(number: usize) -> String {
     counted(number as u64, "step", "steps")
 }
 
-/// The line of samples within the calls that took what was kept; else of those closest to it.
+/// The line of samples within the calls that took what was kept, otherwise of the samples closest
+/// to them.
 fn line(scene: &Scene<'_>, kept: &[(u64, ThreadIndex, u64)]) -> Option<SourceLine> {
     if scene.is_brief {
         return None;

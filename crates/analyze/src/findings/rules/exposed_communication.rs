@@ -1,11 +1,11 @@
-//! ExposedCommunication: the device communicates and computes nothing meanwhile.
+//! ExposedCommunication: the device communicates while it computes nothing.
 
 use tprof_facts::units::{bytes, duration, percent};
 use tprof_trace::model::Collective;
 
 use crate::base::intervals::Cover;
 use crate::base::stats::median;
-use crate::findings::absent::Thing;
+use crate::findings::absent::SearchTarget;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
@@ -19,7 +19,7 @@ const SMALL_BYTES: u64 = 1 << 20;
 /// Communication that no computation hides.
 pub(super) struct ExposedCommunication;
 
-const KERNEL: Thing = Thing::new("communication kernel");
+const KERNEL: SearchTarget = SearchTarget::new("communication kernel");
 
 impl Rule for ExposedCommunication {
     fn name(&self) -> &'static str {

@@ -6,7 +6,7 @@ use tprof_facts::units::{bytes, duration};
 use tprof_trace::model::{CopyKind, MemoryKind};
 
 use crate::base::intervals::{Cover, Union};
-use crate::findings::absent::Thing;
+use crate::findings::absent::SearchTarget;
 use crate::findings::finding::Finding;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
@@ -17,7 +17,8 @@ use crate::rank::{Work, WorkKind};
 /// Copies that kernels on the same stream wait for.
 pub(super) struct ExposedCopies;
 
-const COPY: Thing = Thing::new("asynchronous copy of pinned memory, or between devices");
+const COPY: SearchTarget =
+    SearchTarget::new("asynchronous copy of pinned memory, or between devices");
 const ADVICE: &str = "Copy on a stream of its own (torch.cuda.Stream) and order the two with events: \
     the copy waits for the kernel that makes its data, and only what uses or overwrites the copied \
     memory waits for the copy. With two buffers in turn one is copied while the other is computed.";
@@ -83,8 +84,8 @@ fn kind_of(work: &Work) -> CopyKind {
     }
 }
 
-/// Whether a piece of work is a copy that need not hold anything else: by an asynchronous call, with
-/// memory that is pinned. In a graph the graph has its order.
+/// Whether a piece of work is a copy that need not hold up anything: an asynchronous call made it,
+/// with pinned memory. A copy in a graph has its order from there.
 fn is_one(scene: &Scene<'_>, at: usize) -> bool {
     let work = &scene.rank.work[at];
     let WorkKind::Copy { kind, from, to } = work.kind else { return false };
@@ -100,12 +101,12 @@ fn is_one(scene: &Scene<'_>, at: usize) -> bool {
         && by_call().is_some_and(|name| scene.rank.name(name).contains("Async"))
 }
 
-/// Of these copies, those whose stream has a kernel behind them that was launched before they were
-/// over: it could have run, were it not for the copy.
+/// The copies behind which their stream has a kernel that was launched before they were over: but
+/// for the copy, it could have run.
 fn holding(scene: &Scene<'_>, copies: &[usize]) -> Vec<usize> {
     let rank = scene.rank;
     let mut held = Vec::new();
-    // Of each stream, when the launch of the next kernel was over.
+    // By stream: when the launch of the next kernel returned.
     let mut next_ns: FxHashMap<u32, Option<u64>> = FxHashMap::default();
     let mut copies = copies.iter().rev().peekable();
     for (at, work) in rank.work.iter().enumerate().rev() {
@@ -134,7 +135,7 @@ fn finding(scene: &Scene<'_>, these: &[usize], subject: &str, what: &str) -> Fin
     let (taken, others) = (taken.finish().intersection(&scene.window), others.finish());
     let alone = taken.without(&others);
     let kernels = scene.compute.union(&scene.communication);
-    // What runs beside a copy already cannot run beside another one in its place.
+    // A kernel that already runs beside a copy cannot run beside another one instead.
     let beside: Cover = kernels.without(&taken);
     let rows = these.iter().map(|&at| &scene.rank.work[at]);
     let sizes: Vec<u64> = rows.clone().filter_map(|work| work.bytes.get()).collect();

@@ -7,9 +7,9 @@ use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::memory::forked::{self, ForkedMemory};
 
-/// Less is that of any process.
+/// Any process copies up to this many bytes.
 const LEAST_BYTES: u64 = 32 << 20;
-/// Least share of the memory of all.
+/// Least share of the ranks' whole memory.
 const LEAST_SHARE: f64 = 0.1;
 /// Memory takes no time until it is full: no more than the share of a medium finding.
 const MOST_SHARE: f64 = 0.099;

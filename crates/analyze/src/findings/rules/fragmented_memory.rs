@@ -23,10 +23,10 @@ pub(super) struct FragmentedMemory;
 /// A framework's allocator on one device, event by event.
 #[derive(Clone, Copy, Debug, Default)]
 struct CachingAllocator {
-    /// After the last event.
+    /// Bytes allocated after the last event.
     allocated: u64,
     reserved: u64,
-    /// At the moment at which most was allocated.
+    /// Bytes allocated at the moment at which most was allocated.
     peak_allocated: u64,
     peak_reserved: u64,
     /// Requests that grew it although as many bytes were free.
@@ -111,14 +111,14 @@ impl Rule for FragmentedMemory {
     }
 }
 
-/// Least bytes that are worth a note: PyTorch takes large segments of 20 MiB, so less than one
-/// cannot be given back in any case.
+/// Bytes that are worth a note: PyTorch takes large segments of 20 MiB, so that less than one of
+/// these cannot be given back in any case.
 const LEAST_STRANDED: u64 = 20 << 20;
-/// Least share of the held memory.
+/// Least share of the held memory that is worth a note.
 const LEAST_SHARE: f64 = 0.25;
 
-/// What a memory snapshot shows of pieces that are free within segments in use; none if the rank
-/// is no snapshot.
+/// The verdict from a memory snapshot, by pieces that are free within used segments; `None` if the
+/// rank is not a snapshot.
 fn of_snapshot(scene: &Scene<'_>) -> Option<Verdict> {
     let mut devices: FxHashMap<u32, SegmentSums> = FxHashMap::default();
     for (group, held) in held(scene.rank.file) {

@@ -1,7 +1,7 @@
 //! GcPauses: the driving thread runs Python's garbage collector.
 
 use super::host_part::{
-    amount, finding, hardly, host, is_found, too_few, unseen_native, widest, with_lines,
+    amount, finding, host, is_found, too_few, too_little, unseen_native, widest, with_lines,
 };
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
@@ -34,7 +34,7 @@ impl Rule for GcPauses {
                 );
             }
             return match host.visible.interpreter {
-                true => hardly(host, ns, "garbage collection"),
+                true => too_little(host, ns, "garbage collection"),
                 false => Verdict::none("no function of Python's interpreter was sampled"),
             };
         }

@@ -1,7 +1,8 @@
 //! GilContention: the driving thread waits for Python's global lock, or for threads that do.
 
 use super::host_part::{
-    at_places, delayed_threads, finding, hardly, host, is_found, line, waited, widest, with_lines,
+    at_places, delayed_threads, finding, host, is_found, line, too_little, waited, widest,
+    with_lines,
 };
 use crate::findings::finding::Finding;
 use crate::findings::rule::Rule;
@@ -31,13 +32,13 @@ impl Rule for GilContention {
         let found: Vec<Finding> = own.into_iter().chain(threads.flatten()).collect();
         match found.is_empty() {
             false => Verdict::Found(found),
-            true => hardly(host, ns, "waiting for the GIL"),
+            true => too_little(host, ns, "waiting for the GIL"),
         }
     }
 }
 
-/// The line that holds the lock is what to change, so that it comes first; where it was not sampled, the
-/// one that waits.
+/// The finding on the driving thread. The line that holds the lock is the one to change, so it
+/// comes first; if it was not sampled, the line that waits does.
 fn of_driver(scene: &Scene<'_>, host: &RankHost, ns: u64) -> Finding {
     let places = host.ledger.places(Some(Part::Gil));
     let advice = match holder(host) {
@@ -75,7 +76,7 @@ fn holder(host: &RankHost) -> Option<&Place> {
     host.gil_holders.places.first().map(|(place, _)| place)
 }
 
-/// In a sentence.
+/// States in a sentence which lines hold the lock.
 fn held(host: &RankHost) -> String {
     let GilHolders { places, are_sampled } = &host.gil_holders;
     match (places.is_empty(), are_sampled) {

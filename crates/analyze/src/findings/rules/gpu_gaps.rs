@@ -69,7 +69,7 @@ impl Rule for GpuGaps {
     }
 }
 
-/// Who let the device wait.
+/// States which threads let the device wait.
 fn causes(scene: &Scene<'_>, gaps: &[&Gap]) -> String {
     let late: u64 = gaps.iter().map(|gap| gap.late().length()).sum();
     let held = gaps.iter().map(|gap| gap.interval.length()).sum::<u64>() - late;
@@ -81,18 +81,18 @@ fn causes(scene: &Scene<'_>, gaps: &[&Gap]) -> String {
         );
     }
     let late_gaps: Vec<&Gap> = gaps.iter().filter(|gap| gap.late().length() > 0).copied().collect();
-    let doing = host_activity(scene, &late_gaps);
+    let other = host_activity(scene, &late_gaps);
     if late > 0 {
         let host = duration(scene.per_step(late));
-        text += &match doing.as_str() {
+        text += &match other.as_str() {
             "" => format!(" For {host} the host had launched nothing."),
-            doing => format!(" For {host} the host had launched nothing; it was in {doing}."),
+            other => format!(" For {host} the host had launched nothing; it was in {other}."),
         };
     }
     text
 }
 
-/// What the thread that ended each gap did in the middle of its delay.
+/// States what the thread that ended each gap did in the middle of its delay.
 fn host_activity(scene: &Scene<'_>, gaps: &[&Gap]) -> String {
     let moments = gaps.iter().filter_map(|gap| {
         let (late, thread) = (gap.late(), scene.rank.calls[gap.launch()?].thread);

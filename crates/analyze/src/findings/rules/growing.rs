@@ -1,37 +1,38 @@
-//! Whether what is held rises all the time: not what was filled once, as caches, data and pools are.
+//! Decides whether held memory rises all the time, unlike caches, data and pools, which are filled
+//! once.
 
-/// Parts of the time at whose lowest levels it is judged: what comes and goes within one is left
-/// out. Fewer where that takes longer.
+/// Numbers of parts of the time; the lowest level of each part is judged, so that memory which
+/// comes and goes within one is left out. The smaller number is for memory that takes longer to go.
 const PARTS: [usize; 2] = [16, 8];
 /// Moments of a later part of the time from which that is judged by itself.
 const LEAST_MOMENTS: usize = 8;
-/// The straight line through all levels rises by about as much as the last is above the first: by
-/// these shares of it.
+/// The straight line through all levels rises by these shares of the difference between the last
+/// and the first level.
 const STEADY: std::ops::RangeInclusive<f64> = 0.7..=1.4;
-/// And by more than so many standard deviations of the levels from it; by more where it is judged in
-/// another way than the first, since there are several.
+/// The line also rises by more than this many standard deviations of the levels from it; by more in
+/// each further way of judging, since there are several.
 const LEAST_OF_DEVIATION: f64 = 3.0;
 const LEAST_OF_OTHERS: f64 = 5.0;
-/// Equal parts of the growth, of which each is reached at some moment.
+/// Number of equal parts of the growth, each of which is reached at some moment.
 const RISES: u64 = 16;
 /// The longest time at the end without growth, as a share of all, or of the longest such time
 /// before: growth by few large blocks has pauses.
 const MOST_PAUSE: f64 = 0.1;
 const MOST_OF_PAUSES: f64 = 1.25;
-/// Least share of the growth in the last third of the time.
+/// Least share of the growth that comes in the last third of the time.
 const LEAST_OF_LAST: f64 = 0.13;
 
-/// How many of these moments are judged: what falls in the last sixteenth is released at the end, as
-/// where `main` returns, and was kept until then.
+/// The number of moments that are judged: what falls in the last sixteenth is released at the end,
+/// as where `main` returns, and was kept until then.
 pub(super) fn until_release(levels: &[u64]) -> usize {
     let most = levels.iter().max();
     let last = levels.iter().rposition(|level| Some(level) == most).map_or(0, |at| at + 1);
     if last + levels.len() / 16 >= levels.len() { last } else { levels.len() }
 }
 
-/// From which of these moments on the levels rise until the end, in so many rises at least, by as much
-/// as `counts` of the first and the last demands. All of the time is judged, else later parts of
-/// it: what is filled at the start may hide what grows after it.
+/// The moment from which the levels rise until the end, in at least this many rises, by as much as
+/// `counts` demands of the first and the last level. It judges the whole time, and if that fails
+/// later parts of it: memory that is filled at the start may hide what grows after it.
 pub(super) fn grows_from(
     levels: &[u64],
     least_rises: usize,
@@ -52,7 +53,8 @@ pub(super) fn grows_from(
     found.map(|(from, _)| from)
 }
 
-/// Divides the time into equal parts and returns the lowest level of each: what was held throughout.
+/// Divides the time into equal parts and returns the lowest level of each, which was held
+/// throughout.
 fn lowest_of_parts(levels: &[u64], most: usize) -> Vec<u64> {
     let parts = levels.len().min(most);
     let of_part = |at: usize| {
@@ -62,7 +64,7 @@ fn lowest_of_parts(levels: &[u64], most: usize) -> Vec<u64> {
     (0..parts).filter_map(of_part).collect()
 }
 
-/// What is kept from each moment on: the lowest level that follows.
+/// The bytes that are kept from each moment on: the lowest level that follows.
 fn kept(levels: &[u64]) -> Vec<u64> {
     let mut kept = levels.to_vec();
     for at in (1..kept.len()).rev() {
@@ -79,7 +81,7 @@ fn is_steady(levels: &[u64], least_of_deviation: f64) -> bool {
     STEADY.contains(&(rise / growth.max(1) as f64)) && rise >= least_of_deviation * deviation
 }
 
-/// Whether what is kept comes in so many rises at least, and until the end.
+/// Whether the kept bytes come in at least this many rises, and until the end.
 fn goes_on(levels: &[u64], least_rises: usize) -> bool {
     let Some(intervals) = levels.len().checked_sub(1).filter(|intervals| *intervals > 1) else {
         return false;
@@ -104,7 +106,7 @@ fn goes_on(levels: &[u64], least_rises: usize) -> bool {
         && of_last >= LEAST_OF_LAST * growth as f64
 }
 
-/// By how much the straight line through all levels rises, and their standard deviation from it.
+/// The rise of the straight line through all levels, and the levels' standard deviation from it.
 fn line(levels: &[u64]) -> (f64, f64) {
     let count = levels.len() as f64;
     let mean = levels.iter().map(|level| *level as f64).sum::<f64>() / count;
@@ -160,7 +162,7 @@ mod tests {
                 assert!(!is_growth(moments, loaded), "at {end}, of {moments} moments");
             }
         }
-        // A cache that fills ever more slowly, and what comes and goes.
+        // A cache that fills ever more slowly, and memory that comes and goes.
         assert!(!is_growth(MOMENTS, |at| 100.0 * (1.0 - (-5.0 * at).exp())));
         assert!(!is_growth(MOMENTS, |at| 50.0 + 40.0 * (at * 77.0).sin()));
         assert!(!is_growth(MOMENTS, |at| 50.0 + 40.0 * (at * 9.3).fract()));
@@ -183,7 +185,7 @@ mod tests {
             let late = |at: f64| 50.0 + 100.0 * (at - start).max(0.0);
             assert!(is_growth(MOMENTS, late), "from {start}");
         }
-        // What comes and goes lies above it, or is filled first.
+        // Memory that comes and goes lies above it, or is filled first.
         for teeth in [10.3, 11.3, 20.9, 31.0, 63.0] {
             let saw = |at: f64| 50.0 + 30.0 * at + 25.0 * (at * teeth).fract();
             assert!(is_growth(MOMENTS, saw), "{teeth} teeth");
@@ -195,8 +197,9 @@ mod tests {
         assert!(is_growth(MOMENTS, |at| 100.0 * at * at), "faster and faster");
     }
 
-    /// Of so many heaps of 20 MiB that are estimated from samples, those taken for growing: `rise` MiB
-    /// come all the time, and others come and go, a share of them between two moments.
+    /// Counts how many of several heaps of 20 MiB, estimated from samples, are taken for growing.
+    /// `rise` MiB come all the time, others come and go, and a share of those stays between two
+    /// moments.
     fn taken_for_growing(heaps: u64, rise: f64, stays: f64) -> usize {
         let is_growth = |seed: &u64| {
             let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;

@@ -19,29 +19,30 @@ use crate::memory::timeline::Cgroup;
 use crate::memory::{Moments, growth_at};
 use crate::rank::samples::Func;
 
-/// Less growth is that of any program.
+/// Any program grows by up to this many bytes.
 const LEAST_BYTES: u64 = 1 << 20;
-/// Least share of what is live at the end.
+/// Growth is found from this share of the live bytes at the end on.
 const LEAST_OF_LIVE: f64 = 0.05;
-/// Rises that growth consists of, at least: what is loaded once is one, and its other half a second.
+/// Growth consists of at least this many rises: data that is loaded once is one rise, and its other
+/// half a second.
 const LEAST_RISES: usize = 3;
-/// Least steps that are moments.
+/// Steps are used as moments if there are at least this many.
 const LEAST_STEPS: usize = 4;
 /// Parts of the judged time, where there are no steps.
 const PARTS: u64 = 256;
-/// Without steps, growth within less may be that of a start, as of libraries and caches that are
-/// filled once: it counts where a line of the user's own takes it, and lasts.
+/// Without steps, growth within less time may be that of a start, as of libraries and caches that
+/// are filled once. It counts if a line of the user's own takes it, and it lasts.
 const LONG_NS: u64 = 10_000_000_000;
 const LEAST_NS: u64 = 1_000_000_000;
-/// A growing heap takes no time until memory is full: where it is not known how much memory there
-/// is, its share is no more than that of a medium finding.
+/// A growing heap costs no time until memory is full. If it is unknown how much memory there is,
+/// the share is capped at that of a medium finding.
 const MOST_SHARE: f64 = 0.099;
-/// Where it is known, growth that fills memory within an hour is a high finding; within half of
-/// that time it counts for twice as much.
+/// If it is known, growth that fills memory within an hour is a high finding; growth that fills it
+/// within half of that time counts twice as much.
 const SHARE_OF_HOUR: f64 = 0.1;
-/// Fewer steps in less than [`LONG_NS`] are no ground for that.
+/// Fewer steps than this in less than [`LONG_NS`] are not enough to project the growth.
 const MANY_STEPS: usize = 20;
-/// And no more than all of the time.
+/// The largest share: not quite all of the time.
 const LONGEST_SHARE: f64 = 0.99;
 const MINUTE_NS: f64 = 6e10;
 const HOUR_NS: f64 = 3.6e12;
@@ -88,7 +89,7 @@ impl Rule for HeapGrowth {
         let life_ns = growth.last_ns.saturating_sub(growth.first_ns);
         let site = site(&growth);
         let is_known = site.as_ref().is_some_and(|(line, _)| !line.file.is_empty());
-        // What grows in a later part only is not of a start.
+        // Growth in a later part only is not that of a start.
         let judged_ns = moments.last().zip(moments.first()).map_or(0, |(last, first)| last - first);
         let goes_on = by_step || judged_ns >= LONG_NS;
         if !(goes_on || is_known && life_ns >= LEAST_NS) {
@@ -158,14 +159,14 @@ impl Rule for HeapGrowth {
     }
 }
 
-/// Whether growth is more than that of any program.
+/// Whether the growth is more than that of any program.
 fn counts(first: u64, last: u64) -> bool {
     let grown = last.saturating_sub(first);
     grown >= LEAST_BYTES && grown as f64 >= LEAST_OF_LIVE * last as f64
 }
 
-/// The time until memory is full, if the heap grows on as it did, ns: that of the cgroup, or of the
-/// machine if that has no limit. `None` where neither is known.
+/// Time until memory is full if the heap goes on growing, ns: the memory of the cgroup, or of the
+/// machine if the cgroup has no limit. `None` if neither is known.
 fn full_in_ns(scene: &Scene<'_>, grown: u64, life_ns: u64) -> Option<f64> {
     let file = scene.rank.file;
     let cgroup = Cgroup::of(file);
@@ -201,7 +202,7 @@ fn long(ns: f64) -> String {
     }
 }
 
-/// What to do, in the terms of the job's language.
+/// The advice, in the terms of the job's language.
 fn advice(is_known: bool, is_python: bool) -> String {
     let kept = match is_python {
         true => {
@@ -233,12 +234,12 @@ fn moments(scene: &Scene<'_>) -> Option<Vec<u64>> {
     Some((0..=PARTS).map(|at| window.start + at * part).collect())
 }
 
-/// The line of the user's own code, or else only the innermost function, of the site that grows
-/// most; with its bytes.
+/// The line of the user's own code of the site that grows most, or only the innermost function if
+/// it has none; with the site's bytes.
 fn site(growth: &Growth) -> Option<(SourceLine, u64)> {
     let site = growth.sites.first()?;
     let lines: Vec<SourceLine> = site.stack.iter().filter_map(|frame| line(frame)).collect();
-    // A line of the interpreter's, or of a library's, says nothing of who keeps it.
+    // A line of the interpreter or a library does not show who keeps the memory.
     let own = lines.iter().find(|line| is_own(line));
     let whole = || SourceLine {
         function: site.stack.first().map_or(String::new(), |frame| frame.to_string()),
@@ -254,7 +255,7 @@ fn likely(scene: &Scene<'_>, growth: &Growth) -> Option<SourceLine> {
     likely_line(&scene.rank.cpu, process, &growth.sites.first()?.stack).filter(is_own)
 }
 
-/// `f (a.py:3)`.
+/// Parses a frame `f (a.py:3)`.
 fn line(frame: &str) -> Option<SourceLine> {
     let (function, place) = frame.strip_suffix(')')?.rsplit_once(" (")?;
     let (file, line) = place.rsplit_once(':')?;

@@ -1,4 +1,4 @@
-//! What the rules on the driving thread's wall time share.
+//! Shared by the rules on the driving thread's wall time.
 
 use tprof_facts::units::{counted, duration, percent};
 use tprof_trace::model::ThreadIndex;
@@ -8,21 +8,22 @@ use crate::findings::finding::{Evidence, Finding, SourceLine, Track};
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::host::{LONGEST, Place, RankHost, WallTime};
-use crate::rank::samples::{Part, Shared};
+use crate::rank::samples::{Part, UnsampledShare};
 
 /// Share of the judged time that may be unknown where a part counts as absent.
 const MOST_UNKNOWN: f64 = 0.25;
-/// Least share of a part that is found.
+/// A part is found from this share of the judged time on.
 pub(super) const LEAST_SHARE: f64 = 0.01;
 
-/// Samples of time on a core that are found, at least: the standard error of fewer is over half of it.
+/// Time on a core is found from this many samples on: the standard error of fewer is over half of
+/// it.
 const LEAST_SAMPLES: u64 = 4;
 
 /// Fewer samples of all of the judged time hardly show a function.
 const FEW_SAMPLES: u64 = 20;
 /// A thread that runs for less of the judged time has its causes in waits, which need none.
 const LEAST_RUNNING: f64 = 0.1;
-/// Fewer steps are recorded on purpose, so that more can be.
+/// Fewer steps than this are recorded on purpose, so that each can be recorded in more detail.
 const FEW_STEPS: usize = 50;
 
 /// Wall time that is judged, at least: five samples of the default rate.
@@ -51,8 +52,7 @@ pub(super) fn sampled<'s>(scene: &'s Scene<'_>) -> Result<&'s RankHost, Verdict>
     })
 }
 
-/// For rules that recognise what they judge by names of compiled functions, where no sample has
-/// one.
+/// The verdict of rules that recognise compiled functions by name, if no sample has a name of one.
 pub(super) fn unseen_native(scene: &Scene<'_>) -> Option<Verdict> {
     let is_unseen = scene.host().is_some_and(|host| !host.visible.native);
     is_unseen.then(|| {
@@ -63,8 +63,8 @@ pub(super) fn unseen_native(scene: &Scene<'_>) -> Option<Verdict> {
     })
 }
 
-/// That parts take too little time to be found, or that too much is unknown for that.
-pub(super) fn hardly(host: &RankHost, ns: u64, what: &str) -> Verdict {
+/// The verdict if parts take too little time to be found, or too much is unknown.
+pub(super) fn too_little(host: &RankHost, ns: u64, what: &str) -> Verdict {
     let share = |ns: u64| ns as f64 / host.ledger.wall_ns.max(1) as f64;
     let unknown = share(host.ledger.ns(Part::Unknown));
     if unknown >= MOST_UNKNOWN {
@@ -76,12 +76,12 @@ pub(super) fn hardly(host: &RankHost, ns: u64, what: &str) -> Verdict {
     Verdict::clear(format!("{what} takes {} ({})", duration(ns), percent(share(ns))))
 }
 
-/// Whether a part of the judged time is found.
+/// Whether a part of the judged time is large enough to be found.
 pub(super) fn is_found(host: &RankHost, ns: u64) -> bool {
     ns > 0 && ns as f64 >= LEAST_SHARE * host.ledger.wall_ns as f64
 }
 
-/// That time on a core has too few samples to be found.
+/// The verdict if time on a core has too few samples to be found.
 pub(super) fn too_few(scene: &Scene<'_>, samples: u64) -> Option<Verdict> {
     (samples < LEAST_SAMPLES).then(|| {
         let of_it = counted(samples, "sample", "samples");
@@ -92,7 +92,7 @@ pub(super) fn too_few(scene: &Scene<'_>, samples: u64) -> Option<Verdict> {
     })
 }
 
-/// What a person can do to have more samples.
+/// The advice on how to get more samples.
 fn for_more_samples(scene: &Scene<'_>) -> &'static str {
     match scene.steps {
         1..FEW_STEPS => "use `--sample-rate 999` or record 50 steps",
@@ -100,8 +100,8 @@ fn for_more_samples(scene: &Scene<'_>) -> &'static str {
     }
 }
 
-/// That a driving thread that mostly ran has hardly a sample in the judged time, so that no
-/// function of it can be found; in words after the rank's name. Rules on devices need no samples.
+/// A note, after the rank's name, that a driving thread which mostly ran has hardly a sample in the
+/// judged time, so that no function of it can be found. Rules on devices need no samples.
 pub(in crate::findings) fn few_samples(scene: &Scene<'_>) -> Option<String> {
     let host = scene.host()?;
     let ledger = &host.ledger;
@@ -124,18 +124,18 @@ pub(super) fn amount(host: &RankHost, ns: u64) -> String {
     format!("{} ({})", duration(ns), percent(share))
 }
 
-/// The same of waits at these places: `~1.2 s \u{b1} 0.1 s (34 %)` where they share the time of
-/// waits without a stack.
+/// The time of waits at these places, as [`amount`] writes it: `~1.2 s \u{b1} 0.1 s (34 %)` if they
+/// share the time of waits without a stack.
 pub(super) fn waited(host: &RankHost, places: &[(&Place, &WallTime)]) -> String {
     let ns = places.iter().map(|(_, time)| time.ns).sum::<u64>();
     let share = ns as f64 / host.ledger.wall_ns.max(1) as f64;
-    let mut shared = Shared::default();
+    let mut shared = UnsampledShare::default();
     places.iter().for_each(|(_, time)| shared.add(&time.shared));
     format!("{} ({})", about(ns, &shared), percent(share))
 }
 
-/// Time with the error of what was given to it of waits without a stack.
-fn about(ns: u64, shared: &Shared) -> String {
+/// Formats a time with the error from waits without a stack that were added to it.
+fn about(ns: u64, shared: &UnsampledShare) -> String {
     let error_ns = (1.96 * shared.variance().sqrt()).round() as u64;
     match error_ns {
         0 => duration(ns),
@@ -155,7 +155,7 @@ pub(super) fn finding(
     finding_at(scene, host, what, ns, |place| place.part == part)
 }
 
-/// The same of some of its places.
+/// Makes the finding of a part for some of its places.
 pub(super) fn finding_at(
     scene: &Scene<'_>,
     host: &RankHost,
@@ -172,7 +172,7 @@ pub(super) fn finding_at(
     finding_in(scene, host, what, bound_ns, places)
 }
 
-/// The same of some times of the driving thread, longest first.
+/// Makes a finding for some times of the driving thread, longest first.
 pub(super) fn finding_in(
     scene: &Scene<'_>,
     host: &RankHost,
@@ -204,7 +204,7 @@ pub(super) fn delayed_threads(
     }
     let seen = format!(
         "It waits for {} for other threads; these wait {} ({} of their time together) {for_what}: {}.",
-        amount(host, host.awaiting.kept_ns),
+        amount(host, host.awaiting.blocked_ns),
         duration(delay.ns),
         percent(delay.share),
         at_places(&delay.places)
@@ -216,7 +216,7 @@ pub(super) fn delayed_threads(
     Some(found)
 }
 
-/// The time of which a gain is a share: the devices' where there are any.
+/// The time that a gain is a share of: that of the devices, if there are any.
 fn of_ns(scene: &Scene<'_>, host: &RankHost) -> u64 {
     match scene.has_device() {
         true => scene.window_ns(),
@@ -243,13 +243,13 @@ pub(super) fn widest(places: &[(&Place, &WallTime)]) -> Option<SourceLine> {
             None => sums.push((line, time.ns)),
         }
     }
-    // Places are in order, so that of equal ones the first counts.
+    // Places are in order, so that the first of equal ones counts.
     let most = sums.iter().map(|(_, ns)| *ns).max()?;
     sums.into_iter().find(|(_, ns)| *ns == most).map(|(line, _)| line)
 }
 
-/// A sentence and the places with most of it: `It waits for 1.4 s: f (a.py:3) 1.2 s, g (b.py:7) 0.2 s.`
-/// Where no place is known, only the sentence.
+/// A sentence and the places with most of it: `It waits for 1.4 s: f (a.py:3) 1.2 s, g (b.py:7) 0.2
+/// s.` If no place is known, only the sentence.
 pub(super) fn with_lines(sentence: &str, places: &[(&Place, &WallTime)]) -> String {
     match lines(places) {
         known if known.is_empty() => format!("{sentence}."),
@@ -259,7 +259,7 @@ pub(super) fn with_lines(sentence: &str, places: &[(&Place, &WallTime)]) -> Stri
 
 /// The places with most of some time: `f (a.py:3) 1.2 s, g (b.py:7) 0.2 s`.
 fn lines(places: &[(&Place, &WallTime)]) -> String {
-    let mut sums: Vec<(String, u64, Shared)> = Vec::new();
+    let mut sums: Vec<(String, u64, UnsampledShare)> = Vec::new();
     for (place, time) in places.iter().filter(|(place, _)| !place.function.is_empty()) {
         let shown = place.shown();
         match sums.iter_mut().find(|(known, ..)| *known == shown) {

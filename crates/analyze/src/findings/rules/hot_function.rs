@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tprof_facts::functions::in_sentence;
 use tprof_facts::units::{counted, duration, percent};
 
-use super::host_part::{amount, finding_at, hardly, host, is_found, line, too_few};
+use super::host_part::{amount, finding_at, host, is_found, line, too_few, too_little};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
@@ -17,7 +17,7 @@ const SYSTEM: [&str; 6] = ["libc.", "libc-", "libm.", "libstdc++", "libpthread",
 
 /// Functions that are named, most.
 const MOST: usize = 3;
-/// Least share of the judged time.
+/// A function is found from this share of the judged time on.
 const LEAST_SHARE: f64 = 0.05;
 
 /// Time on a core by function and line of the user's own code.
@@ -53,7 +53,7 @@ impl Rule for HotFunction {
         let few = functions.first().and_then(|places| too_few(scene, samples(places)));
         functions.retain(|places| too_few(scene, samples(places)).is_none());
         if functions.is_empty() {
-            return few.unwrap_or_else(|| hardly(host, most_ns, "the hottest function"));
+            return few.unwrap_or_else(|| too_little(host, most_ns, "the hottest function"));
         }
         let found = functions.iter().take(MOST).map(|places| {
             let ns = sum(places);
@@ -90,10 +90,10 @@ impl Rule for HotFunction {
     }
 }
 
-/// What to do, in the terms of the line's language; `library` has most of the time below it.
+/// The advice, in the terms of the line's language; `library` has most of the time below it.
 fn advice(is_python: bool, library: Option<&str>) -> String {
     match (library, is_python) {
-        // What compares or copies memory takes the longer the more it is given.
+        // A function that compares or copies memory takes longer the more it is given.
         (Some(name), _) if SYSTEM.iter().any(|start| name.starts_with(start)) || !is_python => {
             format!(
                 "Most of it is code of {name} below this line: call it less often, for less data, \
@@ -118,7 +118,7 @@ fn hottest_line<'p>(places: &[(&'p Place, &WallTime)]) -> (&'p Place, u64) {
     let of_line = |line: u32| -> u64 {
         places.iter().filter(|(place, _)| place.line == line).map(|(_, time)| time.running_ns).sum()
     };
-    // Of equal lines the first.
+    // The first of equal lines is the hottest.
     let hottest =
         places.iter().rev().map(|(place, _)| *place).max_by_key(|place| of_line(place.line));
     let hottest = hottest.unwrap_or(places[0].0);
@@ -137,8 +137,8 @@ fn library(places: &[(&Place, &WallTime)]) -> Option<(String, u64)> {
     sums.into_iter().max_by_key(|(_, ns)| *ns).map(|(name, ns)| (name.to_owned(), ns))
 }
 
-/// Whether it is judged here: other rules judge collections and saving, and the launches of PyTorch's
-/// backward passes, which no line of the user's own makes.
+/// Whether this rule judges the place: other rules judge collections and saving, and the launches
+/// of PyTorch's backward passes, which no line of the user's own makes.
 fn counts(place: &Place) -> bool {
     let is_of_backward = place.is_of_waiter && place.thread.starts_with(AUTOGRAD);
     place.part.is_running() && place.part != Part::Gc && !place.saves && !is_of_backward

@@ -1,6 +1,6 @@
-//! What a kernel does, by its name: enough to suggest which limit it may run into.
+//! Guesses the purpose of a kernel from its name: enough to suggest which limit it may run into.
 
-/// What a kernel does.
+/// The purpose of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum KernelKind {
     /// Multiplies matrices or convolves: many operations for each byte.
@@ -9,7 +9,7 @@ pub(super) enum KernelKind {
     Elementwise,
     /// Sums, normalises, sorts or gathers: few operations for each byte.
     Reduction,
-    /// Unknown from its name.
+    /// The name does not show the purpose.
     Unknown,
 }
 
@@ -51,7 +51,7 @@ const MATRIX: [&str; 33] = [
     "attention",
     "attn",
 ];
-/// Of these, `conv` is also the beginning of a word for kernels that change the type of elements.
+/// Exceptions to `conv`, which also begins a word for kernels that change the type of elements.
 const CONVERSIONS: [&str; 2] = ["convert", "Convert"];
 /// Parts of names of kernels that work element by element or copy.
 const ELEMENTWISE: [&str; 8] = [
@@ -84,8 +84,8 @@ const REDUCTION: [&str; 16] = [
     "scatter",
 ];
 
-/// What a kernel of this name does. Triton names fused kernels after all that
-/// they do, so they are recognised by their parts too.
+/// The purpose of a kernel of this name. Triton names fused kernels after everything that they do,
+/// so they are also recognised by their parts.
 pub(super) fn kind(name: &str) -> KernelKind {
     let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
     let is_matrix = |part: &str| {

@@ -67,7 +67,7 @@ impl Rule for LaunchBound {
     }
 }
 
-/// The idle time of this rule, and the gaps that it lies in, each with how much of it does.
+/// The idle time of this rule, and the gaps that it lies in, each with the part that counts, ns.
 fn launch_gaps<'s>(scene: &'s Scene<'_>) -> (Cover, Vec<(&'s Gap, u64)>) {
     let idle = scene.idle_by(IdleCause::Launch);
     let measure = idle.measure();

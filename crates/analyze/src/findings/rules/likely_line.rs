@@ -16,7 +16,7 @@ const LEAST_SAMPLES: u64 = 3;
 /// The line has this share of their time, or none has it.
 const LEAST_SHARE: f64 = 0.6;
 
-/// Of a stack's frames, `f (libx.so)` or `f (a.cpp:3)`, innermost first.
+/// Guesses the user's line from a stack's frames, `f (libx.so)` or `f (a.cpp:3)`, innermost first.
 pub(super) fn likely_line(
     cpu: &CpuTrace,
     process: ProcessIndex,
@@ -69,7 +69,7 @@ mod tests {
     use crate::fixture::Fixture;
     use tprof_trace::model::{SYNTHETIC_FRAME, Sample, Stack, Symbol, ThreadState};
 
-    /// Samples of two stacks: so many in `relu` below line 12, and in `mm` below line 15.
+    /// Samples of two stacks: this many in `relu` below line 12, and in `mm` below line 15.
     fn sampled(relu: u64, mm: u64) -> CpuTrace {
         let mut made = Fixture::new();
         let stacks: [(&str, u32); 2] = [("at::relu", 12), ("at::mm", 15)];

@@ -4,7 +4,7 @@
 use tprof_facts::units::duration;
 
 use super::host_part::{
-    delayed_threads, finding, hardly, host, is_found, waited, widest, with_lines,
+    delayed_threads, finding, host, is_found, too_little, waited, widest, with_lines,
 };
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
@@ -28,7 +28,7 @@ impl Rule for LockContention {
         let ns = host.ledger.ns(Part::Lock);
         if !is_found(host, ns) {
             return of_threads(scene, host)
-                .unwrap_or_else(|| hardly(host, ns, "waiting for locks"));
+                .unwrap_or_else(|| too_little(host, ns, "waiting for locks"));
         }
         let places = host.ledger.places(Some(Part::Lock));
         let followed = places.iter().filter(|(place, _)| !place.thread.is_empty());
@@ -40,19 +40,19 @@ impl Rule for LockContention {
         }
         let holder = host.locked.holder();
         let held = match holder {
-            Some(doing) => {
-                format!("Meanwhile {} for {}.", doing.shown(), duration(doing.ns))
+            Some(other) => {
+                format!("Meanwhile {} for {}.", other.shown(), duration(other.ns))
             }
             None => "No other thread ran at one place meanwhile: the holder is unknown.".to_owned(),
         };
         let seen =
             with_lines(&format!("It waits for {}", waited(host, &places)), &places) + " " + &held;
         let advice = match holder {
-            Some(doing) => format!(
+            Some(other) => format!(
                 "Take out of the lock what {} does at {}, hold it for less data, or do other work \
                  before the wait.",
-                doing.place.function,
-                doing.place.shown(),
+                other.place.function,
+                other.place.shown(),
             ),
             None => "Hold the lock for less time or less data, or do other work before the wait; \
                      `tprof report threads` has what the other threads do."

@@ -17,7 +17,7 @@ use crate::program::flops::ModelledRun;
 /// Products in `float32`, on matrix units that round or on ordinary units.
 pub(super) struct LowPrecisionUnused;
 
-/// From this ratio of peaks on, converting is worth a word.
+/// From this ratio of peaks on, converting is worth a finding.
 const MUCH: f64 = 1.9;
 
 /// The type of two bytes that the device multiplies fastest, and how fast.
@@ -92,7 +92,7 @@ impl Rule for LowPrecisionUnused {
             )
             .bound(saved_ns)
             .at(work.iter().map(|work| scene.work_place(work)));
-        // It may be on purpose.
+        // The precision may be chosen on purpose.
         finding.most = Some(Severity::Medium);
         Verdict::Found(vec![finding])
     }

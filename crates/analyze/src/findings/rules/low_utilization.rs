@@ -10,7 +10,7 @@ use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::time;
 
-/// Equal parts that the time is cut into.
+/// Number of equal parts of the time.
 const PARTS: u64 = 30;
 /// A part in which the devices are busy for less than this is low.
 const LOW: f64 = 0.5;
@@ -74,7 +74,7 @@ impl Rule for LowUtilization {
     }
 }
 
-/// Those of the equal parts of the window that are low.
+/// The equal parts of the window in which utilization is low.
 fn low_parts(window: &Cover, idle: &Cover) -> Cover {
     let (all, none) = (window.measure(), idle.measure());
     parts(window)

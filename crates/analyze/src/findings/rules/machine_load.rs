@@ -7,21 +7,21 @@ use tprof_trace::model::counter;
 use crate::base::intervals::Interval;
 use crate::host::RankHost;
 
-/// See the module.
+/// The load of the machine, and the throttling of the job's cgroup.
 pub(super) struct MachineLoad {
     /// Processors of the host that were busy with any program, on average.
     pub busy_cores: Option<f64>,
-    /// Of them, with this rank.
+    /// The part of the busy cores that this rank uses.
     pub own_cores: f64,
-    /// How long the cgroup's CPU limit kept its tasks off, summed over processors, ns.
+    /// Time for which the cgroup's CPU limit kept its tasks off, summed over processors, ns.
     pub throttled_ns: u64,
 }
 
 impl MachineLoad {
-    /// Of a rank's judged time.
+    /// Measures the judged time of a rank.
     pub fn of(file: &TraceFile, host: &RankHost) -> MachineLoad {
         let window = host.life.window;
-        let others = host.without_core.running().map(|doing| doing.ns + doing.outside_ns);
+        let others = host.without_core.running().map(|other| other.ns + other.outside_ns);
         let own_ns = host.ledger.running_ns + others.sum::<u64>();
         MachineLoad {
             busy_cores: busy(&readings(file, counter::HOST_BUSY_CORES), window),
@@ -55,7 +55,7 @@ fn readings(file: &TraceFile, name: &str) -> Vec<(u64, f64)> {
     all
 }
 
-/// The mean over a window; each reading is that of the time since the one before.
+/// The mean over a window. Each reading covers the time since the one before.
 fn busy(readings: &[(u64, f64)], window: Interval) -> Option<f64> {
     let (mut sum, mut known_ns) = (0.0, 0);
     let mut since_ns = 0;
@@ -68,7 +68,7 @@ fn busy(readings: &[(u64, f64)], window: Interval) -> Option<f64> {
     (known_ns > 0).then(|| sum / known_ns as f64)
 }
 
-/// What a sum rose by in a window.
+/// The rise of a running sum within a window.
 fn throttled(readings: &[(u64, f64)], window: Interval) -> u64 {
     let upto = |time_ns: u64| {
         let before = readings.iter().filter(|(at_ns, _)| *at_ns <= time_ns);

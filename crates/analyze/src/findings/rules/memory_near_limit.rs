@@ -8,7 +8,7 @@ use crate::findings::verdict::Verdict;
 use crate::memory::killed::NEAR_LIMIT;
 use crate::memory::timeline::Cgroup;
 
-/// What a job that is killed, or nearly, stands to lose: more than any medium finding.
+/// The share at stake in a job that is killed, or nearly: more than in any medium finding.
 const SHARE: f64 = 0.2;
 
 const WITHOUT_CACHE: &str = " without page cache";

@@ -61,7 +61,7 @@ mod waiting_ranks;
 
 use super::rule::Rule;
 
-/// All rules that judge a rank.
+/// All rules that judge a single rank.
 pub(super) const RULES: [&dyn Rule; 45] = [
     &device_errors::DeviceErrors,
     &low_utilization::LowUtilization,

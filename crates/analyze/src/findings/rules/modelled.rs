@@ -1,4 +1,4 @@
-//! What rules on operators with sizes have in common.
+//! Shared by the rules on operators with sizes.
 
 use tprof_facts::units::{duration, percent};
 
@@ -8,10 +8,10 @@ use crate::findings::verdict::Verdict;
 use crate::program::flops::ModelledRun;
 use crate::rank::Work;
 
-/// What a rule needs of a trace.
+/// The data that these rules need of a trace.
 pub(super) const NEEDS_SIZES: &str = "operators with sizes of their inputs: `tprof run --operators shapes`, or torch.profiler's record_shapes=True";
 
-/// For rules on what operators have to do, where that is not known of any.
+/// The verdict if no operator is known to have sizes.
 pub(super) fn no_sizes(scene: &Scene<'_>) -> Option<Verdict> {
     scene.no_compute().or_else(|| {
         let launched = |run: &ModelledRun| run.device_ns > 0;
@@ -36,12 +36,12 @@ pub(super) fn work_of<'s>(
     .collect()
 }
 
-/// When these ran, in the window.
+/// The time within the window in which this work ran.
 pub(super) fn cover(scene: &Scene<'_>, work: &[&Work]) -> Cover {
     Cover::of(work.iter().map(|work| work.interval())).intersection(&scene.window)
 }
 
-/// `1.2 ms, 34 % of what the device can do`: the least time of some work against its time.
+/// Formats `1.2 ms, 34 % of what the device can do`: the least time of some work against its time.
 pub(super) fn of_roof(scene: &Scene<'_>, least_ns: f64, time_ns: u64) -> String {
     format!(
         "{} at the device's peaks, {} of their time",

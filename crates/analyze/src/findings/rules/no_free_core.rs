@@ -1,16 +1,16 @@
 //! NoFreeCore: the driving thread could run, but threads and processes of its own job have the
-//! cores, or the job's CPU limit keeps it off. What other programs take is no cause that the job
-//! can remove: it is said above the findings, and is none.
+//! cores, or the job's CPU limit keeps it off. The job cannot change how much other programs take,
+//! so that is a note above the findings and not a finding.
 
 use tprof_facts::units::duration;
 
-use super::host_part::{amount, finding, hardly, host, is_found, line};
+use super::host_part::{amount, finding, host, is_found, line, too_little};
 use super::machine_load::MachineLoad;
-use crate::findings::lost::Lost;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
+use crate::findings::stolen_time::StolenTime;
 use crate::findings::verdict::Verdict;
-use crate::host::{Doing, RankHost};
+use crate::host::{RankHost, ThreadAtPlace};
 use crate::rank::samples::Part;
 
 /// Ready, but not on a core.
@@ -28,9 +28,9 @@ impl Rule for NoFreeCore {
         };
         let ns = host.ledger.ns(Part::NoCore);
         if !is_found(host, ns) {
-            return hardly(host, ns, "being ready without a core");
+            return too_little(host, ns, "being ready without a core");
         }
-        let taken = Taken::of(host);
+        let taken = CoreUse::of(host);
         let load = MachineLoad::of(scene.rank.file, host);
         if is_of_others(&taken, &load, ns) {
             return Verdict::clear(format!(
@@ -52,28 +52,34 @@ impl Rule for NoFreeCore {
             finding(scene, host, "the job is ready to run, but no core is free", Part::NoCore, ns)
                 .seen(seen)
                 .advice(advice)
-                .on_line(taken.first.and_then(|doing| line(&doing.place))),
+                .on_line(taken.first.and_then(|other| line(&other.place))),
         ])
     }
 }
 
-/// Least share of the judged time that is said to be lost to other programs.
+/// Least share of the judged time for a note that other programs took it.
 const LEAST_LOST: f64 = 0.05;
 
-/// What other programs took of a rank; `None` where that is little, or the job's own doing.
-pub(in crate::findings) fn lost(scene: &Scene<'_>) -> Option<Lost> {
+/// The time that other programs took from a rank; `None` if it is little, or due to the job itself.
+pub(in crate::findings) fn lost(scene: &Scene<'_>) -> Option<StolenTime> {
     let host = host(scene).ok()?;
     let (ns, of_ns) = (host.ledger.ns(Part::NoCore), host.ledger.wall_ns);
     let load = MachineLoad::of(scene.rank.file, host);
     let is_much = ns as f64 >= LEAST_LOST * of_ns as f64;
-    let is_lost = is_much && is_of_others(&Taken::of(host), &load, ns);
-    is_lost.then_some(Lost { ns, of_ns, busy_cores: load.busy_cores, own_cores: load.own_cores })
+    let is_lost = is_much && is_of_others(&CoreUse::of(host), &load, ns);
+    is_lost.then_some(StolenTime {
+        ns,
+        of_ns,
+        busy_cores: load.busy_cores,
+        own_cores: load.own_cores,
+    })
 }
 
-/// Whether neither the rank's own threads and processes had half of a core while the driving thread
-/// had none, nor the CPU limit of its cgroup kept it off for half of that time.
-fn is_of_others(taken: &Taken<'_>, load: &MachineLoad, kept_ns: u64) -> bool {
-    taken.own_ns() * 2 < kept_ns && load.throttled_ns * 2 < kept_ns
+/// Whether other programs are the cause: the rank's own threads and processes had less than half a
+/// core while the driving thread had none, and the CPU limit of its cgroup kept it off for less
+/// than half of that time.
+fn is_of_others(taken: &CoreUse<'_>, load: &MachineLoad, blocked_ns: u64) -> bool {
+    taken.own_ns() * 2 < blocked_ns && load.throttled_ns * 2 < blocked_ns
 }
 
 /// Modules with pools of threads that spin while they wait for work.
@@ -88,39 +94,40 @@ const POOLS: [&str; 8] = [
     "libscipy_openblas",
 ];
 
-/// What ran on cores while the driving thread had none.
-struct Taken<'h> {
+/// The use of cores while the driving thread had none.
+struct CoreUse<'h> {
     /// The rank's other threads and processes, ns.
     threads_ns: u64,
     processes_ns: u64,
-    /// Of the processes, those that `multiprocessing` runs functions in.
+    /// The part of `processes_ns` of workers of `multiprocessing`, ns.
     workers_ns: u64,
-    /// Of both, in pools of threads.
+    /// The part of the threads and processes in thread pools, ns.
     pools_ns: u64,
-    /// The one at one place with most of it.
-    first: Option<&'h Doing>,
+    /// The thread at one place with most of the time.
+    first: Option<&'h ThreadAtPlace>,
 }
 
-impl<'h> Taken<'h> {
-    fn of(host: &'h RankHost) -> Taken<'h> {
-        let meanwhile = &host.without_core;
-        let sum = |passes: &dyn Fn(&Doing) -> bool| {
-            meanwhile.running().filter(|doing| passes(doing)).map(|doing| doing.ns).sum()
+impl<'h> CoreUse<'h> {
+    fn of(host: &'h RankHost) -> CoreUse<'h> {
+        let concurrent = &host.without_core;
+        let sum = |passes: &dyn Fn(&ThreadAtPlace) -> bool| {
+            concurrent.running().filter(|other| passes(other)).map(|other| other.ns).sum()
         };
-        let in_pool =
-            |doing: &Doing| POOLS.iter().any(|start| doing.place.library.starts_with(start));
-        Taken {
-            threads_ns: sum(&|doing| !doing.is_of_other),
-            processes_ns: sum(&|doing| doing.is_of_other),
-            workers_ns: sum(&|doing| host.workers.is_of_pool(doing.process)),
+        let in_pool = |other: &ThreadAtPlace| {
+            POOLS.iter().any(|start| other.place.library.starts_with(start))
+        };
+        CoreUse {
+            threads_ns: sum(&|other| !other.is_of_other),
+            processes_ns: sum(&|other| other.is_of_other),
+            workers_ns: sum(&|other| host.workers.is_of_pool(other.process)),
             pools_ns: sum(&in_pool),
-            first: meanwhile.running().find(|doing| !doing.place.function.is_empty()),
+            first: concurrent.running().find(|other| !other.place.function.is_empty()),
         }
     }
 
     fn words(&self) -> String {
         let first = match self.first {
-            Some(doing) => format!(", most of it {} ({})", doing.shown(), duration(doing.ns)),
+            Some(other) => format!(", most of it {} ({})", other.shown(), duration(other.ns)),
             None => String::new(),
         };
         format!(
@@ -145,10 +152,10 @@ impl<'h> Taken<'h> {
             return "Start fewer threads, or ask for more cores.".to_owned();
         }
         match self.first.filter(|_| self.workers_ns * 2 < self.processes_ns) {
-            Some(doing) => format!(
+            Some(other) => format!(
                 "Run {} at another time, on other cores or with a lower priority (nice), or ask for \
                  more cores.",
-                doing.thread
+                other.thread
             ),
             None => {
                 "Start fewer worker processes (num_workers of loaders, ranks on this machine), \

@@ -35,7 +35,7 @@ fn odd(run: &ModelledRun) -> Option<u64> {
     sizes.into_iter().find(|size| size % every != 0)
 }
 
-/// Whether a run is odd, and far from its roof.
+/// Whether a run has odd sizes and is far from its roof.
 fn suffers(run: &ModelledRun) -> bool {
     let far = |least: f64| least < WELL * run.device_ns as f64;
     odd(run).is_some() && run.device_ns > 0 && run.least_ns().is_some_and(far)
@@ -82,7 +82,7 @@ impl Rule for OddShapes {
             of_roof(scene, least, all),
             sizes.join(", "),
         );
-        // What runs beside remains; at the peak these would take so long.
+        // Work beside these runs remains; at the peak, they would take this long.
         let beyond = (cover.length() as f64 * (1.0 - least / all.max(1) as f64)).max(0.0);
         Verdict::Found(vec![
             scene

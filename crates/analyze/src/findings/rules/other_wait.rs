@@ -3,13 +3,15 @@
 
 use tprof_facts::units::duration;
 
-use super::host_part::{at_places, finding_at, hardly, host, is_found, waited, widest, with_lines};
+use super::host_part::{
+    at_places, finding_at, host, is_found, too_little, waited, widest, with_lines,
+};
 use crate::findings::finding::Finding;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::severity::Severity;
 use crate::findings::verdict::Verdict;
-use crate::host::{Meanwhile, OtherCause, Place, RankHost};
+use crate::host::{ConcurrentWork, OtherCause, Place, RankHost};
 use crate::rank::samples::Part;
 
 /// Waits that no other rule judges.
@@ -34,13 +36,15 @@ impl Rule for OtherWait {
             OtherCause::Sync,
             OtherCause::Event,
         ];
-        // Without a device DataWait judges it, beside the rest of what workers take.
+        // Without a device, DataWait judges it together with the rest of what workers take.
         let is_judged = |cause: &OtherCause| *cause != OtherCause::Start || scene.has_device();
         let causes = causes.into_iter().filter(is_judged);
         let found: Vec<Finding> = causes.filter_map(|cause| of_cause(scene, host, cause)).collect();
         match found.is_empty() {
             false => Verdict::Found(found),
-            true => hardly(host, host.ledger.ns(Part::Other), "sleeping, and waiting for others,"),
+            true => {
+                too_little(host, host.ledger.ns(Part::Other), "sleeping, and waiting for others,")
+            }
         }
     }
 }
@@ -116,33 +120,33 @@ fn of_cause(scene: &Scene<'_>, host: &RankHost, cause: OtherCause) -> Option<Fin
         .seen(seen)
         .advice(advice)
         .on_line(widest(&places));
-    // It may be on purpose.
+    // The wait may be on purpose.
     finding.most = Some(Severity::Medium);
     Some(finding)
 }
 
-/// Whether more of the waits at a place was the work of threads: what they leave is the time until
-/// one begins, or until this one goes on.
+/// Whether most of the waits at a place were for the work of threads: the rest is the time until
+/// one of them begins, or until this thread goes on.
 fn is_rest(host: &RankHost, place: &Place, ns: u64) -> bool {
     let of = host.ledger.followed.iter().filter(|((_, waits, _), _)| waits == place);
     of.map(|(_, time)| time.ns).sum::<u64>() > ns
 }
 
-/// What the threads did that are waited for.
-fn of_threads(meanwhile: &Meanwhile) -> String {
-    let all_ns = meanwhile.of_threads(|_| true);
+/// States what the awaited threads did.
+fn of_threads(concurrent: &ConcurrentWork) -> String {
+    let all_ns = concurrent.of_threads(|_| true);
     if all_ns == 0 {
         return " What its other threads did meanwhile was not sampled.".to_owned();
     }
     let parts = [
-        ("on a core", meanwhile.of_threads(|place| place.part.is_running())),
-        ("ready, without a core,", meanwhile.of_threads(|place| place.part == Part::NoCore)),
-        ("waiting for tprof", meanwhile.of_threads(|place| place.part == Part::Tprof)),
+        ("on a core", concurrent.of_threads(|place| place.part.is_running())),
+        ("ready, without a core,", concurrent.of_threads(|place| place.part == Part::NoCore)),
+        ("waiting for tprof", concurrent.of_threads(|place| place.part == Part::Tprof)),
         (
             "waiting for a lock that another held",
-            meanwhile.of_threads(|place| place.part == Part::Lock),
+            concurrent.of_threads(|place| place.part == Part::Lock),
         ),
-        ("off a core, unknown where,", meanwhile.of_threads(|place| place.part == Part::Unknown)),
+        ("off a core, unknown where,", concurrent.of_threads(|place| place.part == Part::Unknown)),
     ];
     let known: u64 = parts.iter().map(|(_, ns)| ns).sum();
     let rest = ("waiting for something else", all_ns.saturating_sub(known));

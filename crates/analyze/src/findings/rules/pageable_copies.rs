@@ -1,11 +1,10 @@
-//! PageableCopies: asynchronous copies with pageable host memory, so
-//! that they are not asynchronous. The rule "CUDA async memcpy with pageable
-//! memory" of Nsight Systems.
+//! PageableCopies: asynchronous copies with pageable host memory, which therefore are not
+//! asynchronous. This is the rule "CUDA async memcpy with pageable memory" of Nsight Systems.
 
 use tprof_trace::model::{CopyKind, MemoryKind};
 
-use super::copies::{Words, finding};
-use crate::findings::absent::Thing;
+use super::copies::{CopyProblem, finding};
+use crate::findings::absent::SearchTarget;
 use crate::findings::finding::Finding;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Copy;
@@ -15,7 +14,7 @@ use crate::findings::verdict::Verdict;
 /// Asynchronous copies from and to pageable memory.
 pub(super) struct PageableCopies;
 
-const TO_DEVICE: Words = Words {
+const TO_DEVICE: CopyProblem = CopyProblem {
     what: "copies to the device come from pageable memory",
     sort: ", from pageable memory",
     things: "asynchronous copies",
@@ -23,7 +22,7 @@ const TO_DEVICE: Words = Words {
     advice: "Pin the host's memory (pin_memory=True in the DataLoader, tensor.pin_memory()) and \
              copy with non_blocking=True. Create small tensors on the device.",
 };
-const TO_HOST: Words = Words {
+const TO_HOST: CopyProblem = CopyProblem {
     what: "copies from the device go to pageable memory",
     sort: ", to pageable memory",
     things: "asynchronous copies",
@@ -33,7 +32,7 @@ const TO_HOST: Words = Words {
              .cpu() are such copies.",
 };
 
-const COPY: Thing = Thing::new("copy between host and device");
+const COPY: SearchTarget = SearchTarget::new("copy between host and device");
 
 impl Rule for PageableCopies {
     fn name(&self) -> &'static str {
@@ -67,7 +66,7 @@ impl Rule for PageableCopies {
             host_side(copy) == MemoryKind::Pageable
                 && copy.is_asynchronous(scene.rank) != Some(false)
         };
-        let found = |kind: CopyKind, words: &Words| -> Option<Finding> {
+        let found = |kind: CopyKind, words: &CopyProblem| -> Option<Finding> {
             let these = copies.iter().filter(|copy| copy.row.kind == kind && pageable(copy));
             let these: Vec<Copy> = these.copied().collect();
             (!these.is_empty()).then(|| finding(scene, &these, words))

@@ -13,7 +13,7 @@ use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
 use crate::findings::words::time;
 
-/// What makes a function: name, file, line.
+/// The identity of a function: name, file, line.
 type FunctionKey<'s> = (Option<&'s str>, Option<&'s str>, Option<u32>);
 type Again<'s> = (&'s ReadLog, &'s CompiledFrame, &'s Recompiled);
 
@@ -79,12 +79,12 @@ fn finding(scene: &Scene<'_>, all: &[Again<'_>]) -> Finding {
         .at(places(frames()));
     match (in_steps.is_empty(), compiling.is_empty()) {
         (false, _) => finding.bound(in_steps.length()),
-        (true, false) => finding.bound(compiling.length()).once_of(logged_ns(scene)),
+        (true, false) => finding.bound(compiling.length()).spent_once(logged_ns(scene)),
         (true, true) => finding.unknown_gain("nothing joins the log's times to the run's clock"),
     }
 }
 
-/// What to do, by the kind of the guard.
+/// The advice for a kind of guard.
 fn remedy(guards: &[&str]) -> String {
     let has =
         |words: &[&str]| guards.iter().any(|guard| words.iter().any(|word| guard.contains(word)));

@@ -23,11 +23,11 @@ const WELL: f64 = 0.5;
 /// Operation, type, bytes, ranks.
 type MessageKind = (String, String, u64, u32);
 
-/// MessageCalls of one kind.
+/// Calls with messages of one kind.
 #[derive(Default)]
 struct MessageCalls {
     count: u64,
-    /// Of the shortest, which waited least for other ranks.
+    /// Duration of the shortest call, which waited least for other ranks, ns.
     best_ns: u64,
     least_ns: f64,
     works: Vec<u32>,

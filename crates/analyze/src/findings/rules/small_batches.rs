@@ -1,7 +1,8 @@
 //! SmallBatches: kernels with fewer blocks than fill the device.
 //!
-//! Such a kernel takes a larger batch in about the same time: what it leaves empty, and where the
-//! device waits for the launches of such kernels, their gaps, too.
+//! Such a kernel takes a larger batch in about the same time: the multiprocessors that it leaves
+//! empty would be used, and if the device waits for the launches of such kernels, their gaps would
+//! be shared, too.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,12 +19,12 @@ use crate::findings::words::{short, time};
 use crate::gpu::waves::blocks_that_fill;
 use crate::rank::{Class, StreamKey, Work};
 
-/// What kernels of too few blocks leave empty.
+/// Finds multiprocessors that stay empty under kernels of too few blocks.
 pub(super) struct SmallBatches;
 
 /// A kernel that fills less of the device is one whose gaps a larger batch would share.
 const NARROW: f64 = 0.5;
-/// Share of such kernels among all that compute, from which on the batch is what makes them so.
+/// From this share of such kernels among all that compute on, the batch is the cause.
 const MOST_ARE_NARROW: f64 = 0.5;
 
 impl Rule for SmallBatches {
@@ -54,7 +55,7 @@ impl Rule for SmallBatches {
             let wave = f64::from(processors[row.stream as usize]) * each as f64;
             let filled = f64::from(row.blocks) / wave;
             kernels += 1;
-            // What an optimizer does depends on parameters, not on the batch.
+            // An optimizer's work depends on parameters, not on the batch.
             if let Some(call) = scene.rank.launches.call_of(at)
                 && filled < NARROW
                 && !updates.touches(scene.rank.calls[call].interval())
@@ -116,7 +117,7 @@ impl Rule for SmallBatches {
     }
 }
 
-/// When optimizers update parameters.
+/// The time in which optimizers update parameters.
 fn updates(scene: &Scene<'_>) -> Cover {
     let spans = scene.rank.spans(SpanKind::Annotation).iter();
     let is_update = |name: &str| name.starts_with("Optimizer.step");
@@ -125,8 +126,9 @@ fn updates(scene: &Scene<'_>) -> Cover {
     )
 }
 
-/// Late time before kernels that fill so much of the device: × the share that they leave empty, a
-/// batch that fills it has as many samples with so much less waiting.
+/// The part of the waits before launches that a larger batch would share, ns. A kernel that fills a
+/// part of the device leaves the rest empty: a batch that fills the device has as many samples with
+/// that much less waiting.
 fn shared_gaps(scene: &Scene<'_>, by_launch: &FxHashMap<usize, f64>) -> u64 {
     let of_gap = |gap: &Gap| {
         let filled = by_launch.get(&gap.launch()?)?;
@@ -144,8 +146,8 @@ fn computing<'s>(scene: &'s Scene<'_>) -> impl Iterator<Item = (usize, &'s Work)
     })
 }
 
-/// Multiprocessors of each stream's device; none if those of some, or the size of
-/// some kernel that computes, are not known.
+/// Multiprocessors of each stream's device; `None` if they are unknown for some device, or the size
+/// of a kernel that computes is.
 fn processors(scene: &Scene<'_>) -> Option<Vec<u32>> {
     let devices = scene.rank.file.devices();
     let of_stream = |stream: &StreamKey| {
@@ -157,11 +159,12 @@ fn processors(scene: &Scene<'_>) -> Option<Vec<u32>> {
     computing(scene).all(|(_, row)| is_known(row)).then_some(processors)
 }
 
-/// Σ, over the time in which something computes, of the share of the multiprocessors
-/// that stays empty: what runs at a moment, and what was empty until then.
+/// Integrates, over the time in which something computes, the share of the multiprocessors that
+/// stays empty. It holds the running kernels and the sum so far.
 #[derive(Default)]
 struct EmptyMultiprocessors {
-    /// Ends of what runs, the next one first, with what each fills.
+    /// Ends of the running kernels, the next one first, each with the part of the device that it
+    /// fills.
     running: BinaryHeap<Reverse<(u64, u64)>>,
     filled: f64,
     since_ns: u64,

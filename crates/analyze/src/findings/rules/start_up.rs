@@ -1,4 +1,4 @@
-//! StartUp: the job takes long to begin. It is spent once, so that no step is behind it.
+//! StartUp: the job takes long to begin. The time is spent once, so no step contains it.
 
 use tprof_facts::units::{duration, percent};
 
@@ -9,14 +9,14 @@ use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::severity::Severity;
 use crate::findings::verdict::Verdict;
-use crate::host::{RankHost, Start};
+use crate::host::{RankHost, WindowStart};
 use crate::rank::samples::Part;
 
 /// Shorter start-ups of Python are those of every program.
 const LEAST_NS: u64 = 500_000_000;
 
-/// Time before the judged time: the interpreter's start, imports, and what is made before the first
-/// step.
+/// Finds long start-up before the judged time: the interpreter's start, imports, and everything
+/// before the first step.
 pub(super) struct StartUp;
 
 impl Rule for StartUp {
@@ -37,7 +37,7 @@ impl Rule for StartUp {
         let wall_ns = until_work_ns(scene, host).max(host.start_up.wall_ns);
         // Others that take the cores hold up whatever the process does.
         let no_core_ns = host.start_up.ns(Part::NoCore).min(wall_ns);
-        // What is compiled meanwhile is another finding's.
+        // Compilation during start-up belongs to another finding.
         let start_ns = host.life.whole.start;
         let start_up = Interval::new(start_ns, start_ns.saturating_add(wall_ns));
         let compiled_ns = counted(scene).map_or(0, |cover| cover.length_within(start_up));
@@ -70,14 +70,14 @@ impl Rule for StartUp {
         let mut finding = scene
             .finding("the job takes long to begin")
             .bound(ns)
-            .once_of(life_ns)
+            .spent_once(life_ns)
             .seen(seen)
             .advice(
                 "Import where it is used, leave out what is not, and keep environments on a local \
                  disk; `tprof report host` lists the modules.",
             )
             .on_line(widest(&host.start_up.places(None)));
-        // It is spent once, however long the job: what each step takes comes before it.
+        // The time is spent once however long the job is: what each step takes comes before it.
         finding.most = Some(match scene.steps > 0 || scene.has_device() {
             true => Severity::Low,
             false => Severity::Medium,
@@ -86,19 +86,19 @@ impl Rule for StartUp {
     }
 }
 
-/// From the process's beginning to the first work on a device, ns, where that is what is judged;
-/// 0 elsewhere, and of a process whose beginning was not recorded.
+/// Time from the process's beginning to the first work on a device, ns, if the judged time begins
+/// with that; otherwise 0, as for a process whose beginning was not recorded.
 fn until_work_ns(scene: &Scene<'_>, host: &RankHost) -> u64 {
     let judges_work = scene.steps == 0 && scene.has_device() && host.start_up.wall_ns > 0;
     let first = scene.window.span().filter(|_| judges_work);
     first.map_or(0, |window| window.start.saturating_sub(host.life.whole.start))
 }
 
-/// What ends start-up, in words.
+/// The event that ends start-up, in words.
 fn until(scene: &Scene<'_>, host: &RankHost) -> &'static str {
     match host.life.start {
-        Start::FirstStep => "its first step",
-        Start::FirstBatch => "its first batch",
+        WindowStart::FirstStep => "its first step",
+        WindowStart::FirstBatch => "its first batch",
         _ if until_work_ns(scene, host) > host.start_up.wall_ns => "its first work on a device",
         _ => "its imports are done",
     }

@@ -1,4 +1,4 @@
-//! What statuses of the CUDA libraries mean, and which of them are no failures.
+//! Meanings of the status codes of the CUDA libraries, and which of them are not failures.
 
 use tprof_trace::calls::function;
 use tprof_trace::model::SpanKind;
@@ -8,19 +8,19 @@ use tprof_trace::model::SpanKind;
 pub(super) enum Library {
     /// The runtime and the driver of CUDA: they share their numbers.
     Cuda,
-    /// NCCL: `ncclResult_t`.
+    /// NCCL, whose type is `ncclResult_t`.
     Nccl,
-    /// cuBLAS and cuBLASLt.
+    /// cuBLAS and cuBLASLt, with `cublasStatus_t`.
     Cublas,
-    /// cuDNN: `cudnnStatus_t`.
+    /// cuDNN, whose type is `cudnnStatus_t`.
     Cudnn,
 }
 
 impl Library {
-    /// By a call's kind, category and name.
+    /// Finds the library by a call's kind, category and name.
     pub(super) fn of(kind: SpanKind, category: &str, name: &str) -> Option<Library> {
         match (kind, category) {
-            // HIP has numbers of its own, of which only some are CUDA's.
+            // HIP has numbers of its own, only some of which are CUDA's.
             (SpanKind::Runtime | SpanKind::Driver, _) => {
                 function(name).starts_with("cu").then_some(Library::Cuda)
             }
@@ -31,7 +31,7 @@ impl Library {
         }
     }
 
-    /// A status in words; its number where it is not known.
+    /// The meaning of a status in words, or its number if it is not known.
     pub(super) fn words(self, status: u32) -> String {
         let known: &[(u32, &str)] = match self {
             Library::Cuda => &CUDA,
@@ -64,8 +64,8 @@ impl Library {
         }
     }
 
-    /// Whether the job cannot go on with its device, or its other ranks, after this: later calls
-    /// return the same.
+    /// Whether the job cannot go on with its device, or its other ranks, after this status: later
+    /// calls return the same one.
     pub(super) fn is_fatal(self, status: u32) -> bool {
         match self {
             Library::Cuda => FATAL.contains(&status),
@@ -75,20 +75,20 @@ impl Library {
         }
     }
 
-    /// Whether a library may have tried what this refused, and taken another way: NCCL asks for memory
-    /// that other hosts can map.
+    /// Whether the status may have refused an attempt for which the library took another way: NCCL
+    /// asks for memory that other hosts can map.
     pub(super) fn is_refusal(self, status: u32) -> bool {
         self == Library::Cuda && matches!(status, 800 | 801)
     }
 
-    /// Whether a call that returned this found no fault: it told that something goes on, or that it
-    /// is as the caller wanted; or it only asked, and this is its answer.
+    /// Whether a call that returned this status found no fault: the status says that something is
+    /// in progress or already as the caller wanted, or it answers a query.
     pub(super) fn is_answer(self, name: &str, status: u32) -> bool {
         let told = match self {
             Library::Cuda => ANSWERS.contains(&status),
-            // In progress.
+            // ncclInProgress: the operation goes on.
             Library::Nccl => status == 7,
-            // Not supported: the caller takes another way.
+            // CUBLAS_STATUS_NOT_SUPPORTED: the caller takes another way.
             Library::Cublas => status == 15,
             Library::Cudnn => (3000..4000).contains(&status),
         };
@@ -96,8 +96,7 @@ impl Library {
     }
 }
 
-/// Parts of the names of functions that only ask what there is or what something is: their callers
-/// try and see.
+/// Parts of the names of functions that only query something: their callers try and see.
 const ASKING: [&str; 9] = [
     "Get",
     "Query",
@@ -114,7 +113,8 @@ fn asks(name: &str) -> bool {
     ASKING.iter().any(|part| name.contains(part))
 }
 
-/// Not ready; access to a peer is on already, or is not on; memory is pinned already, or is not.
+/// Statuses for: not ready; access to a peer is already on, or is not on; memory is already pinned,
+/// or is not.
 const ANSWERS: [u32; 5] = [600, 704, 705, 712, 713];
 
 /// Errors after which the context is of no more use.

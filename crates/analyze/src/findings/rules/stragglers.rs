@@ -1,13 +1,13 @@
 //! Stragglers: ranks that come late to collectives, so that the others wait.
 //!
-//! The one rule that needs all ranks at once.
+//! This is the only rule that needs all ranks at once.
 
 use tprof_facts::units::{count, duration, percent};
 
 use super::{collective_wait, waiting_ranks};
-use crate::findings::company::Company;
 use crate::findings::finding::Finding;
 use crate::findings::outcome::{Outcome, RankFindings};
+use crate::findings::rank_collectives::RankCollectives;
 use crate::findings::severity::LEAST_SHARE;
 use crate::findings::verdict::Unchecked;
 use crate::gpu::stragglers::{Arrival, arrivals};
@@ -19,12 +19,13 @@ const BLAME: f64 = 0.5;
 
 /// Compares the ranks, and adds what was found to each.
 pub(in crate::findings) fn judge(ranks: &mut [RankFindings]) {
-    let found = arrivals(&ranks.iter().map(|rank| &rank.company.meetings).collect::<Vec<_>>());
+    let found =
+        arrivals(&ranks.iter().map(|rank| &rank.rank_collectives.compared).collect::<Vec<_>>());
     if found.iter().any(|arrival| arrival.met > 0) {
         return compare(ranks, &found);
     }
     let is_recorded = |rank: &RankFindings| {
-        let Company { operations, without_kernel, .. } = rank.company;
+        let RankCollectives { operations, without_kernel, .. } = rank.rank_collectives;
         operations > 0 || without_kernel > 0
     };
     if !ranks.iter().any(is_recorded)
@@ -44,7 +45,8 @@ pub(in crate::findings) fn judge(ranks: &mut [RankFindings]) {
 
 /// Why no rank was compared with another.
 fn not_compared(ranks: &[RankFindings]) -> Outcome {
-    let any = |is: fn(&Company) -> bool| ranks.iter().any(|rank| is(&rank.company));
+    let any =
+        |is: fn(&RankCollectives) -> bool| ranks.iter().any(|rank| is(&rank.rank_collectives));
     let are_many = ranks.len() > 1 || any(|one| one.ranks.is_some_and(|ranks| ranks > 1));
     let unchecked = |why: &str, needs: &str| {
         let unchecked = Unchecked { why: why.to_owned(), needs: needs.to_owned(), denies: true };
@@ -52,7 +54,7 @@ fn not_compared(ranks: &[RankFindings]) -> Outcome {
     };
     let clear =
         |why: &str| Outcome { clear: Some(why.to_owned()), denies: true, ..Outcome::of(NAME) };
-    if any(|one| one.meetings.seen > 0) {
+    if any(|one| one.compared.seen > 0) {
         unchecked(
             "no collective was recorded on more than one rank",
             "the files of the other ranks, recorded in the same steps",
@@ -99,15 +101,15 @@ fn compare(ranks: &mut [RankFindings], found: &[Arrival]) {
             },
         };
         rank.outcomes.push(outcome);
-        if rank.company.is_on_host && share >= LEAST_SHARE {
+        if rank.rank_collectives.is_on_host && share >= LEAST_SHARE {
             collective_wait::without(rank, bound);
         }
     }
 }
 
-/// What a rank's delays cost in the window; scaled up where a sample was kept.
+/// The cost of a rank's delays in the window, ns; scaled up if only a sample of them was kept.
 fn delay_ns(rank: &RankFindings, arrival: &Arrival) -> u64 {
-    arrival.delay_ns.saturating_mul(rank.company.meetings.stride.max(1))
+    arrival.delay_ns.saturating_mul(rank.rank_collectives.compared.stride.max(1))
 }
 
 fn finding(
@@ -126,11 +128,13 @@ fn finding(
         true => format!("{} comes late, and the others wait", rank.label),
         false => "ranks delay each other in turn".to_owned(),
     };
-    let estimate = match rank.company.meetings.stride > 1 {
-        true => format!(" Estimated from one in {} collectives.", rank.company.meetings.stride),
+    let estimate = match rank.rank_collectives.compared.stride > 1 {
+        true => {
+            format!(" Estimated from one in {} collectives.", rank.rank_collectives.compared.stride)
+        }
         false => String::new(),
     };
-    let compared = match ranks.iter().filter_map(|rank| rank.company.ranks).max() {
+    let compared = match ranks.iter().filter_map(|rank| rank.rank_collectives.ranks).max() {
         Some(size) if size as usize > ranks.len() => {
             format!(" Only {} of {} ranks were compared.", ranks.len(), count(size.into()))
         }
@@ -146,9 +150,9 @@ fn finding(
         ranks[waits].label,
         per_step(found[waits].waited_ns),
     );
-    let on_host = blamed && rank.company.is_on_host;
+    let on_host = blamed && rank.rank_collectives.is_on_host;
     let found = Finding::new(what).bound(bound);
-    if on_host && rank.company.in_collectives.is_some() {
+    if on_host && rank.rank_collectives.in_collectives.is_some() {
         return waiting_ranks::explained(found, seen, [rank, &ranks[waits]], bound);
     }
     found.seen(seen).advice(

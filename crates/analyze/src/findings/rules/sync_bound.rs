@@ -1,9 +1,9 @@
 //! SyncBound: the host waits for the device, and then the device for the host.
-//! The rule "CUDA synchronization APIs" of Nsight Systems, with what it costs.
+//! This is the rule "CUDA synchronization APIs" of Nsight Systems, with the cost.
 
 use tprof_facts::units::duration;
 
-use crate::findings::absent::Thing;
+use crate::findings::absent::SearchTarget;
 use crate::findings::rule::Rule;
 use crate::findings::scene::calls::is_wait;
 use crate::findings::scene::{Scene, moment_of_call};
@@ -15,7 +15,7 @@ use crate::rank::HostSpan;
 /// Calls that wait for a device, followed by gaps on it.
 pub(super) struct SyncBound;
 
-const WAIT: Thing = Thing::of_main_threads("call that waits for the device");
+const WAIT: SearchTarget = SearchTarget::of_main_threads("call that waits for the device");
 
 impl Rule for SyncBound {
     fn name(&self) -> &'static str {
@@ -43,7 +43,7 @@ impl Rule for SyncBound {
             return Verdict::clear(format!(
                 "waits of {} {}; the device then idles for {}",
                 duration(scene.per_step(wait)),
-                scene.a_step(),
+                scene.per_step_word(),
                 duration(scene.per_step(direct)),
             ));
         }

@@ -1,6 +1,6 @@
 //! SyncCheckpoint: the driving thread saves while the job waits.
 
-use super::host_part::{amount, finding_at, hardly, host, is_found, widest, with_lines};
+use super::host_part::{amount, finding_at, host, is_found, too_little, widest, with_lines};
 use crate::findings::rule::Rule;
 use crate::findings::scene::Scene;
 use crate::findings::verdict::Verdict;
@@ -25,7 +25,7 @@ impl Rule for SyncCheckpoint {
             host.ledger.places(None).into_iter().filter(|(place, _)| place.saves).collect();
         let ns = sum(&places, |_| true);
         if !is_found(host, ns) {
-            return hardly(host, ns, "saving");
+            return too_little(host, ns, "saving");
         }
         let running = sum(&places, Part::is_running);
         let saves =
@@ -49,7 +49,7 @@ impl Rule for SyncCheckpoint {
     }
 }
 
-/// Time of these parts of places.
+/// Sums the time of these parts over places.
 fn sum(places: &[(&Place, &WallTime)], of: impl Fn(Part) -> bool) -> u64 {
     places.iter().filter(|(place, _)| of(place.part)).map(|(_, time)| time.ns).sum()
 }

@@ -1,8 +1,8 @@
 //! SynchronousCopies: copies that hold their thread until they are done. The
 //! rule "CUDA synchronous memcpy" of Nsight Systems.
 
-use super::copies::{Words, by_a_call_named, judge_synchronous};
-use crate::findings::absent::Thing;
+use super::copies::{CopyProblem, by_a_call_named, judge_synchronous};
+use crate::findings::absent::SearchTarget;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Copy;
 use crate::findings::scene::Scene;
@@ -12,7 +12,7 @@ use crate::findings::verdict::Verdict;
 /// Copies by calls that are not asynchronous.
 pub(super) struct SynchronousCopies;
 
-const WORDS: Words = Words {
+const WORDS: CopyProblem = CopyProblem {
     what: "copies block the host until they are done",
     sort: "",
     things: "synchronous copies",
@@ -21,7 +21,7 @@ const WORDS: Words = Words {
              (cudaMemcpyAsync; in PyTorch non_blocking=True).",
 };
 
-const COPY: Thing = Thing::new("synchronous copy");
+const COPY: SearchTarget = SearchTarget::new("synchronous copy");
 
 impl Rule for SynchronousCopies {
     fn name(&self) -> &'static str {

@@ -1,9 +1,9 @@
 //! SynchronousMemsets: memsets that may hold their thread until they are done.
 //! The rule "CUDA synchronous memset" of Nsight Systems.
 
-use super::copies::Words;
+use super::copies::CopyProblem;
 use super::copies::{by_a_call_named, judge_synchronous};
-use crate::findings::absent::Thing;
+use crate::findings::absent::SearchTarget;
 use crate::findings::rule::Rule;
 use crate::findings::scene::Copy;
 use crate::findings::scene::Scene;
@@ -13,7 +13,7 @@ use crate::findings::verdict::Verdict;
 /// Memsets by calls that are not asynchronous.
 pub(super) struct SynchronousMemsets;
 
-const WORDS: Words = Words {
+const WORDS: CopyProblem = CopyProblem {
     what: "memsets block the host until they are done",
     sort: "",
     things: "synchronous memsets",
@@ -21,7 +21,7 @@ const WORDS: Words = Words {
     advice: "Use cudaMemsetAsync on the stream that needs the memory.",
 };
 
-const MEMSET: Thing = Thing::new("synchronous memset");
+const MEMSET: SearchTarget = SearchTarget::new("synchronous memset");
 
 impl Rule for SynchronousMemsets {
     fn name(&self) -> &'static str {

@@ -76,7 +76,7 @@ impl Rule for UnfusedAttention {
         let these: FxHashSet<usize> = found.iter().flat_map(Range::clone).collect();
         let work = work_of(scene, |at, _| these.contains(&at));
         let cover = cover(scene, &work);
-        // What one operator has to do as well: the products.
+        // One fused operator has to do the products as well.
         let products = these.iter().filter(|at| runs[**at].sizes.is_some());
         let least: f64 = products.filter_map(|at| runs[*at].compute_ns()).sum();
         let names = by_name(scene, work.iter().map(|work| (*work, work.duration_ns)));

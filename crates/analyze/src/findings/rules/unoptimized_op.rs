@@ -17,16 +17,17 @@ pub(super) struct UnoptimizedOp;
 
 /// Kernels that something cheaper can replace.
 struct ReplaceableKernels {
-    /// What they are.
+    /// The subject of the finding.
     subject: &'static str,
     what: &'static str,
     advice: &'static str,
     is: fn(&str) -> bool,
     /// Copies within the device count too.
     copies: bool,
-    /// Only where the device has tensor cores: compute capability 7 on.
+    /// Whether it needs a device with tensor cores: compute capability 7 or higher.
     tensor_cores: bool,
-    /// Neighbours can become one kernel, which takes as long as the longest of them at least.
+    /// Whether neighbours can become one kernel, which takes at least as long as the longest of
+    /// them.
     fuses: bool,
 }
 
@@ -103,7 +104,7 @@ impl Rule for UnoptimizedOp {
     }
 }
 
-/// For each piece of work, the patterns that it fits, as bits.
+/// The patterns that each piece of work fits, as bits.
 fn fitting(scene: &Scene<'_>) -> Vec<u8> {
     let bits = |fits: &dyn Fn(&ReplaceableKernels) -> bool| {
         let one = |(pattern, at): (&ReplaceableKernels, u32)| u8::from(fits(pattern)) << at;
@@ -153,7 +154,7 @@ fn finding(scene: &Scene<'_>, at: usize, fitting: &[u8]) -> Option<Finding> {
         }
     }
     let taken = taken.finish().intersection(&scene.window);
-    // All that runs besides has still to run.
+    // All other work still has to run.
     let gained = saved.finish().intersection(&scene.window).without(&others.finish());
     let rows = these.iter().map(|&at| &scene.rank.work[at]);
     let names = by_name(scene, rows.clone().map(|work| (work, work.duration_ns)));
@@ -189,8 +190,9 @@ fn finding(scene: &Scene<'_>, at: usize, fitting: &[u8]) -> Option<Finding> {
     )
 }
 
-/// Of each run of kernels that follow each other on a stream and that one kernel could replace, the
-/// longest, as indices: those that compute elements or reduce them, with no other work between.
+/// Finds runs of kernels that follow each other on a stream and that one kernel could replace:
+/// those that compute elements or reduce them, with no other work between. Returns the longest
+/// kernel of each run, as an index.
 fn longest_neighbours(scene: &Scene<'_>) -> FxHashSet<usize> {
     let mut fusible: FxHashMap<NameId, bool> = FxHashMap::default();
     let mut can_fuse = |work: &Work| {
@@ -220,7 +222,7 @@ fn longest_neighbours(scene: &Scene<'_>) -> FxHashSet<usize> {
     longest
 }
 
-/// Whether the devices have tensor cores; assumed where it was not recorded.
+/// Whether the devices have tensor cores; assumed if it was not recorded.
 fn has_tensor_cores(scene: &Scene<'_>) -> bool {
     let mut majors = scene.rank.file.devices().iter().filter_map(|device| device.compute_major);
     majors.all(|major| major >= 7)

@@ -4,9 +4,9 @@
 use tprof_facts::units::{duration, percent};
 
 use crate::base::intervals::Interval;
-use crate::findings::company::InCollectives;
 use crate::findings::finding::{Finding, SourceLine};
 use crate::findings::outcome::{Outcome, RankFindings};
+use crate::findings::rank_collectives::DriverCollectiveTime;
 use crate::findings::severity::LEAST_SHARE;
 
 /// A line explains a rank's delay from this share of it on.
@@ -15,30 +15,30 @@ const EXPLAINS: f64 = 0.3;
 /// Ranks are compared where their judged times share this part of the shortest.
 const SHARED: f64 = 0.2;
 
-/// A rank.
-struct Waiting {
-    /// Its place.
+/// The time of one rank in collectives.
+struct RankWait {
+    /// The rank's place among the ranks.
     at: usize,
-    /// Its time in collectives while all ranks are judged.
+    /// Time in collectives while all ranks are judged, ns.
     ns: u64,
 }
 
-/// Compares the ranks by their time in collectives while all of them are judged; `None` if not
-/// all were sampled then, or none is in one.
+/// Compares the ranks by their time in collectives while all of them are judged; `None` if not all
+/// were sampled then, or none is in a collective.
 pub(super) fn compare(name: &'static str, ranks: &[RankFindings]) -> Option<Vec<Outcome>> {
-    let all: Option<Vec<&InCollectives>> =
-        ranks.iter().map(|rank| rank.company.in_collectives.as_ref()).collect();
+    let all: Option<Vec<&DriverCollectiveTime>> =
+        ranks.iter().map(|rank| rank.rank_collectives.in_collectives.as_ref()).collect();
     let all = all.filter(|all| all.len() > 1)?;
     let shared = shared(&all)?;
-    let mut all: Vec<Waiting> = (all.into_iter().enumerate())
-        .map(|(at, of)| Waiting { at, ns: of.within(shared) })
+    let mut all: Vec<RankWait> = (all.into_iter().enumerate())
+        .map(|(at, of)| RankWait { at, ns: of.within(shared) })
         .collect();
     if all.iter().all(|one| one.ns == 0) {
         return None;
     }
     all.sort_by_key(|one| (one.ns, one.at));
     let (late, next, last) = (&all[0], &all[1], &all[all.len() - 1]);
-    // With that rank on time, collectives begin when the next one comes.
+    // If that rank were on time, collectives would begin when the next one comes.
     let bound_ns = next.ns.saturating_sub(late.ns);
     let share = bound_ns as f64 / shared.length().max(1) as f64;
     let mut outcomes = vec![Outcome::of(name); ranks.len()];
@@ -57,7 +57,7 @@ pub(super) fn compare(name: &'static str, ranks: &[RankFindings]) -> Option<Vec<
 }
 
 /// While all ranks are judged.
-fn shared(all: &[&InCollectives]) -> Option<Interval> {
+fn shared(all: &[&DriverCollectiveTime]) -> Option<Interval> {
     let start = all.iter().map(|one| one.window.start).max()?;
     let end = all.iter().map(|one| one.window.end).min()?;
     let shortest_ns = all.iter().map(|one| one.window.length()).min()?;
@@ -68,7 +68,7 @@ fn shared(all: &[&InCollectives]) -> Option<Interval> {
 
 fn finding(
     ranks: &[RankFindings],
-    [late, next, last]: [&Waiting; 3],
+    [late, next, last]: [&RankWait; 3],
     bound_ns: u64,
     shared_ns: u64,
 ) -> Finding {
@@ -97,7 +97,11 @@ pub(super) fn explained(
     bound_ns: u64,
 ) -> Finding {
     let label = &late.label;
-    let sampled = late.company.in_collectives.as_ref().zip(last.company.in_collectives.as_ref());
+    let sampled = late
+        .rank_collectives
+        .in_collectives
+        .as_ref()
+        .zip(last.rank_collectives.in_collectives.as_ref());
     let excess = sampled.and_then(|(late, last)| excess(late, last));
     let excess = excess.filter(|(_, ns)| *ns as f64 >= EXPLAINS * bound_ns as f64);
     let Some((line, ns)) = excess else {
@@ -122,7 +126,7 @@ pub(super) fn explained(
 }
 
 /// The line at which a rank is longest, compared with another, collectives left out.
-fn excess(late: &InCollectives, other: &InCollectives) -> Option<(SourceLine, u64)> {
+fn excess(late: &DriverCollectiveTime, other: &DriverCollectiveTime) -> Option<(SourceLine, u64)> {
     let of_other = |line: &SourceLine| {
         other.lines.iter().find(|(known, _)| known == line).map_or(0, |(_, ns)| *ns)
     };

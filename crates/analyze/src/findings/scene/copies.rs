@@ -11,13 +11,13 @@ use crate::rank::{RankTrace, StreamKey};
 /// A copy or a memset.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::findings) struct Copy {
-    /// As the trace has it.
+    /// The row of the trace.
     pub row: MemoryCopy,
     /// The call that started it, as an index.
     pub call: Option<usize>,
 }
 
-/// All of a rank, in order of start.
+/// All copies and memsets of a rank, in order of start.
 pub(in crate::findings) fn all(rank: &RankTrace<'_>) -> Vec<Copy> {
     let mut calls: FxHashMap<(u32, u64), usize> = FxHashMap::default();
     let mut names: FxHashMap<NameId, bool> = FxHashMap::default();
@@ -45,8 +45,8 @@ impl Copy {
         self.row.kind == CopyKind::Memset
     }
 
-    /// Whether the call could return before it was done: from the trace, else
-    /// as the call's name does.
+    /// Whether the call could return before the copy was done, from the trace, or if that does not
+    /// say, from the call's name.
     pub(in crate::findings) fn is_asynchronous(&self, rank: &RankTrace<'_>) -> Option<bool> {
         let by_name = |call: usize| rank.name(rank.calls[call].name).contains("Async");
         self.row.asynchronous.or_else(|| self.call.map(by_name))

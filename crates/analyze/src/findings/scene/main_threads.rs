@@ -1,12 +1,12 @@
-//! Which threads drive a rank's job: those that must not wait.
+//! The threads that drive a rank's job: those that must not wait.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::model::{Process, SpanKind, Thread, ThreadIndex};
 
 use crate::rank::{HostSpan, RankTrace, Step, descends};
 
-/// Kinds of spans that show what a thread does where no thread launches work and none
-/// marks steps: named ranges, operators, Python functions.
+/// Kinds of spans that show the work of a thread if no thread launches work and none marks steps:
+/// named ranges, operators, Python functions.
 const SHOWING: [SpanKind; 5] =
     [SpanKind::Annotation, SpanKind::Nvtx, SpanKind::Operator, SpanKind::Python, SpanKind::Other];
 
@@ -14,14 +14,14 @@ const SHOWING: [SpanKind; 5] =
 #[derive(Clone, Debug, Default)]
 pub(in crate::findings) struct MainThreads {
     threads: FxHashSet<ThreadIndex>,
-    /// Only ranges and operators point at these threads: neither launches nor steps.
+    /// Whether only ranges and operators point at these threads, and neither launches nor steps.
     by_ranges: bool,
 }
 
 impl MainThreads {
-    /// The threads that launch device work; without any, those that mark steps; without
-    /// these, in each outermost process that has ranges, its first thread if that has
-    /// some, else the thread that is in them longest.
+    /// The threads that launch device work. If there are none, those that mark steps. If there are
+    /// none of these either, for each outermost process with ranges: its first thread if that has
+    /// some, otherwise the thread that is in them longest.
     pub fn of(rank: &RankTrace<'_>, steps: &[Step]) -> MainThreads {
         let known = [launching(rank), stepping(rank, steps)];
         match known.into_iter().find(|threads| !threads.is_empty()) {
@@ -30,12 +30,12 @@ impl MainThreads {
         }
     }
 
-    /// Whether a thread is one of them.
+    /// Whether a thread is a main thread.
     pub fn contains(&self, thread: ThreadIndex) -> bool {
         self.threads.contains(&thread)
     }
 
-    /// Whether launches or steps name them, so that no other thread comes into question.
+    /// Whether launches or steps identify the threads, so that no others come into question.
     pub fn are_certain(&self) -> bool {
         !self.by_ranges
     }
@@ -45,7 +45,7 @@ fn launching(rank: &RankTrace<'_>) -> FxHashSet<ThreadIndex> {
     let launches = (0..rank.calls.len()).filter(|&at| !rank.launches.work_of(at).is_empty());
     let (mut threads, mut last) = (FxHashSet::default(), None);
     for thread in launches.map(|at| rank.calls[at].thread) {
-        // Most calls come from the thread of the call before.
+        // Most calls come from the same thread as the call before.
         if last.replace(thread) != Some(thread) {
             threads.insert(thread);
         }
@@ -74,7 +74,7 @@ fn in_ranges(rank: &RankTrace<'_>) -> FxHashSet<ThreadIndex> {
             continue;
         }
         let is_first = |thread: &Thread| row.is_some_and(|row| row.pid == thread.tid);
-        // In a container a first thread may not have its process's number.
+        // In a container, the id of a first thread may differ from its process's id.
         let main = of_process.into_iter().max_by_key(|thread| {
             (is_first(thread), times[&thread.thread], std::cmp::Reverse(thread.thread))
         });
@@ -89,7 +89,7 @@ fn in_ranges(rank: &RankTrace<'_>) -> FxHashSet<ThreadIndex> {
     found
 }
 
-/// How long each thread is in its outermost ranges; those of different kinds count apart.
+/// Time of each thread in its outermost ranges, ns; ranges of different kinds count separately.
 fn times(rank: &RankTrace<'_>) -> FxHashMap<ThreadIndex, u64> {
     let mut times: FxHashMap<ThreadIndex, u64> = FxHashMap::default();
     for kind in SHOWING {

@@ -1,8 +1,8 @@
-//! What every rule judges: a rank's time, judged over its steps.
+//! The input of every rule: a rank's time, judged over its steps.
 //!
-//! A rule's bound follows from what a fix leaves as it was: the device has still
-//! to do its other work, and a host thread its own, so that a step gets no
-//! shorter than either. `docs/metrics.md` has the reasoning for each.
+//! A rule's bound follows from what a fix leaves as it was: the device still has to do its other
+//! work, and a host thread its own, so that no step gets shorter than either. `docs/metrics.md` has
+//! the reasoning for each rule.
 
 mod copies;
 mod main_threads;
@@ -22,7 +22,7 @@ use crate::base::intervals::{Cover, Interval};
 use crate::base::parallel;
 use crate::document::Machine;
 pub(super) use crate::gpu::gpu_time::Gap;
-use crate::gpu::gpu_time::beginning::Beginning;
+use crate::gpu::gpu_time::beginning::RecordingStart;
 use crate::host::RankHost;
 use crate::program::flops::Modelled;
 pub(super) use crate::rank::call_names as calls;
@@ -40,15 +40,15 @@ const LEAST_GAP_NS: u64 = 1_000_000;
 /// gaps" of Nsight Systems.
 const MOST_GAP_NS: u64 = 500_000_000;
 
-/// One rank, ready to be judged.
+/// A rank, ready to be judged by rules.
 pub(super) struct Scene<'a> {
-    /// Its rows.
+    /// The rank's rows in memory.
     pub rank: &'a RankTrace<'a>,
-    /// Its times as times since the run began.
+    /// Converts the rank's times to times since the run began.
     pub clock: Clock,
-    /// Where it ran; unknown unless it is set.
+    /// The machine that the rank ran on; unknown unless it is set.
     pub machine: Machine,
-    /// How many steps the window holds; 0 if none were recorded.
+    /// Number of steps in the window; 0 if none were recorded.
     pub steps: usize,
     /// The steps after the first one.
     pub later_steps: Vec<Interval>,
@@ -62,40 +62,39 @@ pub(super) struct Scene<'a> {
     pub compute: Cover,
     /// Kernels that communicate, in the window.
     pub communication: Cover,
-    /// No device of the rank does anything; all of the window if there is none.
+    /// Time in which no device of the rank does anything; the whole window if there is no device.
     pub idle: Cover,
-    /// The part of it in which the device waits for the host to launch something; all
-    /// of it if there is no device.
+    /// The part of `idle` in which a device waits for the host to launch something; all of it if
+    /// there is no device.
     pub late: Cover,
-    /// The same, gap by gap, with what ended each.
+    /// The idle time gap by gap, with what ended each.
     pub gaps: Vec<Gap>,
     /// The threads that drive the job.
     pub main_threads: MainThreads,
     /// Copies and memsets with their calls, in order of start: all that were recorded.
     pub copy_rows: Vec<Copy>,
-    /// Of each piece of work, how much is in the window.
+    /// For each piece of work: its time within the window, ns.
     pub work_in_window_ns: Vec<u64>,
-    /// The words on evidence and places are not needed: leave out of them what
-    /// takes long to find out.
+    /// Whether texts on evidence and places are not needed, so that the slow ones can be left out.
     pub is_brief: bool,
     /// Named ranges and operators, but no steps, in nesting order; once
     /// a rule asked.
     ranges: OnceLock<Vec<NamedRange>>,
     /// PyTorch's DataLoader in CPU samples; once a rule asked.
     sampled_loading: OnceLock<SampledLoading>,
-    /// Where the devices' time went; once a rule asked.
+    /// The devices' time by cause; set when a rule asks.
     time_by_cause: OnceLock<TimeByCause>,
-    /// Operators' runs with what they take at least; once a rule asked.
+    /// Runs of operators with their least time; set when a rule asks.
     modelled: OnceLock<Modelled>,
     /// The driving thread's wall time; once a rule asked.
     host: OnceLock<Option<RankHost>>,
 }
 
 impl<'a> Scene<'a> {
-    /// Reads a rank.
+    /// Prepares a rank for rules.
     pub fn of(rank: &'a RankTrace<'a>, clock: Clock) -> Scene<'a> {
         let steps = steps_of_one_process(rank);
-        // Start-up would make all else look small.
+        // Start-up would make everything else look small.
         let is_sampled = rank.file.row_count::<Sample>() > 0;
         let host =
             (is_sampled && steps.is_empty() && rank.work.is_empty()).then(|| RankHost::of(rank));
@@ -107,7 +106,7 @@ impl<'a> Scene<'a> {
             let idle = window.without(&of_devices(rank, |busy| &busy.any));
             let work = rank.all_work();
             let gaps = Gap::all(rank, &idle, &work);
-            let unknown = Beginning::of(rank).unknown(rank, &gaps, &work);
+            let unknown = RecordingStart::of(rank).unknown(rank, &gaps, &work);
             let (idle, gaps) = match unknown.is_empty() {
                 true => (idle, gaps),
                 false => {
@@ -177,7 +176,7 @@ impl<'a> Scene<'a> {
         self.window_ns() / self.steps.max(1) as u64
     }
 
-    /// A time in the window as a part of it.
+    /// A time in the window as a share of it.
     pub fn share(&self, ns: u64) -> f64 {
         ns as f64 / self.window_ns().max(1) as f64
     }
@@ -187,8 +186,8 @@ impl<'a> Scene<'a> {
         ns / self.steps.max(1) as u64
     }
 
-    /// `a step`, or what stands for it.
-    pub fn a_step(&self) -> &'static str {
+    /// The words `a step`, or those for what stands for it.
+    pub fn per_step_word(&self) -> &'static str {
         if self.steps > 0 { "a step" } else { "in all" }
     }
 
@@ -207,7 +206,7 @@ impl<'a> Scene<'a> {
         self.host.get_or_init(of_rank).as_ref()
     }
 
-    /// Operators' runs with what they take at least.
+    /// Runs of operators with their least time.
     pub fn modelled(&self) -> &Modelled {
         self.modelled.get_or_init(|| Modelled::of(self.rank))
     }

@@ -1,4 +1,4 @@
-//! Where in a scene something was: places in a timeline, and the ranges around it.
+//! Places in a scene: evidence in a timeline, and the ranges around it.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::NameId;
@@ -8,18 +8,18 @@ use super::ranges::ranges;
 use crate::findings::finding::{Evidence, Finding, Track};
 use crate::rank::{HostSpan, Moment, Work, enclosing, nesting_order};
 
-/// When a call was made, and what that counts for.
+/// The moment at which a call was made, with its weight, ns.
 pub(in crate::findings) fn moment_of_call(call: &HostSpan, weight_ns: u64) -> Moment<u64> {
     Moment { thread: call.thread, time_ns: call.start_ns, of: weight_ns }
 }
 
 impl<'a> Scene<'a> {
-    /// A finding of which this is wrong.
+    /// Creates a finding of this problem.
     pub fn finding(&self, what: &str) -> Finding {
         Finding { is_brief: self.is_brief, ..Finding::new(what) }
     }
 
-    /// Calls as places.
+    /// Evidence of these calls.
     pub fn call_places(&self, calls: &[usize]) -> impl Iterator<Item = Evidence<'a>> {
         calls.iter().map(|&at| self.span_place(&self.rank.calls[at]))
     }
@@ -42,8 +42,8 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Names of the innermost ranges around moments of threads, each with the sum
-    /// of the weights given, most first. None where they are not needed.
+    /// Names of the innermost ranges around moments of threads, each with the sum of the weights
+    /// given, most first. Empty where texts are not needed.
     pub fn around(&self, moments: impl Iterator<Item = Moment<u64>>) -> Vec<(String, u64)> {
         if self.is_brief {
             return Vec::new();

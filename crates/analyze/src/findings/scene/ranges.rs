@@ -27,7 +27,7 @@ impl OnThread for NamedRange {
     }
 }
 
-/// Of a rank, without its steps, in nesting order.
+/// The ranges of a rank without its steps, in nesting order.
 pub(super) fn ranges(rank: &RankTrace<'_>) -> Vec<NamedRange> {
     let spans = [SpanKind::Annotation, SpanKind::Nvtx, SpanKind::Operator]
         .map(|kind| rank.spans(kind).iter());

@@ -16,10 +16,10 @@ use crate::host::Place;
 use crate::rank::HostSpan;
 use crate::rank::samples::{FrameFunctions, FunctionTable, Part};
 
-/// A sample stands for the time around it by so much at most, where none lies within a call.
+/// If no sample lies within a call, a sample stands for at most this much time around it, ns.
 const MOST_APART_NS: u64 = 10_000_000;
 
-/// What samples within calls show.
+/// The samples within calls, by line.
 #[derive(Clone, Debug, Default)]
 pub(in crate::findings) struct SampledCalls {
     /// Lines of the user's code with the time that samples in them stand for, most first.
@@ -31,25 +31,25 @@ pub(in crate::findings) struct SampledCalls {
 }
 
 impl SampledCalls {
-    /// The line with most of it.
+    /// The line with the most time.
     pub fn line(&self) -> Option<SourceLine> {
         self.lines.first().map(|(line, _)| line.clone())
     }
 }
 
-/// What is known of a stack: its line, and whether a function has the name that is asked for.
+/// The line of a stack, and whether one of its functions has a name that is asked for.
 type LineAndName = (Option<SourceLine>, bool);
 
 impl Scene<'_> {
-    /// Samples of these calls' threads within them.
+    /// Sums the samples of these calls' threads within the calls.
     pub fn sampled_in(&self, calls: &[usize], is_named: impl Fn(&str) -> bool) -> SampledCalls {
         let calls = calls.iter().map(|&at| &self.rank.calls[at]);
         let within = calls.map(|call: &HostSpan| (call.thread, call.interval()));
         self.sampled(within, is_named)
     }
 
-    /// The line with most of the samples within these calls; where none is, of those on the way to
-    /// them: since the operator before. None where words are not needed.
+    /// The line with most of the samples within these calls. If there are none, of the samples on
+    /// the way to the calls, since the operator before. `None` where texts are not needed.
     pub fn line_of_calls(&self, calls: &[usize]) -> Option<SourceLine> {
         if self.is_brief {
             return None;
@@ -81,7 +81,7 @@ impl Scene<'_> {
         functions.into_iter().next().map(|(function, _)| function)
     }
 
-    /// From the end of a thread's outermost operator before each call to the call's end.
+    /// The time from the end of a thread's outermost operator before each call to the call's end.
     fn ways_to(&self, calls: &[usize]) -> Vec<(ThreadIndex, Interval)> {
         let mut ends: FxHashMap<ThreadIndex, Vec<u64>> = FxHashMap::default();
         let mut open: FxHashMap<ThreadIndex, u64> = FxHashMap::default();
@@ -145,7 +145,7 @@ impl Scene<'_> {
                 continue;
             };
             let ns = match row.state {
-                // Where a sample was taken is known to the moment.
+                // A sample's place is known for one moment.
                 ThreadState::Running => {
                     let at = Interval::new(row.time_ns, row.time_ns.saturating_add(1));
                     if measure.within(at) > 0 { row.weight_ns } else { 0 }
@@ -175,7 +175,7 @@ impl Scene<'_> {
     }
 }
 
-/// What a sample stands for.
+/// The time that a sample stands for.
 fn extent(row: &SampleMoment) -> Interval {
     match row.state {
         ThreadState::Running => {
@@ -210,7 +210,7 @@ impl<'s, F: Fn(&str) -> bool> LinesOfStacks<'s, F> {
             let named = stack.functions.iter().any(|id| is_named(&names.get(*id).name));
             let place = Place::of(Part::Unknown, ThreadState::Running, &stack, names);
             let line = SourceLine { function: place.function, file: place.file, line: place.line };
-            // A function of a library without a line is of no use to its user.
+            // A library's function without a line is of no use to the user.
             (Some(line).filter(|line| line.line > 0 && !line.file.is_empty()), named)
         })
     }

@@ -1,5 +1,5 @@
-//! PyTorch's DataLoader in CPU samples: when the threads that take batches are in it,
-//! and what its workers do.
+//! PyTorch's DataLoader in CPU samples: when the threads that take batches are in it, and what its
+//! workers do.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
@@ -14,7 +14,7 @@ use crate::rank::samples::Role;
 /// Samples in the loader.
 #[derive(Debug, Default)]
 pub(in crate::findings) struct SampledLoading {
-    /// When a main thread was in the loader.
+    /// The stretches of time in which a main thread was in the loader.
     stretches: Vec<InLoader>,
     /// Time of workers on a core, by Python's function, most first.
     pub workers: Vec<(String, u64)>,
@@ -37,8 +37,8 @@ struct InLoader {
 type Known = Option<(Role, String)>;
 
 impl SampledLoading {
-    /// Of a rank. Where the threads that drive the job are unknown, it is the one that is
-    /// in the loader longest.
+    /// Reads a rank. If the threads that drive the job are unknown, the thread that is in the
+    /// loader longest is the main thread.
     pub fn of(rank: &RankTrace<'_>, main: &MainThreads, window: &Cover) -> SampledLoading {
         let file = rank.file;
         let mut known: FxHashMap<(ProcessIndex, StackId), Known> = FxHashMap::default();
@@ -92,7 +92,7 @@ impl SampledLoading {
         self.stretches.is_empty()
     }
 
-    /// How many waits and samples count.
+    /// Number of waits and samples that count.
     pub fn len(&self) -> usize {
         self.stretches.len()
     }
@@ -102,17 +102,17 @@ impl SampledLoading {
         self.cover_where(|_| true)
     }
 
-    /// The part of it in which it waited for a batch.
+    /// The part of `cover` in which the thread waited for a batch.
     pub fn waiting(&self) -> Cover {
         self.cover_where(|stretch| stretch.waits && stretch.role == Role::Consumer)
     }
 
-    /// The part of it in which it made the loader and started its workers.
+    /// The part of `cover` in which the thread made the loader and started its workers.
     pub fn starting(&self) -> Cover {
         self.cover_where(|stretch| stretch.role == Role::Starter)
     }
 
-    /// Where to look.
+    /// Evidence of the stretches in the loader.
     pub fn places(&self) -> impl Iterator<Item = Evidence<'static>> {
         self.stretches.iter().map(|stretch| Evidence {
             interval: stretch.interval,

@@ -1,4 +1,4 @@
-//! What a rule searches in a scene: calls, spans, copies and work, by name and kind.
+//! Searches a scene for calls, spans, copies and work, by name and kind.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::model::{NameId, SpanKind};
@@ -6,7 +6,7 @@ use tprof_trace::model::{NameId, SpanKind};
 use super::Scene;
 use super::copies::Copy;
 use crate::base::intervals::Cover;
-use crate::rank::{HostSpan, Stated, Work};
+use crate::rank::{HostSpan, SpanPurpose, Work};
 
 impl Scene<'_> {
     /// Calls of the main threads with a name that passes, in the window.
@@ -40,7 +40,7 @@ impl Scene<'_> {
         rows.filter(|(_, ns)| **ns > 0).map(|(work, _)| work)
     }
 
-    /// Time in the window in which one of these calls lasted.
+    /// Time in the window during which any of these calls lasted.
     pub fn cover_of_calls(&self, calls: &[usize]) -> Cover {
         let intervals = calls.iter().map(|&at| self.rank.calls[at].interval());
         Cover::of(intervals).intersection(&self.window)
@@ -51,24 +51,25 @@ impl Scene<'_> {
         self.has_named(self.rank.calls.iter(), passes)
     }
 
-    /// Whether a host span of these kinds that states this was recorded at all.
-    pub fn has_spans(&self, kinds: &[SpanKind], stated: Stated) -> bool {
+    /// Whether a host span of these kinds with this purpose was recorded at all.
+    pub fn has_spans(&self, kinds: &[SpanKind], stated: SpanPurpose) -> bool {
         let mut states = self.states(stated);
         kinds.iter().flat_map(|kind| self.rank.spans(*kind)).any(&mut states)
     }
 
-    /// Host spans of the main threads of these kinds that state this.
-    pub fn spans_stated(&self, kinds: &[SpanKind], stated: Stated) -> Vec<&HostSpan> {
+    /// Host spans of the main threads of these kinds with this purpose.
+    pub fn spans_stated(&self, kinds: &[SpanKind], stated: SpanPurpose) -> Vec<&HostSpan> {
         let mut states = self.states(stated);
         let spans = kinds.iter().flat_map(|kind| self.rank.spans(*kind));
         spans.filter(|span| self.main_threads.contains(span.thread) && states(span)).collect()
     }
 
-    fn states(&self, stated: Stated) -> impl FnMut(&HostSpan) -> bool {
+    fn states(&self, stated: SpanPurpose) -> impl FnMut(&HostSpan) -> bool {
         let mut known: FxHashMap<(NameId, NameId), bool> = FxHashMap::default();
         move |span| {
             *known.entry((span.name, span.args)).or_insert_with(|| {
-                Stated::of(self.rank.name(span.name), self.rank.name(span.args)) == Some(stated)
+                SpanPurpose::of(self.rank.name(span.name), self.rank.name(span.args))
+                    == Some(stated)
             })
         }
     }
@@ -88,7 +89,7 @@ impl Scene<'_> {
         })
     }
 
-    /// Host spans of the main threads of these kinds with a name that passes.
+    /// Host spans of the main threads of these kinds whose name passes.
     pub fn spans_named(&self, kinds: &[SpanKind], passes: impl Fn(&str) -> bool) -> Vec<&HostSpan> {
         let mut names: FxHashMap<NameId, bool> = FxHashMap::default();
         let mut named = |id| *names.entry(id).or_insert_with(|| passes(self.rank.name(id)));

@@ -1,35 +1,36 @@
-//! The waterfall of a rank's devices as one, over the judged time: what each rule may gain at most.
+//! The waterfall of a rank's devices as one, over the judged time: an upper bound of what each rule
+//! may gain.
 
 use std::sync::OnceLock;
 
 use super::Scene;
 use crate::base::intervals::{Cover, Interval};
 use crate::findings::finding::SourceLine;
-use crate::gpu::gpu_time::beginning::Beginning;
+use crate::gpu::gpu_time::beginning::RecordingStart;
 use crate::gpu::gpu_time::{BusyTimes, CAUSES, IdleCause, Threads, Waterfall, main_line};
 use crate::host::Place;
 use crate::rank::of_devices;
 
-/// See the module.
+/// The devices' time by cause, with the lines behind each.
 #[derive(Debug)]
 pub(in crate::findings) struct TimeByCause {
     threads: Threads,
     pub waterfall: Waterfall,
-    /// By cause, once a rule asked: where its threads were.
+    /// The places of the threads behind each cause; set when a rule asks.
     places: [OnceLock<Vec<(Place, u64)>>; CAUSES.len()],
-    /// See [`Scene::compiled_outside`].
+    /// The result of [`Scene::compiled_outside`].
     compiled_outside: OnceLock<(Cover, Option<SourceLine>)>,
 }
 
 impl Scene<'_> {
-    /// Where the devices' time went. Found once, however many ask.
+    /// The devices' time by cause. It is computed once, however many rules ask.
     pub fn time_by_cause(&self) -> &TimeByCause {
         self.time_by_cause.get_or_init(|| {
             let threads = Threads::of(self.rank);
             let any = of_devices(self.rank, |busy| &busy.any);
             let busy =
                 BusyTimes { any: &any, compute: &self.compute, communication: &self.communication };
-            let beginning = Beginning::of(self.rank);
+            let beginning = RecordingStart::of(self.rank);
             let known = (&threads, &beginning);
             let work = self.rank.all_work();
             let waterfall = Waterfall::of(self.rank, known, &self.window, &busy, &work);
@@ -43,7 +44,7 @@ impl Scene<'_> {
         self.time_by_cause().waterfall.ns(cause)
     }
 
-    /// When the devices were idle by one cause.
+    /// The time in which the devices were idle by one cause.
     pub fn idle_by(&self, cause: IdleCause) -> Cover {
         self.time_by_cause().waterfall.cover(cause)
     }
@@ -64,15 +65,15 @@ impl Scene<'_> {
         main_line(self.idle_places(cause)).map(line_of)
     }
 
-    /// From the beginning of the first process to the end of the recording.
+    /// The time from the beginning of the first process to the end of the recording.
     pub fn life(&self) -> Option<Interval> {
         let processes = self.rank.file.processes().iter();
         let first_ns = processes.map(|process| process.start_ns).min()?;
         Some(Interval::new(first_ns, self.rank.file.last_ns().max(first_ns)))
     }
 
-    /// When the devices waited for compilers outside of the judged time, and the line that has most
-    /// of it. Found once, however many ask.
+    /// The time in which the devices waited for compilers outside of the judged time, and the line
+    /// that has most of it. It is computed once, however many rules ask.
     pub fn compiled_outside(&self) -> &(Cover, Option<SourceLine>) {
         let found = &self.time_by_cause().compiled_outside;
         found.get_or_init(|| self.find_compiled_outside())
@@ -90,7 +91,7 @@ impl Scene<'_> {
             of_devices(self.rank, |busy| &busy.communication),
         ];
         let busy = BusyTimes { any: &any, compute: &compute, communication: &communication };
-        let known = (threads, &Beginning::of(self.rank));
+        let known = (threads, &RecordingStart::of(self.rank));
         let waterfall = Waterfall::of(self.rank, known, &outside, &busy, &self.rank.all_work());
         let places = waterfall.places(self.rank, threads, IdleCause::Compile);
         let line = main_line(&places).map(line_of);
@@ -117,7 +118,7 @@ impl Scene<'_> {
         CAUSES.iter().filter(is_judged).map(of_cause).sum()
     }
 
-    /// What of some idle time has a cause for which there is a rule with what it needs.
+    /// The part of some idle time, ns, whose cause has a rule with the data that it needs.
     pub fn explained_ns(&self, idle: &Cover) -> u64 {
         let waterfall = &self.time_by_cause().waterfall;
         let is_sampled = self.host().is_some();

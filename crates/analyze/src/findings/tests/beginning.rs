@@ -20,7 +20,7 @@ fn work_that_waits_for_what_the_trace_lacks_costs_nothing() {
         assert!(outcome.found.is_empty(), "{rule}: {outcome:?}");
     }
     let file = cropped().fixture.finish();
-    // Until its launch had time to arrive, 100 us, nothing is known to have been queued.
+    // Until its launch had time to arrive, 100 us, it is unknown whether anything was queued.
     assert_eq!(judged(&file, "rank 0").unknown_ns, 493 * MS - 101 * US);
 }
 
@@ -30,7 +30,7 @@ fn later_the_same_wait_is_a_gap() {
     job.kernel(0, 5 * US, 100 * MS, "first");
     job.kernel(10 * US, 593 * MS, 1000 * MS, "second");
     assert_eq!(job.bound("GpuGaps"), Some(493 * MS));
-    // Another stream that joins later is no beginning either.
+    // Another stream that joins later has no unknown beginning either.
     let mut job = Job::new(1, 1000 * MS);
     job.kernel(0, 5 * US, 100 * MS, "first");
     let row = Kernel { start_ns: 593 * MS, stream: 20, ..Kernel::default() };

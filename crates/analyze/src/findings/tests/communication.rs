@@ -1,4 +1,4 @@
-//! ExposedCommunication, Stragglers.
+//! Tests of ExposedCommunication and Stragglers.
 
 use super::super::outcome::RankFindings;
 use super::job::{Job, MS, US, ask, judged};

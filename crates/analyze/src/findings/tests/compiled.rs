@@ -1,4 +1,4 @@
-//! CacheMiss.
+//! Tests of the rule CacheMiss.
 
 use tprof_facts::Clock;
 use tprof_facts::compile::RankCompile;
@@ -7,7 +7,7 @@ use super::super::RULES;
 use super::super::outcome::RankFindings;
 use super::super::scene::Scene;
 use super::job::{Job, MS};
-use crate::document::RankAt;
+use crate::document::RankContext;
 use crate::rank::{Needs, RankTrace};
 
 #[test]
@@ -28,7 +28,7 @@ fn a_cache_miss_costs_its_share_of_the_jobs_life() {
         phases.sum::<u64>() * 1000
     };
     let scene = Scene::of(&rank, Clock::default());
-    let at = RankAt {
+    let at = RankContext {
         rank: Some(0),
         label: "rank 0".to_owned(),
         file: String::new(),
@@ -39,7 +39,7 @@ fn a_cache_miss_costs_its_share_of_the_jobs_life() {
     let outcome = outcomes.into_iter().find(|one| one.rule == "CacheMiss").unwrap();
     let (finding, _) = &outcome.found[0];
     assert_eq!((finding.of_ns, finding.is_once), (Some(600_000 * MS), true));
-    // Neither cache has any of its graphs.
+    // Neither cache has any graph of the job.
     assert!(finding.bound_ns > spent(false), "{finding:?}");
     assert!(finding.bound_ns <= spent(true), "{finding:?}");
     assert!(finding.seen.contains("of the job's 10 min 0"), "{}", finding.seen);

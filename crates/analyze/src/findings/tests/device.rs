@@ -1,4 +1,4 @@
-//! DeviceErrors, DeviceMemoryGrowth.
+//! Tests of DeviceErrors and DeviceMemoryGrowth.
 
 use tprof_trace::model::{
     Device, DeviceAllocation, NameId, ProcessEnd, Sample, Span, SpanKind, Stack, Symbol,
@@ -96,7 +96,8 @@ fn a_device_that_ran_out_of_memory_comes_first() {
     assert_eq!((all[0].rule, all[0].severity()), ("DeviceErrors", Severity::Critical));
 }
 
-/// What DeviceErrors says of these, after 69 blocks of 2 GiB and two calls that did not record it.
+/// The text of DeviceErrors on these failures, after 69 blocks of 2 GiB and two calls without a
+/// record.
 fn asked(bytes: &[u64]) -> String {
     let mut job = full();
     for (at, bytes) in bytes.iter().enumerate() {
@@ -203,7 +204,7 @@ fn without_statuses_errors_are_unchecked() {
     assert_eq!(clear, "none of 1 call with a status failed");
 }
 
-/// Twenty steps of 100 ms, in each of which so many MiB are taken and kept.
+/// Twenty steps of 100 ms, each of which takes and keeps this many MiB.
 fn growing(taken: impl Fn(u64) -> u64) -> Job {
     let mut job = Job::new(20, 100 * MS);
     large(&mut job);

@@ -1,4 +1,4 @@
-//! NoFreeCore and what other programs take, few samples, DataInline.
+//! Tests of NoFreeCore and the time of other programs, of few samples, and of DataInline.
 
 use tprof_trace::model::{Sample, Stack, Symbol, ThreadState};
 
@@ -8,8 +8,8 @@ use crate::document::Cell;
 
 const LOADER: &str = "/lib/torch/utils/data/dataloader.py";
 
-/// A job of two steps of 100 ms. In so many of each ten periods it is ready to run, and no core is
-/// free; it is sampled in so many of the others.
+/// A job of two steps of 100 ms. In `of_ten` of each ten periods it is ready to run and no core is
+/// free; in `sampled` of the others it is sampled.
 fn without_core(of_ten: u64, sampled: u64) -> Job {
     let mut job = Job::new(2, 100 * MS);
     let symbol = Symbol {
@@ -116,7 +116,7 @@ fn what_the_driving_thread_loads_itself_is_data_with_the_datasets_line() {
     let workers = "num_workers=4, persistent_workers=True) a step takes 20.0 ms at best in place of \
                    100.0 ms";
     assert!(finding.advice.contains(workers), "{}", finding.advice);
-    // It is neither a wait for workers nor a hot function.
+    // The time is neither a wait for workers nor a hot function.
     assert!(ask(&file, "DataWait").found.is_empty());
     let hot = ask(&file, "HotFunction");
     assert_eq!(hot.found.len(), 1);

@@ -4,8 +4,8 @@ use tprof_trace::model::{Sample, Stack, Symbol, Thread, ThreadState};
 
 use super::job::{Job, MS, ask};
 
-/// Of two steps of 100 ms the driving thread waits for the lock for most, while another runs; whether
-/// that holds the lock was sampled or not.
+/// A job with two steps of 100 ms: for most of them, the driving thread waits for the lock while
+/// another thread runs. `gil` is whether that thread was sampled with the lock.
 fn job(gil: Option<bool>) -> tprof_trace::TraceFile {
     let mut job = Job::new(2, 100 * MS);
     job.fixture.writer.thread(&Thread { thread: 1, process: 0, tid: 4713, start_ns: 0 });

@@ -1,4 +1,4 @@
-//! HeapGrowth.
+//! Tests of the rule HeapGrowth.
 
 use tprof_trace::HeapBlock;
 use tprof_trace::model::{
@@ -14,17 +14,17 @@ const MIB: u64 = 1 << 20;
 const SECOND: u64 = 1000 * MS;
 
 /// A job without steps that takes a MiB twenty times at even moments of its life, by a line of its
-/// own or of a library. Of a cgroup, `limit` bytes are its memory; 100 MiB of it are in use.
+/// own or of a library. `limit` is the memory of its cgroup, of which 100 MiB are in use.
 fn grows(life_ns: u64, file: &str, limit: Option<u64>) -> Outcome {
     takes(life_ns, file, limit, &|at| at)
 }
 
-/// As [`grows`], with the moment of each MiB, from 0 to 20.
+/// Like [`grows`]; `when` gives the moment of each MiB, from 0 to 20.
 fn takes(life_ns: u64, file: &str, limit: Option<u64>, when: &dyn Fn(f64) -> f64) -> Outcome {
     takes_with(Fixture::new(), life_ns, file, limit, when)
 }
 
-/// As [`takes`], into a file that has something already.
+/// Like [`takes`], into a file that has something already.
 fn takes_with(
     mut made: Fixture,
     life_ns: u64,

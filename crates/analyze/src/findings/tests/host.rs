@@ -8,7 +8,8 @@ use crate::document::{Cell, Value};
 
 const NEXT: &str = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
 
-/// A step of 100 ms: 10 ms of loading, of which the device is idle for the last.
+/// A job with a step of 100 ms with 10 ms of loading, and a device that is idle for the last of
+/// those.
 fn loading(idle_us: u64) -> Job {
     let mut job = Job::new(1, 100 * MS);
     job.range(10 * MS, 10 * MS, NEXT);
@@ -153,7 +154,7 @@ const WORKER: &str = "/lib/torch/utils/data/_utils/worker.py";
 
 #[test]
 fn samples_show_that_a_job_waits_for_pytorchs_loader() {
-    // Without a device the driving thread's own time is judged, of which 30 ms is a wait.
+    // Without a device, the driving thread's own time is judged, 30 ms of which is a wait.
     assert!(sampled().ask("DataLoadBound").found.is_empty());
     let outcome = sampled().ask("DataWait");
     let (finding, _) = &outcome.found[0];
@@ -175,7 +176,7 @@ fn samples_show_that_a_job_waits_for_pytorchs_loader() {
          DataLoader for 40.0 ms a step (40.0 %), estimated from 2 waits and samples a step: it \
          waits for 30.0 ms of that. The workers run in augment (25.0 ms)."
     );
-    // A device that is busy meanwhile waits for nobody.
+    // While it is busy, a device waits for no one.
     let mut job = sampled();
     job.busy(0, 100 * MS);
     let clear = job.ask("DataLoadBound").clear.unwrap();
@@ -201,7 +202,7 @@ fn waiting(gap_us: u64) -> Job {
 fn a_wait_after_which_the_device_is_idle_binds() {
     let outcome = waiting(10_000).ask("SyncBound");
     let finding = &outcome.found[0].0;
-    // The host waits for 45 ms, but the device is idle for only 10 of them.
+    // The host waits for 45 ms, but the device is idle for only 10 ms of them.
     assert_eq!(finding.bound_ns, 10 * MS);
     assert!(finding.seen.contains("aten::item (45.0 ms)"), "{}", finding.seen);
     let clear = waiting(900).ask("SyncBound").clear.unwrap();
@@ -213,8 +214,9 @@ fn gaps_after_a_wait_are_not_launch_bound() {
     assert_eq!(waiting(999).bound("LaunchBound"), None);
 }
 
-/// A step of 100 ms in which the host takes and gives back memory from 40 ms on, twice so long, with
-/// half of it at once; the device is idle from 45 ms until the host launches, 1 ms later.
+/// A job with a step of 100 ms in which the host takes memory from 40 ms on and gives it back, each
+/// for this long, with half of it at once; the device is idle from 45 ms until the host launches, 1
+/// ms later.
 fn allocating(long_us: u64) -> Job {
     let mut job = Job::new(1, 100 * MS);
     job.busy(0, 45 * MS);
@@ -227,7 +229,7 @@ fn allocating(long_us: u64) -> Job {
 
 #[test]
 fn idle_time_in_calls_for_device_memory_and_after_them_is_gained() {
-    // They last until 52 ms, and the launch to 53.001: the device waits from 45 ms on.
+    // The calls last until 52 ms, and the launch until 53.001 ms: the device waits from 45 ms on.
     let outcome = allocating(8000).ask("DeviceAllocations");
     let finding = &outcome.found[0].0;
     assert_eq!(finding.bound_ns, 8 * MS + US);
@@ -255,7 +257,7 @@ fn calls_for_device_memory_have_the_line_of_samples_in_them() {
         state: ThreadState::Running,
         ..Sample::default()
     };
-    // Within the calls; before them, and for longer.
+    // Samples within the calls, and longer ones before them.
     let mut rows: Vec<Sample> = vec![row(42 * MS, 1), row(20 * MS, 2), row(30 * MS, 2)];
     job.fixture.writer.write(&mut rows).unwrap();
     let outcome = job.ask("DeviceAllocations");
@@ -291,8 +293,8 @@ fn a_trace_that_cannot_show_compilation_leaves_it_unchecked() {
     assert_eq!(unchecked.why, "one step: later compilation cannot be separated from the first");
 }
 
-/// A job of four steps of 100 ms that begins with 600 ms of imports. In so many of the first
-/// tens of milliseconds it is ready to run, and no core is free.
+/// A job of four steps of 100 ms that begins with 600 ms of imports. In this many of the first tens
+/// of milliseconds it is ready to run, and no core is free.
 fn slow_to_begin(without_core: u64) -> Job {
     let mut job = Job::new(0, MS);
     job.process();
@@ -341,7 +343,7 @@ fn start_up_is_not_divided_by_steps() {
     let at = |key| findings.columns.iter().position(|column| column.key == key).unwrap();
     let row_of = |rule: &str| findings.rows.iter().find(|row| row[at("rule")] == rule.into());
     let start_up = row_of("StartUp").unwrap();
-    // To the first step, not to the last import.
+    // Start-up lasts until the first step, not until the last import.
     assert_eq!(start_up[at("gain_ns")], Cell::from(700 * MS));
     assert_eq!(start_up[at("severity")], "low".into());
     assert_eq!(start_up[at("line")], 3_u32.into());
@@ -349,7 +351,7 @@ fn start_up_is_not_divided_by_steps() {
     let headline = start_up[at("headline")].value().unwrap();
     let Value::Text(headline) = headline else { panic!("{headline:?}") };
     assert!(headline.contains("up to 700.0 ms (63.6 %)"), "{headline}");
-    // What is in the steps is.
+    // The part within the steps is found.
     let hot = row_of("HotFunction").unwrap();
     assert_eq!(hot[at("gain_step_ns")], Cell::from(100 * MS));
     assert_eq!(findings.rows.last().unwrap()[at("rule")], "StartUp".into(), "no step is behind it");

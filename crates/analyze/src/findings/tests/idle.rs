@@ -1,4 +1,4 @@
-//! LowUtilization, GpuGaps, LaunchBound.
+//! Tests of LowUtilization, GpuGaps and LaunchBound.
 
 use super::job::{Job, MS, US};
 

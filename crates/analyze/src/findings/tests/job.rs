@@ -1,4 +1,4 @@
-//! A job of one process, thread and device, in the making.
+//! Builds a job of one process, thread and device for tests.
 
 use tprof_facts::Clock;
 use tprof_trace::TraceFile;
@@ -9,7 +9,7 @@ use tprof_trace::model::{
 use super::super::RULES;
 use super::super::outcome::{Outcome, RankFindings};
 use super::super::scene::Scene;
-use crate::document::RankAt;
+use crate::document::RankContext;
 use crate::fixture::Fixture;
 use crate::rank::{Needs, RankTrace};
 
@@ -37,7 +37,7 @@ impl Job {
         job
     }
 
-    /// Its process.
+    /// The process of the job.
     pub fn process(&mut self) -> Process {
         Process {
             process: 0,
@@ -80,7 +80,7 @@ impl Job {
         self.kernel_of(called_ns, Kernel { start_ns, ..Kernel::default() }, end_ns, name);
     }
 
-    /// The same, with what else is known of it.
+    /// Adds a kernel with the given properties.
     pub fn kernel_of(&mut self, called_ns: u64, row: Kernel, end_ns: u64, name: &str) {
         self.call(called_ns, US, "cudaLaunchKernel");
         let row = Kernel {
@@ -123,7 +123,7 @@ impl Job {
         self.fixture.copy(row, "");
     }
 
-    /// A rule's verdict.
+    /// The verdict of one rule.
     pub fn ask(self, rule: &str) -> Outcome {
         ask(&self.fixture.finish(), rule)
     }
@@ -142,11 +142,11 @@ pub fn ask(file: &TraceFile, rule: &str) -> Outcome {
     all.find(|outcome| outcome.rule == rule).expect("no such rule")
 }
 
-/// All rules' verdicts on a file.
+/// The verdicts of all rules on a file.
 pub fn judged(file: &TraceFile, label: &str) -> RankFindings {
     let rank = RankTrace::load(file, Needs::ALL);
     let scene = Scene::of(&rank, Clock::default());
-    let at = RankAt {
+    let at = RankContext {
         rank: Some(0),
         label: label.to_owned(),
         file: String::new(),

@@ -11,7 +11,7 @@ fn kernel_of(start_ns: u64, blocks: u32, stream: u64) -> Kernel {
 #[test]
 fn multiprocessors_without_a_block_are_empty() {
     let mut job = Job::new(1, 100 * MS).device(9);
-    // A quarter of the device for 40 ms, and another half beside it for 20 of them.
+    // A quarter of the device for 40 ms, and beside it another half for 20 ms.
     job.kernel_of(0, kernel_of(0, 25, 7), 40 * MS, "small");
     job.kernel_of(0, kernel_of(20 * MS, 50, 8), 40 * MS, "smallish");
     job.kernel_of(0, kernel_of(40 * MS, 4096, 7), 100 * MS, "large");
@@ -80,7 +80,8 @@ fn unknown_grids_or_devices_decide_nothing() {
     assert!(job.ask("SmallBatches").unchecked.is_some());
 }
 
-/// A step of 100 ms with a kernel of this name, beside another one for half of it.
+/// A job with a step of 100 ms in which a kernel of this name runs, beside another one for half of
+/// it.
 fn pattern(name: &str, long_us: u64, compute_major: u32) -> Job {
     let mut job = Job::new(1, 100 * MS).device(compute_major);
     job.kernel(0, 0, long_us * US, name);
@@ -104,7 +105,8 @@ const ADD: &str =
     "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>";
 const SUM: &str = "void at::native::reduce_kernel<512, 1>";
 
-/// A step of 100 ms with kernels of these names and lengths, one after the other, in between others.
+/// The gain in a step of 100 ms with kernels of these names and lengths, one after the other,
+/// between others.
 fn row_of(kernels: &[(&str, u64)]) -> Option<u64> {
     let mut job = Job::new(1, 100 * MS).device(9);
     job.busy(0, 20 * MS);
@@ -120,7 +122,7 @@ fn row_of(kernels: &[(&str, u64)]) -> Option<u64> {
 #[test]
 fn fused_kernels_take_as_long_as_the_longest_of_them() {
     assert_eq!(row_of(&[(ADD, 4), (ADD, 7), (ADD, 4)]), Some(8 * MS));
-    // One by itself has nothing to be fused with.
+    // A kernel by itself has nothing to be fused with.
     assert_eq!(row_of(&[(ADD, 7)]), None);
     assert_eq!(row_of(&[(ADD, 7), ("nvjet_tst_192x192_NNT", 9), (ADD, 7)]), None);
     // A sum reads what it adds up in any case.

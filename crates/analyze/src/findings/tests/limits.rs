@@ -1,4 +1,4 @@
-//! MemoryNearLimit, ForkedCopies.
+//! Tests of MemoryNearLimit and ForkedCopies.
 
 use tprof_trace::model::{Counter, HeapTotals, Process, counter};
 
@@ -12,7 +12,7 @@ fn count(job: &mut Job, time_ns: u64, process: Option<u32>, name: &str, bytes: u
     job.fixture.writer.counter(Counter { time_ns, process, device: None, name, value });
 }
 
-/// A job of which the cgroup holds so many bytes, at most of a GiB if it has a limit.
+/// A job whose cgroup holds this many bytes, of at most a GiB if it has a limit.
 fn in_use(bytes: u64, limited: bool, kills: u64) -> Job {
     let mut job = Job::new(1, 100 * MS);
     for (at, part) in [(10, 4), (50, 1), (90, 2)] {
@@ -35,7 +35,7 @@ fn a_cgroup_that_is_nearly_full_is_found_and_one_without_a_limit_is_not() {
     assert!(in_use(1000 * MIB, false, 0).ask("MemoryNearLimit").found.is_empty());
     let killed = in_use(900 * MIB, true, 2).ask("MemoryNearLimit");
     assert!(killed.found[0].0.seen.contains("killed 2 processes of the cgroup"));
-    // A limit may be that of a cgroup that cannot be read.
+    // The limit may be that of a cgroup that cannot be read.
     assert_eq!(in_use(900 * MIB, false, 1).ask("MemoryNearLimit").found.len(), 1);
     let unread = Job::new(1, 100 * MS).ask("MemoryNearLimit");
     assert_eq!(unread.unchecked.unwrap().why, "no memory of a cgroup was recorded");
@@ -51,7 +51,7 @@ fn page_cache_fills_no_cgroup() {
     let outcome = with_cache(300 * MIB);
     let clear = "at most 700.0 MiB of 1.0 GiB (68.4 %) of the cgroup in use without page cache";
     assert_eq!((outcome.found.len(), outcome.clear.as_deref()), (0, Some(clear)));
-    // What does not change is written once.
+    // A value that does not change is written once.
     let mut job = in_use(900 * MIB, true, 0);
     count(&mut job, 10 * MS, None, counter::CGROUP_CACHE_BYTES, 10 * MIB);
     count(&mut job, 20 * MS, None, counter::CGROUP_BYTES, 1000 * MIB);
@@ -60,7 +60,8 @@ fn page_cache_fills_no_cgroup() {
     assert!(seen.contains("990.0 MiB are not page cache"), "{seen}");
 }
 
-/// A process of 200 MiB that forks two workers, which copy so many MiB each and allocate 10.
+/// A process of 200 MiB that forks two workers, each of which copies this many MiB and allocates
+/// 10.
 fn forked(copied: u64, is_heap_recorded: bool) -> Job {
     let mut job = Job::new(1, 3000 * MS);
     let parent = job.process();

@@ -1,4 +1,4 @@
-//! FragmentedMemory, AllocationChurn.
+//! Tests of FragmentedMemory and AllocationChurn.
 
 use tprof_trace::model::{
     Allocator, AllocatorBlock, AllocatorSegment, DeviceAllocation, NameId, Sample, Stack, Symbol,
@@ -36,7 +36,7 @@ fn a_pool_that_grows_although_enough_is_free_is_fragmented() {
     };
     let outcome = job(40).ask("FragmentedMemory");
     let (finding, places) = &outcome.found[0];
-    // No more time than the calls for device memory take.
+    // The bound is no more than the time in calls for device memory.
     assert_eq!((finding.bound_ns, places.len()), (3 * MS, 1));
     assert!(finding.seen.contains("1 of its requests took 40.0 MiB more"), "{}", finding.seen);
     let clear = job(41).ask("FragmentedMemory").clear.unwrap();
@@ -78,7 +78,7 @@ fn without_the_allocators_totals_fragmentation_is_unknown() {
     assert!(job.ask("FragmentedMemory").unchecked.is_some());
 }
 
-/// A thread of which samples find so many of a hundred milliseconds in `malloc`.
+/// A job whose samples find its thread in `malloc` for this many of a hundred milliseconds.
 fn sampled(in_malloc: u64) -> Job {
     let mut job = Job::new(1, 100 * MS);
     job.busy(0, 100 * MS);

@@ -1,4 +1,4 @@
-//! The tables.
+//! Tests of the report's tables.
 
 use tprof_facts::Clock;
 
@@ -8,7 +8,7 @@ use super::super::severity::Severity;
 use super::super::{stragglers, tables};
 use super::job::{Job, MS, judged};
 use crate::base::reading::Reading;
-use crate::document::{Body, Cell, RankAt, Table};
+use crate::document::{Body, Cell, RankContext, Table};
 use crate::rank::{Needs, RankTrace};
 
 fn report(steps: u64, idle_ms: &[u64]) -> Body {
@@ -89,7 +89,7 @@ fn a_summary_has_the_first_findings_in_a_line_each() {
     job.busy(0, 60 * MS);
     job.kernel(99 * MS, 100 * MS, 200 * MS, "k");
     let file = job.fixture.finish();
-    let at = RankAt {
+    let at = RankContext {
         rank: Some(0),
         label: "rank 0".into(),
         file: String::new(),
@@ -112,7 +112,7 @@ fn a_summary_has_the_first_findings_in_a_line_each() {
         size_bytes: None,
     };
     assert!(found.value().unwrap().contains(&gaps), "{found:?}");
-    let launcher = RankAt { rank: None, ..at };
+    let launcher = RankContext { rank: None, ..at };
     assert!(lines::of_rank(&rank, &launcher).is_none());
     assert!(lines::lines(Vec::new()).value().is_none(), "nothing judged is not nothing found");
 }

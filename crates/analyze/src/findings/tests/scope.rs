@@ -1,4 +1,4 @@
-//! What lies outside of the steps is neither judged nor denied.
+//! Events outside of the steps are neither judged nor denied.
 
 use tprof_trace::TraceFile;
 use tprof_trace::model::{CopyKind, MemoryKind};
@@ -8,7 +8,7 @@ use super::super::{stragglers, tables};
 use super::job::{Job, MS, ask, judged};
 use crate::document::{Cell, Table};
 
-/// A job of one step of 10 ms in which nothing happens but a copy, and everything after it.
+/// A job with one step of 10 ms in which only a copy happens; everything else happens after it.
 fn outside() -> TraceFile {
     let mut job = Job::new(1, 10 * MS);
     job.copy(MS, MS, CopyKind::HostToDevice, MemoryKind::Pinned, "cudaMemcpyAsync");
@@ -20,7 +20,7 @@ fn outside() -> TraceFile {
     job.fixture.finish()
 }
 
-/// Nothing of this at all, in a job with a device.
+/// A job with a device and none of these events.
 fn without() -> TraceFile {
     let mut job = Job::new(1, 10 * MS);
     job.copy(MS, MS, CopyKind::DeviceToDevice, MemoryKind::Device, "cudaMemcpyAsync");

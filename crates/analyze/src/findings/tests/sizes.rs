@@ -4,7 +4,7 @@ use tprof_trace::model::{NameId, Span, SpanKind};
 
 use super::job::{Job, MS, US};
 
-/// An operator that launches a kernel of its length, 10 us after its start.
+/// Adds an operator that launches a kernel of its own length, 10 us after its start.
 fn launches(job: &mut Job, at_ms: u64, long_ms: u64, name: &str, dims: &str) {
     let types = [r#""c10::BFloat16""#; 3].join(",");
     let args = format!(r#"{{"Input Dims":[{dims}],"Input type":[{types}]}}"#);
@@ -44,7 +44,7 @@ fn products_around_a_softmax_are_attention_that_could_be_one_operator() {
     let (finding, places) = &outcome.found[0];
     assert_eq!(places.len(), 4, "{}", finding.seen);
     assert!(finding.seen.contains("take 40.0 ms a step"), "{}", finding.seen);
-    // Both products at 989.4 TFLOP/s: 2 x 2 x 64 x 1024 x 1024 x 128.
+    // The time of both products at 989.4 TFLOP/s: 2 x 2 x 64 x 1024 x 1024 x 128.
     let least = 2.0 * 2.0 * 64.0 * 1024.0 * 1024.0 * 128.0 / 989.4e3;
     assert_eq!(finding.bound_ns, 40 * MS - least as u64);
 }
@@ -52,7 +52,7 @@ fn products_around_a_softmax_are_attention_that_could_be_one_operator() {
 #[test]
 fn a_softmax_elsewhere_is_no_attention() {
     for (softmax, values) in [
-        // Not between products, or between products of other sizes.
+        // These are not between products, or between products of other sizes.
         ("aten::_softmax", "[64,1024,512],[64,512,128]"),
         ("aten::relu", "[64,1024,1024],[64,1024,128]"),
     ] {
@@ -67,7 +67,7 @@ fn a_softmax_elsewhere_is_no_attention() {
 fn sizes_that_matrix_units_do_not_take_whole_are_named_where_they_cost() {
     let mut job = Job::new(1, 100 * MS).device(9);
     launches(&mut job, 1, 20, "aten::mm", "[4096,5185],[5185,4096]");
-    // Of whole sizes, and near its roof.
+    // Its sizes are whole, and it is near its roof.
     launches(&mut job, 30, 20, "aten::mm", "[4096,4096],[4096,4096]");
     let outcome = job.ask("OddShapes");
     let (finding, places) = &outcome.found[0];
@@ -135,7 +135,7 @@ fn job_without_sizes() -> Job {
     job
 }
 
-/// As `launches`, in float32.
+/// Like `launches`, in float32.
 fn launches_float(job: &mut Job, at_ms: u64, long_ms: u64, dims: &str, kernel: &str) {
     let args = format!(r#"{{"Input Dims":[{dims}],"Input type":["float","float"]}}"#);
     operator(job, 0, [at_ms * MS, at_ms * MS + 100 * US], "aten::mm", &args, None);
@@ -146,7 +146,7 @@ fn launches_float(job: &mut Job, at_ms: u64, long_ms: u64, dims: &str, kernel: &
 #[test]
 fn products_in_float32_would_be_faster_in_a_type_of_two_bytes() {
     let mut job = Job::new(1, 100 * MS).device(9);
-    // Ordinary units, 66.9 TFLOP/s of bf16's 989.4; rounded to 19 bits, half of them.
+    // Ordinary units do 66.9 TFLOP/s, and bf16 989.4; rounded to 19 bits, half of that.
     launches_float(&mut job, 1, 20, "[4096,4096],[4096,4096]", "sgemm");
     launches_float(&mut job, 30, 20, "[4096,2048],[2048,4096]", "tf32gemm");
     launches(&mut job, 60, 20, "aten::mm", "[4096,4096],[4096,4096]");

@@ -11,22 +11,22 @@ const BOOT: (&str, &str) = ("BaseProcess._bootstrap", "/lib/python3.14/multiproc
 const SPAWN: (&str, &str) = ("spawn_main", "/lib/python3.14/multiprocessing/spawn.py");
 const IMPORT: (&str, &str) = ("_find_and_load", "<frozen importlib._bootstrap>");
 const TORCH: (&str, &str) = ("<module>", "/lib/site-packages/torch/__init__.py");
-/// Each item: so long the driving thread waits for it, and so long it works.
+/// For each item, the driving thread waits for this long, and then works for the time below.
 const WAITS: u64 = 16 * MS;
 const WORKS: u64 = 4 * MS;
 const ITEMS: u64 = 50;
 const ITEM: u64 = WAITS + WORKS;
 
 /// A job that takes items from a queue, and its other processes.
-struct Made {
+struct WorkersJob {
     job: Job,
     stacks: u32,
     rows: Vec<Sample>,
 }
 
-impl Made {
-    fn new() -> Made {
-        let mut made = Made { job: Job::new(1, ITEMS * ITEM), stacks: 0, rows: Vec::new() };
+impl WorkersJob {
+    fn new() -> WorkersJob {
+        let mut made = WorkersJob { job: Job::new(1, ITEMS * ITEM), stacks: 0, rows: Vec::new() };
         let get = made.stack(0, &[("Queue.get", QUEUES), ("main", "/me/train.py")]);
         let train = made.stack(0, &[("main", "/me/train.py")]);
         for item in 0..ITEMS {
@@ -36,7 +36,7 @@ impl Made {
         made
     }
 
-    /// Another process of one thread, by the number of both.
+    /// Adds a process of one thread; the number is that of both.
     fn process(&mut self, number: u32, start_ns: u64) {
         let (command, exe) = (self.job.fixture.name("python -c x"), self.job.fixture.name(""));
         let (pid, parent, rank) = (4711 + number * 10, 4711, Some(0));
@@ -94,7 +94,7 @@ impl Made {
         }));
     }
 
-    /// One that waits at one place from the beginning to the end.
+    /// Adds a process that waits at one place from the beginning to the end.
     fn idles(&mut self, process: u32, functions: &[(&str, &str)], state: ThreadState) {
         self.process(process, 0);
         let stack = self.stack(process, functions);
@@ -118,7 +118,7 @@ impl Made {
 }
 
 /// Python's fork server and resource tracker, a service on a socket, and pollers.
-fn helpers(made: &mut Made) {
+fn helpers(made: &mut WorkersJob) {
     let tracker = ("main", "/lib/python3.14/multiprocessing/resource_tracker.py");
     made.idles(10, &[tracker, ("<module>", "<string>")], ThreadState::Io);
     let server = ("main", "/lib/python3.14/multiprocessing/forkserver.py");
@@ -130,7 +130,7 @@ fn helpers(made: &mut Made) {
 
 #[test]
 fn a_worker_that_computes_is_what_to_change_whoever_waits_beside_it() {
-    let mut made = Made::new();
+    let mut made = WorkersJob::new();
     made.process(1, 0);
     let make = made.stack(1, &[("make", "/me/data.py"), BOOT]);
     let full = made.stack(1, &[("Queue.put", QUEUES), ("feed", "/me/data.py"), BOOT]);
@@ -146,7 +146,7 @@ fn a_worker_that_computes_is_what_to_change_whoever_waits_beside_it() {
 }
 
 /// A worker whose time is a wait, at `fetch`; it puts an item right before the driving thread goes on.
-fn fetches(made: &mut Made) {
+fn fetches(made: &mut WorkersJob) {
     made.process(1, 0);
     let read = made.stack(1, &[("fetch", "/me/data.py"), BOOT]);
     let (wait_ns, put_ns) = (ITEM - MS / 2, MS / 2);
@@ -167,7 +167,7 @@ fn fetches(made: &mut Made) {
 fn a_worker_that_waits_is_waited_for_though_another_process_is_always_busy() {
     const BUSY: u64 = 200 * MS;
     const SLEEPS: u64 = 20 * MS;
-    let mut made = Made::new();
+    let mut made = WorkersJob::new();
     fetches(&mut made);
     made.process(2, 0);
     let busy = made.stack(2, &[("compress", "/me/archive.py"), BOOT]);
@@ -185,7 +185,7 @@ fn a_worker_that_waits_is_waited_for_though_another_process_is_always_busy() {
 
 #[test]
 fn a_worker_that_waits_for_its_storage_is_told_from_processes_that_wait_on_purpose() {
-    let mut made = Made::new();
+    let mut made = WorkersJob::new();
     fetches(&mut made);
     helpers(&mut made);
     let outcome = made.asked();
@@ -203,7 +203,7 @@ fn a_worker_that_waits_for_its_storage_is_told_from_processes_that_wait_on_purpo
 
 #[test]
 fn the_start_of_a_worker_is_a_cause_of_its_own() {
-    let mut made = Made::new();
+    let mut made = WorkersJob::new();
     made.process(1, 0);
     let half = ITEMS / 2 * ITEM;
     let import = made.stack(1, &[TORCH, IMPORT, ("<module>", "/me/data.py"), SPAWN]);
@@ -223,7 +223,7 @@ fn the_start_of_a_worker_is_a_cause_of_its_own() {
 
 #[test]
 fn more_workers_are_no_advice_where_one_has_all_of_the_work() {
-    let mut made = Made::new();
+    let mut made = WorkersJob::new();
     for process in 1..5 {
         made.process(process, 0);
         let task = made.stack(process, &[("Queue.get", QUEUES), ("worker", "/lib/pool.py"), BOOT]);

@@ -1,7 +1,7 @@
 //! Bandwidths as nccl-tests define them (its `doc/PERFORMANCE.md`).
 
-/// Bus bandwidth over algorithm bandwidth of an operation among `ranks`: the share
-/// of the message that each link must carry; none where nccl-tests define none.
+/// The ratio of bus bandwidth to algorithm bandwidth of an operation among `ranks`: the share of
+/// the message that each link must carry. `None` where nccl-tests define no ratio.
 pub fn bus_factor(operation: &str, ranks: u32) -> Option<f64> {
     let name = operation.trim_start_matches('_');
     let is = |prefix: &str| name.starts_with(prefix);
@@ -20,7 +20,7 @@ pub fn bus_factor(operation: &str, ranks: u32) -> Option<f64> {
     }
 }
 
-/// Bytes a second; none in no time.
+/// Bytes per second; `None` for no time.
 pub(super) fn per_second(bytes: u64, time_ns: f64) -> Option<f64> {
     (time_ns > 0.0).then(|| bytes as f64 / time_ns * 1e9)
 }

@@ -11,7 +11,7 @@ use crate::document::{Cell, Column, Table, Unit};
 
 const OF_ANOTHER: &str = "(of another process)";
 
-/// Sums of one operation, kind of work and channel.
+/// Sums over one operation, kind of work and channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct WorkSums {
     count: u64,
@@ -42,7 +42,7 @@ impl WorkSums {
 pub struct ChannelSums(BTreeMap<(String, ChannelWorkKind, u32), WorkSums>);
 
 impl ChannelSums {
-    /// Of a rank's file: what began in the time that is judged.
+    /// Sums the work of a rank's file that began in the judged time.
     pub fn of(file: &TraceFile, judged: &Cover) -> ChannelSums {
         let mut sums = ChannelSums::default();
         let is_judged =
@@ -63,14 +63,14 @@ impl ChannelSums {
         sums
     }
 
-    /// Adds another rank's.
+    /// Adds another rank's sums.
     pub fn add(&mut self, other: &ChannelSums) {
         for (key, sums) in &other.0 {
             self.0.entry(key.clone()).or_default().add(sums);
         }
     }
 
-    /// The table; none without such work.
+    /// The table of channels; `None` if there is no such work.
     pub fn table(&self) -> Option<Table> {
         let mut table = Table::new(
             "comm_channels",

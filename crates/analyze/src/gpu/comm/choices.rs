@@ -1,4 +1,4 @@
-//! What NCCL chose for collectives: algorithm, protocol, channels; and how they fared with it.
+//! The choices of NCCL for collectives (algorithm, protocol, channels), with the times of each.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -23,12 +23,12 @@ struct ChoiceKey {
     channels: Option<u32>,
 }
 
-/// Times by what NCCL chose, of collectives where that was recorded.
+/// Times of collectives by NCCL's choices, if those were recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choices(BTreeMap<ChoiceKey, Times>);
 
 impl Choices {
-    /// Of these operations.
+    /// Sums these operations by NCCL's choice.
     pub fn of(operations: &[Operation]) -> Choices {
         let mut choices = Choices::default();
         for operation in operations.iter().filter(|operation| !operation.algorithm.is_empty()) {
@@ -49,12 +49,12 @@ impl Choices {
         self.0.entry(key).and_modify(|so_far| so_far.add(times)).or_insert(*times);
     }
 
-    /// Adds another rank's.
+    /// Adds another rank's choices.
     pub fn add(&mut self, other: &Choices) {
         other.0.iter().for_each(|(key, times)| self.put(key.clone(), times));
     }
 
-    /// The table; none where nothing was recorded of it.
+    /// The table of choices; `None` if none was recorded.
     pub fn table(&self) -> Option<Table> {
         let mut table = Table::new(
             "comm_choices",

@@ -1,7 +1,8 @@
-//! How long collectives take at least, by the links between the devices of a host.
+//! The least time of collectives, by the links between the devices of a host.
 //!
-//! Tables know the links of a device, but no trace records how these lie, nor the network between
-//! hosts. So a peak holds for groups in which a device needs all of its links, and that lie on one host.
+//! Tables know the links of a device, but no trace records how they are connected, nor the network
+//! between hosts. So a peak holds for groups in which a device needs all of its links, and that are
+//! on one host.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{Communicator, ProcessIndex};
@@ -64,14 +65,15 @@ impl<'r> Links<'r> {
         Ok(bytes as f64 * factor / peak * 1e9)
     }
 
-    /// Whether its ranks are those of one host: launchers number the ranks of a host in a row.
+    /// Whether the operation's ranks are on one host: launchers number the ranks of a host in a
+    /// row.
     fn is_on_one_host(&self, one: &Operation, ranks: u32) -> bool {
         if ranks > self.devices {
             return false;
         }
         let key = one.communicator.map(|communicator| (one.process, communicator));
         match key.and_then(|key| self.communicators.get(&key)).map(|row| &row.ranks[..]) {
-            // Without any group's ranks it may be one device of each of several hosts.
+            // If no group's ranks are known, it may be one device of each of several hosts.
             None | Some([]) => self.world > 0 && self.world.max(ranks) <= self.devices,
             Some(members) => {
                 let host = |rank: &u64| rank / u64::from(self.devices);

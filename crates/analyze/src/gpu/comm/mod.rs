@@ -1,8 +1,8 @@
-//! `comm`: how long collectives take by size, and the bandwidth that this makes.
+//! `comm`: the time of collectives by size, and the resulting bandwidth.
 //!
-//! Bandwidths are those of NVIDIA's nccl-tests: of the algorithm, bytes over time;
-//! of the bus, what each link had to carry, which can be held against its speed. Where NCCL's
-//! profiler plugin was loaded, also by algorithm, protocol and channel.
+//! Bandwidths are those of NVIDIA's nccl-tests: the algorithm's is bytes over time; the bus's is
+//! the part that each link had to carry, which can be compared with its speed. If NCCL's profiler
+//! plugin was loaded, also by algorithm, protocol and channel.
 
 mod bandwidth;
 mod channels;
@@ -18,29 +18,29 @@ use choices::Choices;
 pub(crate) use links::Links;
 pub use times::Times;
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
-use crate::gpu::outside::{LeftOut, add_left_out};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
+use crate::gpu::outside::{LeftOutRows, add_left_out};
 use crate::rank::collectives::{Operation, operations};
 use crate::rank::{Needs, RankTrace, WINDOW_NEEDS};
 
-/// The kind.
+/// The report `comm`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "comm",
     about: "collectives by message size and algorithm: time and bandwidth",
     analysis: || boxed(Comm),
 };
 
-/// Collectives by size.
+/// Times of collectives, by operation and size.
 pub struct Comm;
 
-/// What separates operations: those of one key are repeats of each other.
+/// The key of operations that are repeats of each other.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OperationKey {
-    /// Operation.
+    /// Name of the operation.
     pub name: String,
     /// Type of an element; empty if unknown.
     pub element_type: String,
-    /// Message size.
+    /// Size of the message, bytes.
     pub bytes: Option<u64>,
     /// Ranks that take part.
     pub group_size: Option<u32>,
@@ -49,17 +49,17 @@ pub struct OperationKey {
 /// Times by key, and operations without a kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CollectiveTimes {
-    /// Times by key.
+    /// Times of operations, by key.
     pub times: BTreeMap<OperationKey, Times>,
     /// Operations without a recorded kernel.
     pub without_kernel: u64,
     choices: Choices,
     channels: ChannelSums,
-    left_out: LeftOut,
+    left_out: LeftOutRows,
 }
 
 impl CollectiveTimes {
-    /// Of these operations.
+    /// Sums up these operations.
     pub fn of(operations: &[Operation], without_kernel: u64) -> CollectiveTimes {
         let choices = Choices::of(operations);
         let mut sums = CollectiveTimes { without_kernel, choices, ..CollectiveTimes::default() };
@@ -95,10 +95,10 @@ impl Analysis for Comm {
         WINDOW_NEEDS | Needs::COLLECTIVES
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, _: &Options) -> CollectiveTimes {
+    fn rank(&self, rank: &RankTrace<'_>, _at: &RankContext, _: &Options) -> CollectiveTimes {
         let (mut operations, without_kernel) = operations(rank);
         let judged = rank.judged();
-        let mut left_out = LeftOut::of(rank);
+        let mut left_out = LeftOutRows::of(rank);
         operations.retain(|operation| {
             let is_judged = judged.holds(operation.work, operation.start_ns);
             left_out.count(is_judged, operation.duration_ns, || operation.name.clone());
@@ -109,7 +109,7 @@ impl Analysis for Comm {
         CollectiveTimes { channels, left_out, ..times }
     }
 
-    fn join(&self, parts: Vec<(RankAt, CollectiveTimes)>, _options: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, CollectiveTimes)>, _options: &Options) -> Body {
         let mut body = tables::body(&parts);
         let left_out = parts.iter().map(|(at, part)| (at, &part.left_out));
         add_left_out(&mut body, "collectives", &["comm", "comm_by_rank"], left_out);

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use super::bandwidth::{bus_factor, per_second};
 use super::{CollectiveTimes, OperationKey, Times};
-use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
+use crate::document::{Body, Cell, Column, RankContext, Table, Unit, View};
 
 const NO_SIZE: &str =
     "the message's size was not recorded (torch.profiler has it since PyTorch 2.3)";
@@ -17,7 +17,7 @@ const NOTHING: &str = "no communication kernel and no collective on the host was
 const NO_KERNELS: &str = "collectives were recorded without their kernels, which have the times";
 
 /// Tables over all ranks, and by rank for programs.
-pub(super) fn body(parts: &[(RankAt, CollectiveTimes)]) -> Body {
+pub(super) fn body(parts: &[(RankContext, CollectiveTimes)]) -> Body {
     let mut all = CollectiveTimes::default();
     parts.iter().for_each(|(_, sums)| all.add(sums));
     let empty = if all.without_kernel > 0 { NO_KERNELS } else { NOTHING };
@@ -57,7 +57,7 @@ fn columns(key: &'static str, first: &[Column]) -> Table {
     )
 }
 
-fn add(table: &mut Table, sums: &CollectiveTimes, at: Option<&RankAt>) {
+fn add(table: &mut Table, sums: &CollectiveTimes, at: Option<&RankContext>) {
     let mut rows: Vec<(&OperationKey, &Times)> = sums.times.iter().collect();
     rows.sort_by_key(|(key, times)| (Reverse(times.sum_ns), *key));
     for (key, times) in rows {
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn bandwidth_is_of_the_mean_and_of_the_shortest_time() {
-        let at = RankAt {
+        let at = RankContext {
             rank: Some(0),
             label: "rank 0".to_owned(),
             file: String::new(),

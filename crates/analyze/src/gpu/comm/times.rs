@@ -1,25 +1,25 @@
-//! How long operations took.
+//! Times of operations between ranks.
 
-/// Times of operations of one key.
+/// Times of the operations with one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// How many.
+    /// Number of operations.
     pub calls: u64,
     /// Sum of their kernels' durations.
     pub sum_ns: u64,
-    /// Shortest.
+    /// The shortest time, ns.
     pub min_ns: u64,
-    /// Longest.
+    /// The longest time, ns.
     pub max_ns: u64,
 }
 
 impl Times {
-    /// Of one that took so long.
+    /// The times of a single operation.
     pub fn one(time_ns: u64) -> Times {
         Times { calls: 1, sum_ns: time_ns, min_ns: time_ns, max_ns: time_ns }
     }
 
-    /// Adds others.
+    /// Adds the times of others.
     pub fn add(&mut self, other: &Times) {
         self.calls += other.calls;
         self.sum_ns += other.sum_ns;

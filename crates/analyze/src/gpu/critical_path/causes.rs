@@ -1,4 +1,4 @@
-//! What device work waited for, and which host calls waited for device work.
+//! Finds what device work waited for, and which host calls waited for device work.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::model::{SyncKind, Synchronization};
@@ -8,13 +8,13 @@ use crate::rank::{RankTrace, Work, WorkKind};
 /// A host call that did not return before device work was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocked {
-    /// When the work was done.
+    /// The end of the work, ns.
     pub work_end_ns: u64,
-    /// When the call returned.
+    /// The return of the call, ns.
     pub end_ns: u64,
-    /// The work.
+    /// Index of the work.
     pub work: u32,
-    /// The call.
+    /// Index of the call.
     pub call: u32,
 }
 
@@ -23,7 +23,7 @@ pub struct Blocked {
 pub struct Causes {
     /// Per work: the one before it on its stream.
     pub before: Vec<Option<u32>>,
-    /// Work that an event made wait, and what for.
+    /// The work that each piece of work waited for through an event.
     pub awaited: FxHashMap<u32, Vec<u32>>,
     /// Blocked calls of each thread, in order of their ends.
     pub blocked: FxHashMap<u32, Vec<Blocked>>,
@@ -50,7 +50,7 @@ pub fn causes(rank: &RankTrace) -> Causes {
 
 /// Work of each stream, and when it was launched.
 struct StreamLaunches {
-    /// By process, device and stream: launches and work, in order of start.
+    /// Launches and work by process, device and stream, in order of start.
     work: FxHashMap<(u32, u32, u64), Vec<(u64, u32)>>,
     /// Calls by process and correlation.
     calls: FxHashMap<(u32, u64), u32>,
@@ -60,7 +60,7 @@ impl StreamLaunches {
     fn of(rank: &RankTrace) -> StreamLaunches {
         let mut streams =
             StreamLaunches { work: FxHashMap::default(), calls: FxHashMap::default() };
-        // Nothing but waits asks for streams and for calls by correlation.
+        // Only waits need streams, and calls by correlation.
         let waits = rank.synchronizations.iter();
         let of_wait = |wait: &Synchronization| {
             [wait.correlation, wait.event_correlation].map(|at| Some((wait.process, at?)))
@@ -74,7 +74,7 @@ impl StreamLaunches {
             let call = rank.launches.call_of(at as usize).map(|call| rank.calls[call].start_ns);
             let launched_ns = call.unwrap_or(row.start_ns);
             let rows = streams.work.entry((key.process, key.device, key.stream)).or_default();
-            // What is launched later runs later; a clock that disagrees may not break that.
+            // Later launches run later; clocks that disagree must not break that order.
             let launched_ns = rows.last().map_or(launched_ns, |last| last.0.max(launched_ns));
             rows.push((launched_ns, at));
         }
@@ -98,7 +98,7 @@ impl StreamLaunches {
     }
 }
 
-/// What was last before the event of a wait was recorded.
+/// Finds the last work before the event of a wait was recorded.
 fn recorded_after(
     rank: &RankTrace,
     streams: &StreamLaunches,
@@ -149,7 +149,7 @@ fn add_blocked_calls(rank: &RankTrace, streams: &StreamLaunches, causes: &mut Ca
                 (SyncKind::StreamWaitEvent, _) => None,
                 _ => last_ended(rank, causes, call.process, from, to),
             },
-            // Without a row of its own, whatever ended last while it waited.
+            // A wait without a row of its own waited for the work that ended last during it.
             None if by_name => last_ended(rank, causes, call.process, from, to),
             None => {
                 let started = rank.launches.work_of(at as usize);

@@ -17,41 +17,46 @@ use walk::critical_path;
 use crate::base::intervals::Interval;
 use crate::base::parallel;
 use crate::document::{
-    Analysis, Body, DocumentKind, Named, Options, RankAt, boxed, text_and_number,
+    Analysis, Body, DocumentKind, OptionMatches, Options, RankContext, boxed, text_and_number,
 };
 use crate::rank::{HostSpan, Needs, PROFILER_STEP, RankTrace, WINDOW_NEEDS};
 
-/// The kind.
+/// The report `critical-path`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "critical-path",
     about: "the chain of host and GPU work that decided the duration",
     analysis: || boxed(CriticalPath),
 };
 
-/// The critical path.
+/// The critical path of each rank.
 pub struct CriticalPath;
 
 impl Analysis for CriticalPath {
     const KIND: &'static str = KIND.name;
     const TAKES: &'static [&'static str] = &["--within"];
-    /// None where the range that was asked for, or anything at all, was not recorded.
+    /// `None` if the range that was asked for, or anything at all, was not recorded.
     type Part = Option<PathTimes>;
 
     fn needs(&self, _: &Options) -> Needs {
         Needs::ALL_SPANS | WINDOW_NEEDS | Needs::SYNCHRONIZATIONS
     }
 
-    fn named(&self, rank: &RankTrace<'_>, options: &Options) -> Vec<Named> {
+    fn named(&self, rank: &RankTrace<'_>, options: &Options) -> Vec<OptionMatches> {
         let Some(within) = options.within_text() else {
             return Vec::new();
         };
         let spans = ranges(options.hta).iter().flat_map(|kind| rank.spans(*kind));
         let name = |span: &HostSpan| rank.name(span.name).to_owned();
         let option = ("--within", "annotations and NVTX ranges");
-        vec![Named::of(option, text_and_number(within), spans, name)]
+        vec![OptionMatches::of(option, text_and_number(within), spans, name)]
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, options: &Options) -> Option<PathTimes> {
+    fn rank(
+        &self,
+        rank: &RankTrace<'_>,
+        _at: &RankContext,
+        options: &Options,
+    ) -> Option<PathTimes> {
         let window = window(rank, options)?;
         if options.hta {
             let outcome = hta::critical_path(rank, window)?;
@@ -64,14 +69,14 @@ impl Analysis for CriticalPath {
         Some(PathTimes::of(rank, &path))
     }
 
-    fn join(&self, parts: Vec<(RankAt, Option<PathTimes>)>, options: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, Option<PathTimes>)>, options: &Options) -> Body {
         tables::body(&parts, options)
     }
 }
 
-/// Where the path is sought: within the range that was asked for; without one, from the beginning of the
-/// first step on the host to the end of the last one on its device; without steps, from
-/// the first to the last thing recorded (HTA: in the first step, if there is one).
+/// The window of the path: the range that was asked for. By default, it is from the beginning of
+/// the first step on the host to the end of the last one on its device; without steps, from the
+/// first to the last recorded event (HTA: the first step, if there is one).
 fn window(rank: &RankTrace, options: &Options) -> Option<Interval> {
     let whole = Some(Interval::new(0, u64::MAX));
     match (&options.within, options.hta) {
@@ -85,14 +90,14 @@ fn window(rank: &RankTrace, options: &Options) -> Option<Interval> {
     }
 }
 
-/// From the beginning of the first step to the end of the last.
+/// The time from the beginning of the first step to the end of the last.
 fn steps(rank: &RankTrace) -> Option<Interval> {
     let devices = rank.device_steps().iter().flat_map(|of| &of.steps).map(|(_, time)| *time);
     let hosts = rank.steps().into_iter().map(|step| step.interval).collect::<Vec<_>>();
     Interval::hull(hosts.into_iter().chain(devices))
 }
 
-/// What `--within` chooses among, and HTA's `annotation` and `instance_id`.
+/// The kinds of spans that `--within` chooses among, or HTA's `annotation` and `instance_id`.
 fn ranges(hta: bool) -> &'static [SpanKind] {
     match hta {
         true => &hta::RANGES,
@@ -113,8 +118,8 @@ fn range(rank: &RankTrace, kinds: &[SpanKind], text: &str, number: usize) -> Opt
     found.get(number).copied()
 }
 
-/// From the first to the last thing on host threads and streams. A host span that took no time
-/// is on no path: a window that it ends would be longer than its path.
+/// The time from the first to the last event on host threads and streams. A host span without a
+/// duration is on no path: a window that ends with it would be longer than its path.
 fn extent(rank: &RankTrace) -> Option<Interval> {
     let host = || {
         let spans = rank.spans(SpanKind::Operator).iter().chain(&rank.calls);

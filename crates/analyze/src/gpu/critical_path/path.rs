@@ -1,4 +1,4 @@
-//! A critical path, and its time by what bound it.
+//! A critical path, and its time by what bounds it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -9,13 +9,13 @@ use tprof_trace::model::NameId;
 use crate::base::intervals::Interval;
 use crate::rank::RankTrace;
 
-/// Most parts of a rank's path that are kept, longest first.
+/// Number of parts of a rank's path that are kept, longest first.
 const MOST_PARTS: usize = 1000;
 
-/// What a part of the path was bound by.
+/// The resource that a part of the path was bound by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Bound {
-    /// A host thread.
+    /// Time of a host thread.
     Host,
     /// A host thread between its operators and calls, where no range names its work.
     Untraced,
@@ -27,18 +27,18 @@ pub enum Bound {
     Copy,
     /// The time from a launch to its kernel.
     Launch,
-    /// The time between two pieces of work of which the second waited for the first.
+    /// Time between two pieces of work, the second of which waited for the first.
     KernelGap,
     /// The time from the end of device work until the call that waited for it returned.
     Return,
-    /// What comes after something else without taking time of its own.
+    /// A dependency that takes no time of its own.
     Dependency,
-    /// What led here was not recorded.
+    /// The cause was not recorded.
     Unknown,
 }
 
 impl Bound {
-    /// As reports write it.
+    /// The name that reports print.
     pub fn name(self) -> &'static str {
         match self {
             Bound::Host => "host",
@@ -58,27 +58,27 @@ impl Bound {
 /// A part of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// When.
+    /// The time of the part, on the file's clock.
     pub interval: Interval,
-    /// What it was bound by.
+    /// The resource that the part was bound by.
     pub bound: Bound,
-    /// What ran, or was waited for; 0 if nothing has a name.
+    /// Name of what ran or was waited for; 0 if it has none.
     pub name: NameId,
 }
 
-/// A critical path.
+/// A critical path through a window.
 #[derive(Clone, Debug)]
 pub struct Path {
-    /// Its parts, in order.
+    /// The parts of the path, in order.
     pub segments: Vec<Segment>,
 }
 
 /// Time on the path, and in how many parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
-    /// Time.
+    /// Sum of durations, ns.
     pub time_ns: u64,
-    /// Parts.
+    /// Number of parts.
     pub parts: u64,
 }
 
@@ -92,18 +92,18 @@ impl Share {
 /// A rank's path, summed.
 #[derive(Clone, Debug, Default)]
 pub struct PathTimes {
-    /// Time by what bound it.
+    /// Time and number of parts, by what bounds them.
     pub bounds: BTreeMap<Bound, Share>,
     /// Time by that and by name.
     pub names: BTreeMap<(Bound, String), Share>,
     /// The longest parts, in order of time.
     pub parts: Vec<(Interval, Bound, String)>,
-    /// Under HTA's reading: nodes and edges of its graph, and nodes of the path.
+    /// With HTA's reading: nodes and edges of its graph, and nodes of the path.
     pub counts: Option<[u64; 3]>,
 }
 
 impl PathTimes {
-    /// Of a path.
+    /// Sums up a path.
     pub fn of(rank: &RankTrace, path: &Path) -> PathTimes {
         let mut sums = PathTimes::default();
         let mut names: FxHashMap<(Bound, NameId), Share> = FxHashMap::default();
@@ -128,7 +128,7 @@ impl PathTimes {
 
 /// The longest of millions of parts, in order of time.
 fn longest(parts: &[Segment]) -> Vec<&Segment> {
-    // The shortest of those that are kept comes first.
+    // The heap has the shortest kept part first.
     let mut kept = BinaryHeap::with_capacity(MOST_PARTS + 1);
     let mut least_ns = 1;
     for (part, at) in parts.iter().zip(0_u32..) {

@@ -4,9 +4,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::path::{Bound, PathTimes, Share};
-use crate::document::{Body, Cell, Column, Options, RankAt, Table, Unit, View};
+use crate::document::{Body, Cell, Column, Options, RankContext, Table, Unit, View};
 
-/// Columns of what a path was bound by: bounds, key of the time, of the share, heading.
+/// Columns of the times by bound: the bounds, the key of the time, the key of the share, the
+/// heading.
 const BOUNDS: [(&[Bound], &str, &str, &str); 7] = [
     (&[Bound::Host, Bound::Untraced], "host_ns", "host", "host"),
     (&[Bound::Compute], "compute_ns", "compute", "compute"),
@@ -18,8 +19,8 @@ const BOUNDS: [(&[Bound], &str, &str, &str); 7] = [
 ];
 
 /// Tables of all ranks.
-pub(super) fn body(parts: &[(RankAt, Option<PathTimes>)], options: &Options) -> Body {
-    let found: Vec<(&RankAt, &PathTimes)> =
+pub(super) fn body(parts: &[(RankContext, Option<PathTimes>)], options: &Options) -> Body {
+    let found: Vec<(&RankContext, &PathTimes)> =
         parts.iter().filter_map(|(at, sums)| Some((at, sums.as_ref()?))).collect();
     let mut tables =
         vec![by_rank(&found, options), names(&found, options), longest(&found, options)];
@@ -36,7 +37,7 @@ fn empty(options: &Options) -> String {
     }
 }
 
-fn notes(parts: &[(RankAt, Option<PathTimes>)], options: &Options) -> Vec<String> {
+fn notes(parts: &[(RankContext, Option<PathTimes>)], options: &Options) -> Vec<String> {
     let without = parts.iter().filter(|(_, sums)| sums.is_none()).count();
     let mut notes = Vec::new();
     if without > 0 && without < parts.len() {
@@ -45,7 +46,7 @@ fn notes(parts: &[(RankAt, Option<PathTimes>)], options: &Options) -> Vec<String
     notes
 }
 
-fn by_rank(found: &[(&RankAt, &PathTimes)], options: &Options) -> Table {
+fn by_rank(found: &[(&RankContext, &PathTimes)], options: &Options) -> Table {
     let mut columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("length_ns", "length", Unit::Duration),
@@ -84,7 +85,7 @@ fn by_rank(found: &[(&RankAt, &PathTimes)], options: &Options) -> Table {
     table
 }
 
-fn names(found: &[(&RankAt, &PathTimes)], options: &Options) -> Table {
+fn names(found: &[(&RankContext, &PathTimes)], options: &Options) -> Table {
     let columns = vec![
         Column::new("time_ns", "time", Unit::Duration),
         Column::new("share", "share", Unit::Share),
@@ -119,7 +120,7 @@ fn names(found: &[(&RankAt, &PathTimes)], options: &Options) -> Table {
 }
 
 /// The longest parts, by time, for programs and for opening in a timeline.
-fn longest(found: &[(&RankAt, &PathTimes)], options: &Options) -> Table {
+fn longest(found: &[(&RankContext, &PathTimes)], options: &Options) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("start_ns", "start", Unit::Time),
@@ -144,7 +145,7 @@ fn longest(found: &[(&RankAt, &PathTimes)], options: &Options) -> Table {
     table
 }
 
-fn counts(found: &[(&RankAt, &PathTimes)]) -> Table {
+fn counts(found: &[(&RankContext, &PathTimes)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("nodes", "nodes", Unit::Count),

@@ -256,7 +256,7 @@ fn the_path_is_through_the_steps_where_there_are_any() {
         )
     };
     assert_eq!(window(&[]), Some(Interval::new(0, 250)));
-    // Its first kernel keeps the device busy until 98.
+    // The step's first kernel keeps the device busy until 98.
     assert_eq!(window(&[(9, 6)]), Some(Interval::new(9, 98)));
     assert_eq!(window(&[(9, 195)]), Some(Interval::new(9, 204)));
 }

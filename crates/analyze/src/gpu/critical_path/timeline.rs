@@ -1,4 +1,4 @@
-//! Host threads as the walk needs them: what was innermost when, and what blocked.
+//! Host threads as the walk needs them: what was innermost at each time, and what blocked.
 
 use std::cell::Cell;
 
@@ -9,20 +9,20 @@ use crate::base::intervals::{Cover, Interval, Union};
 use crate::base::search::partition_near;
 use crate::rank::HostSpan;
 
-/// A host thread.
+/// A host thread, by time.
 #[derive(Debug, Default)]
 pub struct HostThread {
-    /// Its process.
+    /// Index of its process.
     pub process: u32,
-    /// When an operator or a call was open.
+    /// The time in which an operator or a call was open.
     pub busy: Cover,
-    /// What was innermost, in order, without gaps where anything was.
+    /// The innermost span at each time, in order, without gaps where anything was open.
     pub innermost: Vec<(Interval, NameId)>,
-    /// Where in these two the walk was last.
+    /// Where the walk last was in `busy` and `innermost`.
     near: [Cell<usize>; 2],
 }
 
-/// Threads by index.
+/// Host threads by their index.
 pub type HostThreads = FxHashMap<u32, HostThread>;
 
 /// Threads of spans that come thread by thread, callers before what they call.
@@ -95,8 +95,8 @@ impl HostThread {
         busy[..near.get()].last().copied()
     }
 
-    /// Replaces `parts` by what was innermost in an interval, in order; where nothing
-    /// was, the name is 0.
+    /// Replaces `parts` with the innermost spans in an interval, in order; where no span was open,
+    /// the name is 0.
     pub fn cut(&self, interval: Interval, parts: &mut Vec<(Interval, NameId)>) {
         parts.clear();
         let mut now = interval.start;

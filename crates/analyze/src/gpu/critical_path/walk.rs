@@ -1,17 +1,17 @@
-//! The walk: from the end of a window back to its start, always to what was
-//! waited for last.
+//! The walk: from the end of a window back to its start, always to the event that was waited for
+//! last.
 //!
-//! - Device work waited for the work before it on its stream, for work of another
-//!   stream through an event, for work of the same graph launch, or for its launch:
-//!   for whichever came last. Where the trace has no events, work that started long
-//!   after all that waited for whatever work of its process ended last.
-//! - A host call that returned after device work was done waited for that work, if
-//!   the work ended during the call.
-//! - A thread with nothing to do waited for the thread of its process that finished
-//!   an operator or call last.
+//! - Device work waited for the work before it on its stream, for work of another stream through an
+//!   event, for work of the same graph launch, or for its launch: for whichever came last. If the
+//!   trace has no events, work that started long after all of these waited for the work of its
+//!   process that ended last.
+//! - A host call that returned after device work was done waited for that work, if the work ended
+//!   during the call.
+//! - A thread with nothing to do waited for the thread of its process that finished an operator or
+//!   call last.
 //! - All other host time is the thread's own.
 //!
-//! So the parts of the path touch, and sum to the window.
+//! So the parts of the path touch, and add up to the window.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::NameId;
@@ -23,7 +23,7 @@ use crate::base::intervals::Interval;
 use crate::base::parallel;
 use crate::rank::{Class, Needs, RankTrace, Work};
 
-/// The critical path through a window; none if nothing ran in it.
+/// The critical path through a window; `None` if nothing ran in it.
 pub fn critical_path(rank: &RankTrace, window: Interval) -> Option<Path> {
     let of_threads = || {
         let threads = threads(rank.nested(Needs::ALL_SPANS).map(|(span, _)| span));
@@ -48,12 +48,12 @@ pub fn critical_path(rank: &RankTrace, window: Interval) -> Option<Path> {
 /// under a profiler.
 const NO_CAUSE_NEEDED_NS: u64 = 10_000;
 
-/// Where the walk is.
+/// The current position of the walk.
 #[derive(Clone, Copy, Debug)]
 enum WalkPosition {
-    /// On a thread.
+    /// A point on a thread.
     Thread(u32),
-    /// At the end of device work.
+    /// The end of a piece of device work.
     Work(u32),
 }
 
@@ -65,7 +65,7 @@ struct PathWalk<'r, 'a> {
     window: Interval,
     /// Parts found, last one first.
     path: Vec<Segment>,
-    /// For cutting a thread's time; kept for its room.
+    /// A buffer for the parts of a thread's time, kept to reuse its memory.
     parts: Vec<(Interval, NameId)>,
     now: u64,
 }
@@ -80,7 +80,7 @@ impl BusyEnds {
         let mut by_process: FxHashMap<u32, Vec<(u64, u64, u32)>> = FxHashMap::default();
         let mut of_process: FxHashMap<u32, usize> = FxHashMap::default();
         threads.values().for_each(|thread| *of_process.entry(thread.process).or_default() += 1);
-        // The only thread of its process is never followed by another.
+        // No other thread follows the only thread of a process.
         for (index, thread) in threads.iter().filter(|(_, one)| of_process[&one.process] > 1) {
             let rows = by_process.entry(thread.process).or_default();
             rows.extend(thread.busy.parts().iter().map(|busy| (busy.end, busy.start, *index)));
@@ -89,8 +89,7 @@ impl BusyEnds {
         BusyEnds { by_process }
     }
 
-    /// The thread of a process that was busy last before a moment: since when it was
-    /// not, and who.
+    /// The thread of a process that was busy last before a moment, and the end of its busy time.
     fn last_before(&self, process: u32, time_ns: u64) -> Option<(u64, u32)> {
         let rows = self.by_process.get(&process)?;
         let after = rows.partition_point(|(end, ..)| *end <= time_ns);
@@ -123,7 +122,7 @@ impl PathWalk<'_, '_> {
         busy + self.causes.blocked.values().map(Vec::len).sum::<usize>()
     }
 
-    /// What was over last within the window, or ran at its end.
+    /// The position of what ended last within the window, or ran at its end.
     fn last_place(&mut self) -> Option<WalkPosition> {
         let end = self.window.end;
         let (mut best, mut at) = (0, None);
@@ -158,7 +157,7 @@ impl PathWalk<'_, '_> {
         }
     }
 
-    /// Goes through a piece of work to what it waited for.
+    /// Goes from a piece of work back to the event that it waited for.
     fn work(&mut self, at: u32) -> Option<WalkPosition> {
         let work = self.rank.work[at as usize];
         self.step_to(work.start_ns, bound_of(&work), work.name);
@@ -194,8 +193,8 @@ impl PathWalk<'_, '_> {
         let same_stream = self.causes.before[at as usize];
         let awaited = self.causes.awaited.get(&at).map_or(&[][..], Vec::as_slice);
         let graph = launch.map_or(&[][..], |call| self.rank.launches.work_of(call));
-        // Nodes of a graph depend on each other in ways that the trace does not record. In
-        // order of start, so that those near this one come first.
+        // Nodes of a graph depend on each other in ways that the trace does not record. They are
+        // searched in order of start, nearest first.
         let place = graph.partition_point(|other| *other < at);
         let siblings = graph[..place].iter().rev().take(16);
         let others = same_stream.iter().chain(awaited).chain(siblings);
@@ -214,12 +213,12 @@ impl PathWalk<'_, '_> {
         let of_process = |other: &u32| {
             over(other) && self.rank.stream(&self.rank.work[*other as usize]).process == process
         };
-        // All that ended later than what is known, and began no later than this work.
+        // Everything that ended later than the known cause, and began no later than this work.
         let recent = by_end[..after].iter().rev().take(64).copied();
         recent.take_while(|other| end(other) > ready_ns).find(of_process).or(known)
     }
 
-    /// Goes back on a thread to where it waited.
+    /// Goes back on a thread to the place where it waited.
     fn thread(&mut self, index: u32) -> WalkPosition {
         let here = WalkPosition::Thread(index);
         let Some(thread) = self.threads.get(&index) else {
@@ -259,7 +258,7 @@ impl PathWalk<'_, '_> {
         }
     }
 
-    /// Adds a thread's own time, cut by what was innermost.
+    /// Adds a thread's own time, divided by the innermost spans.
     fn host_to(&mut self, thread: u32, time_ns: u64) {
         let interval = Interval::new(time_ns.max(self.window.start), self.now);
         let mut parts = std::mem::take(&mut self.parts);

@@ -1,13 +1,14 @@
-//! What was recorded beside what the driver reports as used: the rest is the contexts' own memory,
-//! CUPTI's buffers, other processes, and what is taken in ways that neither CUPTI nor a hook records.
+//! Compares the recorded device memory with what the driver reports as used. The difference is the
+//! contexts' own memory, CUPTI's buffers, other processes, and allocations that neither CUPTI nor a
+//! hook records.
 
 use std::collections::{BTreeMap, HashMap};
 
 use serde_json::Value;
 use tprof_trace::model::{Allocator, DeviceAllocation, MemoryKind, ProcessIndex, counter};
 
-use super::stream_pools::{Held, HeldBytes, held_at};
-use crate::document::{Cell, Column, RankAt, Table, Unit};
+use super::stream_pools::{HeldBytes, PoolHoldings, held_at};
+use crate::document::{Cell, Column, RankContext, Table, Unit};
 use crate::gpu::report_gpu::FileSamples;
 use crate::rank::RankTrace;
 
@@ -15,29 +16,30 @@ const NO_READINGS: &str = "no memory in use was read from the driver for a devic
                            process uses (needs `--activities gpu`, the default)";
 const MORE_RECORDED: &str = "more is recorded as live than the driver reports in use";
 
-/// Memory of a device by the driver, in all of its readings, and what a rank had of it then.
+/// Memory of a device by all readings of the driver, with the rank's live memory at each.
 pub(super) struct DriverReadings {
-    /// UUID.
+    /// UUID of the device.
     uuid: String,
-    /// The driver's number of it.
+    /// Number of the device in the driver.
     gpu: u32,
     /// Whether the driver counts its own reserve as used.
     includes_reserve: bool,
-    /// When, what the driver reports, what was recorded as live; bytes, in order of time.
+    /// The readings in order of time: time in ns, bytes that the driver reports as used, bytes that
+    /// were recorded as live.
     readings: Vec<(u64, u64, u64)>,
 }
 
-/// A device when most of its memory was in use.
+/// A device at the moment at which most of its memory was in use.
 pub(super) struct DriverGap {
-    /// Its host.
+    /// Name of its host.
     pub host: String,
-    /// The driver's number of it.
+    /// Number of the device in the driver.
     pub gpu: u32,
-    /// When, on the run's clock, ns since its start.
+    /// The moment, nanoseconds since the run began.
     pub at_ns: u64,
     /// Bytes in use by all processes, as the driver reports.
     pub used_bytes: u64,
-    /// Bytes that all ranks had then, by what was recorded.
+    /// Bytes that all ranks had at that time, by the records.
     pub recorded_bytes: u64,
     /// Whether the driver counts its own reserve as used.
     pub includes_reserve: bool,
@@ -54,11 +56,11 @@ fn is_on_device(row: &DeviceAllocation) -> bool {
     row.device.is_some() && kind && own
 }
 
-/// Of a rank; `rows` have no resets, and lie in order of time.
+/// The readings of a rank; `rows` have no resets, and are in order of time.
 pub(super) fn readings(
     rank: &RankTrace<'_>,
     rows: &[DeviceAllocation],
-    pools: &Held,
+    pools: &PoolHoldings,
     samples: &FileSamples,
 ) -> Vec<DriverReadings> {
     let uuids: HashMap<(ProcessIndex, u32), &str> = (rank.file.devices().iter())
@@ -99,7 +101,7 @@ pub(super) fn readings(
 struct LiveBytes {
     blocks: HashMap<(ProcessIndex, u64), u64>,
     sum: u64,
-    /// Whether blocks of pools count: not where it is known what the pools hold.
+    /// Whether blocks of pools count: they do not where it is known what the pools hold.
     counts_pools: bool,
 }
 
@@ -123,9 +125,9 @@ impl LiveBytes {
 /// Each device of each host at the reading with most memory in use, of several with as much the one with
 /// most recorded; all ranks together.
 pub(super) fn gaps<'p>(
-    parts: impl Iterator<Item = (&'p RankAt, &'p str, &'p [DriverReadings])>,
+    parts: impl Iterator<Item = (&'p RankContext, &'p str, &'p [DriverReadings])>,
 ) -> Vec<DriverGap> {
-    type Ranks<'p> = Vec<(&'p RankAt, &'p DriverReadings)>;
+    type Ranks<'p> = Vec<(&'p RankContext, &'p DriverReadings)>;
     let mut devices: BTreeMap<(&str, u32, &str), Ranks<'p>> = BTreeMap::new();
     for (at, host, readings) in parts {
         for one in readings {
@@ -136,7 +138,7 @@ pub(super) fn gaps<'p>(
         let all = ranks.iter().flat_map(|(at, one)| one.readings.iter().map(move |row| (at, row)));
         let (at, most) = all.max_by_key(|(_, (_, used, recorded))| (*used, *recorded))?;
         let (time_ns, used_bytes, _) = *most;
-        let had = |(_, one): &(&RankAt, &DriverReadings)| {
+        let had = |(_, one): &(&RankContext, &DriverReadings)| {
             let after = one.readings.partition_point(|(time, ..)| *time <= time_ns);
             one.readings[..after].last().map_or(0, |(.., recorded)| *recorded)
         };
@@ -152,7 +154,7 @@ pub(super) fn gaps<'p>(
     devices.into_iter().filter_map(of_device).collect()
 }
 
-/// The table of them.
+/// The table of devices at their fullest.
 pub(super) fn in_use(driver: &[DriverGap]) -> Table {
     let columns = vec![
         Column::data("host", Unit::Text),

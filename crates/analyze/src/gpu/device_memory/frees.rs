@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use tprof_trace::model::{Allocator, DeviceAllocation, ProcessIndex};
 
-/// Puts each free of CUDA's on the device of its block. Rows lie in order of time.
+/// Moves each free that CUDA recorded to the device of its block. Rows are in order of time.
 pub fn place(rows: &[DeviceAllocation]) -> Cow<'_, [DeviceAllocation]> {
     let mut placed = Cow::Borrowed(rows);
     let mut live: HashMap<(ProcessIndex, u64), (Option<u32>, Allocator)> = HashMap::new();
@@ -42,7 +42,7 @@ mod tests {
         let rows = [
             row(7, false, 1, Library),
             row(8, false, 0, Pool),
-            // A framework's block at the address of its segment.
+            // A framework's block at the address of its own segment.
             row(7, false, 1, Framework),
             row(7, true, 0, Framework),
             row(7, true, 0, Library),

@@ -1,4 +1,4 @@
-//! What a process held of its devices at a moment, and which of its code most of that.
+//! The device memory that a process holds at a moment, and the code that took most of it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -10,24 +10,24 @@ use super::{frees, resets};
 use crate::base::frames::Frames;
 use crate::rank::RankTrace;
 
-/// What a process holds of a device.
+/// The memory of a device that a process holds.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldOfDevice {
-    /// Which; none where that was not recorded.
+    /// The device; `None` if it was not recorded.
     pub device: Option<u32>,
     /// Bytes of all blocks that were held at the moment.
     pub bytes: u64,
-    /// How many blocks were held at the moment.
+    /// Number of blocks that were held at the moment.
     pub blocks: u64,
-    /// Of the places with most of it, most first: blocks, bytes, and the innermost function that is not
-    /// the framework's allocator; none where no block has a stack.
+    /// The places with most of the memory, most first: blocks, bytes, and the innermost function
+    /// that is not the framework's allocator. Empty if no block has a stack.
     pub sites: Vec<(u64, u64, String)>,
 }
 
 /// Places that are named at most.
 const MOST_SITES: usize = 3;
 
-/// Parts of the names of functions between an operator and the driver, which say nothing of who takes
+/// Parts of the names of functions between an operator and the driver, which do not show who takes
 /// memory: PyTorch's allocator and dispatcher.
 const ALLOCATING: [&str; 7] = [
     "Allocator",
@@ -39,8 +39,8 @@ const ALLOCATING: [&str; 7] = [
     "wrapper_CUDA",
 ];
 
-/// Whether an allocation takes memory of a device for itself: not what a framework gives of what it
-/// took, nor what another process took.
+/// Whether an allocation takes memory of a device for itself. That is neither the case for a block
+/// that a framework gives out of its own segments, nor for another process's memory.
 pub(super) fn is_taken(row: &DeviceAllocation) -> bool {
     let own = matches!(row.allocator, Allocator::Library | Allocator::Pool | Allocator::Virtual);
     let kind = matches!(
@@ -50,7 +50,7 @@ pub(super) fn is_taken(row: &DeviceAllocation) -> bool {
     own && kind && row.device.is_some()
 }
 
-/// Of each device, what a process holds at a moment.
+/// The memory of each device that a process holds at a moment.
 pub(crate) fn held_until(
     rank: &RankTrace<'_>,
     process: ProcessIndex,

@@ -1,4 +1,4 @@
-//! How much device memory a process held over time, and which blocks it kept.
+//! Device memory that a process held over time, and the blocks that it kept.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,14 +15,14 @@ pub(crate) struct HeldOverTime {
     pub process: ProcessIndex,
     /// The device that has it, as the process numbers it.
     pub device: u32,
-    /// When it changed, and bytes held from then on; in order of time.
+    /// The moments of changes, ns, each with the bytes held from then on; in order of time.
     levels: Vec<(u64, u64)>,
     /// Blocks that were never given back: when, by which thread, bytes.
     pub kept: Vec<(u64, ThreadIndex, u64)>,
 }
 
 impl HeldOverTime {
-    /// Of each process and device with recorded changes.
+    /// The levels of each process and device with recorded changes.
     pub fn of_rank(rank: &RankTrace<'_>) -> Vec<HeldOverTime> {
         let placed = frees::place(&rank.allocations);
         let (rows, _) = resets::expand(&placed);

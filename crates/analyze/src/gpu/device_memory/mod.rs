@@ -1,4 +1,4 @@
-//! Memory of devices: how much was taken, when most, and what held it then.
+//! Memory of devices: how much was taken, its peak, and what held it then.
 
 mod driver;
 mod frees;
@@ -20,7 +20,7 @@ mod within;
 
 use tprof_trace::model::DeviceAllocation;
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use crate::gpu::report_gpu::of_file;
 use crate::rank::{Needs, RankTrace};
 use driver::DriverReadings;
@@ -35,7 +35,7 @@ pub(crate) use levels::HeldOverTime;
 pub(crate) use snapshot::{SegmentSums, held};
 pub(crate) use within::device_within;
 
-/// The report.
+/// The report `device-memory`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "device-memory",
     about: "device memory: peak, over time, by phase and stack",
@@ -62,12 +62,12 @@ fn of_rows(
     pools.into_iter().filter_map(of_pool).collect()
 }
 
-/// What a rank's report shows.
+/// The data that the report shows of a rank.
 struct RankDeviceMemory {
     pools: Vec<PoolMemory>,
     sites: Vec<DeviceSite>,
     resets: Resets,
-    /// Which of hooks and CUPTI recorded changes; none if only one of them could.
+    /// How many changes the hooks and CUPTI recorded; `None` if only one of them could.
     sources: Option<RecordedBy>,
     /// Variables of modules among the changes.
     variables: u64,
@@ -77,7 +77,7 @@ struct RankDeviceMemory {
     snapshot: Option<MemorySnapshot>,
 }
 
-/// `tprof report device-memory`.
+/// Memory of devices: `tprof report device-memory`.
 struct DeviceMemory;
 
 impl Analysis for DeviceMemory {
@@ -89,7 +89,7 @@ impl Analysis for DeviceMemory {
         Needs::ALLOCATIONS | Needs::OPERATORS | Needs::ANNOTATIONS
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> RankDeviceMemory {
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankContext, _: &Options) -> RankDeviceMemory {
         let placed = frees::place(&rank.allocations);
         let (rows, resets) = resets::expand(&placed);
         let mut pools = of_rows(rank, &rows, &resets);
@@ -106,7 +106,7 @@ impl Analysis for DeviceMemory {
         RankDeviceMemory { pools, sites, resets, sources, variables, host, driver, snapshot }
     }
 
-    fn join(&self, parts: Vec<(RankAt, RankDeviceMemory)>, _: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, RankDeviceMemory)>, _: &Options) -> Body {
         tables::body(&parts)
     }
 }

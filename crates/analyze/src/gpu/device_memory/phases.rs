@@ -1,18 +1,18 @@
-//! What a block of memory was for, by what the framework was doing when the block
-//! was taken and when it was given back.
+//! The purpose of a block of memory, by what the framework was doing when the block was taken and
+//! when it was given back.
 //!
-//! `torch.profiler` can separate parameters from activations by following every
-//! tensor; a trace cannot. What it shows is used here: in which phase of a step a
-//! block was taken and in which it was given back.
+//! `torch.profiler` can separate parameters from activations by following every tensor; a trace
+//! cannot. This module uses what a trace does show: the phase of a step in which a block was taken
+//! and the one in which it was given back.
 //!
-//! That holds of blocks that an operator gets for itself. What a framework's caching allocator takes
-//! of the device are segments, which serve any phase that comes later: of them no phase is known.
+//! This works for blocks that an operator gets for itself. A framework's caching allocator takes
+//! segments from the device, which serve any later phase: those have no phase.
 
 use tprof_trace::model::{Allocator, DeviceAllocation, SpanKind};
 
 use crate::rank::{HostSpan, Moment, RankTrace, enclosing, nesting_order, parents};
 
-/// What a block was for.
+/// The purpose of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Category {
     /// Taken before recording began: parameters, optimizer state, and more.
@@ -33,10 +33,10 @@ pub enum Category {
 }
 
 impl Category {
-    /// How many there are.
+    /// Number of categories.
     pub const COUNT: usize = 7;
 
-    /// All, in order.
+    /// All categories, in the order of tables.
     pub const ALL: [Category; Category::COUNT] = [
         Category::Before,
         Category::Temporary,
@@ -47,7 +47,7 @@ impl Category {
         Category::Other,
     ];
 
-    /// As reports write it.
+    /// The name that reports print.
     pub fn name(self) -> &'static str {
         match self {
             Category::Before => "before recording",
@@ -60,7 +60,7 @@ impl Category {
         }
     }
 
-    /// What it means, in a few words.
+    /// An explanation of a few words.
     pub fn about(self) -> &'static str {
         match self {
             Category::Before => "taken before recording",
@@ -87,17 +87,17 @@ enum Phase {
 pub(super) struct EnclosingSpans<'r> {
     operators: &'r [HostSpan],
     parents: Vec<Option<u32>>,
-    /// Whether an operator is autograd's, which runs the backward pass.
+    /// Whether each operator is autograd's, which runs the backward pass.
     backward: Vec<bool>,
     /// Optimizer steps, in nesting order.
     optimizer: Vec<HostSpan>,
 }
 
-/// Where an event happened.
+/// The context of an event: its phase and operators.
 #[derive(Clone, Copy, Debug)]
 struct EventContext {
     phase: Phase,
-    /// Outermost operator.
+    /// Index of the outermost operator.
     root: Option<u32>,
 }
 
@@ -123,7 +123,7 @@ impl<'r> EnclosingSpans<'r> {
         self.optimizer.iter().any(|step| step.start_ns > time_ns)
     }
 
-    /// Where each event happened.
+    /// The context of each event.
     fn places(&self, rows: &[&DeviceAllocation]) -> Vec<EventContext> {
         let mut moments: Vec<Moment<usize>> = rows
             .iter()
@@ -158,14 +158,14 @@ impl<'r> EnclosingSpans<'r> {
     }
 }
 
-/// Whether an operator gets a block of its own from it, with operators recorded: PyTorch's allocator
-/// gets segments of the others, for many blocks.
+/// Whether an operator gets a block of its own from this allocator, with operators recorded. From
+/// the others, PyTorch's allocator gets segments for many blocks.
 pub(super) fn gives_blocks(allocator: Allocator) -> bool {
     matches!(allocator, Allocator::Framework | Allocator::Pool)
 }
 
-/// Categories of blocks, given the events of one pool and, for each allocation, the
-/// index of the event that gave it back. Entries of frees mean nothing.
+/// Categories of blocks, given the events of one pool and, for each allocation, the index of the
+/// event that gave it back. Entries for frees have no meaning.
 pub(super) fn categories(
     operators: &EnclosingSpans<'_>,
     rows: &[&DeviceAllocation],
@@ -183,8 +183,9 @@ pub(super) fn categories(
             (Phase::Optimizer, _) => Category::Optimizer,
             (Phase::Backward, _) => Category::Gradient,
             (Phase::Forward, Some(Phase::Backward)) => Category::Activation,
-            // Backward passes give activations back before the optimizer's step: what outlives one is
-            // no activation, such as a parameter that was moved to the device.
+            // Backward passes give activations back before the optimizer's step. A block that
+            // outlives one is not an activation, but for example a parameter that was moved to the
+            // device.
             (Phase::Forward, None) if !operators.step_after(rows[at].time_ns) => {
                 Category::Activation
             }

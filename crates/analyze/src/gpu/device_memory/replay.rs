@@ -1,4 +1,4 @@
-//! One pool's events in order, as levels.
+//! Replays the events of one pool in order, as levels.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{DeviceAllocation, ProcessIndex};
@@ -9,10 +9,10 @@ use super::pools::{BUCKETS, Level, Pool, PoolMemory};
 /// Blocks of a pool: for each allocation, which event gave it back.
 struct BlockFrees {
     freed_by: Vec<Option<u32>>,
-    /// Per free: which event took the block; none if that was not recorded.
+    /// For each free: the event that took the block; `None` if it was not recorded.
     taken_by: Vec<Option<u32>>,
-    /// Bytes of blocks without a recorded allocation. Of rows without an address, no more
-    /// than must have been there: as much as was given back beyond what was taken.
+    /// Bytes of blocks without a recorded allocation. For rows without an address it is the least
+    /// that must have been there: the bytes given back beyond those that were taken.
     earlier_bytes: u64,
 }
 
@@ -50,7 +50,7 @@ impl BlockFrees {
     }
 }
 
-/// Replays events in order of time; none if there are none.
+/// Replays events in order of time; `None` if there are no events.
 pub(super) fn replay(
     pool: Pool,
     rows: &[&DeviceAllocation],
@@ -121,7 +121,7 @@ pub(super) fn replay(
     Some(memory)
 }
 
-/// What was given out before an event, by its allocator's total.
+/// Bytes given out before an event, by the total of its allocator.
 fn before(row: &DeviceAllocation) -> Option<u64> {
     let (after, bytes) = (row.total_allocated_bytes?, row.bytes?);
     match row.free {

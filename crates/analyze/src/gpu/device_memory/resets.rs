@@ -1,4 +1,4 @@
-//! What `cudaDeviceReset` gave back, block by block.
+//! The memory that `cudaDeviceReset` gives back, block by block.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,10 +7,10 @@ use tprof_trace::model::{Allocator, DeviceAllocation, MemoryKind, ProcessIndex};
 
 use super::pools::{Pool, pool_of};
 
-/// What resets gave back.
+/// The effect of resets.
 #[derive(Debug, Default)]
 pub struct Resets {
-    /// How many there were.
+    /// Number of resets.
     pub count: u64,
     /// Blocks and bytes, by pool.
     pub by_pool: BTreeMap<Pool, (u64, u64)>,
@@ -19,7 +19,7 @@ pub struct Resets {
     pub unclear: u64,
 }
 
-/// Puts frees of its blocks in the place of each reset. Rows lie in order of time.
+/// Replaces each reset with frees of its blocks. Rows are in order of time.
 pub fn expand(rows: &[DeviceAllocation]) -> (Cow<'_, [DeviceAllocation]>, Resets) {
     let mut resets = Resets::default();
     if !rows.iter().any(is_reset) {

@@ -1,4 +1,4 @@
-//! Which code took a device's memory, by host stacks.
+//! The code that took a device's memory, by host stacks.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -10,20 +10,20 @@ use tprof_trace::model::DeviceAllocation;
 use super::pools::{Pool, PoolMemory, pool_of};
 use crate::base::frames::{FrameId, Frames};
 
-/// What one stack took of one pool.
+/// The memory that one stack took of one pool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceSite {
-    /// Which memory.
+    /// The pool that the memory is from.
     pub pool: Pool,
-    /// Blocks taken.
+    /// Number of blocks taken.
     pub allocations: u64,
-    /// Bytes taken.
+    /// Bytes of these blocks.
     pub bytes: u64,
     /// Bytes that were live at the pool's peak.
     pub peak_bytes: u64,
     /// Bytes that were live when recording ended.
     pub live_bytes: u64,
-    /// Frames, innermost first.
+    /// Frames of the stack, innermost first.
     pub stack: Vec<Arc<str>>,
 }
 
@@ -37,8 +37,8 @@ pub fn of_rank(
     let mut frames = Frames::new(file);
     let mut index: BTreeMap<(Pool, Vec<FrameId>), usize> = BTreeMap::new();
     let mut sites: Vec<DeviceSite> = Vec::new();
-    // By pool, process and address (a framework's block may begin where its segment does): site,
-    // bytes, when it was taken.
+    // Live blocks by pool, process and address (a framework's block may begin where its segment
+    // does): the site, the bytes and the moment of allocation.
     let mut live: HashMap<(Pool, u32, u64), (usize, u64, u64)> = HashMap::new();
     let peak_ns =
         |pool: Pool| pools.iter().find(|row| row.pool == pool).map(|row| row.peak.time_ns);

@@ -1,4 +1,4 @@
-//! What a framework's allocator held when a memory snapshot was taken.
+//! The contents of a framework's allocator at the time of a memory snapshot.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -13,21 +13,21 @@ use crate::base::frames::{FrameId, Frames};
 
 /// The property that an import writes for each memory snapshot.
 const SNAPSHOT: &str = "torch.memory_snapshot";
-/// Its settings.
+/// The property with the allocator's settings.
 const SETTINGS: &str = "torch.memory_snapshot.allocator_settings";
 
 /// Bytes of segments by the state of their blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SegmentSums {
-    /// Segments.
+    /// Number of segments.
     pub segments: u64,
-    /// Bytes of them.
+    /// Bytes of the segments.
     pub reserved: u64,
     /// Blocks that the program has.
     pub blocks: u64,
-    /// Bytes of these.
+    /// Bytes of the blocks in use.
     pub allocated: u64,
-    /// Bytes that the program asked for, where each of these blocks has that number.
+    /// Bytes that the program asked for; `None` if a block in use lacks that number.
     pub requested: Option<u64>,
     /// Bytes that the program gave back, and that a stream still uses.
     pub awaiting: u64,
@@ -35,7 +35,7 @@ pub(crate) struct SegmentSums {
     pub free: u64,
     /// Bytes of the largest free block.
     pub largest_free: u64,
-    /// Free bytes in segments of which other blocks are in use: the device cannot get them back.
+    /// Free bytes in segments with other blocks in use: the device cannot get them back.
     pub stranded: u64,
     /// Bytes of segments without blocks in the file.
     pub unknown: u64,
@@ -44,25 +44,25 @@ pub(crate) struct SegmentSums {
 /// Segments that can serve the same requests.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SegmentGroup {
-    /// Device; none for pinned host memory.
+    /// The device; `None` for pinned host memory.
     pub device: Option<u32>,
-    /// Private pool; none where the file has none.
+    /// The private pool; `None` if the file has none.
     pub pool: Option<(u64, u64)>,
-    /// Stream.
+    /// The stream of the segments.
     pub stream: u64,
-    /// `small` or `large`.
+    /// The kind of segments: `small` or `large`.
     pub kind: String,
-    /// Whether they can grow; none where the file does not have it.
+    /// Whether the segments can grow; `None` if the file does not say.
     pub expandable: Option<bool>,
 }
 
-/// Blocks in use of one stack.
+/// Blocks in use that one stack took.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct LiveStack {
     pub device: Option<u32>,
     pub blocks: u64,
     pub bytes: u64,
-    /// Frames, innermost first.
+    /// Frames of the stack, innermost first.
     pub stack: Vec<Arc<str>>,
 }
 
@@ -74,11 +74,11 @@ pub(super) struct OutOfMemory {
     pub time_ns: Option<u64>,
     pub bytes: u64,
     pub device_free: Option<u64>,
-    /// Frames, innermost first.
+    /// Frames of the stack, innermost first.
     pub stack: Vec<Arc<str>>,
 }
 
-/// A memory snapshot.
+/// A memory snapshot of a framework.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MemorySnapshot {
     /// Whether entries of the history have times.
@@ -112,7 +112,7 @@ impl SegmentSums {
 }
 
 impl MemorySnapshot {
-    /// Sums by device.
+    /// Sums of the segments by device.
     pub fn by_device(&self) -> BTreeMap<Option<u32>, SegmentSums> {
         let mut devices: BTreeMap<Option<u32>, SegmentSums> = BTreeMap::new();
         for (group, held) in &self.groups {
@@ -122,7 +122,8 @@ impl MemorySnapshot {
     }
 }
 
-/// Sums of a file by segments that can serve the same requests; empty if it is of no snapshot.
+/// Sums of a file by segments that can serve the same requests; empty if the file is not a
+/// snapshot.
 pub(crate) fn held(file: &TraceFile) -> BTreeMap<SegmentGroup, SegmentSums> {
     let mut sums: FxHashMap<u64, SegmentSums> = FxHashMap::default();
     for block in file.blocks::<AllocatorBlock>().flatten() {
@@ -166,7 +167,7 @@ pub(crate) fn held(file: &TraceFile) -> BTreeMap<SegmentGroup, SegmentSums> {
     groups
 }
 
-/// The snapshot of a file; none if it is of another source.
+/// Reads the snapshot of a file; `None` if the file has another source.
 pub(super) fn of_file(file: &TraceFile) -> Option<MemorySnapshot> {
     let text = file.properties().filter(|(key, _)| *key == SNAPSHOT).last()?.1;
     let facts: Value = serde_json::from_str(text).ok()?;

@@ -1,7 +1,7 @@
 //! The tables of memory snapshots.
 
 use super::snapshot::{MemorySnapshot, SegmentSums};
-use crate::document::{Cell, Column, RankAt, Table, Unit, View};
+use crate::document::{Cell, Column, RankContext, Table, Unit, View};
 
 const NO_SEGMENTS: &str = "the snapshot holds no segment: the allocator had no device memory";
 const NO_REQUESTED: &str = "the snapshot has no requested sizes of its blocks";
@@ -10,9 +10,9 @@ const NO_HISTORY: &str = "no history; _record_memory_history() before the work r
 const NO_TIMES: &str = "entries of this snapshot have no times, only an order";
 
 /// Ranks that are memory snapshots.
-pub(super) type Parts<'p> = Vec<(&'p RankAt, &'p MemorySnapshot)>;
+pub(super) type Parts<'p> = Vec<(&'p RankContext, &'p MemorySnapshot)>;
 
-/// Tables of the ranks that are memory snapshots; none if no rank is.
+/// Tables of the ranks that are memory snapshots; empty if no rank is one.
 pub(super) fn tables(parts: &Parts<'_>) -> Vec<Table> {
     if parts.is_empty() {
         return Vec::new();
@@ -195,12 +195,12 @@ fn settings(parts: &Parts<'_>) -> Table {
     table
 }
 
-/// A moment on the run's clock; missing where it is only a place in an order.
-pub(super) fn moment(at: &RankAt, timed: bool, time_ns: u64) -> Cell {
+/// A moment on the run's clock; missing if it is only a position in a sequence.
+pub(super) fn moment(at: &RankContext, timed: bool, time_ns: u64) -> Cell {
     Cell::known(timed.then(|| at.clock.since_start(time_ns)), NO_TIMES)
 }
 
-/// What a reader must know of these snapshots, in sentences.
+/// Notes on these snapshots, in sentences.
 pub(super) fn notes(parts: &Parts<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     for (at, snapshot) in parts {

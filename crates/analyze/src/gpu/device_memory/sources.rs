@@ -1,28 +1,29 @@
-//! Which of the hooks and CUPTI recorded changes of device memory.
+//! Compares the changes of device memory that the hooks recorded with those of CUPTI.
 
 use serde_json::Value;
 use tprof_facts::units::counted;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{DeviceAllocation, MemoryKind};
 
-use crate::document::{Cell, Column, RankAt, Table, Unit, View};
+use crate::document::{Cell, Column, RankContext, Table, Unit, View};
 
 const ONE_SOURCE: &str =
     "CUPTI recorded no memory beside the hooks, the run is not over, or only a cycle is reported";
 
-/// How many changes which of them recorded.
+/// Number of changes by who recorded them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RecordedBy {
-    /// Both.
+    /// Changes that both recorded.
     pub both: u64,
-    /// Only CUPTI: by libraries with a CUDA runtime of their own, and variables of modules.
+    /// Changes that only CUPTI recorded: by libraries with a CUDA runtime of their own, and
+    /// variables of modules.
     pub only_cupti: u64,
-    /// Only the hooks.
+    /// Changes that only the hooks recorded.
     pub only_hooks: u64,
 }
 
-/// Of all processes of a file; none where CUPTI recorded no memory, or a process is not over, and
-/// of a part of a file.
+/// Counts the changes in all processes of a file. `None` if CUPTI recorded no memory, if a process
+/// is not over, and for a part of a file.
 pub(super) fn of_file(file: &TraceFile) -> Option<RecordedBy> {
     if file.part().is_some() {
         return None;
@@ -39,7 +40,7 @@ pub(super) fn of_file(file: &TraceFile) -> Option<RecordedBy> {
     all
 }
 
-/// How many variables of modules came with them: CUPTI records each as a change of memory.
+/// Number of variables of modules among these: CUPTI records each as a change of memory.
 pub(super) fn variables(allocations: &[DeviceAllocation]) -> u64 {
     let is_variable = |row: &&DeviceAllocation| {
         matches!(row.kind, MemoryKind::DeviceStatic | MemoryKind::ManagedStatic)
@@ -70,8 +71,10 @@ pub(super) fn without_stacks(
     (!texts.is_empty()).then(|| format!("{label}: {}", texts.join("; ")))
 }
 
-/// The table of them.
-pub(super) fn sources<'p>(parts: impl Iterator<Item = (&'p RankAt, Option<RecordedBy>)>) -> Table {
+/// The table of changes by who recorded them.
+pub(super) fn sources<'p>(
+    parts: impl Iterator<Item = (&'p RankContext, Option<RecordedBy>)>,
+) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("both", "both", Unit::Count),

@@ -1,5 +1,5 @@
-//! What stream-ordered pools hold, by CUPTI's readings at each change of one: more than is given
-//! out, since a pool keeps what comes back.
+//! Memory that stream-ordered pools hold, by CUPTI's readings at each change. It is more than is
+//! given out, since a pool keeps what comes back.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +8,20 @@ use tprof_trace::model::{Allocator, ProcessIndex, counter};
 
 use super::pools::PoolMemory;
 
-/// Bytes that all pools of a device hold, of one process or of all: from each moment on.
+/// Bytes that all pools of a device hold from each moment on, in one process or in all.
 pub(super) type HeldBytes = BTreeMap<u64, u64>;
 
-/// What the pools of a file hold.
+/// The bytes that the pools of a file hold.
 #[derive(Default)]
-pub(super) struct Held {
-    /// By device as its process numbers it.
+pub(super) struct PoolHoldings {
+    /// Bytes by process and device, as the process numbers it.
     pub by_process: BTreeMap<(ProcessIndex, u32), HeldBytes>,
-    /// By number of the device, of all processes.
+    /// Bytes over all processes, by number of the device.
     by_number: BTreeMap<u32, HeldBytes>,
 }
 
-/// Of a file.
-pub(super) fn held(file: &TraceFile) -> Held {
+/// Reads the pools of a file.
+pub(super) fn held(file: &TraceFile) -> PoolHoldings {
     let mut readings: Vec<(u64, ProcessIndex, u32, u64)> = file
         .counters()
         .iter()
@@ -29,7 +29,7 @@ pub(super) fn held(file: &TraceFile) -> Held {
         .filter_map(|row| Some((row.time_ns, row.process?, row.device?, row.value as u64)))
         .collect();
     readings.sort_unstable();
-    let mut held = Held::default();
+    let mut held = PoolHoldings::default();
     for (time_ns, process, device, bytes) in readings {
         held.by_process.entry((process, device)).or_default().insert(time_ns, bytes);
         let of_device = held.by_process.iter().filter(|((_, of), _)| *of == device);
@@ -39,13 +39,13 @@ pub(super) fn held(file: &TraceFile) -> Held {
     held
 }
 
-/// What was held at a moment.
+/// The bytes held at a moment.
 pub(super) fn held_at(held: &HeldBytes, time_ns: u64) -> u64 {
     held.range(..=time_ns).next_back().map_or(0, |(_, bytes)| *bytes)
 }
 
 /// Adds it to the memory of pools that were replayed.
-pub(super) fn add_held(pools: &mut [PoolMemory], held: &Held) {
+pub(super) fn add_held(pools: &mut [PoolMemory], held: &PoolHoldings) {
     for memory in pools.iter_mut().filter(|memory| memory.pool.allocator == Allocator::Pool) {
         let Some(held) = memory.pool.device.and_then(|device| held.by_number.get(&device)) else {
             continue;

@@ -11,7 +11,7 @@ use super::phases::Category;
 use super::pools::{Level, Pool, PoolMemory};
 use super::snapshot_tables::{self, moment};
 use super::sources::{sources, without_stacks};
-use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
+use crate::document::{Body, Cell, Column, RankContext, Table, Unit, View};
 
 const NO_ALLOCATIONS: &str = "no allocation of device memory was recorded; torch.profiler writes \
                               them with profile_memory=True";
@@ -25,8 +25,8 @@ const HOST_ALONE: &str = "no allocation of device memory was recorded, only of t
 const NO_ADDRESSES: &str = "the addresses of blocks, which join frees to allocations, were not \
                             recorded; PyTorch writes them from 1.10 on";
 
-pub(super) fn body(parts: &[(RankAt, RankDeviceMemory)]) -> Body {
-    let mut rows: Vec<(&RankAt, &PoolMemory)> =
+pub(super) fn body(parts: &[(RankContext, RankDeviceMemory)]) -> Body {
+    let mut rows: Vec<(&RankContext, &PoolMemory)> =
         parts.iter().flat_map(|(at, part)| part.pools.iter().map(move |row| (at, row))).collect();
     rows.sort_by_key(|(_, row)| {
         // The host's memory in a framework's allocator is no answer to the question.
@@ -65,8 +65,8 @@ pub(super) fn body(parts: &[(RankAt, RankDeviceMemory)]) -> Body {
     Body { tables, notes }
 }
 
-/// What resets gave back, in a sentence.
-fn of_resets(at: &RankAt, part: &RankDeviceMemory) -> Option<String> {
+/// The note on memory that resets gave back.
+fn of_resets(at: &RankContext, part: &RankDeviceMemory) -> Option<String> {
     let resets = &part.resets;
     if resets.count == 0 {
         return None;
@@ -101,7 +101,7 @@ fn allocator(pool: Pool) -> &'static str {
     }
 }
 
-fn pools(rows: &[(&RankAt, &PoolMemory)]) -> Table {
+fn pools(rows: &[(&RankContext, &PoolMemory)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("device", "device", Unit::Id),
@@ -145,7 +145,7 @@ fn pools(rows: &[(&RankAt, &PoolMemory)]) -> Table {
     table
 }
 
-fn sites(parts: &[(RankAt, RankDeviceMemory)]) -> Table {
+fn sites(parts: &[(RankContext, RankDeviceMemory)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("device", "device", Unit::Id),
@@ -178,7 +178,7 @@ fn sites(parts: &[(RankAt, RankDeviceMemory)]) -> Table {
 }
 
 /// Why no category of device memory is known.
-fn no_categories(rows: &[(&RankAt, &PoolMemory)]) -> &'static str {
+fn no_categories(rows: &[(&RankContext, &PoolMemory)]) -> &'static str {
     match rows.iter().any(|(_, row)| row.pool.device.is_some()) {
         _ if rows.is_empty() => NO_ALLOCATIONS,
         false => HOST_ALONE,
@@ -203,7 +203,7 @@ fn without_categories(row: &PoolMemory) -> &'static str {
     }
 }
 
-fn at_peak(rows: &[(&RankAt, &PoolMemory)]) -> Table {
+fn at_peak(rows: &[(&RankContext, &PoolMemory)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("device", "device", Unit::Id),
@@ -236,7 +236,7 @@ fn at_peak(rows: &[(&RankAt, &PoolMemory)]) -> Table {
     table
 }
 
-fn curve(at: &RankAt, row: &PoolMemory) -> Table {
+fn curve(at: &RankContext, row: &PoolMemory) -> Table {
     let columns = vec![
         Column::new("time_ns", "time", Unit::Time),
         Column::new("allocated_bytes", "given", Unit::Bytes),
@@ -256,7 +256,7 @@ fn curve(at: &RankAt, row: &PoolMemory) -> Table {
     table
 }
 
-/// The curve of a history without times: over the places of its entries.
+/// The curve of a history without times, over the positions of its entries.
 fn curve_by_entry(row: &PoolMemory) -> Table {
     let columns = vec![
         Column::new("entry", "entry", Unit::Id),
@@ -277,7 +277,7 @@ fn curve_by_entry(row: &PoolMemory) -> Table {
     table
 }
 
-fn by_category(at: &RankAt, row: &PoolMemory) -> Table {
+fn by_category(at: &RankContext, row: &PoolMemory) -> Table {
     let keys = [
         "before_bytes",
         "temporary_bytes",

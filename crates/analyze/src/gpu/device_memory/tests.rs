@@ -164,7 +164,7 @@ fn a_reset_gives_back_what_its_process_has_on_the_device() {
             taken(2, 0, Some(0), 0x2000),
             DeviceAllocation { free: true, bytes: None, ..taken(3, 0, Some(0), 0x1000) },
             taken(4, 0, None, 0x3000),
-            // Of another process, at the same address.
+            // A block of another process, at the same address.
             taken(5, 1, Some(0), 0x2000),
             reset,
             taken(11, 0, Some(0), 0x2000),
@@ -180,7 +180,7 @@ fn a_reset_gives_back_what_its_process_has_on_the_device() {
     assert_eq!((facts(host), facts(device)), ((1, 1, 0), (2, 1, 200)));
     assert_eq!((device.peak.time_ns, device.reset_bytes), (2, 100));
     assert_eq!((resets.count, resets.unclear), (1, 0));
-    // With a second device nobody knows whose the pinned memory is.
+    // With a second device, it is unknown which one the pinned memory belongs to.
     let (pools, resets) = of_both(Some(1));
     let [host, device, second] = &pools[..] else { panic!("{pools:?}") };
     assert_eq!((facts(host), facts(device)), ((0, 0, 100), (2, 1, 200)));

@@ -12,7 +12,7 @@ use crate::rank::RankTrace;
 
 const NO_MEMORY: &str = "no device memory of the process was recorded";
 
-/// What a process holds of its devices.
+/// The device memory that a process holds.
 #[derive(Default)]
 struct DeviceHoldings {
     /// Blocks that its framework gave out count, not what that took from the device for them.
@@ -38,7 +38,8 @@ fn is_given(row: &DeviceAllocation) -> bool {
         && matches!(row.kind, MemoryKind::Device | MemoryKind::Unknown)
 }
 
-/// Of each window, in their order; all devices of its process together.
+/// The memory held in each window, in the order of `windows`; all devices of the window's process
+/// together.
 pub(crate) fn device_within(rank: &RankTrace<'_>, windows: &[HeldWindow]) -> Vec<HeldWithin> {
     let mut sweep = HeldSweep::of(windows);
     let placed = frees::place(&rank.allocations);

@@ -1,8 +1,8 @@
 //! Idle time at the beginning of a recording that may not have been idle.
 //!
-//! What was launched before the first event is not in the trace, or not all of it: a
-//! device that seems idle may have run it. Work of one stream runs in order, so that a
-//! stream's beginning is over once the first work with a recorded launch begins.
+//! Work that was launched before the first event is missing from the trace, or a part of it is: a
+//! device that seems idle may have run it. Work of one stream runs in order, so that a stream's
+//! beginning is over once the first work with a recorded launch begins.
 
 use rustc_hash::FxHashMap;
 
@@ -12,19 +12,19 @@ use crate::rank::call_names::is_wait;
 use crate::rank::{RankTrace, StreamIndex};
 
 /// The beginning of a rank's recording.
-pub(crate) struct Beginning {
-    /// Of each stream, the first work with a recorded launch.
+pub(crate) struct RecordingStart {
+    /// For each stream: the first work with a recorded launch.
     first_of: FxHashMap<StreamIndex, usize>,
-    /// The first of all of these; none if no launch was recorded.
+    /// The first work with a recorded launch on any stream; `None` if no launch was recorded.
     first: Option<usize>,
-    /// When the last stream's beginning is over.
+    /// The moment at which the last stream's beginning is over, ns.
     end_ns: u64,
     /// Host waits for a device until the first one.
     waits: Cover,
 }
 
-impl Beginning {
-    pub(crate) fn of(rank: &RankTrace<'_>) -> Beginning {
+impl RecordingStart {
+    pub(crate) fn of(rank: &RankTrace<'_>) -> RecordingStart {
         let mut first_of: FxHashMap<StreamIndex, usize> = FxHashMap::default();
         let launched = |at: &usize| rank.launches.call_of(*at).is_some();
         for at in (0..rank.work.len()).filter(launched) {
@@ -37,14 +37,14 @@ impl Beginning {
         let waits = waits.filter(|call| is_wait(rank.name(call.name)));
         let waits =
             Cover::of(waits.map(|call| Interval::new(call.start_ns, call.end_ns().min(first_ns))));
-        Beginning { first_of, first, end_ns, waits }
+        RecordingStart { first_of, first, end_ns, waits }
     }
 
-    /// The part of these gaps of devices with this work in which they may have had work that the
-    /// trace lacks:
+    /// The part of these gaps, of devices with this work, in which the devices may have had work
+    /// that the trace lacks:
     ///
-    /// - before the first work of a stream with a recorded launch, while that work waited on
-    ///   the device although nothing ran; if it was launched before any such work began;
+    /// - before the first work of a stream with a recorded launch, while that work waited on the
+    ///   device although nothing ran; if it was launched before any such work began;
     /// - before work of a stream's beginning without a recorded launch;
     /// - while the host waited for a device, and no work with a recorded launch had begun.
     pub(crate) fn unknown(&self, rank: &RankTrace<'_>, gaps: &[Gap], work: &[u32]) -> Cover {

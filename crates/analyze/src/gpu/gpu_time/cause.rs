@@ -1,6 +1,6 @@
 //! Why a device had nothing to do.
 
-/// What a device waited for while it was idle. The causes are exclusive, so that they add up.
+/// The cause of a device's idle time. Causes are exclusive, so that their times add up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum IdleCause {
     /// The host was launching, operator by operator, and was slower than the device.
@@ -37,7 +37,7 @@ pub enum IdleCause {
     Unknown,
 }
 
-/// All of them, in the order of tables for equal times.
+/// All causes, in the order of tables for equal times.
 pub const CAUSES: [IdleCause; 16] = [
     IdleCause::Launch,
     IdleCause::Sync,
@@ -58,7 +58,7 @@ pub const CAUSES: [IdleCause; 16] = [
 ];
 
 impl IdleCause {
-    /// As JSON has it.
+    /// The key in JSON.
     pub fn key(self) -> &'static str {
         match self {
             IdleCause::Launch => "launch",
@@ -80,7 +80,7 @@ impl IdleCause {
         }
     }
 
-    /// In a table of idle time.
+    /// The words in a table of idle time.
     pub fn short(self) -> &'static str {
         match self {
             IdleCause::Launch => "launches",
@@ -102,13 +102,13 @@ impl IdleCause {
         }
     }
 
-    /// Whether it names something that can be changed: the others say only when it was idle, or
-    /// that nothing is known.
+    /// Whether the cause names something that can be changed. The others only say when the device
+    /// was idle, or that nothing is known.
     pub fn explains(self) -> bool {
         !matches!(self, IdleCause::Stream | IdleCause::Start | IdleCause::End | IdleCause::Unknown)
     }
 
-    /// Whether it is code or a wait of the host that only CPU samples show in full.
+    /// Whether the cause is code or a wait of the host that only CPU samples show in full.
     pub fn is_host_code(self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! Gaps on the device, and who let it wait.
+//! Gaps on the device, each with the call that let it wait.
 
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::RankTrace;
@@ -10,15 +10,15 @@ pub(super) const LAUNCH_NS: u64 = 100_000;
 /// A time in which no device of the rank did anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// When.
+    /// The time of the gap.
     pub interval: Interval,
-    /// See [`Self::launch`]; [`NONE`] if there is none.
+    /// Index of the launching call ([`Self::launch`]), or [`NONE`].
     launch: u32,
-    /// End of [`Self::late`].
+    /// The end of the interval [`Self::late`].
     late_end: u64,
 }
 
-/// No launch.
+/// There is no recorded launch.
 const NONE: u32 = u32::MAX;
 
 impl Gap {
@@ -35,7 +35,7 @@ impl Gap {
 
     /// A gap, and the work that starts no earlier than it ends.
     fn of(rank: &RankTrace<'_>, gap: Interval, work: &[u32]) -> Gap {
-        // Of several that start together, the one that was launched first ended it.
+        // Among several that start together, the one that was launched first ended the gap.
         let launch = (work.iter().map(|at| *at as usize))
             .take_while(|at| rank.work[*at].start_ns == gap.end)
             .filter_map(|at| rank.launches.call_of(at))
@@ -48,16 +48,15 @@ impl Gap {
         Gap { interval: gap, launch: launch.map_or(NONE, |call| call as u32), late_end }
     }
 
-    /// The call that launched the work which ended it, as an index; none if the
-    /// gap ends with the window, or the launch was not recorded.
+    /// Index of the call that launched the work which ended the gap; `None` if the gap ends with
+    /// the window, or the launch was not recorded.
     pub fn launch(&self) -> Option<usize> {
         (self.launch != NONE).then_some(self.launch as usize)
     }
 
-    /// How much of it passed, from its start, before that call was over and the work
-    /// had time to reach the device: until then the device had nothing to do. The
-    /// rest the work spent waiting on the device. All of it, if no launch was
-    /// recorded.
+    /// The beginning of the gap, until the launching call was over and the work had time to reach
+    /// the device: until then the device had nothing to do. In the rest of the gap, the work waited
+    /// on the device. It is the whole gap if no launch was recorded.
     pub fn late(&self) -> Interval {
         Interval::new(self.interval.start, self.late_end)
     }

@@ -1,4 +1,4 @@
-//! What a stack of a launching thread says about the device that has nothing to do.
+//! Interprets the stack of a launching thread while its device has nothing to do.
 
 use tprof_trace::model::ThreadState;
 
@@ -6,16 +6,17 @@ use super::cause::IdleCause;
 use crate::host::{OtherCause, Place};
 use crate::rank::samples::{Func, FunctionTable, Layer, Part, Role, Stack};
 
-/// What a thread was at in a sample or a wait.
+/// The activity of a thread in a sample or a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HostCode {
-    /// It kept the device waiting by this.
+    /// The thread kept the device waiting, by this cause.
     Cause(IdleCause),
-    /// It ran code of the device's libraries or of a framework's operators.
+    /// The thread ran code of the device's libraries or of a framework's operators.
     Operators,
-    /// It waited for another thread to do something.
+    /// The thread waited for another thread to do something.
     OtherThread,
-    /// It made no call and has no sample: it ran its own code, or waited for a thread that did.
+    /// The thread made no call and has no sample: it ran its own code, or waited for a thread that
+    /// did.
     Quiet,
 }
 
@@ -29,12 +30,12 @@ const COMPILERS: [&str; 7] = [
     "jax/_src/compiler.py",
     "numba/core/",
 ];
-/// In these Python runs also what was compiled before, each time that it is called.
+/// Files in which Python also runs code that was compiled before, each time that it is called.
 const WRAPPERS: [&str; 4] = ["eval_frame.py", "runtime_wrappers.py", "utils.py", "output_code.py"];
 /// Parts of names of native functions that compile.
 const COMPILING: [&str; 6] =
     ["nvrtc", "nvPTXCompiler", "llvm::", "mlir::", "xla::gpu::GpuCompiler", "cuModuleLoad"];
-/// Beginnings of names of modules that launch work: what runs in them between launches is
+/// Prefixes of names of modules that launch work: code that runs in them between launches is the
 /// operators' own time.
 const OPERATORS: [&str; 13] = [
     "libtorch",
@@ -53,10 +54,10 @@ const OPERATORS: [&str; 13] = [
 ];
 
 impl HostCode {
-    /// Of a thread in a part of its time, with this stack.
+    /// Interprets a part of a thread's time with this stack.
     pub fn of(part: Part, state: ThreadState, stack: &Stack, names: &FunctionTable) -> HostCode {
         let all = || stack.functions.iter().map(|id| names.get(*id));
-        // To import a compiler is not to compile.
+        // A function that imports a compiler does not compile.
         if all().any(compiles) && !all().any(Func::is_import) {
             return HostCode::Cause(IdleCause::Compile);
         }

@@ -1,10 +1,10 @@
 //! `gpu-time`: a device's time as a waterfall. Each nanosecond of a window is work of one kind, or
 //! idle for exactly one cause, so that the parts add up to the window.
 //!
-//! An idle interval ends with the work that a call launched. Until that call the device waited for
-//! the call's thread, and what the thread did meanwhile is the cause: `timeline` divides it, call by
-//! call and sample by sample. A thread that itself waited for another thread passes the question on
-//! (`threads`). From the call on, the work waited on the device.
+//! An idle interval ends with the work that a call launched. Until that call, the device waited for
+//! the call's thread, and what the thread did during that time is the cause: `timeline` divides it,
+//! call by call and sample by sample. A thread that itself waited for another thread passes the
+//! question on (`threads`). From the call on, the work waited on the device.
 
 pub(crate) mod beginning;
 mod cause;
@@ -19,9 +19,9 @@ mod timeline;
 mod waterfall;
 
 use crate::base::intervals::Cover;
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use crate::rank::{Busy, DeviceWindow, Needs, RankTrace};
-use beginning::Beginning;
+use beginning::RecordingStart;
 
 pub use cause::{CAUSES, IdleCause};
 pub use gaps::Gap;
@@ -36,7 +36,7 @@ pub const KIND: DocumentKind = DocumentKind {
     analysis: || boxed(GpuTime),
 };
 
-/// `tprof report gpu-time`.
+/// Device time as a waterfall: `tprof report gpu-time`.
 struct GpuTime;
 
 impl Analysis for GpuTime {
@@ -48,18 +48,19 @@ impl Analysis for GpuTime {
         Needs::ALL
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> Self::Part {
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankContext, _: &Options) -> Self::Part {
         of_devices(rank, None, |threads, waterfall, window| {
             tables::WaterfallRows::of(rank, threads, waterfall, window)
         })
     }
 
-    fn join(&self, parts: Vec<(RankAt, Self::Part)>, _: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, Self::Part)>, _: &Options) -> Body {
         tables::body(&parts)
     }
 }
 
-/// What is made of the waterfall of each device of a rank in its judged time, or in a part of that.
+/// Applies a function to the waterfall of each device of a rank, in its judged time or a part of
+/// that.
 pub(crate) fn of_devices<T>(
     rank: &RankTrace<'_>,
     part: Option<&Cover>,
@@ -68,7 +69,7 @@ pub(crate) fn of_devices<T>(
     if rank.work.is_empty() {
         return Vec::new();
     }
-    let (threads, beginning) = (Threads::of(rank), Beginning::of(rank));
+    let (threads, beginning) = (Threads::of(rank), RecordingStart::of(rank));
     let work = rank.work_by_device();
     let of_device = |(busy, mut window): (&Busy, DeviceWindow)| {
         if let Some(part) = part {
@@ -85,7 +86,7 @@ pub(crate) fn of_devices<T>(
 /// The waterfall of one device within a window.
 fn of_device(
     rank: &RankTrace<'_>,
-    known: (&Threads, &Beginning),
+    known: (&Threads, &RecordingStart),
     window: &Cover,
     busy: &Busy,
     work: &[u32],

@@ -1,7 +1,7 @@
-//! What ranges, operators and Python functions are about, by their names and categories.
+//! Causes that follow from names and categories of ranges, operators and Python functions.
 
 use super::cause::IdleCause;
-use crate::rank::Stated;
+use crate::rank::SpanPurpose;
 
 /// Beginnings of names of ranges in which code is compiled: JAX's and PyTorch's.
 const COMPILING: [&str; 6] = [
@@ -18,27 +18,28 @@ const SAVING: [&str; 5] =
 /// Names of ranges of Python's garbage collector.
 const COLLECTING: [&str; 2] = ["Python GC", "gc.collect"];
 
-/// What a device waits for while its host thread is in a range of this name, whatever is called
-/// there; `None` of most names.
-pub(super) fn of_all_within(name: &str, stated: Option<Stated>) -> Option<IdleCause> {
+/// The cause while the host thread is in a range of this name, whatever is called there; `None` for
+/// most names.
+pub(super) fn of_all_within(name: &str, stated: Option<SpanPurpose>) -> Option<IdleCause> {
     let lower = || name.to_ascii_lowercase();
-    if stated == Some(Stated::Compile) || COMPILING.iter().any(|start| name.starts_with(start)) {
+    if stated == Some(SpanPurpose::Compile) || COMPILING.iter().any(|start| name.starts_with(start))
+    {
         return Some(IdleCause::Compile);
     }
     SAVING.iter().any(|start| lower().starts_with(start)).then_some(IdleCause::Checkpoint)
 }
 
-/// The same, except for calls that block, which are told apart.
-pub(super) fn of_rest_within(name: &str, stated: Option<Stated>) -> Option<IdleCause> {
+/// The cause in a range of this name except in calls that block, which have causes of their own.
+pub(super) fn of_rest_within(name: &str, stated: Option<SpanPurpose>) -> Option<IdleCause> {
     if COLLECTING.contains(&name) {
         return Some(IdleCause::Gc);
     }
     Some(match stated? {
-        Stated::DataLoad => IdleCause::Data,
-        Stated::Sync => IdleCause::Sync,
-        Stated::Memory => IdleCause::Allocation,
-        Stated::Communication => IdleCause::Collective,
-        // It may launch, as a forward pass does.
-        Stated::Compute | Stated::Io | Stated::Compile => return None,
+        SpanPurpose::DataLoad => IdleCause::Data,
+        SpanPurpose::Sync => IdleCause::Sync,
+        SpanPurpose::Memory => IdleCause::Allocation,
+        SpanPurpose::Communication => IdleCause::Collective,
+        // The range may launch, as a forward pass does.
+        SpanPurpose::Compute | SpanPurpose::Io | SpanPurpose::Compile => return None,
     })
 }

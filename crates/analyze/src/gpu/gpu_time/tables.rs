@@ -10,12 +10,12 @@ use super::cause::IdleCause;
 use super::threads::Threads;
 use super::waterfall::{Waterfall, main_line};
 use crate::base::stats::median;
-use crate::document::{Body, Cell, Column, RankAt, Table, Unit};
+use crate::document::{Body, Cell, Column, RankContext, Table, Unit};
 use crate::gpu::breakdown::NO_WORK;
 use crate::host::Place;
 use crate::rank::{DeviceWindow, RankTrace};
 
-/// One device's rows.
+/// The rows of one device.
 pub(super) struct WaterfallRows {
     device: Option<u32>,
     window_ns: u64,
@@ -28,9 +28,9 @@ struct PartRow {
     part: &'static str,
     cause: Option<IdleCause>,
     ns: u64,
-    /// What it is, for a person.
+    /// The displayed name of the part.
     words: &'static str,
-    /// What was called or ran, as far as it is known.
+    /// The call or code, as far as it is known.
     what: String,
     line: Option<Place>,
 }
@@ -181,7 +181,7 @@ fn launches(rank: &RankTrace<'_>) -> Option<String> {
 }
 
 /// The tables `parts` and `windows` of all devices of all ranks.
-pub(super) fn body(ranks: &[(RankAt, Vec<WaterfallRows>)]) -> Body {
+pub(super) fn body(ranks: &[(RankContext, Vec<WaterfallRows>)]) -> Body {
     let rows = || ranks.iter().flat_map(|(at, rows)| rows.iter().map(move |row| (at, row)));
     let device = || Column::device(rows().map(|(_, row)| row.device));
     let columns = vec![

@@ -29,7 +29,7 @@ fn span(made: &mut Fixture, kind: SpanKind, thread: u32, from: u64, to: u64, nam
 
 fn of_device(rank: &RankTrace<'_>, threads: &Threads, window: &Cover, busy: &Busy) -> Waterfall {
     let work = rank.work_by_device();
-    super::of_device(rank, (threads, &Beginning::of(rank)), window, busy, &work[&busy.device])
+    super::of_device(rank, (threads, &RecordingStart::of(rank)), window, busy, &work[&busy.device])
 }
 
 /// The waterfall of the only device, from its first work to its last.
@@ -142,8 +142,8 @@ fn a_thread_that_waits_every_few_launches_never_launches_ahead() {
         }
         at += 20 * US;
     }
-    // From the first kernel's end to the last one's start, but for two others; up to the first wait
-    // it might have launched ahead.
+    // Idle time from the first kernel's end to the last one's start, but for two others. Up to the
+    // first wait, the host might have launched ahead.
     let expected = [(IdleCause::Sync, (110 - 20 - 4) * US), (IdleCause::Launch, (20 - 12) * US)];
     assert_eq!(causes(&made.finish()), expected);
 }
@@ -211,7 +211,7 @@ fn ranges_say_what_the_host_does_in_them() {
     assert_eq!(causes(&made.finish()), expected);
 }
 
-/// A stack of one function of the user's.
+/// Adds a stack of one function of the user's.
 fn stack(made: &mut Fixture, stack: u32, function: &str, file: &str, line: u32) {
     let [function, file, module] = [function, file, "[python]"].map(|text| made.name(text));
     let address = SYNTHETIC_FRAME | u64::from(stack);
@@ -259,7 +259,8 @@ fn a_long_time_without_calls_is_the_users_code_by_its_samples() {
 
 #[test]
 fn an_operator_that_launches_nothing_computes_on_the_host() {
-    // Of a step on the host of 20 ms: one operator that launches, and two of which one lies in the other.
+    // A step on the host of 20 ms has one operator that launches, and two that lie within each
+    // other.
     let of = |inner: &str| {
         let mut made = Fixture::new();
         made.call(0, 0, 10 * US, "cudaLaunchKernel", 1);
@@ -375,7 +376,7 @@ fn what_the_recording_does_not_show_is_unknown() {
     let mut made = Fixture::new();
     made.call(0, 0, 5 * US, "cudaLaunchKernel", 1);
     kernel(&mut made, 5 * US, 10 * US, 1);
-    // No launch; then a long time in which the host was not sampled.
+    // There is no launch, and then a long time in which the host was not sampled.
     kernel(&mut made, 50 * US, 60 * US, 0);
     made.call(0, 5 * MS, 5 * US, "cudaLaunchKernel", 2);
     kernel(&mut made, 5 * MS + 5 * US, 6 * MS, 2);
@@ -413,7 +414,7 @@ fn work_of_another_device_at_the_same_moment_ends_no_gap() {
             Kernel { start_ns, duration_ns: 10 * US, device, correlation, ..Kernel::default() };
         made.kernel(row, "k");
     };
-    // Without a recorded launch, as at the beginning of a trace.
+    // There is no recorded launch, as at the beginning of a trace.
     on(1, 0, None);
     on(0, 100 * US, None);
     on(1, 100 * US, Some(1));
@@ -441,12 +442,12 @@ fn a_memset_that_waits_and_pinned_memory_keep_the_thread() {
     let mut made = Fixture::new();
     made.call(0, 0, 5 * US, "cudaLaunchKernel", 1);
     kernel(&mut made, 5 * US, 10 * US, 1);
-    // It returns long after it is done; then memory is pinned.
+    // The call returns long after its work is done; then memory is pinned.
     memset(&mut made, 10, 40, 20, 2);
     made.call(0, 60 * US, 30 * US, "cudaHostAlloc", 50);
     made.call(0, 92 * US, 3 * US, "cudaLaunchKernel", 3);
     kernel(&mut made, 95 * US, 100 * US, 3);
-    // It returns at once: the thread launches.
+    // The call returns at once: the thread launches.
     memset(&mut made, 110, 3, 113, 4);
     let mut causes = causes(&made.finish());
     causes.sort();

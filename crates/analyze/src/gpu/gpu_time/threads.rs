@@ -1,4 +1,4 @@
-//! The host threads of a rank, and what kept each from launching.
+//! The host threads of a rank, and the causes that kept each from launching.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{
@@ -9,7 +9,7 @@ use tprof_trace::model::{
 use super::cause::IdleCause;
 use super::host_code::HostCode;
 use super::ranges;
-use super::timeline::{NO_CALL, Piece, QUIET_NS, ThreadTimeline, around, ordered};
+use super::timeline::{NO_CALL, QUIET_NS, ThreadTimeline, TimelinePiece, around, ordered};
 use crate::base::innermost::innermost;
 use crate::base::intervals::{Cover, Interval, Union};
 use crate::host::Place;
@@ -18,10 +18,10 @@ use crate::rank::call_names::{
     is_wait, loads_code,
 };
 use crate::rank::samples::{CpuTrace, Layer, Part};
-use crate::rank::{HostSpan, RankTrace, Stated, WorkKind};
+use crate::rank::{HostSpan, RankTrace, SpanPurpose, WorkKind};
 
-/// Hands through which a wait is followed.
-const MOST_HANDS: usize = 3;
+/// How many threads in a row a wait is followed through, at most.
+const MOST_HOPS: usize = 3;
 /// A thread that waits for the device again after no more launches than these never launches
 /// ahead of it.
 const FEW_LAUNCHES: usize = 8;
@@ -36,13 +36,13 @@ const NAMING: [SpanKind; 4] =
 #[derive(Debug, Default)]
 pub struct Threads {
     all: Vec<ThreadTimeline>,
-    /// When each was at work.
+    /// For each thread: the time in which it was at work.
     active: Vec<Cover>,
     index: FxHashMap<ThreadIndex, usize>,
     /// Samples and waits with a stack, for lines.
     rows: Vec<SampledRow>,
-    /// Of each thread whether Python was on its stack, and of each process the thread that ran most
-    /// of its Python.
+    /// For each thread: whether Python was on its stack. For each process: the thread that ran most
+    /// of its Python code.
     has_python: Vec<bool>,
     main: FxHashMap<ProcessIndex, u32>,
     cpu: CpuTrace,
@@ -61,7 +61,7 @@ struct SampledRow {
 
 /// Idle time with its cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Explained {
+pub struct ExplainedIdle {
     pub interval: Interval,
     pub cause: IdleCause,
     /// The thread that kept the device waiting, as an index into [`Threads`].
@@ -70,11 +70,12 @@ pub struct Explained {
     pub call: u32,
 }
 
-/// What a span states, what its device waits for whatever is called in it, and what in the rest of it.
-type SpanCauses = (Option<Stated>, [Option<IdleCause>; 2]);
+/// The purpose of a span, the cause whatever is called in it, and the cause in the rest of it.
+type SpanCauses = (Option<SpanPurpose>, [Option<IdleCause>; 2]);
 
 impl Threads {
-    /// Of a rank with calls, and with operators, annotations and samples as far as there are any.
+    /// Reads the threads of a rank with calls, and with operators, annotations and samples as far
+    /// as it has them.
     pub fn of(rank: &RankTrace<'_>) -> Threads {
         let mut threads = Threads::default();
         threads.add_calls(rank);
@@ -83,7 +84,7 @@ impl Threads {
         threads.add_samples(rank);
         for timeline in &mut threads.all {
             timeline.whole = ordered(std::mem::take(&mut timeline.whole));
-            // A call of the driver's that takes all of the runtime's is a part of it.
+            // A call of the driver that takes all of a call of the runtime is a part of that.
             timeline.blocking.sort_by_key(|(_, (_, call))| rank.calls[*call as usize].kind);
             timeline.blocking = ordered(std::mem::take(&mut timeline.blocking));
             timeline.waits = ordered(std::mem::take(&mut timeline.waits));
@@ -154,10 +155,11 @@ impl Threads {
         for span in rank.spans(SpanKind::Operator) {
             let at = self.entry(span.process, span.thread);
             operators.entry(at).or_default().add(span.interval());
-            // Its thread has only calls so far.
+            // So far, the thread has only calls.
             let calls = &self.all[at].busy;
             let is_long = span.duration_ns >= QUIET_NS && !calls.is_empty();
-            // Autograd's own ranges hold operators, and what it takes to find the next.
+            // Autograd's own ranges hold operators, and the time that it takes to find the next
+            // one.
             let is_operator = || !rank.name(span.name).starts_with("autograd::");
             if is_long && calls.length_within(span.interval()) == 0 && is_operator() {
                 computing.entry(at).or_default().push((span.interval(), span.name));
@@ -178,7 +180,7 @@ impl Threads {
             let HostSpan { name, args, process, thread, .. } = *span;
             let (stated, [whole, rest]) = *known.entry((name, args)).or_insert_with(|| {
                 let name = rank.name(name);
-                let stated = Stated::of(name, rank.name(args));
+                let stated = SpanPurpose::of(name, rank.name(args));
                 (
                     stated,
                     [ranges::of_all_within(name, stated), ranges::of_rest_within(name, stated)],
@@ -189,7 +191,7 @@ impl Threads {
             }
             let at = self.entry(process, thread);
             self.all[at].whole.extend(whole.map(|cause| (span.interval(), cause)));
-            // One that states something else takes its time from the one around it.
+            // A span with another purpose takes its time from the span around it.
             if rest.is_some() || stated.is_some() {
                 named.entry(at).or_default().push((span.interval(), rest));
             }
@@ -250,7 +252,7 @@ impl Threads {
                 ThreadState::Running => {
                     timeline.samples.push((row.time_ns, row.weight_ns, code));
                 }
-                // Where short ones lie, that were added up, is not known.
+                // The place of short rows that were added up is unknown.
                 _ if row.spread_ns.is_none() => {
                     let lasted =
                         Interval::new(row.time_ns, row.time_ns.saturating_add(row.weight_ns));
@@ -288,8 +290,8 @@ impl Threads {
         }
     }
 
-    /// The thread whose lines explain another one's time: of one without Python, as PyTorch's for
-    /// backward passes, that which runs the program.
+    /// The thread whose lines explain another one's time: for a thread without Python, such as
+    /// PyTorch's for backward passes, the thread that runs the program.
     pub(super) fn with_lines(&self, thread: u32) -> u32 {
         let at = thread as usize;
         let process = self.all.get(at).map(|timeline| timeline.process);
@@ -305,10 +307,11 @@ impl Threads {
         self.index.get(&thread).map(|at| *at as u32)
     }
 
-    /// What kept a thread from launching in an interval, in order of time: causes that add up to it.
-    pub(super) fn explain(&self, thread: u32, interval: Interval) -> Vec<Explained> {
+    /// Divides an interval by the causes that kept a thread from launching, in order of time; they
+    /// add up to the interval.
+    pub(super) fn explain(&self, thread: u32, interval: Interval) -> Vec<ExplainedIdle> {
         let mut found = Vec::new();
-        self.explain_by(thread, interval, MOST_HANDS, &mut found);
+        self.explain_by(thread, interval, MOST_HOPS, &mut found);
         found.sort_by_key(|one| one.interval);
         found
     }
@@ -317,45 +320,46 @@ impl Threads {
         &self,
         thread: u32,
         interval: Interval,
-        hands: usize,
-        found: &mut Vec<Explained>,
+        hops: usize,
+        found: &mut Vec<ExplainedIdle>,
     ) {
-        let mut pieces: Vec<Piece> = Vec::new();
+        let mut pieces: Vec<TimelinePiece> = Vec::new();
         self.all[thread as usize].split(interval, &mut pieces);
-        for Piece { interval, code, call } in pieces {
-            let explained = |cause| Explained { interval, cause, thread, call };
+        for TimelinePiece { interval, code, call } in pieces {
+            let explained = |cause| ExplainedIdle { interval, cause, thread, call };
             match code {
                 HostCode::Cause(cause) => found.push(explained(cause)),
                 HostCode::Operators => found.push(explained(IdleCause::Launch)),
                 HostCode::OtherThread => {
-                    self.follow(thread, interval, hands, found, |at| &self.active[at]);
+                    self.follow(thread, interval, hops, found, |at| &self.active[at]);
                 }
                 HostCode::Quiet => {
-                    self.follow(thread, interval, hands, found, |at| &self.all[at].busy);
+                    self.follow(thread, interval, hops, found, |at| &self.all[at].busy);
                 }
             }
         }
     }
 
-    /// What the other threads of the process did meanwhile, the one that did most first. Where none
-    /// did anything, the thread was at its own code, if it was sampled at all; for a short while, it
-    /// was being woken.
+    /// Divides an interval by what the other threads of the process did, the one that did most
+    /// first. If none did anything, the thread was at its own code, provided that it was sampled at
+    /// all; for a short while, it was being woken.
     fn follow<'t>(
         &'t self,
         thread: u32,
         interval: Interval,
-        hands: usize,
-        found: &mut Vec<Explained>,
+        hops: usize,
+        found: &mut Vec<ExplainedIdle>,
         at_work: impl Fn(usize) -> &'t Cover,
     ) {
         let mut rest = Cover::of([interval]);
-        // By all of it, not by the pieces that other threads leave of a long silence.
+        // The length of the whole silence decides, not that of the pieces which other threads leave
+        // of it.
         let own = match interval.length() < QUIET_NS {
             true => IdleCause::Launch,
             false if self.all[thread as usize].samples.is_empty() => IdleCause::Unknown,
             false => IdleCause::Python,
         };
-        if hands > 0 {
+        if hops > 0 {
             let process = self.all[thread as usize].process;
             let others = (0..self.all.len())
                 .filter(|at| *at != thread as usize && self.all[*at].process == process);
@@ -365,7 +369,7 @@ impl Threads {
             for (_, at) in worked {
                 let part = rest.intersection(&at_work(at).within(interval));
                 for &part in part.parts() {
-                    self.explain_by(at as u32, part, hands - 1, found);
+                    self.explain_by(at as u32, part, hops - 1, found);
                 }
                 rest = rest.without(&part);
                 if rest.is_empty() {
@@ -374,7 +378,7 @@ impl Threads {
             }
         }
         for &interval in rest.parts() {
-            found.push(Explained { interval, cause: own, thread, call: NO_CALL });
+            found.push(ExplainedIdle { interval, cause: own, thread, call: NO_CALL });
         }
     }
 
@@ -397,19 +401,19 @@ impl Threads {
         self.all[thread as usize].computing(interval)
     }
 
-    /// The wait of a thread before a moment, where it waits for the device every few launches.
+    /// The wait of a thread before a moment, if it waits for the device every few launches.
     pub(super) fn wait_before(&self, thread: u32, time_ns: u64) -> Option<u32> {
         self.all[thread as usize].wait_before(time_ns)
     }
 
-    /// Places of threads in their times, with how much of it samples stand for, most first.
+    /// The places of threads in their times, each with the time that samples stand for, most first.
     pub(crate) fn places(&self, times: &FxHashMap<u32, Cover>) -> Vec<(Place, u64)> {
         let mut by_stack: FxHashMap<(ProcessIndex, StackId, ThreadState), u64> =
             FxHashMap::default();
         for row in &self.rows {
             let Some(cover) = times.get(&row.thread) else { continue };
             let ns = match row.state {
-                // It stands for the time before it.
+                // A sample stands for the time before it.
                 ThreadState::Running => {
                     let before_ns = row.time_ns.saturating_sub(1);
                     let is_in = cover.touches(Interval::new(before_ns, before_ns));
@@ -441,8 +445,9 @@ impl Threads {
     }
 }
 
-/// Calls of the device's libraries that have a stack, each as a wait there: it is that of the call
-/// itself, and has Python's functions where a sample within the call may have none.
+/// Calls of the device's libraries that have a stack, each as a wait at that place. The stack is
+/// that of the call itself, and has Python's functions where a sample within the call may have
+/// none.
 fn called_at(rank: &RankTrace<'_>) -> Vec<Sample> {
     let is_call = |call: &CallStack| {
         matches!(call.kind, SpanKind::Runtime | SpanKind::Driver) && call.stack != 0
@@ -495,7 +500,7 @@ fn of_memset(rank: &RankTrace<'_>, call: u32) -> Option<IdleCause> {
     waited.then_some(IdleCause::Sync)
 }
 
-/// Where nothing of a cover is for [`QUIET_NS`] or longer.
+/// The parts outside of a cover that last [`QUIET_NS`] or longer.
 fn quiet(busy: &Cover) -> Cover {
     let all = Cover::of([Interval::new(0, u64::MAX)]).without(busy);
     Cover::of(all.parts().iter().copied().filter(|part| part.length() >= QUIET_NS))

@@ -1,4 +1,4 @@
-//! What one host thread did, moment by moment.
+//! The activity of one host thread, moment by moment.
 
 use std::cmp::Reverse;
 
@@ -8,8 +8,9 @@ use super::cause::IdleCause;
 use super::host_code::HostCode;
 use crate::base::intervals::{Cover, Interval};
 
-/// A thread that makes no call and runs no operator for so long does something else. PyTorch takes 5
-/// to 50 us between launches, and 250 us from a loss to the first launch of its backward pass.
+/// A thread that makes no call and runs no operator for this long does something else, ns. PyTorch
+/// takes 5 to 50 us between launches, and 250 us from a loss to the first launch of its backward
+/// pass.
 pub(super) const QUIET_NS: u64 = 500_000;
 
 /// Stands for an index where no call explains a piece of time.
@@ -18,14 +19,14 @@ pub(super) const NO_CALL: u32 = u32::MAX;
 /// An operator that computes on the host is other code than launches.
 const COMPUTES: HostCode = HostCode::Cause(IdleCause::Python);
 
-/// An interval with what was then.
+/// Intervals, each with a value.
 pub(super) type Layer<T> = Vec<(Interval, T)>;
 
-/// What one host thread did.
+/// The activity of one host thread, in layers.
 #[derive(Debug, Default)]
 pub(super) struct ThreadTimeline {
     pub process: ProcessIndex,
-    /// Compilation and the like: whatever is called there is a part of it.
+    /// Compilation and the like, with everything that is called there.
     pub whole: Layer<IdleCause>,
     /// Calls that block the thread, and which they are.
     pub blocking: Layer<(IdleCause, u32)>,
@@ -33,24 +34,24 @@ pub(super) struct ThreadTimeline {
     pub named: Layer<IdleCause>,
     /// Waits off a core, each exactly known.
     pub waits: Layer<HostCode>,
-    /// When it was in calls and operators.
+    /// Time in calls and operators.
     pub busy: Cover,
-    /// Where it was in none for [`QUIET_NS`] or longer.
+    /// Time outside of these, in stretches of [`QUIET_NS`] or longer.
     pub quiet: Cover,
-    /// Operators of that length that call nothing of a device: they compute on the host.
+    /// Operators of at least [`QUIET_NS`] that call nothing of a device: they compute on the host.
     pub computing: Layer<NameId>,
-    /// Samples on a core: when, how much time each stands for, and at what.
+    /// Samples on a core: the moment, the time that the sample stands for, and the code.
     pub samples: Vec<(u64, u64, HostCode)>,
-    /// The time around each of them that it explains: see [`around`].
+    /// The time around each sample that it explains: see [`around`].
     pub sampled: Layer<HostCode>,
-    /// Where it waits for the device every few launches, so that it never launches ahead: from the
-    /// end of one wait to the next.
+    /// Stretches in which the thread waits for the device every few launches, so that it never
+    /// launches ahead: from the end of one wait to the next.
     pub between_waits: Layer<u32>,
 }
 
 /// A part of a thread's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(super) struct TimelinePiece {
     pub interval: Interval,
     pub code: HostCode,
     /// The call that it was in, or [`NO_CALL`].
@@ -58,7 +59,7 @@ pub(super) struct Piece {
 }
 
 impl ThreadTimeline {
-    /// When it was at work: in calls, operators, or on a core by its samples.
+    /// Time at work: in calls, in operators, or on a core by samples.
     pub fn active(&self) -> Cover {
         let on_core = |&(time_ns, weight_ns, _): &(u64, u64, HostCode)| {
             Interval::new(time_ns.saturating_sub(weight_ns), time_ns)
@@ -67,8 +68,8 @@ impl ThreadTimeline {
     }
 
     /// Cuts an interval into pieces that add up to it, in no order.
-    pub fn split(&self, interval: Interval, pieces: &mut Vec<Piece>) {
-        let mut push = |interval, code, call| pieces.push(Piece { interval, code, call });
+    pub fn split(&self, interval: Interval, pieces: &mut Vec<TimelinePiece>) {
+        let mut push = |interval, code, call| pieces.push(TimelinePiece { interval, code, call });
         let rest = carve(&[interval], &self.whole, |part, cause| {
             push(part, HostCode::Cause(*cause), NO_CALL)
         });
@@ -81,7 +82,7 @@ impl ThreadTimeline {
         let mut computing = Vec::new();
         let rest = carve(&rest, &self.computing, |part, _| computing.push(part));
         let unsampled = carve(&computing, &self.sampled, |part, code| {
-            // What libraries of operators run there launches nothing.
+            // Code of operators' libraries that runs there launches nothing.
             let is_cause = matches!(code, HostCode::Cause(_));
             push(part, if is_cause { *code } else { COMPUTES }, NO_CALL);
         });
@@ -133,7 +134,7 @@ pub(super) fn around(samples: &[(u64, u64, HostCode)]) -> Layer<HostCode> {
     all.filter(|(interval, _)| interval.length() > 0).collect()
 }
 
-/// Puts intervals into order, and cuts those that begin before another one ended: of those that begin
+/// Sorts intervals, and cuts those that begin before another one ended: of intervals that begin
 /// together the longest counts, and of equal ones the first.
 pub(super) fn ordered<T>(mut layer: Layer<T>) -> Layer<T> {
     layer.sort_by_key(|(interval, _)| (interval.start, Reverse(interval.end)));
@@ -146,7 +147,7 @@ pub(super) fn ordered<T>(mut layer: Layer<T>) -> Layer<T> {
     layer
 }
 
-/// Passes what of these intervals a layer has, and returns the rest.
+/// Passes the parts of these intervals that a layer has to a function, and returns the rest.
 fn carve<T>(
     intervals: &[Interval],
     layer: &Layer<T>,

@@ -3,48 +3,50 @@
 use rustc_hash::FxHashMap;
 use tprof_trace::model::CopyKind;
 
-use super::beginning::Beginning;
+use super::beginning::RecordingStart;
 use super::cause::{CAUSES, IdleCause};
 use super::gaps::{Gap, LAUNCH_NS};
-use super::threads::{Explained, Threads};
+use super::threads::{ExplainedIdle, Threads};
 use super::timeline::NO_CALL;
 use crate::base::intervals::{Cover, Interval};
 use crate::host::Place;
 use crate::rank::{RankTrace, WorkKind};
 
-/// A launch takes so long to arrive where nothing on the device holds it: 2 to 20 us.
+/// The longest time that a launch takes to arrive if nothing on the device holds it up, ns: 2 to 20
+/// us.
 const ARRIVES_NS: u64 = 20_000;
 
 /// The time of a device, or of several as one, within a window.
 #[derive(Debug, Default)]
 pub struct Waterfall {
-    /// The judged time.
+    /// Length of the window, ns.
     pub window_ns: u64,
-    /// Compute, whatever runs beside it.
+    /// Compute, whatever runs beside it, ns.
     pub compute_ns: u64,
-    /// Communication without compute.
+    /// Communication without compute, ns.
     pub communication_ns: u64,
     /// Copies and memsets with neither, by direction; most first.
     pub copies: Vec<(CopyKind, u64)>,
     /// Each idle nanosecond once, in order of time.
-    pub idle: Vec<Explained>,
+    pub idle: Vec<ExplainedIdle>,
 }
 
-/// When a device was busy, and with what.
+/// The time in which a device was busy, by class.
 pub struct BusyTimes<'b> {
-    /// When anything ran: a kernel, a copy or a memset.
+    /// Time in which anything ran: a kernel, a copy or a memset.
     pub any: &'b Cover,
-    /// Kernels that compute.
+    /// Time in which kernels computed.
     pub compute: &'b Cover,
-    /// Kernels that communicate.
+    /// Time in which kernels communicated.
     pub communication: &'b Cover,
 }
 
 impl Waterfall {
-    /// Of some work (one device's, or all: [`RankTrace::work_by_device`]), within a window.
+    /// Makes the waterfall of some work within a window: of one device, or of all
+    /// ([`RankTrace::work_by_device`]).
     pub(crate) fn of(
         rank: &RankTrace<'_>,
-        (threads, beginning): (&Threads, &Beginning),
+        (threads, beginning): (&Threads, &RecordingStart),
         window: &Cover,
         busy: &BusyTimes<'_>,
         work: &[u32],
@@ -69,12 +71,12 @@ impl Waterfall {
         self.idle.iter().map(|one| one.interval.length()).sum()
     }
 
-    /// Idle time of one cause.
+    /// Idle time of one cause, ns.
     pub fn ns(&self, cause: IdleCause) -> u64 {
         self.of_cause(cause).map(|one| one.interval.length()).sum()
     }
 
-    /// When it was idle for one cause.
+    /// The intervals that were idle for one cause.
     pub fn cover(&self, cause: IdleCause) -> Cover {
         Cover::of(self.of_cause(cause).map(|one| one.interval))
     }
@@ -89,7 +91,7 @@ impl Waterfall {
     }
 
     /// Idle intervals of one cause, in order.
-    pub fn of_cause(&self, cause: IdleCause) -> impl Iterator<Item = &Explained> {
+    pub fn of_cause(&self, cause: IdleCause) -> impl Iterator<Item = &ExplainedIdle> {
         self.idle.iter().filter(move |one| one.cause == cause)
     }
 
@@ -105,8 +107,8 @@ impl Waterfall {
         calls
     }
 
-    /// Where the threads were that let the device wait by one cause, with the time that samples
-    /// stand for there, most first: estimated, and not all of the idle time.
+    /// The places of the threads that let the device wait by one cause, with the time that samples
+    /// stand for there, most first: estimates, which do not cover all of the idle time.
     pub fn places(
         &self,
         rank: &RankTrace<'_>,
@@ -117,9 +119,9 @@ impl Waterfall {
         for one in self.of_cause(cause) {
             let of = times.entry(threads.with_lines(one.thread)).or_default();
             let call = (one.call != NO_CALL).then(|| rank.calls[one.call as usize].interval());
-            // It may begin while the device still works.
+            // The call may begin while the device still works.
             of.extend(call);
-            // What is launched after a call for memory is not what calls it.
+            // Work that is launched after a call for memory is not the work that needed the memory.
             if cause != IdleCause::Allocation || call.is_none() {
                 of.push(one.interval);
             }
@@ -129,8 +131,8 @@ impl Waterfall {
     }
 }
 
-/// The place with most of some time, its code of all parts together: the user's own, or else one with
-/// a file.
+/// The place with most of some time, with its code of all parts together: one of the user's own,
+/// otherwise one with a file.
 pub(crate) fn main_line(places: &[(Place, u64)]) -> Option<&Place> {
     let mut sums: FxHashMap<(&str, &str, u32), (&Place, u64)> = FxHashMap::default();
     for (place, ns) in places {
@@ -144,7 +146,7 @@ pub(crate) fn main_line(places: &[(Place, u64)]) -> Option<&Place> {
     most.map(|(_, (place, _))| place)
 }
 
-/// Copies and memsets by direction; where several ran at once, the time counts for one of them.
+/// Copies and memsets by direction. If several ran at once, the time counts for one of them.
 fn copies(rank: &RankTrace<'_>, alone: &Cover, work: &[u32]) -> Vec<(CopyKind, u64)> {
     let mut by_kind: FxHashMap<CopyKind, Vec<Interval>> = FxHashMap::default();
     for row in work.iter().map(|at| &rank.work[*at as usize]) {
@@ -170,19 +172,19 @@ fn copies(rank: &RankTrace<'_>, alone: &Cover, work: &[u32]) -> Vec<(CopyKind, u
 /// Idle intervals with their causes.
 fn explained(
     rank: &RankTrace<'_>,
-    (threads, beginning): (&Threads, &Beginning),
+    (threads, beginning): (&Threads, &RecordingStart),
     idle: &Cover,
     work: &[u32],
-) -> Vec<Explained> {
+) -> Vec<ExplainedIdle> {
     let unknown = beginning.unknown(rank, &Gap::all(rank, idle, work), work);
-    let mut found: Vec<Explained> = Vec::new();
+    let mut found: Vec<ExplainedIdle> = Vec::new();
     let mut next = 0;
     for &gap in idle.parts() {
         let starts = |at: usize| rank.work[work[at] as usize].start_ns;
         while next < work.len() && starts(next) < gap.end {
             next += 1;
         }
-        let of = |interval, cause| Explained { interval, cause, thread: 0, call: NO_CALL };
+        let of = |interval, cause| ExplainedIdle { interval, cause, thread: 0, call: NO_CALL };
         let unknown = unknown.within(gap);
         for &interval in unknown.parts() {
             found.push(of(interval, IdleCause::Unknown));
@@ -192,7 +194,7 @@ fn explained(
                 found.push(of(gap, IdleCause::End));
                 continue;
             }
-            // Of several that start together, the one that was launched first ended it.
+            // Among several that start together, the one that was launched first ended the gap.
             let first_ns = starts(next);
             let together = (next..work.len()).take_while(|at| starts(*at) == first_ns);
             let calls = together.filter_map(|at| rank.launches.call_of(work[at] as usize));
@@ -213,17 +215,17 @@ fn of_gap(
     threads: &Threads,
     gap: Interval,
     call: usize,
-    found: &mut Vec<Explained>,
+    found: &mut Vec<ExplainedIdle>,
 ) {
     let launch = &rank.calls[call];
-    // What was launched right before the gap is still on its way.
+    // Work that was launched right before the gap is still on its way.
     let arrives_ns = match launch.end_ns() <= gap.start {
         true => launch.end_ns().saturating_add(ARRIVES_NS),
         false => launch.end_ns().saturating_add(LAUNCH_NS),
     };
     let late_ns = arrives_ns.clamp(gap.start, gap.end);
     let thread = threads.index(launch.thread).unwrap_or_default();
-    // The call that blocked the thread: until it launches again the device pays for that.
+    // The call that blocked the thread: until the thread launches again, the device pays for it.
     let mut blocked: Option<(IdleCause, u32, u32)> = None;
     let from = found.len();
     for mut one in threads.explain(thread, Interval::new(gap.start, late_ns)) {
@@ -246,24 +248,24 @@ fn of_gap(
                     let Interval { start, end } = one.interval;
                     let until = start.saturating_add(most_ns).min(end);
                     let interval = Interval::new(start, until);
-                    push(found, from, Explained { interval, cause, thread, call });
+                    push(found, from, ExplainedIdle { interval, cause, thread, call });
                     one.interval = Interval::new(until, end);
                     blocked = blocked.filter(|_| until == end);
                 }
             }
-            // What else the thread does takes as long without the wait.
+            // The rest of what the thread does would take as long without the wait.
             _ => blocked = None,
         }
         push(found, from, one);
     }
     if late_ns < gap.end {
         let interval = Interval::new(late_ns, gap.end);
-        found.push(Explained { interval, cause: IdleCause::Stream, thread, call: NO_CALL });
+        found.push(ExplainedIdle { interval, cause: IdleCause::Stream, thread, call: NO_CALL });
     }
 }
 
 /// Adds an interval, to the one before if that is alike and of the same gap.
-fn push(found: &mut Vec<Explained>, from: usize, one: Explained) {
+fn push(found: &mut Vec<ExplainedIdle>, from: usize, one: ExplainedIdle) {
     if one.interval.length() == 0 {
         return;
     }

@@ -1,4 +1,4 @@
-//! Why streams were idle: what the next work waited for.
+//! Idle time of streams, by what the next work waited for.
 
 mod tables;
 #[cfg(test)]
@@ -8,11 +8,11 @@ use std::cmp::Reverse;
 
 use crate::base::intervals::{Cover, Interval};
 use crate::base::stats::Description;
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use crate::gpu::outside::OutsideWork;
 use crate::rank::{Needs, RankTrace, StreamKey, WINDOW_NEEDS, WorkKind, window_of};
 
-/// The report.
+/// The report `idle`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "idle",
     about: "why streams were idle: late host, launch delay, other",
@@ -26,25 +26,25 @@ pub const KERNEL_WAIT_NS: u64 = 30_000;
 /// Gaps kept of each rank to show.
 const LONGEST: usize = 20;
 
-/// What ended a gap between two pieces of work on a stream.
+/// The cause of a gap between two pieces of work on a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
     /// The next work's launch began only after the stream had fallen idle.
     HostWait,
-    /// It had been launched before, and began within [`KERNEL_WAIT_NS`].
+    /// The work had been launched before, and began within [`KERNEL_WAIT_NS`].
     KernelWait,
-    /// It had been launched before, and yet began later: it waited for another
-    /// stream, an event, or a busy device.
+    /// The work had been launched before, and yet began later: it waited for another stream, an
+    /// event, or a busy device.
     Other,
-    /// Its launch was not recorded.
+    /// The launch of the work was not recorded.
     Unknown,
 }
 
 impl Cause {
-    /// All of them.
+    /// All causes, in the order of tables.
     pub const ALL: [Cause; 4] = [Cause::HostWait, Cause::KernelWait, Cause::Other, Cause::Unknown];
 
-    /// As reports write it.
+    /// The name that reports print.
     pub fn name(self) -> &'static str {
         match self {
             Cause::HostWait => "host wait",
@@ -55,13 +55,13 @@ impl Cause {
     }
 }
 
-/// Idle time of one stream, between its first work's start and its last one's end: of its device's steps
-/// where there are any.
+/// Idle time of one stream between its first work's start and its last one's end; if there are
+/// steps, within its device's steps.
 #[derive(Clone, Debug)]
 pub struct StreamIdle {
-    /// Which.
+    /// The stream that is idle.
     pub stream: StreamKey,
-    /// When something ran.
+    /// Time in which something ran, ns.
     pub busy_ns: u64,
     /// Idle time by cause, as in [`Cause::ALL`]. Under Holistic Trace Analysis's
     /// reading work that overlaps makes gaps of negative length.
@@ -71,7 +71,7 @@ pub struct StreamIdle {
 }
 
 impl StreamIdle {
-    /// All idle time.
+    /// Sum of the idle time, ns.
     pub fn total_ns(&self) -> i64 {
         self.idle_ns.iter().sum()
     }
@@ -80,31 +80,31 @@ impl StreamIdle {
 /// A gap worth attention.
 #[derive(Clone, Debug)]
 pub struct LongGap {
-    /// Which stream.
+    /// The stream with the gap.
     pub stream: StreamKey,
-    /// When it began.
+    /// The beginning of the gap, ns.
     pub start_ns: u64,
-    /// How long it was.
+    /// Length of the gap, ns.
     pub length_ns: u64,
-    /// Why.
+    /// The cause of the gap.
     pub cause: Cause,
-    /// What ran next.
+    /// Name of the work that ended the gap.
     pub next: String,
 }
 
 /// Idle time of one rank.
 #[derive(Clone, Debug, Default)]
 pub struct RankIdle {
-    /// By stream, in order.
+    /// Idle time by stream, in order.
     pub streams: Vec<StreamIdle>,
-    /// The longest gaps.
+    /// The longest gaps of the rank.
     pub longest: Vec<LongGap>,
-    /// What ran outside of the steps, and is left out.
+    /// The work outside of the steps, which is left out.
     pub outside: OutsideWork,
 }
 
 /// A gap as it is found.
-struct Found {
+struct FoundGap {
     start_ns: u64,
     length_ns: i64,
     cause: Cause,
@@ -116,13 +116,13 @@ struct Found {
 pub fn of_rank(rank: &RankTrace<'_>) -> RankIdle {
     let mut by_stream: Vec<Vec<u32>> = vec![Vec::new(); rank.streams.len()];
     for (row, at) in rank.work.iter().zip(0..) {
-        // Holistic Trace Analysis leaves out waits here, if nowhere else.
+        // Holistic Trace Analysis leaves out waits here, and nowhere else.
         if matches!(row.kind, WorkKind::Kernel | WorkKind::Copy { .. }) {
             by_stream[row.stream as usize].push(at);
         }
     }
     let mut streams = Vec::new();
-    let mut longest: Vec<(StreamKey, Found)> = Vec::new();
+    let mut longest: Vec<(StreamKey, FoundGap)> = Vec::new();
     let windows = rank.device_windows();
     for (stream, work) in rank.streams.iter().zip(&by_stream).filter(|(_, work)| !work.is_empty()) {
         let of_stream = window_of(&windows, Some(stream.device));
@@ -140,7 +140,7 @@ pub fn of_rank(rank: &RankTrace<'_>) -> RankIdle {
         longest.sort_by_key(|(_, gap)| Reverse(gap.length_ns));
         longest.truncate(LONGEST);
     }
-    let shown = |(stream, gap): (StreamKey, Found)| LongGap {
+    let shown = |(stream, gap): (StreamKey, FoundGap)| LongGap {
         stream,
         start_ns: gap.start_ns,
         length_ns: gap.length_ns.max(0) as u64,
@@ -155,8 +155,9 @@ fn busy(rank: &RankTrace<'_>, work: &[u32]) -> Cover {
     work.iter().map(|at| rank.work[*at as usize].interval()).collect()
 }
 
-impl Found {
-    /// Leaves of it what is within a time, from the first such moment on; whether that is anything.
+impl FoundGap {
+    /// Cuts the gap to the part within a time, from the first such moment on; returns whether
+    /// anything is left.
     fn cut(&mut self, time: &Cover) -> bool {
         let gap = Interval::new(self.start_ns, self.start_ns.saturating_add_signed(self.length_ns));
         let within = time.within(gap);
@@ -167,7 +168,7 @@ impl Found {
 }
 
 /// Gaps of one stream, in order of time.
-fn gaps(rank: &RankTrace<'_>, work: &[u32]) -> Vec<Found> {
+fn gaps(rank: &RankTrace<'_>, work: &[u32]) -> Vec<FoundGap> {
     let mut gaps = Vec::new();
     let mut idle_from: Option<u64> = None;
     for at in work {
@@ -176,7 +177,7 @@ fn gaps(rank: &RankTrace<'_>, work: &[u32]) -> Vec<Found> {
             let length_ns = row.start_ns as i64 - start_ns as i64;
             if rank.hta || length_ns > 0 {
                 let cause = cause(rank, *at as usize, start_ns, length_ns);
-                gaps.push(Found { start_ns, length_ns, cause, next: *at });
+                gaps.push(FoundGap { start_ns, length_ns, cause, next: *at });
             }
         }
         // Holistic Trace Analysis uses the last one to begin, not the last to end.
@@ -185,7 +186,7 @@ fn gaps(rank: &RankTrace<'_>, work: &[u32]) -> Vec<Found> {
     gaps
 }
 
-/// What the work at an index waited for on a stream that was idle from some moment.
+/// The cause for which the work at an index waited on a stream that was idle from this moment on.
 fn cause(rank: &RankTrace<'_>, work: usize, idle_from_ns: u64, length_ns: i64) -> Cause {
     let seen = rank.launches.call_of(work).map(|call| rank.calls[call].start_ns);
     let launch_ns = seen.or(rank.first_row_ns);
@@ -200,7 +201,7 @@ fn cause(rank: &RankTrace<'_>, work: usize, idle_from_ns: u64, length_ns: i64) -
     }
 }
 
-fn summary(stream: StreamKey, gaps: &[Found], busy_ns: u64) -> StreamIdle {
+fn summary(stream: StreamKey, gaps: &[FoundGap], busy_ns: u64) -> StreamIdle {
     let of = |cause| gaps.iter().filter(move |gap| gap.cause == cause).map(|gap| gap.length_ns);
     StreamIdle {
         stream,
@@ -212,7 +213,7 @@ fn summary(stream: StreamKey, gaps: &[Found], busy_ns: u64) -> StreamIdle {
     }
 }
 
-/// `tprof report idle`.
+/// Idle time of streams: `tprof report idle`.
 struct Idle;
 
 impl Analysis for Idle {
@@ -223,11 +224,11 @@ impl Analysis for Idle {
         WINDOW_NEEDS
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> RankIdle {
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankContext, _: &Options) -> RankIdle {
         of_rank(rank)
     }
 
-    fn join(&self, parts: Vec<(RankAt, RankIdle)>, _: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, RankIdle)>, _: &Options) -> Body {
         tables::body(&parts)
     }
 }

@@ -5,14 +5,14 @@ use std::cmp::Reverse;
 use super::{Cause, LongGap, RankIdle, StreamIdle};
 use crate::base::names::short;
 use crate::document::over_ranks::{RankShare, over_ranks};
-use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
+use crate::document::{Body, Cell, Column, RankContext, Table, Unit, View};
 use crate::gpu::breakdown::NO_WORK;
 use crate::gpu::outside;
 
 /// Gaps shown of all ranks.
 const LONGEST: usize = 100;
 
-pub(super) fn body(parts: &[(RankAt, RankIdle)]) -> Body {
+pub(super) fn body(parts: &[(RankContext, RankIdle)]) -> Body {
     let mut tables = vec![streams(parts), longest(parts), lengths(parts)];
     if parts.iter().filter(|(_, part)| !part.streams.is_empty()).count() > 1 {
         tables.insert(0, causes(parts));
@@ -24,21 +24,21 @@ fn share(row: &StreamIdle, at: usize) -> Option<f64> {
     (row.total_ns() != 0).then(|| row.idle_ns[at] as f64 / row.total_ns() as f64)
 }
 
-/// Why there are no gaps: a device may be idle while each of its streams has but one
-/// kernel, or before and after.
-fn no_gap(parts: &[(RankAt, RankIdle)]) -> &'static str {
+/// Why there are no gaps: a device may be idle although each of its streams has only one kernel, or
+/// before and after the work.
+fn no_gap(parts: &[(RankContext, RankIdle)]) -> &'static str {
     match parts.iter().all(|(_, part)| part.streams.is_empty()) {
         true => NO_WORK,
         false => "no stream was idle between two of its own kernels and copies",
     }
 }
 
-fn device(parts: &[(RankAt, RankIdle)]) -> Column {
+fn device(parts: &[(RankContext, RankIdle)]) -> Column {
     let streams = parts.iter().flat_map(|(_, part)| &part.streams);
     Column::device(streams.map(|row| Some(row.stream.device)))
 }
 
-fn streams(parts: &[(RankAt, RankIdle)]) -> Table {
+fn streams(parts: &[(RankContext, RankIdle)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         device(parts),
@@ -62,7 +62,7 @@ fn streams(parts: &[(RankAt, RankIdle)]) -> Table {
              later; unknown: its launch was not recorded",
         )
         .empty(NO_WORK);
-    let mut rows: Vec<(&RankAt, &StreamIdle)> =
+    let mut rows: Vec<(&RankContext, &StreamIdle)> =
         parts.iter().flat_map(|(at, part)| part.streams.iter().map(move |row| (at, row))).collect();
     rows.sort_by_key(|(_, row)| Reverse(row.busy_ns));
     for (at, row) in rows {
@@ -82,9 +82,9 @@ fn streams(parts: &[(RankAt, RankIdle)]) -> Table {
 }
 
 /// Causes over ranks, by the idle time of all of a rank's streams.
-fn causes(parts: &[(RankAt, RankIdle)]) -> Table {
+fn causes(parts: &[(RankContext, RankIdle)]) -> Table {
     let part = |(at, cause): (usize, Cause)| {
-        let share = |(rank, part): &'_ (RankAt, RankIdle)| {
+        let share = |(rank, part): &'_ (RankContext, RankIdle)| {
             let total: i64 = part.streams.iter().map(StreamIdle::total_ns).sum();
             let of: i64 = part.streams.iter().map(|row| row.idle_ns[at]).sum();
             (total != 0).then(|| (of as f64 / total as f64, rank.label.clone()))
@@ -103,7 +103,7 @@ fn causes(parts: &[(RankAt, RankIdle)]) -> Table {
     over_ranks("over_ranks", "Idle time of streams by cause, over ranks", &parts)
 }
 
-fn longest(parts: &[(RankAt, RankIdle)]) -> Table {
+fn longest(parts: &[(RankContext, RankIdle)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         device(parts),
@@ -115,7 +115,7 @@ fn longest(parts: &[(RankAt, RankIdle)]) -> Table {
         Column::new("next_short", "next", Unit::Name),
     ];
     let mut table = Table::new("longest", "Longest gaps", columns).empty(no_gap(parts));
-    let mut gaps: Vec<(&RankAt, &LongGap)> =
+    let mut gaps: Vec<(&RankContext, &LongGap)> =
         parts.iter().flat_map(|(at, part)| part.longest.iter().map(move |gap| (at, gap))).collect();
     gaps.sort_by_key(|(_, gap)| Reverse(gap.length_ns));
     for (at, gap) in gaps.into_iter().take(LONGEST) {
@@ -133,8 +133,8 @@ fn longest(parts: &[(RankAt, RankIdle)]) -> Table {
     table
 }
 
-/// How long gaps are, by stream and cause.
-fn lengths(parts: &[(RankAt, RankIdle)]) -> Table {
+/// The table of lengths of gaps, by stream and cause.
+fn lengths(parts: &[(RankContext, RankIdle)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::data("device", Unit::Id),

@@ -62,7 +62,7 @@ fn streams_of_two_devices_are_distinguished_and_none_of_them_is_denied_a_gap() {
         let file = made.finish();
         let found = of_rank(&RankTrace::load(&file, Needs::WORK | Needs::CALLS));
         let (label, file) = ("rank 0".to_owned(), String::new());
-        let at = RankAt {
+        let at = RankContext {
             rank: Some(0),
             label,
             file,

@@ -1,4 +1,4 @@
-//! How long calls took that started work, and how long the work waited.
+//! Durations of the calls that started work, and of the work's wait after them.
 
 mod tables;
 
@@ -10,12 +10,12 @@ use tprof_trace::calls::function;
 
 use crate::base::names::Names;
 use crate::base::stats::quantiles;
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
-use crate::gpu::outside::{LeftOut, add_left_out};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
+use crate::gpu::outside::{LeftOutRows, add_left_out};
 use crate::rank::{HostSpan, Needs, RankTrace, WINDOW_NEEDS, Work};
 use tables::{by_call, by_graph, each};
 
-/// The report.
+/// The report `launches`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "launches",
     about: "calls that start device work: duration, delay, outliers",
@@ -34,17 +34,17 @@ const HTA_LAUNCHES: [&str; 4] =
 /// A call and one piece of work that it started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Launch {
-    /// What joins them.
+    /// The number that the call and its work share.
     pub correlation: u64,
     /// Index of the call.
     pub call: u32,
-    /// When the call began.
+    /// The beginning of the call, ns.
     pub start_ns: u64,
-    /// How long the call took.
+    /// Duration of the call, ns.
     pub call_ns: u64,
-    /// How long the work took.
+    /// Duration of the work, ns.
     pub work_ns: u64,
-    /// From the call's end to the work's start; 0 if that came first.
+    /// Time from the call's end to the work's start, ns; 0 if the work started first.
     pub delay_ns: u64,
 }
 
@@ -76,17 +76,17 @@ pub fn launches<'r>(rank: &'r RankTrace<'_>) -> impl Iterator<Item = Launch> + '
 /// Launches by one function.
 #[derive(Clone, Debug)]
 pub struct CallLaunches {
-    /// Function.
+    /// Name of the function.
     pub name: Arc<str>,
     /// Calls that started something.
     pub calls: u64,
-    /// What they started.
+    /// Number of kernels, copies and memsets that the calls started.
     pub work: u64,
     /// Time in the calls.
     pub call_ns: Quantiles,
-    /// From a call's end to its first work's start.
+    /// Time from a call's end to its first work's start, ns.
     pub delay_ns: Quantiles,
-    /// Calls that took longer than all that they started: what they start is too small.
+    /// Number of calls that took longer than the work that they started: it is too small.
     pub short: u64,
     /// Calls longer than [`LONG_CALL_NS`].
     pub long_calls: u64,
@@ -97,13 +97,13 @@ pub struct CallLaunches {
 /// Sum, middle and extremes of durations.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Quantiles {
-    /// Sum.
+    /// Sum of the values, ns.
     pub total_ns: u64,
-    /// Middle.
+    /// Median of the values, ns.
     pub median_ns: f64,
     /// 99 of 100 are below.
     pub p99_ns: f64,
-    /// Highest.
+    /// The highest value, ns.
     pub max_ns: u64,
 }
 
@@ -115,14 +115,14 @@ impl Quantiles {
     }
 }
 
-/// Launches of one graph.
+/// The launches of one graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphLaunches {
-    /// Number; none if the trace has no numbers of graphs.
+    /// Number of the graph; `None` if the trace has no numbers of graphs.
     pub graph: Option<u32>,
     /// Pieces of work in one launch.
     pub nodes: usize,
-    /// Launches.
+    /// Number of launches.
     pub launches: u64,
     /// Time in the calls.
     pub call_ns: u64,
@@ -132,19 +132,19 @@ pub struct GraphLaunches {
     pub span_ns: u64,
 }
 
-/// Launches of one rank.
+/// The launches of one rank.
 #[derive(Clone, Debug, Default)]
 pub struct RankLaunches {
-    /// By function, most time first.
+    /// Launches by function, most time first.
     pub calls: Vec<CallLaunches>,
-    /// By graph, most time first.
+    /// Launches by graph, most time first.
     pub graphs: Vec<GraphLaunches>,
     /// Work without a recorded launch.
     pub orphans: u64,
-    /// One by one, where they were asked for.
+    /// Each launch with its function, if that was asked for.
     pub each: Vec<(Arc<str>, Launch)>,
     /// Launches outside of the steps.
-    pub left_out: LeftOut,
+    pub left_out: LeftOutRows,
 }
 
 /// Launches of a rank; one by one too if `each`.
@@ -153,7 +153,7 @@ pub fn of_rank(rank: &RankTrace<'_>, names: &Names, each: bool) -> RankLaunches 
     let is_orphan = |at: &usize| work_judged[*at] && rank.launches.call_of(*at).is_none();
     let mut found = RankLaunches {
         orphans: (0..rank.work.len()).filter(is_orphan).count() as u64,
-        left_out: LeftOut::of(rank),
+        left_out: LeftOutRows::of(rank),
         ..RankLaunches::default()
     };
     let is_judged = rank.is_call_judged();
@@ -184,7 +184,8 @@ pub fn of_rank(rank: &RankTrace<'_>, names: &Names, each: bool) -> RankLaunches 
     found
 }
 
-/// Launches of one function; their work lies call by call in order of start.
+/// Sums up the launches of one function. Their work is in order of calls, and of starts within a
+/// call.
 fn of_calls(name: Arc<str>, launches: &[Launch]) -> CallLaunches {
     let calls: Vec<&[Launch]> = launches.chunk_by(|a, b| a.call == b.call).collect();
     let first =
@@ -232,7 +233,7 @@ fn graphs(rank: &RankTrace<'_>, is_judged: &[bool]) -> Vec<GraphLaunches> {
     graphs
 }
 
-/// `tprof report launches`.
+/// Launches and their delays: `tprof report launches`.
 #[derive(Default)]
 struct LaunchReport {
     names: Names,
@@ -246,11 +247,11 @@ impl Analysis for LaunchReport {
         WINDOW_NEEDS
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, options: &Options) -> RankLaunches {
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankContext, options: &Options) -> RankLaunches {
         of_rank(rank, &self.names, options.lists_single_rows())
     }
 
-    fn join(&self, parts: Vec<(RankAt, RankLaunches)>, options: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, RankLaunches)>, options: &Options) -> Body {
         let mut tables = vec![by_call(&parts)];
         if parts.iter().any(|(_, part)| !part.graphs.is_empty()) {
             tables.push(by_graph(&parts));

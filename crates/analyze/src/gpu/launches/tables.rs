@@ -3,12 +3,12 @@
 use std::cmp::Reverse;
 
 use super::{CallLaunches, RankLaunches};
-use crate::document::{Cell, Column, RankAt, Table, Unit, View};
+use crate::document::{Cell, Column, RankContext, Table, Unit, View};
 
 /// Why there are no rows.
 const NO_LAUNCHES: &str = "no call with a recorded kernel or copy was recorded";
 
-pub(super) fn by_call(parts: &[(RankAt, RankLaunches)]) -> Table {
+pub(super) fn by_call(parts: &[(RankContext, RankLaunches)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("calls", "calls", Unit::Count),
@@ -31,7 +31,7 @@ pub(super) fn by_call(parts: &[(RankAt, RankLaunches)]) -> Table {
              work; long: calls over 50 us; late: delays over 100 us",
         )
         .empty(NO_LAUNCHES);
-    let mut rows: Vec<(&RankAt, &CallLaunches)> =
+    let mut rows: Vec<(&RankContext, &CallLaunches)> =
         parts.iter().flat_map(|(at, part)| part.calls.iter().map(move |row| (at, row))).collect();
     rows.sort_by_key(|(_, row)| Reverse(row.call_ns.total_ns));
     for (at, row) in rows {
@@ -55,7 +55,7 @@ pub(super) fn by_call(parts: &[(RankAt, RankLaunches)]) -> Table {
     table
 }
 
-pub(super) fn by_graph(parts: &[(RankAt, RankLaunches)]) -> Table {
+pub(super) fn by_graph(parts: &[(RankContext, RankLaunches)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("graph", "graph", Unit::Id),
@@ -83,7 +83,7 @@ pub(super) fn by_graph(parts: &[(RankAt, RankLaunches)]) -> Table {
     table
 }
 
-pub(super) fn each(parts: &[(RankAt, RankLaunches)]) -> Table {
+pub(super) fn each(parts: &[(RankContext, RankLaunches)]) -> Table {
     let columns = vec![
         Column::new("start_ns", "start", Unit::Time),
         Column::new("correlation", "correlation", Unit::Id),

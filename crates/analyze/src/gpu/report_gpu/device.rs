@@ -1,4 +1,4 @@
-//! One device of a host, and its part of the summary.
+//! A sampled device of a host, and its entry in the summary.
 
 use serde_json::Value;
 use tprof_trace::model::counter::*;
@@ -7,27 +7,28 @@ use super::samples::{FileSamples, HostSamples, hosts, missing};
 use super::series::{SampleSeries, SeriesStats, share, slowing, sums};
 use crate::base::object::object;
 use crate::base::reading::Reading;
-use crate::document::RankAt;
+use crate::document::RankContext;
 
 const NO_READING: &str = "recording ended before the first reading";
 pub(super) const UNKNOWN: &str = "the driver does not report it";
 
-/// A device in short, for the summary.
+/// The summary's entry for a device.
 #[derive(Clone, Debug)]
 pub struct SampledGpu {
-    /// Its host.
+    /// The device's host.
     pub host: String,
-    /// Its number there.
+    /// Number of the device on the host.
     pub gpu: u32,
-    /// Which ranks see it, and under which number, in words; none is not known to.
+    /// The ranks that see it, with the number that each has for it, in words; `None` if no rank is
+    /// known to.
     pub visible_to: Option<String>,
     /// Share of the time in which any kernel ran, by the driver.
     pub mean_utilization: Reading<f64>,
-    /// The highest reading of it.
+    /// The highest reading of the utilization.
     pub highest_utilization: Reading<f64>,
-    /// Most memory in use, by whomever.
+    /// The most memory in use by any program, bytes.
     pub peak_memory_bytes: Reading<u64>,
-    /// Its memory.
+    /// Memory of the device, bytes.
     pub memory_bytes: Reading<u64>,
     /// Share of the time in which power or heat held clocks down.
     pub throttled: Reading<f64>,
@@ -37,8 +38,8 @@ object! { SampledGpu {
     reading peak_memory_bytes, reading memory_bytes, reading throttled,
 } }
 
-/// All devices of a run in short; missing if none was read.
-pub(crate) fn sampled(parts: &[(RankAt, FileSamples)]) -> Reading<Vec<SampledGpu>> {
+/// The summary's entries for all devices of a run; missing if none was read.
+pub(crate) fn sampled(parts: &[(RankContext, FileSamples)]) -> Reading<Vec<SampledGpu>> {
     let hosts = hosts(parts);
     let mut all = Vec::new();
     for (name, host) in &hosts {
@@ -66,7 +67,7 @@ impl DeviceSamples<'_> {
         sums(self.series(name)?, self.host.holds_ns())
     }
 
-    /// Share of the time in which clocks were held down for any of these reasons.
+    /// The share of the time in which clocks were held down for any of these reasons.
     pub(super) fn throttled(&self, bits: u64) -> Option<f64> {
         share(self.series(GPU_THROTTLE)?, self.host.holds_ns(), bits)
     }

@@ -6,7 +6,7 @@ mod samples;
 mod series;
 mod tables;
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use crate::rank::{Needs, RankTrace};
 use device::DeviceSamples;
 pub use device::SampledGpu;
@@ -15,14 +15,14 @@ pub(crate) use samples::{FileSamples, of_file};
 use samples::{hosts, missing};
 use tables::{devices_table, readings_table, throttling_table};
 
-/// The report.
+/// The report `gpu`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "gpu",
     about: "GPUs from outside: utilization, memory, clocks, power, heat",
     analysis: || boxed(Devices),
 };
 
-/// `tprof report gpu`.
+/// Readings of devices: `tprof report gpu`.
 struct Devices;
 
 impl Analysis for Devices {
@@ -34,11 +34,11 @@ impl Analysis for Devices {
         Needs::default()
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _: &RankAt, _: &Options) -> FileSamples {
+    fn rank(&self, rank: &RankTrace<'_>, _: &RankContext, _: &Options) -> FileSamples {
         of_file(rank.file)
     }
 
-    fn join(&self, parts: Vec<(RankAt, FileSamples)>, _: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, FileSamples)>, _: &Options) -> Body {
         let hosts = hosts(&parts);
         let why = missing(&hosts);
         let mut tables = [devices_table(&why), throttling_table(&why), readings_table(&why)];

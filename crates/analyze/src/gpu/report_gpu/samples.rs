@@ -1,4 +1,4 @@
-//! What the management library reported of devices: by file, and joined by host.
+//! The management library's readings of devices, by file and joined by host.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::counter::*;
 
 use super::series::SampleSeries;
-use crate::document::RankAt;
+use crate::document::RankContext;
 
 const NOT_SAMPLED: &str =
     "no GPU samples in this run (needs `--activities gpu`, the default, and an NVIDIA driver)";
@@ -24,12 +24,12 @@ pub(super) const COUNTERS: [&str; 8] = [
     GPU_THROTTLE,
 ];
 
-/// A value holds until the next, but no longer than this, or than so many readings
-/// take: then they had stopped. One that stays is written once a second.
+/// A value holds until the next one, but no longer than this, ns, or than this many readings take:
+/// after that, readings had stopped. A value that does not change is written once a second.
 const HOLDS_NS: u64 = 2_500_000_000;
 const HOLDS_READINGS: u64 = 5;
 
-/// What a file has.
+/// The readings of a file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FileSamples {
     /// Name of the host.
@@ -42,7 +42,7 @@ pub(crate) struct FileSamples {
     pub(super) sees: BTreeSet<(String, u32)>,
 }
 
-/// Reads a file's.
+/// Reads a file's readings.
 pub(crate) fn of_file(file: &TraceFile) -> FileSamples {
     let mut part = FileSamples { host: file.header().host.clone(), ..FileSamples::default() };
     // The newest lists what devices stopped to report.
@@ -65,15 +65,15 @@ pub(crate) fn of_file(file: &TraceFile) -> FileSamples {
 /// A host, from all files that were written there.
 #[derive(Default)]
 pub(super) struct HostSamples<'a> {
-    /// One of its files; all have the same clock.
-    pub(super) at: Option<&'a RankAt>,
+    /// One of the host's files; all have the same clock.
+    pub(super) at: Option<&'a RankContext>,
     pub(super) facts: Option<&'a Value>,
     pub(super) series: BTreeMap<(u32, &'static str), SampleSeries>,
-    /// By UUID: which ranks see it, and under which number, in words.
+    /// By UUID: the ranks that see the device, with the number that each has for it, in words.
     pub(super) visible_to: BTreeMap<&'a str, Vec<String>>,
 }
 
-pub(super) fn hosts(parts: &[(RankAt, FileSamples)]) -> BTreeMap<&str, HostSamples<'_>> {
+pub(super) fn hosts(parts: &[(RankContext, FileSamples)]) -> BTreeMap<&str, HostSamples<'_>> {
     let mut hosts: BTreeMap<&str, HostSamples<'_>> = BTreeMap::new();
     for (at, part) in parts {
         let host = hosts.entry(&part.host).or_default();
@@ -91,7 +91,7 @@ pub(super) fn hosts(parts: &[(RankAt, FileSamples)]) -> BTreeMap<&str, HostSampl
 }
 
 impl HostSamples<'_> {
-    /// Why nothing is known of its devices, if so.
+    /// The reason if nothing is known of the host's devices.
     pub(super) fn missing(&self) -> Option<&str> {
         match self.facts {
             Some(facts) => facts["missing"].as_str(),
@@ -99,7 +99,7 @@ impl HostSamples<'_> {
         }
     }
 
-    /// How long a reading holds at most, ns.
+    /// The longest time for which a reading holds, ns.
     pub(super) fn holds_ns(&self) -> u64 {
         let every_ms = self.facts.and_then(|facts| facts["every_ms"].as_u64()).unwrap_or(0);
         every_ms.saturating_mul(HOLDS_READINGS * 1_000_000).max(HOLDS_NS)
@@ -110,7 +110,7 @@ impl HostSamples<'_> {
     }
 }
 
-/// Why nothing is known, if so.
+/// The reason if nothing is known.
 pub(super) fn missing(hosts: &BTreeMap<&str, HostSamples<'_>>) -> String {
     let mut why: Vec<&str> = hosts.values().filter_map(|host| host.missing()).collect();
     why.sort_unstable();

@@ -1,8 +1,8 @@
-//! Readings of one quantity over time, in numbers; why clocks are low.
+//! Statistics of a quantity's readings over time, and the reasons for low clocks.
 
 use std::collections::BTreeMap;
 
-/// Why clocks are low, by bit, and whether that slows what runs: the others mean that
+/// The reasons for low clocks, by bit, each with whether it slows what runs. The others mean that
 /// there is nothing to do, or that a setting is in force.
 pub(super) const REASONS: [(&str, bool); 9] = [
     ("idle", false),
@@ -27,7 +27,8 @@ pub(super) struct SeriesStats {
     pub(super) max: f64,
 }
 
-/// How long each value held, `most_ns` at most; a single one, or the last, for no time.
+/// The time for which each value held, `most_ns` at most; a single value, or the last one, held for
+/// no time.
 fn held(series: &SampleSeries, most_ns: u64) -> impl Iterator<Item = (u64, f64)> + '_ {
     let next = series.keys().skip(1);
     series.iter().zip(next).filter_map(move |((at, value), next)| {
@@ -51,7 +52,7 @@ pub(super) fn sums(series: &SampleSeries, most_ns: u64) -> Option<SeriesStats> {
     })
 }
 
-/// Share of the time in which any of these bits was set.
+/// The share of the time in which any of these bits was set.
 pub(super) fn share(series: &SampleSeries, most_ns: u64, bits: u64) -> Option<f64> {
     let set = |value: f64| value as u64 & bits != 0;
     let last = *series.values().last()?;

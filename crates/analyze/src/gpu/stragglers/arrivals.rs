@@ -1,9 +1,9 @@
-//! Who came late to collectives.
+//! Finds which ranks come late to collectives.
 //!
-//! A kernel of a collective waits on its device for the last rank, and ends about
-//! when the others' do. So how long a rank's kernel ran is how long it waited plus
-//! what the transfer took: the rank with the shortest kernel came last. That
-//! needs no clock that hosts share. The same holds of a collective on the host.
+//! A kernel of a collective waits on its device for the last rank, and ends at about the same time
+//! as the others' kernels. So the duration of a rank's kernel is its wait plus the time of the
+//! transfer: the rank with the shortest kernel came last. This needs no clock that hosts share. The
+//! same holds for a collective on the host.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -13,73 +13,73 @@ use rustc_hash::{FxHashMap, FxHasher};
 use crate::rank::collectives::{Operation, waits_for_all};
 use crate::rank::{RankTrace, Step, step_at};
 
-/// Most collectives of a rank that are kept for comparing. Where there are more, a
-/// sample is: by a hash, so that all ranks keep the same ones.
+/// Number of a rank's collectives that are kept for comparison. If there are more, a sample is
+/// kept, chosen by a hash, so that all ranks keep the same ones.
 const MOST_KEPT: usize = 2048;
 
-/// A collective as all its ranks can name it: a hash of its communicator, operation
-/// and size, and of its number, or of its step and place in that.
-pub type Meeting = u64;
+/// The identity of a collective, on which all its ranks agree: a hash of its communicator,
+/// operation and size, and of its number, or of its step and its place in that.
+pub type CollectiveId = u64;
 
-/// A collective of a rank, in the order of what all ranks call it.
+/// A collective of a rank, ordered by the identity on which all ranks agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Met {
-    /// Which one.
-    pub meeting: Meeting,
-    /// What the rank's kernel, or its work on the host, added to the time before.
+pub struct ComparedCollective {
+    /// The collective, as all its ranks identify it.
+    pub collective_id: CollectiveId,
+    /// The time that the rank's kernel, or its work on the host, added to the time before, ns.
     pub added_ns: u64,
-    /// Number of the rank's step; none outside of steps.
+    /// Number of the rank's step; `None` outside of steps.
     pub step: Option<u64>,
 }
 
 /// Collectives of a rank, as it met others in them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Meetings {
-    /// Those that are compared.
-    pub kept: Vec<Met>,
-    /// One in how many is kept; a power of two.
+pub struct ComparedCollectives {
+    /// The collectives that are compared.
+    pub kept: Vec<ComparedCollective>,
+    /// One in this many collectives is kept; a power of two.
     pub stride: u64,
     /// Collectives that make all ranks wait for each other.
     pub seen: u64,
 }
 
-impl Meetings {
-    /// Of a rank's operations, as far as they count. `steps_of_work` has each kernel's step.
+impl ComparedCollectives {
+    /// Identifies a rank's operations that count. `steps_of_work` has each kernel's step.
     pub fn of(
         rank: &RankTrace,
         operations: &[Operation],
         steps: &[Step],
         steps_of_work: &[Option<u32>],
         counts: impl Fn(&Operation) -> bool,
-    ) -> Meetings {
+    ) -> ComparedCollectives {
         let named = named(rank, operations, steps, steps_of_work);
-        // Places are counted of all, so that those of two ranks are the same.
+        // Occurrences are counted over all operations, so that those of two ranks are the same.
         let counted = named.into_iter().filter(|(operation, _)| counts(operation));
-        let met = |(operation, name): (&Operation, MeetingName)| Met {
-            meeting: name.meeting,
+        let met = |(operation, name): (&Operation, CollectiveName)| ComparedCollective {
+            collective_id: name.collective_id,
             added_ns: operation.added_ns,
             step: name.step,
         };
-        let mut all: Vec<Met> = counted.map(met).collect();
+        let mut all: Vec<ComparedCollective> = counted.map(met).collect();
         let seen = all.len() as u64;
         let mut stride = 1;
         while all.len() > MOST_KEPT {
             stride *= 2;
-            all.retain(|met| met.meeting % stride == 0);
+            all.retain(|met| met.collective_id % stride == 0);
         }
         all.sort_unstable();
-        Meetings { kept: all, stride, seen }
+        ComparedCollectives { kept: all, stride, seen }
     }
 }
 
 /// A collective's name among ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MeetingName {
-    /// Equal in all ranks that took part.
-    pub meeting: Meeting,
-    /// Its number on its communicator, or its place among those alike of its step, from 1.
+pub struct CollectiveName {
+    /// The identity of the collective, equal in all ranks that took part.
+    pub collective_id: CollectiveId,
+    /// Its number on its communicator, or its place among the equal ones of its step, from 1.
     pub occurrence: u64,
-    /// Number of the rank's step; none outside of steps.
+    /// Number of the rank's step; `None` outside of steps.
     pub step: Option<u64>,
 }
 
@@ -89,7 +89,7 @@ pub fn named<'o>(
     operations: &'o [Operation],
     steps: &[Step],
     steps_of_work: &[Option<u32>],
-) -> Vec<(&'o Operation, MeetingName)> {
+) -> Vec<(&'o Operation, CollectiveName)> {
     let mut places: FxHashMap<u64, u64> = FxHashMap::default();
     let mut all = Vec::new();
     for operation in operations.iter().filter(|operation| waits_for_all(&operation.name)) {
@@ -99,11 +99,11 @@ pub fn named<'o>(
             None => step_at(steps, operation.process, operation.start_ns),
         };
         let step = step.map(|at| steps[at as usize].number);
-        // Kernels of one stream keep their order on all ranks; its number may differ.
+        // Kernels of one stream keep their order on all ranks; the stream's number may differ.
         let name = work.map(|at| rank.name(rank.work[at].name));
         let unnamed = name.filter(|_| operation.communicator.is_none());
         let kind = hash(&(operation.communicator, &operation.name, operation.bytes, unnamed));
-        let (meeting, occurrence) = match (operation.communicator, operation.sequence) {
+        let (collective_id, occurrence) = match (operation.communicator, operation.sequence) {
             (Some(_), Some(number)) => (hash(&(kind, number, 0_u8)), number),
             _ => {
                 let place = places.entry(hash(&(kind, step))).or_default();
@@ -111,7 +111,7 @@ pub fn named<'o>(
                 (hash(&(kind, step, *place, 1_u8)), *place)
             }
         };
-        all.push((operation, MeetingName { meeting, occurrence, step }));
+        all.push((operation, CollectiveName { collective_id, occurrence, step }));
     }
     all
 }
@@ -124,19 +124,19 @@ fn hash(of: &impl Hash) -> u64 {
     (hash ^ (hash >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9).rotate_left(27)
 }
 
-/// How a rank came to the collectives in which it met others.
+/// The arrivals of a rank at the collectives in which it met others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
     /// Collectives that were compared.
     pub met: u64,
-    /// Those to which it came last.
+    /// Number of collectives to which it came last.
     pub last: u64,
     /// Sum of how long it came after the first.
     pub late_ns: u64,
     /// Sum of how long it waited for the last.
     pub waited_ns: u64,
-    /// Sum, where it came last, of how long it came after the last but one: what
-    /// would be gained if it had come with that.
+    /// Sum of the times, where it came last, by which it came after the last but one, ns: the gain
+    /// if it had come together with that.
     pub delay_ns: u64,
 }
 
@@ -149,17 +149,17 @@ impl Arrival {
 
 /// Arrivals of each rank. Collectives that a sample left out, or that only one rank recorded, are
 /// not compared.
-pub fn arrivals(ranks: &[&Meetings]) -> Vec<Arrival> {
+pub fn arrivals(ranks: &[&ComparedCollectives]) -> Vec<Arrival> {
     let mut arrivals = vec![Arrival::default(); ranks.len()];
-    for_each_meeting(ranks, |meeting| {
-        let [(shortest, last), .., (longest, _)] = meeting else { return };
-        for (met, rank) in meeting {
+    for_each_meeting(ranks, |collective_id| {
+        let [(shortest, last), .., (longest, _)] = collective_id else { return };
+        for (met, rank) in collective_id {
             let arrival = &mut arrivals[*rank as usize];
             arrival.met += 1;
             arrival.late_ns += longest.added_ns - met.added_ns;
             arrival.waited_ns += met.added_ns - shortest.added_ns;
         }
-        let second = meeting[1].0.added_ns;
+        let second = collective_id[1].0.added_ns;
         let arrival = &mut arrivals[*last as usize];
         arrival.delay_ns += second - shortest.added_ns;
         arrival.last += u64::from(second > shortest.added_ns);
@@ -167,13 +167,13 @@ pub fn arrivals(ranks: &[&Meetings]) -> Vec<Arrival> {
     arrivals
 }
 
-/// For each rank, by its steps in order: how many collectives were compared, and the sum of how long
-/// it came after the first.
-pub fn lateness_by_step(ranks: &[&Meetings]) -> Vec<BTreeMap<u64, (u64, u64)>> {
+/// For each rank, by its steps in order: the number of compared collectives, and the sum of the
+/// times by which it came after the first rank, ns.
+pub fn lateness_by_step(ranks: &[&ComparedCollectives]) -> Vec<BTreeMap<u64, (u64, u64)>> {
     let mut late = vec![BTreeMap::new(); ranks.len()];
-    for_each_meeting(ranks, |meeting| {
-        let Some((longest, _)) = meeting.last() else { return };
-        for (met, rank) in meeting {
+    for_each_meeting(ranks, |collective_id| {
+        let Some((longest, _)) = collective_id.last() else { return };
+        for (met, rank) in collective_id {
             let Some(step) = met.step else { continue };
             let (count, late_ns) = late[*rank as usize].entry(step).or_default();
             *count += 1;
@@ -185,20 +185,23 @@ pub fn lateness_by_step(ranks: &[&Meetings]) -> Vec<BTreeMap<u64, (u64, u64)>> {
 
 /// Collectives that two ranks or more met in, each with its ranks in order of duration: the last to
 /// come is first.
-fn for_each_meeting(ranks: &[&Meetings], mut each: impl FnMut(&[(Met, u32)])) {
+fn for_each_meeting(
+    ranks: &[&ComparedCollectives],
+    mut each: impl FnMut(&[(ComparedCollective, u32)]),
+) {
     let stride = ranks.iter().map(|rank| rank.stride).max().unwrap_or(1);
-    let mut rows: Vec<(Met, u32)> = Vec::new();
-    for (rank, meetings) in (0..).zip(ranks) {
-        let kept = meetings.kept.iter().filter(|met| met.meeting % stride == 0);
+    let mut rows: Vec<(ComparedCollective, u32)> = Vec::new();
+    for (rank, compared) in (0..).zip(ranks) {
+        let kept = compared.kept.iter().filter(|met| met.collective_id % stride == 0);
         rows.extend(kept.map(|&met| (met, rank)));
     }
-    rows.sort_unstable_by_key(|(met, rank)| (met.meeting, met.added_ns, *rank));
-    for meeting in rows.chunk_by(|a, b| a.0.meeting == b.0.meeting) {
+    rows.sort_unstable_by_key(|(met, rank)| (met.collective_id, met.added_ns, *rank));
+    for collective_id in rows.chunk_by(|a, b| a.0.collective_id == b.0.collective_id) {
         // A rank that is there twice is not who this seems to be.
-        let mut who: Vec<u32> = meeting.iter().map(|row| row.1).collect();
+        let mut who: Vec<u32> = collective_id.iter().map(|row| row.1).collect();
         who.sort_unstable();
-        if meeting.len() > 1 && who.windows(2).all(|pair| pair[0] != pair[1]) {
-            each(meeting);
+        if collective_id.len() > 1 && who.windows(2).all(|pair| pair[0] != pair[1]) {
+            each(collective_id);
         }
     }
 }
@@ -208,15 +211,23 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn meetings(times: &[(Meeting, u64)]) -> Meetings {
-        let met = |&(meeting, added_ns)| Met { meeting, added_ns, step: Some(meeting / 2) };
-        Meetings { kept: times.iter().map(met).collect(), stride: 1, seen: times.len() as u64 }
+    fn compared(times: &[(CollectiveId, u64)]) -> ComparedCollectives {
+        let met = |&(collective_id, added_ns)| ComparedCollective {
+            collective_id,
+            added_ns,
+            step: Some(collective_id / 2),
+        };
+        ComparedCollectives {
+            kept: times.iter().map(met).collect(),
+            stride: 1,
+            seen: times.len() as u64,
+        }
     }
 
     #[test]
     fn lateness_is_by_each_ranks_own_steps() {
         let mut ranks =
-            [meetings(&[(2, 100), (3, 50), (4, 7)]), meetings(&[(2, 20), (3, 90), (4, 9)])];
+            [compared(&[(2, 100), (3, 50), (4, 7)]), compared(&[(2, 20), (3, 90), (4, 9)])];
         ranks[1].kept[2].step = None;
         let late = lateness_by_step(&ranks.iter().collect::<Vec<_>>());
         assert_eq!(late[0], BTreeMap::from([(1, (2, 40)), (2, (1, 2))]));
@@ -226,12 +237,13 @@ mod tests {
     #[test]
     fn the_rank_whose_kernel_is_shortest_came_last() {
         let ranks = [
-            meetings(&[(1, 100), (2, 50), (3, 7)]),
-            meetings(&[(1, 20), (2, 50)]),
-            meetings(&[(1, 70), (2, 90)]),
+            compared(&[(1, 100), (2, 50), (3, 7)]),
+            compared(&[(1, 20), (2, 50)]),
+            compared(&[(1, 70), (2, 90)]),
         ];
         let found = arrivals(&ranks.iter().collect::<Vec<_>>());
-        // Of the second, two came last together; the third was met by one rank.
+        // To the second collective, two ranks came last together; in the third, there was one rank
+        // only.
         let arrival = |met, last, late_ns, waited_ns, delay_ns| Arrival {
             met,
             last,
@@ -246,8 +258,8 @@ mod tests {
 
     #[test]
     fn ranks_that_kept_different_shares_compare_what_both_have() {
-        let mut one = meetings(&[(2, 10), (4, 10), (6, 10), (8, 10)]);
-        let mut two = meetings(&[(4, 30), (8, 30)]);
+        let mut one = compared(&[(2, 10), (4, 10), (6, 10), (8, 10)]);
+        let mut two = compared(&[(4, 30), (8, 30)]);
         (one.stride, two.stride) = (2, 4);
         let found = arrivals(&[&one, &two]);
         assert_eq!((found[0].met, found[0].delay_ns), (2, 40));
@@ -259,9 +271,9 @@ mod tests {
             times in prop::collection::vec(prop::collection::vec(1_u64..100, 6), 2..5),
             turn in 0_usize..5,
         ) {
-            let ranks: Vec<Meetings> = times
+            let ranks: Vec<ComparedCollectives> = times
                 .iter()
-                .map(|times| meetings(&(0..).zip(times.iter().copied()).collect::<Vec<_>>()))
+                .map(|times| compared(&(0..).zip(times.iter().copied()).collect::<Vec<_>>()))
                 .collect();
             let found = arrivals(&ranks.iter().collect::<Vec<_>>());
             let apart: u64 = (0..6)

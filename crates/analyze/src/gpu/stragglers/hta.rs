@@ -1,7 +1,7 @@
 //! `get_potential_stragglers` as Holistic Trace Analysis 0.5.0 computes it.
 //!
-//! Of the NCCL kernels that take at least 1 % of a mean step, the last of each rank,
-//! stream, step and name; of these, the stream and name with the duration that differs most
+//! Among the NCCL kernels that take at least 1 % of a mean step, it takes the last one of each
+//! rank, stream, step and name; of these, the stream and name with the duration that differs most
 //! between ranks; and of those, the two ranks in each step that began last.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,12 +10,12 @@ use tprof_trace::model::SpanKind;
 
 use crate::rank::{RankTrace, step_at};
 
-/// Least share of a mean step that a kernel has to take.
+/// A kernel counts if it takes at least this share of a mean step.
 const LEAST_SHARE: f64 = 0.01;
-/// How many ranks are named.
+/// Number of ranks that are named.
 const CANDIDATES: usize = 2;
 
-/// What is kept of a rank.
+/// The kernels that are kept of a rank.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RankKernelTimes {
     /// NCCL kernels in steps, in order of start.
@@ -36,7 +36,7 @@ struct Kernel {
 }
 
 impl RankKernelTimes {
-    /// Of a rank read as HTA reads it.
+    /// Reads a rank as HTA reads it.
     pub fn of(rank: &RankTrace) -> RankKernelTimes {
         let steps = rank.steps();
         let mut found = RankKernelTimes::default();
@@ -85,17 +85,17 @@ const HOST_KINDS: [SpanKind; 6] = [
 ];
 
 /// The last long kernel of each rank, by step.
-type Lasts<'k> = BTreeMap<u64, BTreeMap<usize, &'k Kernel>>;
+type LastKernels<'k> = BTreeMap<u64, BTreeMap<usize, &'k Kernel>>;
 
-/// In how many steps each rank is a potential straggler, of the two that are named
-/// most; none without such kernels.
+/// Number of steps in which each rank is a potential straggler, for the two ranks with the most;
+/// `None` if there are no such kernels.
 pub(super) fn potential(ranks: &[&RankKernelTimes]) -> Option<Vec<(usize, u64)>> {
     let steps: BTreeSet<u64> = ranks.iter().flat_map(|rank| rank.steps.iter().copied()).collect();
     let first = ranks.iter().filter_map(|rank| rank.extent).map(|extent| extent.0).min()?;
     let last = ranks.iter().filter_map(|rank| rank.extent).map(|extent| extent.1).max()?;
     let step_ns = (last - first) as f64 / steps.len() as f64;
     // The last long kernel of each rank in a step, by stream and name.
-    let mut lasts: BTreeMap<(u64, &str), Lasts> = BTreeMap::new();
+    let mut lasts: BTreeMap<(u64, &str), LastKernels> = BTreeMap::new();
     for (rank, kernels) in ranks.iter().enumerate() {
         let long = |kernel: &&Kernel| kernel.duration_ns as f64 >= step_ns * LEAST_SHARE;
         for kernel in kernels.kernels.iter().filter(long) {
@@ -121,7 +121,7 @@ pub(super) fn potential(ranks: &[&RankKernelTimes]) -> Option<Vec<(usize, u64)>>
 }
 
 /// Mean over steps of the standard deviation of durations over ranks.
-fn difference(steps: &Lasts) -> Option<f64> {
+fn difference(steps: &LastKernels) -> Option<f64> {
     let of_step = |ranks: &BTreeMap<usize, &Kernel>| {
         let times: Vec<f64> = ranks.values().map(|kernel| kernel.duration_ns as f64).collect();
         let mean = times.iter().sum::<f64>() / times.len() as f64;

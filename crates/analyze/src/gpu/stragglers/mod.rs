@@ -6,39 +6,39 @@ mod tables;
 
 use tprof_trace::model::SpanKind;
 
-pub use arrivals::{Arrival, Meetings, arrivals, named};
+pub use arrivals::{Arrival, ComparedCollectives, arrivals, named};
 
 use crate::base::intervals::Cover;
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
-use crate::gpu::outside::{LeftOut, add_left_out};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
+use crate::gpu::outside::{LeftOutRows, add_left_out};
 use crate::rank::collectives::{Operation, operations};
 use crate::rank::{Class, Needs, RankTrace};
 
-/// The kind.
+/// The report `stragglers`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "stragglers",
     about: "ranks that come late to collectives, load imbalance",
     analysis: || boxed(Stragglers),
 };
 
-/// Who holds the others up.
+/// Compares ranks by their arrivals and loads.
 pub struct Stragglers;
 
-/// What is kept of a rank.
+/// The data that is kept of a rank.
 #[derive(Clone, Debug, Default)]
 pub struct RankStragglers {
-    meetings: Meetings,
+    compared: ComparedCollectives,
     load: Load,
     hta: hta::RankKernelTimes,
-    left_out: LeftOut,
+    left_out: LeftOutRows,
 }
 
-/// A rank's own work: what it does not share with others.
+/// A rank's own work, which it does not share with others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Time in which at least one kernel computed, in steps if there are any.
     pub compute_ns: u64,
-    /// How many steps that was; none if no steps were named.
+    /// Number of these steps; `None` if no steps were named.
     pub steps: Option<u64>,
 }
 
@@ -49,8 +49,8 @@ impl Load {
     }
 }
 
-/// How uneven loads are: highest over mean, less 1 (Pearce and others, "Quantifying
-/// the effectiveness of load balance algorithms", ICS 2012). None without load.
+/// Imbalance of loads: highest over mean, less 1 (Pearce and others, "Quantifying the effectiveness
+/// of load balance algorithms", ICS 2012). `None` without load.
 pub fn imbalance(loads: &[u64]) -> Option<f64> {
     let highest = *loads.iter().max()? as f64;
     let mean = loads.iter().map(|&load| load as f64).sum::<f64>() / loads.len() as f64;
@@ -69,7 +69,7 @@ impl Analysis for Stragglers {
             | Needs::spans(SpanKind::Nvtx)
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, options: &Options) -> RankStragglers {
+    fn rank(&self, rank: &RankTrace<'_>, _at: &RankContext, options: &Options) -> RankStragglers {
         if options.hta {
             return RankStragglers {
                 hta: hta::RankKernelTimes::of(rank),
@@ -81,22 +81,22 @@ impl Analysis for Stragglers {
         let (operations, _) = operations(rank);
         let judged = rank.judged();
         let meets = |operation: &Operation| judged.holds(operation.work, operation.start_ns);
-        let mut left_out = LeftOut::of(rank);
+        let mut left_out = LeftOutRows::of(rank);
         for operation in &operations {
             let name = || operation.name.clone();
             left_out.count(meets(operation), operation.duration_ns, name);
         }
-        let meetings = Meetings::of(rank, &operations, &steps, &steps_of_work, meets);
+        let compared = ComparedCollectives::of(rank, &operations, &steps, &steps_of_work, meets);
         let counts = |at: usize| steps.is_empty() || steps_of_work[at].is_some();
         let computes = rank.work.iter().enumerate().filter(|(_, w)| w.class == Class::Compute);
         let cover: Cover =
             computes.filter(|(at, _)| counts(*at)).map(|(_, work)| work.interval()).collect();
         let steps = (!steps.is_empty()).then_some(steps.len() as u64);
         let load = Load { compute_ns: cover.length(), steps };
-        RankStragglers { meetings, load, left_out, ..RankStragglers::default() }
+        RankStragglers { compared, load, left_out, ..RankStragglers::default() }
     }
 
-    fn join(&self, parts: Vec<(RankAt, RankStragglers)>, options: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, RankStragglers)>, options: &Options) -> Body {
         let mut body = tables::body(&parts, options);
         let left_out = parts.iter().map(|(at, part)| (at, &part.left_out));
         add_left_out(&mut body, "collectives", &[], left_out);

@@ -4,13 +4,13 @@ use std::cmp::Reverse;
 
 use super::arrivals::{Arrival, arrivals, lateness_by_step};
 use super::{RankStragglers, hta, imbalance};
-use crate::document::{Body, Cell, Column, Options, RankAt, Table, Unit, View};
+use crate::document::{Body, Cell, Column, Options, RankContext, Table, Unit, View};
 
 const ONE_RANK: &str = "there is one rank, and stragglers need a comparison";
 const NOT_MET: &str = "no collective in which all ranks wait was recorded on two ranks, in their steps if they have any";
 
 /// Tables of all ranks.
-pub(super) fn body(parts: &[(RankAt, RankStragglers)], options: &Options) -> Body {
+pub(super) fn body(parts: &[(RankContext, RankStragglers)], options: &Options) -> Body {
     if options.hta {
         return Body { tables: vec![potential(parts)], notes: Vec::new() };
     }
@@ -21,13 +21,13 @@ pub(super) fn body(parts: &[(RankAt, RankStragglers)], options: &Options) -> Bod
     Body { tables, notes: notes(parts) }
 }
 
-fn notes(parts: &[(RankAt, RankStragglers)]) -> Vec<String> {
-    let stride = parts.iter().map(|(_, part)| part.meetings.stride).max().unwrap_or(1);
+fn notes(parts: &[(RankContext, RankStragglers)]) -> Vec<String> {
+    let stride = parts.iter().map(|(_, part)| part.compared.stride).max().unwrap_or(1);
     let sampled = (stride > 1).then(|| format!("one in {stride} collectives was compared"));
     sampled.into_iter().collect()
 }
 
-fn late(parts: &[(RankAt, RankStragglers)]) -> Table {
+fn late(parts: &[(RankContext, RankStragglers)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("collectives", "collectives", Unit::Count),
@@ -43,9 +43,9 @@ fn late(parts: &[(RankAt, RankStragglers)]) -> Table {
              time after the last but one, summed, the others' gain",
         )
         .empty(why);
-    let meetings: Vec<_> = parts.iter().map(|(_, part)| &part.meetings).collect();
-    let mut rows: Vec<(&RankAt, Arrival)> =
-        parts.iter().map(|(at, _)| at).zip(arrivals(&meetings)).collect();
+    let compared: Vec<_> = parts.iter().map(|(_, part)| &part.compared).collect();
+    let mut rows: Vec<(&RankContext, Arrival)> =
+        parts.iter().map(|(at, _)| at).zip(arrivals(&compared)).collect();
     rows.retain(|(_, arrival)| arrival.met > 0);
     rows.sort_by_key(|(_, arrival)| Reverse((arrival.delay_ns, arrival.late_ns)));
     for (at, arrival) in rows {
@@ -61,7 +61,7 @@ fn late(parts: &[(RankAt, RankStragglers)]) -> Table {
     table
 }
 
-fn late_by_step(parts: &[(RankAt, RankStragglers)]) -> Table {
+fn late_by_step(parts: &[(RankContext, RankStragglers)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("step", "step", Unit::Id),
@@ -75,8 +75,8 @@ fn late_by_step(parts: &[(RankAt, RankStragglers)]) -> Table {
     };
     let mut table =
         Table::new("late_by_step", "Late arrivals by step", columns).view(View::Data).empty(why);
-    let meetings: Vec<_> = parts.iter().map(|(_, part)| &part.meetings).collect();
-    for ((at, _), steps) in parts.iter().zip(lateness_by_step(&meetings)) {
+    let compared: Vec<_> = parts.iter().map(|(_, part)| &part.compared).collect();
+    for ((at, _), steps) in parts.iter().zip(lateness_by_step(&compared)) {
         for (step, (collectives, late_ns)) in steps {
             let mean = late_ns / collectives;
             table.row(vec![at.label.as_str().into(), step.into(), collectives.into(), mean.into()]);
@@ -86,8 +86,8 @@ fn late_by_step(parts: &[(RankAt, RankStragglers)]) -> Table {
 }
 
 /// Ranks that computed anything, with their load.
-fn loaded(parts: &[(RankAt, RankStragglers)]) -> Vec<(&RankAt, u64)> {
-    let mut rows: Vec<(&RankAt, u64)> =
+fn loaded(parts: &[(RankContext, RankStragglers)]) -> Vec<(&RankContext, u64)> {
+    let mut rows: Vec<(&RankContext, u64)> =
         parts.iter().map(|(at, part)| (at, part.load.per_step_ns())).collect();
     if rows.iter().all(|(_, load)| *load == 0) {
         rows.clear();
@@ -97,7 +97,7 @@ fn loaded(parts: &[(RankAt, RankStragglers)]) -> Vec<(&RankAt, u64)> {
     rows
 }
 
-fn no_load(parts: &[(RankAt, RankStragglers)]) -> &'static str {
+fn no_load(parts: &[(RankContext, RankStragglers)]) -> &'static str {
     match parts.iter().any(|(_, part)| part.load.steps.is_some()) {
         _ if parts.len() < 2 => ONE_RANK,
         true => "no compute kernel was launched in the steps",
@@ -105,11 +105,11 @@ fn no_load(parts: &[(RankAt, RankStragglers)]) -> &'static str {
     }
 }
 
-fn mean(rows: &[(&RankAt, u64)]) -> f64 {
+fn mean(rows: &[(&RankContext, u64)]) -> f64 {
     rows.iter().map(|(_, load)| *load as f64).sum::<f64>() / rows.len().max(1) as f64
 }
 
-fn summary(parts: &[(RankAt, RankStragglers)]) -> Table {
+fn summary(parts: &[(RankContext, RankStragglers)]) -> Table {
     let columns = vec![
         Column::new("ranks", "ranks", Unit::Count),
         Column::new("mean_ns", "mean", Unit::Duration),
@@ -134,7 +134,7 @@ fn summary(parts: &[(RankAt, RankStragglers)]) -> Table {
     table
 }
 
-fn load(parts: &[(RankAt, RankStragglers)]) -> Table {
+fn load(parts: &[(RankContext, RankStragglers)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("compute_ns", "compute", Unit::Duration),
@@ -156,8 +156,8 @@ fn load(parts: &[(RankAt, RankStragglers)]) -> Table {
     table
 }
 
-/// As HTA names them.
-fn potential(parts: &[(RankAt, RankStragglers)]) -> Table {
+/// The potential stragglers by HTA's definition.
+fn potential(parts: &[(RankContext, RankStragglers)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("steps", "steps in which it began last", Unit::Count),

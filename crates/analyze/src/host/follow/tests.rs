@@ -9,11 +9,11 @@ use tprof_trace::model::{SYNTHETIC_FRAME, Stack, Symbol, Thread};
 use ThreadState::{Lock, Poll, Running, Sleep};
 
 const WINDOW: Interval = Interval { start: 0, end: 10_000 };
-/// Threads: the driving one, then those of these names.
+/// The threads: the driving one, then those with these names.
 const THREADS: [&str; 7] =
     ["python3", "pt_autograd_0", "maker_0", "hog", "tprof-cupti", "cuda-EvtHandlr", "maker_1"];
 
-/// Stacks by number from 1 on: what a test's rows refer to.
+/// Stacks by number from 1 on, which the rows of tests refer to.
 const STACKS: [&[(&str, &str)]; 9] = [
     // 1: the driving thread at work.
     &[("train", "/me/train.py")],
@@ -32,7 +32,7 @@ const STACKS: [&[(&str, &str)]; 9] = [
     ],
     // 5: a function of the user's own.
     &[("make", "/me/train.py")],
-    // 6: who takes what a thread makes.
+    // 6: takes what a thread makes.
     &[
         ("pthread_cond_wait", "libc.so.6"),
         ("Queue.get", "/usr/lib/python3.11/queue.py"),
@@ -40,7 +40,7 @@ const STACKS: [&[(&str, &str)]; 9] = [
     ],
     // 7: a mutex.
     &[("pthread_mutex_lock", "libc.so.6"), ("train", "/me/train.py")],
-    // 8: who polls.
+    // 8: polls for a device.
     &[("__poll", "libc.so.6"), ("handle", "libcuda.so.1")],
     // 9: at a condition, without a hint.
     &[("pthread_cond_wait", "libc.so.6"), ("wait", "libwork.so"), ("train", "/me/train.py")],
@@ -94,8 +94,9 @@ fn ledger(own: &[Sample], others: &[Sample]) -> Ledger {
     let cpu = CpuTrace::load(&file);
     let (process, thread, tid) = (0, 0, 100);
     let driver = Driver { process, thread, tid, name: "".into(), start_ns: 0, end_ns: WINDOW.end };
-    let (rows, hands) = follow(&file, &cpu, &driver, own.to_vec(), WINDOW, Hands::from(9));
-    Ledger::of(&file, &rows, WINDOW, &hands).0
+    let (rows, awaited_threads) =
+        follow(&file, &cpu, &driver, own.to_vec(), WINDOW, AwaitedThreads::from(9));
+    Ledger::of(&file, &rows, WINDOW, &awaited_threads).0
 }
 
 fn parts(ledger: &Ledger) -> Vec<(Part, u64)> {
@@ -159,7 +160,7 @@ fn where_no_thread_worked_it_stays_a_wait_and_is_no_lock() {
     let found = ledger(&waits(2, 4000, 8000), &others);
     assert_eq!(parts(&found), [(Part::Python, 6000), (Part::Other, 4000)]);
     assert_eq!(followed(&found), []);
-    // A mutex is one, whoever worked meanwhile.
+    // A wait for a mutex stays one, whichever thread worked during it.
     let found = ledger(&waits(7, 4000, 8000), &works(2, 9, 5, 4000, 8000));
     assert_eq!(parts(&found), [(Part::Python, 6000), (Part::Lock, 4000)]);
 }
@@ -200,14 +201,14 @@ fn who_sleeps_makes_data_late_and_who_runs_has_the_time() {
     assert_eq!(parts(&found), [(Part::Python, 6000), (Part::Data, 4000)]);
     let found = ledger(&waits(6, 4000, 8000), &works(2, 9, 5, 4000, 8000));
     assert_eq!(followed(&found), [("maker_0".to_owned(), Part::Python, 4000)]);
-    // At a condition it is the sleep that is waited for.
+    // In a wait for a condition, the sleep of the other thread is what is awaited.
     let found = ledger(&waits(9, 4000, 8000), &sleeps);
     assert_eq!(followed(&found), [("maker_0".to_owned(), Part::Other, 4000)]);
 }
 
 #[test]
 fn waits_that_were_added_up_and_waits_without_a_stack_are_followed_in_proportion() {
-    // Ten steps: each runs for 500 and waits for 500, of which one wait is exact.
+    // There are ten steps: each runs for 500 and waits for 500, with one exact wait.
     let mut own = Vec::new();
     let mut others = Vec::new();
     for step in 0..10_u64 {

@@ -1,10 +1,10 @@
-//! Annotations' images on devices, as torch.profiler writes them: from the first
-//! kernel of a range to its last, per stream, with what lies between.
+//! Images of annotations on devices, as torch.profiler writes them: from the first kernel of a
+//! range to its last, per stream, including the time in between.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{DeviceSpan, DeviceSpanKind, NameId};
 
-use super::caused::{Image, ImagesByName};
+use super::effects::{DeviceImage, ImagesByName};
 use crate::rank::RankTrace;
 
 /// Images of each name, and the kernels under them.
@@ -13,7 +13,7 @@ use crate::rank::RankTrace;
 pub(super) fn images(rank: &RankTrace) -> ImagesByName {
     let mut images: Vec<&DeviceSpan> =
         rank.device_spans.iter().filter(|span| span.kind == DeviceSpanKind::Annotation).collect();
-    let mut by_name: FxHashMap<NameId, Image> = FxHashMap::default();
+    let mut by_name: FxHashMap<NameId, DeviceImage> = FxHashMap::default();
     for image in &images {
         by_name.entry(image.name).or_default().times_ns.push(image.duration_ns);
     }

@@ -1,39 +1,39 @@
 //! GPU time that ranges of host threads caused.
 //!
-//! A range caused the work that was launched within it on its own thread. An
-//! autograd thread works for the one that runs the training loop: what it launches
-//! belongs to the ranges open there at that moment too. That thread is the one that
-//! names steps; in a process without steps, the only other one on which a range is
-//! open, and then only while none is open on the launching thread itself.
+//! A range caused the work that was launched within it on its own thread. An autograd thread works
+//! for the thread that runs the training loop: its launches also belong to the ranges that are open
+//! there at that moment. That thread is the one that names steps; in a process without steps, it is
+//! the only other one on which a range is open, and only while none is open on the launching thread
+//! itself.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::modules::ModuleName;
 use tprof_trace::model::{NameId, SpanKind};
 
-use super::caused::{Caused, CausedByName};
+use super::effects::{EffectsByName, RangeEffects};
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::{HostSpan, PROFILER_STEP, RankTrace};
 
-/// What the ranges of each name caused; calls of modules have a table of their own.
-pub(super) fn caused(rank: &RankTrace<'_>) -> CausedByName {
+/// Finds the effects of the ranges by name; calls of modules have a table of their own.
+pub(super) fn caused(rank: &RankTrace<'_>) -> EffectsByName {
     let ranges: Vec<&HostSpan> = [SpanKind::Annotation, SpanKind::Nvtx]
         .into_iter()
         .flat_map(|kind| rank.spans(kind))
         .filter(|range| ModuleName::of(rank.name(range.name)).is_none())
         .collect();
-    let mut named = CausedByName::default();
+    let mut named = EffectsByName::default();
     for (name, caused) in caused_by(rank, ranges, |range| range.name.0) {
         named.entry(rank.name(NameId(name)).to_owned()).or_insert(caused);
     }
     named
 }
 
-/// What ranges caused, those of one key together.
+/// Finds the effects of ranges, joining those with the same key.
 pub(crate) fn caused_by(
     rank: &RankTrace<'_>,
     mut ranges: Vec<&HostSpan>,
     key: impl Fn(&HostSpan) -> u32,
-) -> FxHashMap<u32, Caused> {
+) -> FxHashMap<u32, RangeEffects> {
     ranges.sort_by_key(|range| (range.start_ns, std::cmp::Reverse(range.duration_ns)));
     let mut by_key: FxHashMap<u32, Building> = FxHashMap::default();
     for range in &ranges {
@@ -77,8 +77,8 @@ struct Building {
 }
 
 impl Building {
-    fn done(self) -> Caused {
-        Caused {
+    fn done(self) -> RangeEffects {
+        RangeEffects {
             runs: self.runs,
             host_ns: Cover::of(self.host).length(),
             kernels: self.kernels,
@@ -92,9 +92,9 @@ impl Building {
 /// Ranges that have begun and may not be over, by process and thread.
 #[derive(Default)]
 struct Open {
-    /// By process, the thread that names steps.
+    /// The thread that names steps, by process.
     step_threads: FxHashMap<u32, u32>,
-    /// By process and thread: keys and ends.
+    /// Keys and ends of open ranges, by process and thread.
     threads: FxHashMap<(u32, u32), Vec<(u32, u64)>>,
 }
 
@@ -105,8 +105,8 @@ impl Open {
         open.push((key, range.end_ns()));
     }
 
-    /// Keys of the ranges that a call lies in, each once; and whether the call's own
-    /// thread has none of them.
+    /// Keys of the ranges around a call, each once; and whether the call's own thread has none of
+    /// these ranges.
     fn around(&self, call: &HostSpan) -> (Vec<u32>, bool) {
         let own = self.open_on((call.process, call.thread), call.start_ns);
         let mut keys: Vec<u32> = own.collect();

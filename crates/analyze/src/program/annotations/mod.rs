@@ -1,32 +1,32 @@
 //! `annotations`: GPU time that the ranges that people named caused.
 
-mod caused;
 mod device;
+mod effects;
 mod host;
 mod modules;
 mod tables;
 #[cfg(test)]
 mod tests;
 
-use caused::{CausedByName, ImagesByName};
+use effects::{EffectsByName, ImagesByName};
 pub(crate) use host::caused_by;
 use modules::TimeByModule;
 
 use tprof_trace::model::SpanKind;
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use crate::rank::{Needs, RankTrace};
 
-/// The kind.
+/// The report `annotations`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "annotations",
     about: "GPU time of annotations and NVTX ranges; time by PyTorch module",
     analysis: || boxed(Annotations),
 };
 
-/// What ranges of a rank took and caused, by their names.
+/// Times and effects of a rank's ranges, by name.
 pub struct NamedRanges {
-    caused: CausedByName,
+    caused: EffectsByName,
     images: ImagesByName,
     modules: TimeByModule,
     /// Whether any work of a device was recorded.
@@ -44,7 +44,7 @@ impl Analysis for Annotations {
         needs()
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, _: &Options) -> NamedRanges {
+    fn rank(&self, rank: &RankTrace<'_>, _at: &RankContext, _: &Options) -> NamedRanges {
         NamedRanges {
             caused: host::caused(rank),
             images: device::images(rank),
@@ -53,7 +53,7 @@ impl Analysis for Annotations {
         }
     }
 
-    fn join(&self, parts: Vec<(RankAt, NamedRanges)>, _options: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, NamedRanges)>, _options: &Options) -> Body {
         tables::body(&parts)
     }
 }

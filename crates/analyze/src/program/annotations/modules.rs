@@ -8,14 +8,14 @@ use tprof_facts::modules::ModuleName;
 use tprof_trace::model::NameId;
 
 use super::host::caused_by;
-use crate::document::{Cell, Column, RankAt, Table, Unit};
+use crate::document::{Cell, Column, RankContext, Table, Unit};
 use crate::gpu::breakdown::NO_WORK;
 use crate::rank::{HostSpan, RankTrace};
 
 const NO_MODULES: &str =
     "no calls of modules were recorded (tprof run --modules; torch.profiler: with_modules)";
 
-/// The calls of one module.
+/// The calls of one module, with their effects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModuleTime {
     pub(super) runs: u64,
@@ -27,13 +27,13 @@ pub struct ModuleTime {
     pub(super) busy_ns: u64,
 }
 
-/// By path and class: what `torch.compile` wraps has its wrapper's path.
+/// Times by path and class. A module that `torch.compile` wraps has its wrapper's path.
 pub type TimeByModule = BTreeMap<(String, String), ModuleTime>;
 
 /// Calls of modules that have begun on a thread and are not over.
 type OpenCalls = Vec<(u64, NameId)>;
 
-/// What a rank's modules took.
+/// Measures the modules of a rank.
 pub(super) fn times(rank: &RankTrace<'_>) -> TimeByModule {
     let calls = rank.module_calls();
     let mut sums: FxHashMap<NameId, ModuleTime> = FxHashMap::default();
@@ -66,13 +66,13 @@ pub(super) fn times(rank: &RankTrace<'_>) -> TimeByModule {
 
 /// The modules of a rank.
 pub(super) struct ModulesOfRank<'a> {
-    pub at: &'a RankAt,
+    pub at: &'a RankContext,
     pub modules: &'a TimeByModule,
     /// Whether any work of a device was recorded.
     pub has_work: bool,
 }
 
-/// One row for each module and rank.
+/// The table with one row for each module and rank.
 pub(super) fn table<'a>(parts: impl Iterator<Item = ModulesOfRank<'a>>) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),

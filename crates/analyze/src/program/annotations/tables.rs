@@ -2,10 +2,10 @@
 
 use std::cmp::Reverse;
 
-use super::caused::{Caused, Image};
+use super::effects::{DeviceImage, RangeEffects};
 use super::{NamedRanges, modules};
 use crate::base::stats::Spread;
-use crate::document::{Body, Cell, Column, RankAt, Table, Unit};
+use crate::document::{Body, Cell, Column, RankContext, Table, Unit};
 use crate::gpu::breakdown::NO_WORK;
 
 const NO_RANGES: &str = "no annotations or NVTX ranges were recorded (record_function(), \
@@ -13,8 +13,8 @@ const NO_RANGES: &str = "no annotations or NVTX ranges were recorded (record_fun
 const NO_IMAGES: &str = "the trace has no annotations on device streams (torch.profiler writes \
                          them since PyTorch 2.1)";
 
-/// One row for each name and rank.
-pub(super) fn body(parts: &[(RankAt, NamedRanges)]) -> Body {
+/// The tables, with one row for each name and rank.
+pub(super) fn body(parts: &[(RankContext, NamedRanges)]) -> Body {
     let modules = modules::table(parts.iter().map(|(at, ranges)| modules::ModulesOfRank {
         at,
         modules: &ranges.modules,
@@ -23,7 +23,7 @@ pub(super) fn body(parts: &[(RankAt, NamedRanges)]) -> Body {
     Body { tables: vec![ranges(parts), modules, images(parts)], notes: Vec::new() }
 }
 
-fn ranges(parts: &[(RankAt, NamedRanges)]) -> Table {
+fn ranges(parts: &[(RankContext, NamedRanges)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("runs", "runs", Unit::Count),
@@ -37,7 +37,7 @@ fn ranges(parts: &[(RankAt, NamedRanges)]) -> Table {
     let mut table = Table::new("annotations", "GPU time of ranges", columns)
         .about("on GPU: GPU time of work launched inside the range, nested ranges included")
         .empty(NO_RANGES);
-    let mut rows: Vec<(&RankAt, bool, &String, &Caused)> = Vec::new();
+    let mut rows: Vec<(&RankContext, bool, &String, &RangeEffects)> = Vec::new();
     for (at, ranges) in parts {
         rows.extend(ranges.caused.iter().map(|(name, row)| (at, ranges.has_work, name, row)));
     }
@@ -58,7 +58,7 @@ fn ranges(parts: &[(RankAt, NamedRanges)]) -> Table {
     table
 }
 
-fn images(parts: &[(RankAt, NamedRanges)]) -> Table {
+fn images(parts: &[(RankContext, NamedRanges)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("spans", "spans", Unit::Count),
@@ -77,7 +77,7 @@ fn images(parts: &[(RankAt, NamedRanges)]) -> Table {
              those directly in the range",
         )
         .empty(NO_IMAGES);
-    let mut rows: Vec<(&RankAt, &String, &Image, Spread)> = parts
+    let mut rows: Vec<(&RankContext, &String, &DeviceImage, Spread)> = parts
         .iter()
         .flat_map(|(at, ranges)| ranges.images.iter().map(move |(name, row)| (at, name, row)))
         .filter_map(|(at, name, row)| Some((at, name, row, Spread::of(&row.times_ns)?)))

@@ -1,4 +1,4 @@
-use super::caused::Caused;
+use super::effects::RangeEffects;
 use super::*;
 use crate::fixture::Fixture;
 use tprof_trace::model::{DeviceSpan, DeviceSpanKind, Kernel, Span};
@@ -27,7 +27,7 @@ fn a_range_causes_what_is_launched_within_it_even_if_it_runs_later() {
     trace.span(call(0, 12_000, 1), "cudaLaunchKernel");
     trace.span(call(0, 55_000, 2), "cudaLaunchKernel");
     trace.span(call(0, 70_000, 3), "cudaLaunchKernel");
-    // The autograd thread has no ranges: what it launches is the step's.
+    // The autograd thread has no ranges: its launches belong to the step.
     trace.span(call(1, 80_000, 4), "cudaLaunchKernel");
     trace.span(call(1, 180_000, 5), "cudaLaunchKernel");
     trace.kernel(kernel(7, 200_000, 10_000, 1), "a");
@@ -37,7 +37,7 @@ fn a_range_causes_what_is_launched_within_it_even_if_it_runs_later() {
     trace.kernel(kernel(7, 250_000, 2000, 5), "e");
     let file = trace.finish();
     let ranges = host::caused(&RankTrace::load(&file, needs()));
-    let forward = Caused {
+    let forward = RangeEffects {
         runs: 2,
         host_ns: 30_000,
         kernels: 2,
@@ -46,7 +46,7 @@ fn a_range_causes_what_is_launched_within_it_even_if_it_runs_later() {
         sum_ns: 20_000,
     };
     assert_eq!(ranges["forward"], forward);
-    let step = Caused {
+    let step = RangeEffects {
         runs: 1,
         host_ns: 100_000,
         kernels: 4,
@@ -149,7 +149,7 @@ fn a_modules_own_time_is_without_the_modules_that_it_calls() {
     assert_eq!(row("Net.body", "Body"), (2, 120, 60));
     assert_eq!(row("Net.body.fc", "Linear"), (4, 80, 80));
     assert_eq!(row("Tree", "Tree"), (2, 100, 100));
-    // A wrapper of torch.compile's has the path of what it wraps.
+    // A wrapper of torch.compile has the path of the module that it wraps.
     assert_eq!(row("Tree", "OptimizedModule"), (1, 10, 10));
     assert_eq!(times.len(), 5);
     // Modules are no rows among ranges.

@@ -1,8 +1,8 @@
 //! Time between the two graphs of a function that has a break: Python runs, and no compiled code.
 //!
-//! The code behind a break is a function of its own, which resumes the other, and is compiled for itself:
-//! its operator lies within that of the function. Where gradients are recorded, the graph before
-//! the break is an operator, too, and what lies between these two is the break.
+//! The code behind a break is a function of its own, which resumes the other one and is compiled
+//! separately: its operator lies within that of the function. If gradients are recorded, the graph
+//! before the break is an operator, too, and the break is the time between these two.
 
 use std::collections::BTreeMap;
 
@@ -17,14 +17,14 @@ use crate::rank::RankTrace;
 
 /// The compiled graph of a function whose gradients are recorded.
 const GRAPH: &str = "CompiledFunction";
-/// What the names of functions begin with that resume another.
+/// Prefix of the names of functions that resume another one.
 const RESUMED: &str = "torch_dynamo_resume_in_";
 
 /// A line of source: file and number.
 pub(crate) type BreakLine = (String, u32);
 
-/// Time between graphs by the line of the break, without compilations. A break with graphs that are no
-/// operators of the trace is not in it. None where it is not known when functions were compiled.
+/// Time between graphs by the line of the break, without compilations. Breaks whose graphs are not
+/// operators of the trace are not included. `None` if it is unknown when functions were compiled.
 pub(crate) fn gaps(rank: &RankTrace<'_>) -> Option<BTreeMap<BreakLine, Cover>> {
     let compiling = compiling(rank)?;
     let lines = resumed(rank);

@@ -14,7 +14,7 @@ const NO_RUN: &str = "no operator of compiled code was recorded (tprof run --ope
 const NO_NUMBER: &str = "the operator around it has no number of a compilation";
 const NO_STEADY_STEP: &str = "no step after warm-up compiles nothing";
 
-/// All of them.
+/// All tables of generated code.
 pub(super) fn all(parts: &CompiledParts) -> Vec<Table> {
     vec![graphs(parts), caches(parts), kernels(parts), operators(parts), events(parts)]
 }

@@ -1,7 +1,7 @@
-//! How often compiled code ran, and with what time: operators joined with the log.
+//! Runs of compiled code and their time, by joining operators with the log.
 //!
 //! PyTorch names the operator around compiled code after its compilation (`Torch-Compiled Region:
-//! 3/1`, without a number before 2.6), and its backward graph is the function
+//! 3/1`, without a number before 2.6). Its backward graph is the function
 //! `CompiledFunctionBackward` of autograd, which has the number of its forward one.
 
 use std::collections::BTreeMap;
@@ -18,20 +18,21 @@ use crate::rank::{CallTree, RankTrace};
 const REGION: &str = "Torch-Compiled Region";
 const BACKWARD: &str = "CompiledFunctionBackward";
 
-/// Compiled code: a compilation's number as PyTorch writes it, none where an operator has none.
+/// Compiled code: the number of its compilation as PyTorch writes it; `None` if the operator has
+/// none.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct CompiledGraph {
     pub id: Option<Arc<str>>,
     pub is_backward: bool,
 }
 
-/// What runs of it took.
+/// Totals of the runs of compiled code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct GraphRuns {
     pub runs: u64,
-    /// On the host: without other compiled code within it, and without compilations.
+    /// Time on the host without other compiled code within it, and without compilations, ns.
     pub host_ns: u64,
-    /// Of it, within steady steps.
+    /// The part of `host_ns` within steady steps.
     pub in_steps_ns: u64,
     /// Kernels, copies and memsets that it launched.
     pub kernels: u64,
@@ -39,13 +40,13 @@ pub(super) struct GraphRuns {
     pub device_ns: u64,
 }
 
-/// Of a rank.
+/// The compiled code of a rank.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RankGraphs {
     pub graphs: BTreeMap<CompiledGraph, GraphRuns>,
-    /// Length of the steps that are neither of warm-up nor have a compilation; none without any.
+    /// Length of the steps after warm-up without a compilation, ns; `None` if there are none.
     pub steps_ns: Option<u64>,
-    /// Whether compilations are on the run's clock, and so not in the time of runs.
+    /// Whether compilations are on the run's clock, so that they are not in the time of runs.
     pub is_timed: bool,
 }
 

@@ -1,32 +1,32 @@
-//! `compile`: what `torch.compile` did, from PyTorch's own structured log of it.
+//! `compile`: the activity of `torch.compile`, from PyTorch's own structured log of it.
 //!
-//! Figures are PyTorch's; nothing here is sampled. A run without such a log has no tables, and
-//! states how to get one.
+//! The figures are PyTorch's; nothing here is sampled. A run without such a log has no tables, and
+//! the report states how to get one.
 
 mod breaks;
 mod code_tables;
 mod graphs;
-mod of_rank;
+mod per_rank;
 mod summary;
 mod tables;
 #[cfg(test)]
 mod tests;
 mod words;
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, View, boxed};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, View, boxed};
 use crate::rank::{Needs, RankTrace};
 pub(crate) use breaks::gaps;
-use of_rank::RankCompiled;
+use per_rank::RankCompiled;
 use tprof_trace::model::SpanKind;
 
-/// The kind.
+/// The report `compile`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "compile",
     about: "torch.compile: time by phase, graph breaks, recompilations",
     analysis: || boxed(Compile),
 };
 
-/// What `torch.compile` did.
+/// Reads logs of `torch.compile`.
 struct Compile;
 
 impl Analysis for Compile {
@@ -43,16 +43,16 @@ impl Analysis for Compile {
             | Needs::spans(SpanKind::Nvtx)
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, _: &Options) -> RankCompiled {
-        of_rank::read(rank, at)
+    fn rank(&self, rank: &RankTrace<'_>, at: &RankContext, _: &Options) -> RankCompiled {
+        per_rank::read(rank, at)
     }
 
-    fn join(&self, parts: Vec<(RankAt, RankCompiled)>, _: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, RankCompiled)>, _: &Options) -> Body {
         let mut tables = vec![summary::table(&parts)];
         tables.extend(tables::all(&parts));
         tables.extend(code_tables::all(&parts));
         if parts.iter().all(|(_, part)| part.logs.is_empty()) {
-            // One states for all how to get a log.
+            // One table states for all of them how to get a log.
             tables.iter_mut().skip(1).for_each(|table| table.view = View::Data);
         }
         let notes = parts.iter().flat_map(|(_, part)| part.problems.clone()).collect();

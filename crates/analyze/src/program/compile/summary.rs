@@ -1,16 +1,16 @@
-//! The table of ranks: what each compiled, in sums.
+//! The table of ranks: the sums of each rank's compilations.
 
 use std::collections::BTreeSet;
 
 use tprof_facts::compile::NO_LOG;
 use tprof_trace::compile_log::{CacheOutcome, KernelLanguage};
 
-use super::of_rank::RankCompiled;
+use super::per_rank::RankCompiled;
 use super::words::{NO_CODE, NO_FIGURE, NOT_WHOLE, functions, rank_column};
-use crate::document::{Cell, Column, RankAt, Table, Unit};
+use crate::document::{Cell, Column, RankContext, Table, Unit};
 
 /// Sums of each rank that has a log.
-pub(super) fn table(parts: &[(RankAt, RankCompiled)]) -> Table {
+pub(super) fn table(parts: &[(RankContext, RankCompiled)]) -> Table {
     let columns = vec![
         rank_column(parts),
         Column::new("functions", "functions", Unit::Count),
@@ -50,7 +50,7 @@ pub(super) fn table(parts: &[(RankAt, RankCompiled)]) -> Table {
     table
 }
 
-fn row(at: &RankAt, part: &RankCompiled) -> Vec<Cell> {
+fn row(at: &RankContext, part: &RankCompiled) -> Vec<Cell> {
     let frames = || part.frames.iter().map(|row| &row.frame);
     let forward = frames().filter(|frame| !frame.is_backward).count();
     let sum = |us: &dyn Fn(&tprof_trace::compile_log::CompiledFrame) -> Option<u64>| {
@@ -58,7 +58,7 @@ fn row(at: &RankAt, part: &RankCompiled) -> Vec<Cell> {
         let sum = (!known.is_empty()).then(|| known.iter().sum::<u64>().saturating_mul(1000));
         Cell::known(sum, NO_FIGURE)
     };
-    // Of the code itself: which compilation it is of is not always known.
+    // Counts from the code itself: it is not always known which compilation that belongs to.
     let kernels = |is: &dyn Fn(KernelLanguage) -> bool| {
         let count = part.kernels.iter().filter(|one| is(one.language)).count();
         Cell::known(part.has_code.then_some(count), NO_CODE)
@@ -70,7 +70,7 @@ fn row(at: &RankAt, part: &RankCompiled) -> Vec<Cell> {
     };
     let has_caches = !part.caches.is_empty();
     let cache = |wanted| Cell::known(has_caches.then(|| looked(wanted)), "the log has no look-up");
-    let logs = |of: &dyn Fn(&super::of_rank::LogRow) -> u64| {
+    let logs = |of: &dyn Fn(&super::per_rank::LogRow) -> u64| {
         part.logs.iter().map(of).fold(0, u64::saturating_add)
     };
     let torch: BTreeSet<&str> = part.logs.iter().filter_map(|log| log.torch.as_deref()).collect();

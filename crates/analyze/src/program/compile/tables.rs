@@ -1,17 +1,17 @@
-//! The tables of `compile` beside that of ranks: what was compiled, and what was not.
+//! The tables of `compile` besides that of ranks: code that was compiled, and code that was not.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use tprof_trace::compile_log::{CompiledFrame, GraphBreak};
 
-use super::of_rank::{FrameRow, NO_END};
+use super::per_rank::{FrameRow, NO_END};
 use super::words::{
     CompiledParts, NO_CLOCK, NO_CODE, NO_FIGURE, NO_GRAPH, NO_NAME, NO_REASON, empty, rank_column,
 };
-use crate::document::{Cell, Column, RankAt, Table, Unit};
+use crate::document::{Cell, Column, RankContext, Table, Unit};
 
-/// All of them, in the order of a reader.
+/// All tables, in the order in which they are read.
 pub(super) fn all(parts: &CompiledParts) -> Vec<Table> {
     vec![frames(parts), graph_breaks(parts), recompiles(parts), uncompiled(parts)]
 }
@@ -52,7 +52,7 @@ fn frames(parts: &CompiledParts) -> Table {
     let mut table = Table::new("frames", "Compiled functions", columns)
         .about("the four phases add up to the time; kernels: waiting for Triton or C++ compilers")
         .empty(empty(parts, "the log has no compilation"));
-    let mut rows: Vec<(&RankAt, &FrameRow)> =
+    let mut rows: Vec<(&RankContext, &FrameRow)> =
         parts.iter().flat_map(|(at, part)| part.frames.iter().map(move |row| (at, row))).collect();
     rows.sort_by_key(|(at, row)| (Reverse(row.frame.total_us), at.rank, row.frame.id));
     for (at, row) in rows {
@@ -61,7 +61,7 @@ fn frames(parts: &CompiledParts) -> Table {
     table
 }
 
-fn frame(at: &RankAt, row: &FrameRow) -> Vec<Cell> {
+fn frame(at: &RankContext, row: &FrameRow) -> Vec<Cell> {
     let FrameRow { frame, start_ns, operators_before, operators_after, kernels } = row;
     let why = no_time(frame);
     let phases = frame.phases;

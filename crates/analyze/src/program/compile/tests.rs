@@ -16,7 +16,7 @@ fn made(compile: RankCompile) -> Body {
     let file = Fixture::new().finish();
     let mut rank = RankTrace::load(&file, Needs::WORK);
     rank.compile = compile;
-    let at = RankAt {
+    let at = RankContext {
         rank: Some(0),
         label: "rank 0".to_owned(),
         file: "rank-0.tprof".to_owned(),
@@ -128,11 +128,11 @@ fn a_compilation_without_an_end_is_of_the_function_of_its_number() {
     };
     let again = [frame(0, 0, None), frame(0, 1, Some("work"))];
     assert_eq!(words::functions(again.iter()), 1);
-    // Its code is that of the one that has ended.
+    // Its code is that of the compilation that has ended.
     let found = words::by_number(again.iter());
     let names: Vec<_> = found.values().map(|of| of.and_then(|of| of.function.clone())).collect();
     assert_eq!(names, [Some("work".to_owned())]);
-    // Functions that no other compilation names are told apart by number.
+    // Functions that no other compilation names are distinguished by number.
     let unnamed = [frame(1, 0, None), frame(1, 1, None), frame(2, 0, None)];
     assert_eq!(words::functions(unnamed.iter()), 2);
     assert_eq!(words::functions(again.iter().chain(&unnamed)), 3);

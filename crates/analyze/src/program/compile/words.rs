@@ -1,4 +1,4 @@
-//! What tables of `compile` share: reasons for what is missing, and the column of ranks.
+//! Shared by the tables of `compile`: reasons for missing values, and the column of ranks.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,8 @@ use rustc_hash::FxHashMap;
 use tprof_facts::compile::NO_LOG;
 use tprof_trace::compile_log::CompiledFrame;
 
-use super::of_rank::RankCompiled;
-use crate::document::{Column, RankAt, Unit};
+use super::per_rank::RankCompiled;
+use crate::document::{Column, RankContext, Unit};
 
 pub(super) const NO_FIGURE: &str = "this PyTorch's log has no such figure";
 pub(super) const NO_CLOCK: &str = "nothing joins the log's times to the run's clock";
@@ -19,9 +19,9 @@ pub(super) const NO_REASON: &str = "this PyTorch does not log the reason";
 pub(super) const NO_CODE: &str = "the log has not all generated code of it";
 pub(super) const NO_GRAPH: &str = "the log has no such graph of it";
 
-pub(super) type CompiledParts = [(RankAt, RankCompiled)];
+pub(super) type CompiledParts = [(RankContext, RankCompiled)];
 
-/// What a table without rows states: that there is no log, or none of it in the log.
+/// The statement of a table without rows: there is no log, or the log has none of these rows.
 pub(super) fn empty(parts: &CompiledParts, none: &'static str) -> &'static str {
     let mut with_logs =
         parts.iter().map(|(_, part)| part).filter(|part| !part.logs.is_empty()).peekable();
@@ -31,8 +31,8 @@ pub(super) fn empty(parts: &CompiledParts, none: &'static str) -> &'static str {
     if with_logs.all(|part| part.is_whole) { none } else { NOT_WHOLE }
 }
 
-/// How many functions were compiled. The log may lack the name of one whose compilation has no end:
-/// that is the function that PyTorch gave its number to, and no other beside it.
+/// Number of functions that were compiled. The log may lack the name of a function whose
+/// compilation has no end: it is the function that PyTorch gave its number to, and not another one.
 pub(super) fn functions<'a>(frames: impl Iterator<Item = &'a CompiledFrame>) -> usize {
     let number = |frame: &CompiledFrame| (frame.id.autograd, frame.id.frame);
     let (named, unnamed): (Vec<_>, Vec<_>) =
@@ -43,14 +43,14 @@ pub(super) fn functions<'a>(frames: impl Iterator<Item = &'a CompiledFrame>) -> 
     named.len() + others.difference(&known).count()
 }
 
-/// What makes a function.
+/// The identity of a function.
 fn place(frame: &CompiledFrame) -> (&Option<String>, &Option<String>, Option<u32>) {
     (&frame.function, &frame.file, frame.line)
 }
 
-/// The compilation of each number as PyTorch writes it, without backward graphs; none of one that
-/// different functions had, since operators of compiled code have no more than the number. One
-/// without an end has left no code, if another one of its number has an end.
+/// The compilation of each number as PyTorch writes it, without backward graphs; `None` for a
+/// number that different functions had, since operators of compiled code only have the number. A
+/// compilation without an end has left no code if another one of its number has an end.
 pub(super) fn by_number<'a>(
     frames: impl Iterator<Item = &'a CompiledFrame>,
 ) -> FxHashMap<String, Option<&'a CompiledFrame>> {

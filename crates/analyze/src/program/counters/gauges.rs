@@ -7,16 +7,16 @@ use tprof_trace::model::ProcessIndex;
 
 use crate::rank::{Step, step_at};
 
-/// What a counter did.
+/// Statistics of one counter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gauge {
-    /// How often it was read.
+    /// Number of readings.
     pub samples: u64,
-    /// Lowest value.
+    /// The lowest value that was read.
     pub min: f64,
-    /// Highest value.
+    /// The highest value that was read.
     pub max: f64,
-    /// Last value.
+    /// The last value that was read.
     pub last: f64,
     /// Mean over time, a value holding until the next; of a single reading, itself.
     pub mean: f64,
@@ -28,7 +28,7 @@ pub type GaugeKey = (String, Option<u32>, Option<u32>);
 /// Readings of counters in a file, in order of time.
 pub(super) struct CounterValues {
     of: BTreeMap<GaugeKey, Vec<CounterValue>>,
-    /// Those that are infinite or not a number, which are left out: how many.
+    /// Number of values that are infinite or not a number, which are left out.
     not_finite: BTreeMap<GaugeKey, u64>,
 }
 
@@ -36,12 +36,12 @@ pub(super) struct CounterValues {
 struct CounterValue {
     time_ns: u64,
     value: f64,
-    /// Its process, if it is of one.
+    /// The process, if the counter belongs to one.
     process: Option<ProcessIndex>,
 }
 
 impl CounterValues {
-    /// Of a file.
+    /// Reads the counters of a file.
     pub(super) fn of(file: &TraceFile) -> CounterValues {
         let mut series: BTreeMap<GaugeKey, Vec<CounterValue>> = BTreeMap::new();
         let mut not_finite: BTreeMap<GaugeKey, u64> = BTreeMap::new();
@@ -63,13 +63,13 @@ impl CounterValues {
         &self.not_finite
     }
 
-    /// What each counter did.
+    /// Statistics of each counter.
     pub(super) fn gauges(&self) -> BTreeMap<GaugeKey, Gauge> {
         let of = |readings: &Vec<CounterValue>| gauge(readings, None);
         self.of.iter().filter_map(|(key, readings)| Some((key.clone(), of(readings)?))).collect()
     }
 
-    /// What each counter did in each step in which it was read, by the step's number.
+    /// Statistics of each counter in each step in which it was read, by the step's number.
     pub(super) fn by_step(&self, steps: &[Step]) -> BTreeMap<(GaugeKey, u64), Gauge> {
         let owners: BTreeSet<ProcessIndex> = steps.iter().map(|step| step.process).collect();
         let only = owners.first().filter(|_| owners.len() == 1).copied();
@@ -92,7 +92,7 @@ impl CounterValues {
     }
 }
 
-/// Of readings in order of time, the last of which holds until `end_ns`.
+/// Statistics of readings in order of time, the last of which holds until `end_ns`.
 fn gauge(readings: &[CounterValue], end_ns: Option<u64>) -> Option<Gauge> {
     let (first, last) = (readings.first()?, readings.last()?);
     let lasted = |pair: &[CounterValue]| pair[0].value * (pair[1].time_ns - pair[0].time_ns) as f64;

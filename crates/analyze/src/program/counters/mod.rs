@@ -10,25 +10,25 @@ use gauges::CounterValues;
 pub use gauges::{Gauge, GaugeKey};
 pub use ranges::Range;
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use crate::rank::{Needs, RankTrace};
 
-/// The kind.
+/// The report `counters`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "counters",
     about: "quantities over time, hardware counters by operator",
     analysis: || boxed(Counters),
 };
 
-/// Counters.
+/// Counters over time and by range.
 pub struct Counters;
 
-/// A rank's counters.
+/// The counters of a rank.
 #[derive(Clone, Debug, Default)]
 pub struct RankCounters {
-    /// Quantities over time.
+    /// Counters over the whole time.
     pub gauges: BTreeMap<GaugeKey, Gauge>,
-    /// The same of each step in which they were read, by its number.
+    /// Counters in each step in which they were read, by the step's number.
     pub by_step: BTreeMap<(GaugeKey, u64), Gauge>,
     /// Readings that are infinite or not a number, which the others leave out: how many.
     pub not_finite: BTreeMap<GaugeKey, u64>,
@@ -46,7 +46,7 @@ impl Analysis for Counters {
         Needs::CALLS | Needs::OPERATORS | Needs::DEVICE_SPANS | Needs::STEPS
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, _: &Options) -> RankCounters {
+    fn rank(&self, rank: &RankTrace<'_>, _at: &RankContext, _: &Options) -> RankCounters {
         let (ranges, unmatched) = ranges::ranges(rank, rank.operator_tree());
         let readings = CounterValues::of(rank.file);
         let (gauges, by_step) = (readings.gauges(), readings.by_step(&rank.steps()));
@@ -54,7 +54,7 @@ impl Analysis for Counters {
         RankCounters { gauges, by_step, not_finite, ranges, unmatched }
     }
 
-    fn join(&self, parts: Vec<(RankAt, RankCounters)>, _options: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, RankCounters)>, _options: &Options) -> Body {
         tables::body(&parts)
     }
 }

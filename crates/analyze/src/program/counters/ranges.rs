@@ -12,19 +12,19 @@ use crate::rank::RankTrace;
 /// A range with counters: a kernel, as a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Range {
-    /// When it ran.
+    /// The time of the range on its device.
     pub interval: Interval,
-    /// Its name, as the profiler wrote it.
+    /// Name of the range, as the profiler wrote it.
     pub name: String,
-    /// Outermost and innermost operator around its launch; none if its launch is not
-    /// known, or lies in none.
+    /// The outermost and innermost operator around its launch; `None` if its launch is unknown, or
+    /// lies in no operator.
     pub operators: Option<(String, String)>,
     /// Counters and their values, in order of name.
     pub values: Vec<(String, f64)>,
 }
 
-/// What thread-level instructions count as floating-point operations; a fused
-/// multiply-add is two.
+/// Prefix of the counters of thread-level instructions that are floating-point operations; a fused
+/// multiply-add counts as two.
 const FLOP_PREFIX: &str = "smsp__sass_thread_inst_executed_op_";
 const FLOP_SUFFIX: &str = "_pred_on.sum";
 /// Name of their sum.

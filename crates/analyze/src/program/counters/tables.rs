@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use tprof_facts::units;
 
 use super::{Gauge, GaugeKey, RankCounters};
-use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
+use crate::document::{Body, Cell, Column, RankContext, Table, Unit, View};
 
 const NO_GAUGES: &str = "no counters were recorded";
 const NO_RANGES: &str = "no hardware counters were recorded (torch.profiler: \
@@ -15,7 +15,7 @@ const NO_STEPS: &str = "no counter was read in a step";
 const NO_LAUNCH: &str = "its launch is unknown, or lies in no operator";
 
 /// Tables of all ranks.
-pub(super) fn body(parts: &[(RankAt, RankCounters)]) -> Body {
+pub(super) fn body(parts: &[(RankContext, RankCounters)]) -> Body {
     let in_bytes = |key: &GaugeKey| key.0.ends_with("_bytes");
     let mut bytes = gauges("byte_counters", "Counters in bytes", Unit::Bytes);
     let mut numbers = gauges("counters", "Counters", Unit::Number);
@@ -30,7 +30,7 @@ pub(super) fn body(parts: &[(RankAt, RankCounters)]) -> Body {
         .filter_map(|(at, part)| part.unmatched.as_ref().map(|why| format!("{}: {why}", at.label)));
     let notes = notes.chain(parts.iter().flat_map(not_finite)).collect();
     let mut tables = vec![by_operator(parts), ranges(parts)];
-    // What there is comes first.
+    // Tables with rows come first.
     let has_ranges = parts.iter().any(|(_, part)| !part.ranges.is_empty());
     let place = if has_ranges { tables.len() } else { 0 };
     let of_gauges = [numbers, bytes].into_iter().filter(|table| !table.rows.is_empty());
@@ -43,8 +43,8 @@ pub(super) fn body(parts: &[(RankAt, RankCounters)]) -> Body {
     Body { tables, notes }
 }
 
-/// Which counters had readings that their rows leave out.
-fn not_finite((at, part): &(RankAt, RankCounters)) -> impl Iterator<Item = String> {
+/// Notes which counters had readings that their rows leave out.
+fn not_finite((at, part): &(RankContext, RankCounters)) -> impl Iterator<Item = String> {
     part.not_finite.iter().map(|((name, ..), count)| {
         let count = units::count(*count);
         format!(
@@ -69,7 +69,7 @@ fn gauges(key: &'static str, title: &str, unit: Unit) -> Table {
     Table::new(key, title, columns).empty(NO_GAUGES)
 }
 
-fn gauge_row(at: &RankAt, (name, pid, device): &GaugeKey, gauge: &Gauge) -> Vec<Cell> {
+fn gauge_row(at: &RankContext, (name, pid, device): &GaugeKey, gauge: &Gauge) -> Vec<Cell> {
     vec![
         at.label.as_str().into(),
         Cell::applies(*pid),
@@ -84,7 +84,7 @@ fn gauge_row(at: &RankAt, (name, pid, device): &GaugeKey, gauge: &Gauge) -> Vec<
 }
 
 /// Counters of each step, for programs.
-fn by_step(parts: &[(RankAt, RankCounters)]) -> Table {
+fn by_step(parts: &[(RankContext, RankCounters)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::data("pid", Unit::Id),
@@ -110,7 +110,7 @@ fn by_step(parts: &[(RankAt, RankCounters)]) -> Table {
     table
 }
 
-fn by_operator(parts: &[(RankAt, RankCounters)]) -> Table {
+fn by_operator(parts: &[(RankContext, RankCounters)]) -> Table {
     let columns = vec![
         Column::new("ranges", "ranges", Unit::Count),
         Column::new("total", "total", Unit::Number),
@@ -149,7 +149,7 @@ fn by_operator(parts: &[(RankAt, RankCounters)]) -> Table {
 }
 
 /// Every value of every range, for programs.
-fn ranges(parts: &[(RankAt, RankCounters)]) -> Table {
+fn ranges(parts: &[(RankContext, RankCounters)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("start_ns", "start", Unit::Time),

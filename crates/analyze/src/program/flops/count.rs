@@ -1,16 +1,17 @@
-//! Which runs of operators count, and the time that each took itself.
+//! Decides which runs of operators count, and measures the time that each took itself.
 //!
-//! Operators lie within each other, and so do their formulas: `aten::linear` calls `aten::addmm`. One
-//! counts unless an operator within it counts of its level ([`Level`]) or a higher one. What a
-//! run launched, and its host time, are its own but for those of the runs within it that count.
+//! Operators lie within each other, and so do their formulas: `aten::linear` calls `aten::addmm`.
+//! An operator counts unless an operator within it counts that has its level ([`Level`]) or a
+//! higher one. The launches and the host time of a run are its own, except for those of the runs
+//! within it that count.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tprof_facts::flops::{self, Count, Level, Why, Work};
+use tprof_facts::flops::{self, Count, Level, WhyUncounted, Work};
 use tprof_trace::model::{NameId, SpanKind};
 
 use crate::rank::{CallTree, Class, RankTrace, WorkKind};
 
-/// No run.
+/// The index that stands for no run.
 const NONE: u32 = u32::MAX;
 
 /// An operator with its inputs.
@@ -24,17 +25,17 @@ pub(super) struct SizedOperator {
 /// One run of an operator that counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CountedRun {
-    /// Its span in the rank's operator tree.
+    /// Index of its span in the rank's operator tree.
     pub at: u32,
-    /// Of [`CountedRuns::shapes`].
+    /// Index in [`CountedRuns::shapes`].
     pub shape: u32,
-    /// Host time without that of runs within it that count.
+    /// Host time without that of runs within it that count, ns.
     pub host_ns: u64,
-    /// Sum of the durations of what it launched.
+    /// Sum of the durations of the work that it launched, ns.
     pub device_ns: u64,
     /// Kernels, copies and memsets that it launched.
     pub launched: u32,
-    /// The longest of them, and how long.
+    /// The longest of its kernels: its duration in ns, and its name.
     pub longest: Option<(u64, NameId)>,
     /// Something of that crossed the bus between host and device.
     pub crosses: bool,
@@ -52,30 +53,31 @@ pub(super) struct Uncounted {
 #[derive(Debug, Default)]
 pub(super) struct CountedRuns {
     pub shapes: Vec<SizedOperator>,
-    /// In the order of their spans.
+    /// The runs in the order of their spans.
     pub runs: Vec<CountedRun>,
-    /// By operator: why it does not count, none where only operators within it do.
-    pub uncounted: FxHashMap<(NameId, Option<Why>), Uncounted>,
+    /// Runs that do not count, by operator and reason; `None` as the reason if only operators
+    /// within it count.
+    pub uncounted: FxHashMap<(NameId, Option<WhyUncounted>), Uncounted>,
     /// Device work that no operator launched, or with no recorded launch, but for collectives: how
     /// much, and how long.
     pub unowned: (u64, u64),
-    /// Of each device, how long work of runs that count ran there.
+    /// Device time of runs that count, by device, ns.
     pub devices: FxHashMap<u32, u64>,
-    /// Of each piece of the rank's work, the run that launched it.
+    /// For each piece of the rank's work: the run that launched it.
     pub run_of_work: Vec<Option<u32>>,
     /// Operators in the file.
     pub operators: u64,
-    /// Whether one of them has sizes of its inputs.
+    /// Whether any operator has sizes of its inputs.
     pub has_sizes: bool,
 }
 
-/// What a span counts as.
+/// The role of a span in the count.
 #[derive(Clone, Copy)]
-enum Reads {
-    /// Not an operator, or one that does nothing itself.
+enum CountedAs {
+    /// The span is not an operator, or one that does nothing itself.
     Nothing,
     Shape(u32),
-    Unread(Why),
+    Unread(WhyUncounted),
 }
 
 pub(super) fn of(rank: &RankTrace<'_>, tree: &CallTree) -> CountedRuns {
@@ -83,17 +85,17 @@ pub(super) fn of(rank: &RankTrace<'_>, tree: &CallTree) -> CountedRuns {
     let reads = read(rank, tree, &mut counted);
     let within = levels_within(tree, &reads, &counted.shapes);
     let level = |at: usize| match reads[at] {
-        Reads::Shape(shape) => Some(counted.shapes[shape as usize].work.family.level()),
+        CountedAs::Shape(shape) => Some(counted.shapes[shape as usize].work.family.level()),
         _ => None,
     };
     let counts = |at: usize| level(at).is_some_and(|own| within[at] < Some(own));
-    // Of each span, the innermost run that counts around it, itself included.
+    // For each span: the innermost run that counts around it, itself included.
     let mut owner = vec![NONE; tree.spans.len()];
     let mut runs: Vec<CountedRun> = Vec::new();
     for at in 0..tree.spans.len() {
         let outer = tree.caller(at as u32).map_or(NONE, |caller| owner[caller as usize]);
         owner[at] = outer;
-        let (true, Reads::Shape(shape)) = (counts(at), reads[at]) else { continue };
+        let (true, CountedAs::Shape(shape)) = (counts(at), reads[at]) else { continue };
         let host_ns = tree.spans[at].duration_ns;
         if let Some(outer) = runs.get_mut(outer as usize) {
             outer.host_ns = outer.host_ns.saturating_sub(host_ns);
@@ -116,27 +118,27 @@ pub(super) fn of(rank: &RankTrace<'_>, tree: &CallTree) -> CountedRuns {
     counted
 }
 
-/// What the runs that count have to do, by their spans in a tree.
+/// The work of the runs that count, each with its span's index in a tree.
 pub(crate) fn counted_work(rank: &RankTrace<'_>, tree: &CallTree) -> Vec<(u32, Work)> {
     let counted = of(rank, tree);
     let work = |run: &CountedRun| (run.at, counted.shapes[run.shape as usize].work);
     counted.runs.iter().map(work).collect()
 }
 
-/// What each span counts as; every text of arguments is read once.
-fn read(rank: &RankTrace<'_>, tree: &CallTree, counted: &mut CountedRuns) -> Vec<Reads> {
-    let mut known: FxHashMap<(NameId, NameId), Reads> = FxHashMap::default();
+/// Reads the role of each span; every text of arguments is parsed once.
+fn read(rank: &RankTrace<'_>, tree: &CallTree, counted: &mut CountedRuns) -> Vec<CountedAs> {
+    let mut known: FxHashMap<(NameId, NameId), CountedAs> = FxHashMap::default();
     let shapes = &mut counted.shapes;
     let mut has_sizes = false;
     let mut of = |name: NameId, args: NameId| {
         *known.entry((name, args)).or_insert_with(|| {
             has_sizes |= rank.name(args).contains("\"Input Dims\"");
             match flops::of(rank.name(name), rank.name(args)) {
-                Count::Nothing => Reads::Nothing,
-                Count::Unread(why) => Reads::Unread(why),
+                Count::Nothing => CountedAs::Nothing,
+                Count::Unread(why) => CountedAs::Unread(why),
                 Count::Work(work) => {
                     shapes.push(SizedOperator { name, args, work });
-                    Reads::Shape(shapes.len() as u32 - 1)
+                    CountedAs::Shape(shapes.len() as u32 - 1)
                 }
             }
         })
@@ -147,7 +149,7 @@ fn read(rank: &RankTrace<'_>, tree: &CallTree, counted: &mut CountedRuns) -> Vec
             operators += 1;
             of(span.name, span.args)
         }
-        _ => Reads::Nothing,
+        _ => CountedAs::Nothing,
     };
     let reads = tree.spans.iter().map(one).collect();
     counted.operators = operators;
@@ -155,13 +157,17 @@ fn read(rank: &RankTrace<'_>, tree: &CallTree, counted: &mut CountedRuns) -> Vec
     reads
 }
 
-/// Of each span, the highest level of those within it.
-fn levels_within(tree: &CallTree, reads: &[Reads], shapes: &[SizedOperator]) -> Vec<Option<Level>> {
+/// For each span: the highest level of the spans within it.
+fn levels_within(
+    tree: &CallTree,
+    reads: &[CountedAs],
+    shapes: &[SizedOperator],
+) -> Vec<Option<Level>> {
     let mut within: Vec<Option<Level>> = vec![None; tree.spans.len()];
     // Callers come before what they call.
     for at in (0..tree.spans.len()).rev() {
         let own = match reads[at] {
-            Reads::Shape(shape) => Some(shapes[shape as usize].work.family.level()),
+            CountedAs::Shape(shape) => Some(shapes[shape as usize].work.family.level()),
             _ => None,
         };
         if let Some(caller) = tree.caller(at as u32) {
@@ -177,7 +183,7 @@ fn levels_within(tree: &CallTree, reads: &[Reads], shapes: &[SizedOperator]) -> 
 /// within; of several within each other, the innermost. These operators' spans.
 fn add_uncounted_hosts(
     tree: &CallTree,
-    reads: &[Reads],
+    reads: &[CountedAs],
     within: &[Option<Level>],
     owner: &[u32],
     counted: &mut CountedRuns,
@@ -185,11 +191,11 @@ fn add_uncounted_hosts(
     let mut named = FxHashSet::default();
     let mut holds_unread = vec![false; reads.len()];
     for at in (0..reads.len()).rev() {
-        let is_unread = matches!(reads[at], Reads::Unread(_));
+        let is_unread = matches!(reads[at], CountedAs::Unread(_));
         if let Some(caller) = tree.caller(at as u32) {
             holds_unread[caller as usize] |= is_unread || holds_unread[at];
         }
-        let Reads::Unread(why) = reads[at] else { continue };
+        let CountedAs::Unread(why) = reads[at] else { continue };
         if within[at].is_none() && owner[at] == NONE && !holds_unread[at] {
             let span = &tree.spans[at];
             let sum = counted.uncounted.entry((span.name, Some(why))).or_default();
@@ -204,7 +210,7 @@ fn add_uncounted_hosts(
 fn add_devices(
     rank: &RankTrace<'_>,
     tree: &CallTree,
-    reads: &[Reads],
+    reads: &[CountedAs],
     owner: &[u32],
     mut named: FxHashSet<u32>,
     counted: &mut CountedRuns,
@@ -231,9 +237,9 @@ fn add_devices(
         match place.and_then(|place| tree.innermost(place, SpanKind::Operator)) {
             Some(operator) => {
                 let why = match reads[operator as usize] {
-                    Reads::Unread(why) => Some(why),
-                    Reads::Nothing => Some(Why::NoFormula),
-                    Reads::Shape(_) => None,
+                    CountedAs::Unread(why) => Some(why),
+                    CountedAs::Nothing => Some(WhyUncounted::NoFormula),
+                    CountedAs::Shape(_) => None,
                 };
                 let name = tree.spans[operator as usize].name;
                 let sum = counted.uncounted.entry((name, why)).or_default();

@@ -1,10 +1,10 @@
-//! How figures of `flops` and `roofline` are written.
+//! Formats the figures of `flops` and `roofline`.
 
 use serde_json::Value;
 use tprof_facts::flops::Work;
 
 use super::sums::{RankFlops, Row, SizesKey};
-use crate::document::{Cell, RankAt};
+use crate::document::{Cell, RankContext};
 
 pub(super) use super::roof::{NO_BYTES, NO_PEAKS};
 
@@ -13,22 +13,22 @@ const NO_SHAPES: &str = "no operator with sizes of its inputs was recorded (tpro
 
 const NO_FORMULA: &str = "no operator with sizes of its inputs has a formula that fits: table `uncounted` of `report flops`";
 
-/// Why nothing counts.
-pub(super) fn why_none(parts: &[(RankAt, RankFlops)]) -> &'static str {
+/// The reason why no operator counts.
+pub(super) fn why_nothing_counts(parts: &[(RankContext, RankFlops)]) -> &'static str {
     if parts.iter().any(|(_, part)| part.has_sizes) { NO_FORMULA } else { NO_SHAPES }
 }
 
-/// So many a second; none in no time.
+/// The rate per second; `None` for no time.
 pub(super) fn per_second(all: u64, time_ns: u64) -> Option<f64> {
     (time_ns > 0).then(|| all as f64 / time_ns as f64 * 1e9)
 }
 
-/// In 10^12, with three digits that matter.
+/// A cell in units of 10^12, with three significant digits.
 pub(super) fn tera(value: Option<f64>, why: &str) -> Cell {
     Cell::known(value.map(tera_text), why)
 }
 
-/// The same as text.
+/// The value in units of 10^12 as text.
 pub(crate) fn tera_text(value: f64) -> String {
     match value / 1e12 {
         0.0 => "0".to_owned(),
@@ -45,14 +45,14 @@ pub(super) fn shape_text(key: &SizesKey, row: &Row) -> String {
     sizes_text(&key.operator, &key.dims, &row.work)
 }
 
-/// The same of an operator, its sizes as JSON and its work.
+/// Formats an operator's sizes as [`shape_text`] does, given as JSON with its work.
 pub(super) fn sizes_text(operator: &str, dims: &str, work: &Work) -> String {
     let dims: Value = serde_json::from_str(dims).unwrap_or_default();
     let mut text = operator.to_owned();
     for dims in dims.as_array().into_iter().flatten() {
         let inner = dims.as_array().map_or(&[][..], Vec::as_slice);
         match inner.first() {
-            // Scalars, and tensors of one element, say little.
+            // Scalars, and tensors of one element, show little.
             None => continue,
             Some(Value::Array(_)) => text += &format!(" list of {}", inner.len()),
             Some(_) => text += &format!(" {dims}"),

@@ -1,9 +1,9 @@
-//! Forward operators and backward ones: which belong together, which of them recompute.
+//! Joins forward and backward operators: which belong together, and which of them recompute.
 //!
 //! A function of autograd carries the number of the forward operator whose gradients it computes.
-//! An operator within one that has such a number itself ran with gradients enabled: it belongs
-//! to a forward pass that is done again (activation checkpointing), unless all operators of
-//! that function have numbers, as they do where gradients of gradients are wanted.
+//! An operator within such a function that has a number itself ran with gradients enabled: it
+//! belongs to a forward pass that is done again (activation checkpointing), unless all operators of
+//! that function have numbers, as they do if gradients of gradients are wanted.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::flops::NODE_PREFIX;
@@ -11,16 +11,16 @@ use tprof_trace::model::{NameId, SequencedSpan, SpanKind};
 
 use crate::rank::{CallTree, RankTrace, TreeSpan};
 
-/// No span.
+/// The index that stands for no span.
 const NONE: u32 = u32::MAX;
 
 /// A function that computes a part of a forward pass anew, and the gradients of that.
 const CHECKPOINT: &str = "CheckpointFunctionBackward";
 
-/// Where the spans of a tree lie in the backward pass.
+/// The places of a tree's spans in the backward pass.
 #[derive(Default)]
 pub(crate) struct AutogradLinks {
-    /// Of each span; empty where there is no backward pass.
+    /// The place of each span; empty if there is no backward pass.
     places: Vec<GradPlace>,
     /// Autograd's number of a span.
     numbers: FxHashMap<u32, u64>,
@@ -32,9 +32,9 @@ pub(crate) struct AutogradLinks {
 struct GradPlace {
     /// The outermost function of autograd around it.
     outermost: u32,
-    /// The innermost one.
+    /// The innermost function of autograd around it.
     innermost: u32,
-    /// It, or an operator around it within that one, has a number.
+    /// Whether it, or an operator around it within the innermost function, has a number.
     is_numbered: bool,
 }
 
@@ -60,14 +60,14 @@ impl AutogradLinks {
                 }
                 continue;
             }
-            // The function itself, below the engine's range of it, has the number of its
-            // forward operator.
+            // The function itself, below the engine's range of it, has the number of its forward
+            // operator.
             let is_function = around.innermost == NONE || caller == Some(around.innermost);
             let number = joined.numbers.get(&at).copied().filter(|_| is_function);
             if let (Some(number), Some(range)) =
                 (number, caller.filter(|_| around.innermost != NONE))
             {
-                // Not every PyTorch numbers the engine's range.
+                // Some versions of PyTorch do not number the engine's range.
                 joined.numbers.entry(range).or_insert(number);
             }
             let has_number = !is_function && joined.numbers.contains_key(&at);
@@ -96,7 +96,7 @@ impl AutogradLinks {
         forwards.get(self.numbers.get(&outermost)?).copied()
     }
 
-    /// Of each number, the last forward operator that has it; none where threads share it.
+    /// The last forward operator of each number; none for numbers that several threads share.
     pub fn forwards(&self, tree: &CallTree) -> FxHashMap<u64, u32> {
         let thread = |at: u32| tree.spans[at as usize].thread;
         let mut found: FxHashMap<u64, Option<u32>> = FxHashMap::default();

@@ -1,12 +1,12 @@
-//! `flops` and `roofline`: what operators had to do by the sizes of their inputs, how fast they
-//! were, and how far from what their device can do.
+//! `flops` and `roofline`: the work of operators by the sizes of their inputs, their speed, and its
+//! distance from the device's peak.
 
 mod count;
 mod figures;
 mod joined;
 mod modelled;
-mod of_rank;
 mod parts;
+mod per_rank;
 mod rates;
 mod roof;
 mod roofline;
@@ -15,7 +15,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use crate::rank::{Needs, RankTrace};
 pub(crate) use count::counted_work;
 pub(crate) use figures::tera_text;
@@ -27,14 +27,14 @@ pub(crate) use rates::{
 pub(crate) use roof::RoofBound;
 pub use sums::RankFlops;
 
-/// `tprof report flops`.
+/// The report `flops`.
 pub const FLOPS: DocumentKind = DocumentKind {
     name: "flops",
     about: "operations and bytes by operator, module, step; MFU and HFU",
     analysis: || boxed(FlopsReport::<false>),
 };
 
-/// `tprof report roofline`.
+/// The report `roofline`.
 pub const ROOFLINE: DocumentKind = DocumentKind {
     name: "roofline",
     about: "operators' rates against the device's peaks, and their bounds",
@@ -54,11 +54,11 @@ impl<const ROOFLINE: bool> Analysis for FlopsReport<ROOFLINE> {
         needs()
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, options: &Options) -> RankFlops {
-        of_rank::of_rank(rank, at, options)
+    fn rank(&self, rank: &RankTrace<'_>, at: &RankContext, options: &Options) -> RankFlops {
+        per_rank::of_rank(rank, at, options)
     }
 
-    fn join(&self, parts: Vec<(RankAt, RankFlops)>, _: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, RankFlops)>, _: &Options) -> Body {
         if ROOFLINE { roofline::body(&parts) } else { tables::body(&parts) }
     }
 }

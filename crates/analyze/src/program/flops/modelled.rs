@@ -1,37 +1,37 @@
-//! The runs of a rank with what they take at least, for rules that judge them.
+//! The runs of a rank with their least times, for rules that judge them.
 
 use rustc_hash::FxHashMap;
 use tprof_facts::flops::peaks::Peaks;
 use tprof_facts::flops::{self, ProductSizes, Work};
 
 use super::joined::AutogradLinks;
-use super::of_rank::{device, leasts, peaks};
-use super::roof::{Least, RoofBound};
+use super::per_rank::{device, least_times, peaks};
+use super::roof::{LeastTime, RoofBound};
 use crate::base::intervals::Interval;
 use crate::rank::RankTrace;
 
 /// A run of an operator that counts.
 #[derive(Clone, Debug)]
 pub(crate) struct ModelledRun {
-    /// Its thread.
+    /// Index of its thread.
     pub thread: u32,
-    /// When it lasted on the host.
+    /// The time of the run on the host.
     pub interval: Interval,
-    /// What it had to do.
+    /// The work that it had to do.
     pub work: Work,
-    /// Sizes of its product, if it is one of matrices.
+    /// Sizes of its product, if it is a product of matrices.
     pub sizes: Option<ProductSizes>,
     /// The last size of its first tensor.
     pub last_size: Option<u64>,
-    /// It belongs to a forward pass that is done again.
+    /// Whether it belongs to a forward pass that is done again.
     pub recomputes: bool,
-    /// Own host time.
+    /// Host time without that of other runs within it, ns.
     pub host_ns: u64,
-    /// Time of what it launched.
+    /// Time of the work that it launched, ns.
     pub device_ns: u64,
     /// Something of that crossed the bus.
     pub crosses: bool,
-    least: Least,
+    least: LeastTime,
 }
 
 impl ModelledRun {
@@ -50,12 +50,12 @@ impl ModelledRun {
         self.least.memory_ns
     }
 
-    /// The peak of its operations: `tf32`; empty where that is not known.
+    /// The peak for its type: `tf32`; empty if unknown.
     pub fn peak(&self) -> &'static str {
         self.least.peak
     }
 
-    /// What takes longer at the device's peaks.
+    /// The limit of the device that bounds the run.
     pub fn bound(&self) -> Option<RoofBound> {
         RoofBound::modelled(&self.least).filter(|_| !self.crosses)
     }
@@ -64,22 +64,22 @@ impl ModelledRun {
 /// The runs of a rank.
 #[derive(Debug, Default)]
 pub(crate) struct Modelled {
-    /// In order of threads and starts.
+    /// The runs, in order of threads and starts.
     pub runs: Vec<ModelledRun>,
-    /// Of each piece of the rank's work, its run.
+    /// For each piece of the rank's work: its run.
     pub run_of_work: Vec<Option<u32>>,
-    /// Of the device, where they are known.
+    /// Peaks of the device, if they are known.
     pub peaks: Option<Peaks>,
 }
 
 impl Modelled {
-    /// Of a rank with operators, calls and work.
+    /// Models a rank with operators, calls and work.
     pub fn of(rank: &RankTrace<'_>) -> Modelled {
         let tree = rank.operator_tree();
         let counted = super::count::of(rank, tree);
         let device = device(rank, &counted);
         let peaks = peaks(device.as_ref(), &counted, None);
-        let leasts = leasts(rank, &counted, peaks.as_ref());
+        let least_times = least_times(rank, &counted, peaks.as_ref());
         let joined = AutogradLinks::of(rank, tree);
         let mut sizes: FxHashMap<u32, (Option<ProductSizes>, Option<u64>)> = FxHashMap::default();
         let one = |run: &super::count::CountedRun| {
@@ -99,7 +99,7 @@ impl Modelled {
                 host_ns: run.host_ns,
                 device_ns: run.device_ns,
                 crosses: run.crosses,
-                least: leasts[run.shape as usize],
+                least: least_times[run.shape as usize],
             }
         };
         let runs = counted.runs.iter().map(one).collect();

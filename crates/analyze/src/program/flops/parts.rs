@@ -1,4 +1,4 @@
-//! What the operators of a rank had to do, by training step and by module.
+//! Work of a rank's operators by training step and by module.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,19 +9,19 @@ use tprof_trace::model::{NameId, SpanKind};
 
 use super::count::{CountedRun, CountedRuns};
 use super::joined::AutogradLinks;
-use super::roof::Least;
-use super::sums::{ModuleSums, StepSums, Sums};
+use super::roof::LeastTime;
+use super::sums::{FlopSums, ModuleSums, StepSums};
 use crate::rank::{CallTree, Moment, RankTrace, Step, enclosing, nesting_order, parents, step_at};
 
-/// Of each training step.
+/// Sums of each training step.
 pub(super) fn steps<'c>(
     rank: &RankTrace<'_>,
     tree: &CallTree,
     counted: &'c CountedRuns,
-    of_run: impl Fn(&CountedRun) -> (&'c Work, Least, bool),
+    of_run: impl Fn(&CountedRun) -> (&'c Work, LeastTime, bool),
 ) -> Vec<StepSums> {
     let steps = rank.steps();
-    let mut sums = vec![Sums::none(); steps.len()];
+    let mut sums = vec![FlopSums::none(); steps.len()];
     let processes: FxHashMap<u32, u32> =
         rank.spans(SpanKind::Operator).iter().map(|span| (span.thread, span.process)).collect();
     for run in &counted.runs {
@@ -31,7 +31,7 @@ pub(super) fn steps<'c>(
         let (work, least, recomputes) = of_run(run);
         sums[step as usize].add(run, work, &least, recomputes);
     }
-    let one = |(step, sums): (&Step, Sums)| StepSums {
+    let one = |(step, sums): (&Step, FlopSums)| StepSums {
         number: step.number,
         wall_ns: step.time().length(),
         sums,
@@ -39,13 +39,13 @@ pub(super) fn steps<'c>(
     steps.iter().zip(sums).map(one).collect()
 }
 
-/// Of each module; a backward operator belongs to that of its forward one.
+/// Sums of each module; a backward operator belongs to the module of its forward one.
 pub(super) fn modules<'c>(
     rank: &RankTrace<'_>,
     tree: &CallTree,
     counted: &'c CountedRuns,
     joined: &AutogradLinks,
-    of_run: impl Fn(&CountedRun) -> (&'c Work, Least, bool),
+    of_run: impl Fn(&CountedRun) -> (&'c Work, LeastTime, bool),
 ) -> BTreeMap<(String, String), ModuleSums> {
     let calls = rank.module_calls();
     if calls.is_empty() {
@@ -68,7 +68,7 @@ pub(super) fn modules<'c>(
     let numbered: Vec<u32> = forwards.values().copied().collect();
     let of_forwards = around(&numbered);
     let mut by_id: FxHashMap<NameId, ModuleSums> = FxHashMap::default();
-    let none = ModuleSums { total: Sums::none(), own: Sums::none(), backward: 0 };
+    let none = ModuleSums { total: FlopSums::none(), own: FlopSums::none(), backward: 0 };
     for run in &counted.runs {
         let forward = || joined.forward(&forwards, run.at);
         // A forward pass that is done again calls modules itself.

@@ -9,26 +9,26 @@ use tprof_trace::model::SpanKind;
 
 use super::figures::{NO_BYTES, NO_PEAKS, per_second, sizes_text, tera};
 use super::joined::AutogradLinks;
-use super::of_rank::{device, key, leasts, peaks, rows};
+use super::per_rank::{device, key, least_times, peaks, rows};
 use super::roof::RoofBound;
-use super::sums::{Row, SizesKey, Sums};
-use crate::document::{Cell, Column, Options, RankAt, Unit};
+use super::sums::{FlopSums, Row, SizesKey};
+use crate::document::{Cell, Column, Options, RankContext, Unit};
 use crate::rank::RankTrace;
 
 const NO_COUNT: &str =
     "its operations are not known, or are those of operators within it: see `report flops`";
 
-/// What runs of one operator, or of one with inputs of one size, reach.
+/// The rate that runs of one operator reach, or of one operator with inputs of one size.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct OperatorRate {
     /// Operations that results need.
     needed: u64,
-    /// Read and written; none where that of a run is not known.
+    /// Bytes read and written; `None` if they are unknown for a run.
     bytes: Option<u64>,
-    /// Of that, time on devices; without a device on the host.
+    /// Time on devices, ns; if there is no device, on the host.
     time_ns: u64,
     least_ns: Option<f64>,
-    /// Time by bound; also that of which it is not known.
+    /// Time by what bounds the runs, ns; `None` for those whose bound is unknown.
     bounds: BTreeMap<Option<&'static str>, u64>,
     has_peaks: bool,
 }
@@ -47,7 +47,7 @@ impl OperatorRate {
         }
     }
 
-    /// Adds that of other runs.
+    /// Adds the rate of other runs.
     pub fn add(&mut self, other: &OperatorRate) {
         self.needed = self.needed.saturating_add(other.needed);
         self.bytes = self.bytes.zip(other.bytes).and_then(|(a, b)| a.checked_add(b));
@@ -59,7 +59,7 @@ impl OperatorRate {
         self.has_peaks |= other.has_peaks;
     }
 
-    /// Columns of [`rate_cells`]; a person sees them where there is any rate.
+    /// Columns of [`rate_cells`]; they are displayed if there is any rate.
     pub fn columns(any: bool) -> Vec<Column> {
         let seen = |key, title, unit| match any {
             true => Column::new(key, title, unit),
@@ -98,10 +98,10 @@ pub(crate) fn rate_cells(rate: Option<&OperatorRate>) -> Vec<Cell> {
     ]
 }
 
-/// Of a rank's operators with sizes and types as JSON, those that count and were timed.
+/// Rates of a rank's operators with sizes and types as JSON, for those that count and were timed.
 pub(crate) fn operator_rates(
     rank: &RankTrace<'_>,
-    at: &RankAt,
+    at: &RankContext,
     given: Option<Peaks>,
 ) -> BTreeMap<(String, String, String), OperatorRate> {
     let mut rates: BTreeMap<(String, String, String), OperatorRate> = BTreeMap::new();
@@ -111,10 +111,10 @@ pub(crate) fn operator_rates(
         return rates;
     }
     let peaks = peaks(device(rank, &counted).as_ref(), &counted, given);
-    let leasts = leasts(rank, &counted, peaks.as_ref());
-    // What is done again is no matter here.
+    let least_times = least_times(rank, &counted, peaks.as_ref());
+    // Recomputation makes no difference here.
     let links = AutogradLinks::default();
-    for (key, row) in rows(rank, at, tree, &counted, &leasts, &links) {
+    for (key, row) in rows(rank, at, tree, &counted, &least_times, &links) {
         if row.launched == 0 && !rank.work.is_empty() {
             continue;
         }
@@ -125,17 +125,17 @@ pub(crate) fn operator_rates(
     rates
 }
 
-/// What a training step used of its devices.
+/// The use of the devices in a training step.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct StepUse {
     /// Operations that results need; 0 where no operator counts.
     pub needed: u64,
-    /// Of model and hardware: see `docs/metrics.md`.
+    /// The use of the model's and of the hardware's operations: see `docs/metrics.md`.
     pub mfu: Option<f64>,
     pub hfu: Option<f64>,
 }
 
-/// Of each of a rank's steps, in their order; nothing where no operator has sizes.
+/// The use of each of a rank's steps, in order; empty if no operator has sizes.
 pub(crate) fn use_of_steps(rank: &RankTrace<'_>, options: &Options) -> Vec<StepUse> {
     let tree = rank.operator_tree();
     let counted = super::count::of(rank, tree);
@@ -143,15 +143,15 @@ pub(crate) fn use_of_steps(rank: &RankTrace<'_>, options: &Options) -> Vec<StepU
         return Vec::new();
     }
     let peaks = peaks(device(rank, &counted).as_ref(), &counted, options.peaks);
-    let leasts = leasts(rank, &counted, peaks.as_ref());
+    let least_times = least_times(rank, &counted, peaks.as_ref());
     let links = AutogradLinks::of(rank, tree);
     let of_run = |run: &super::count::CountedRun| {
         let shape = run.shape as usize;
-        (&counted.shapes[shape].work, leasts[shape], links.recomputes(run.at))
+        (&counted.shapes[shape].work, least_times[shape], links.recomputes(run.at))
     };
     let devices = counted.devices.len() as u64;
     let one = |step: super::sums::StepSums| {
-        let Sums { needed, .. } = step.sums;
+        let FlopSums { needed, .. } = step.sums;
         let [mfu, hfu] = step.sums.utilizations(devices, step.wall_ns);
         let known = peaks.is_some() && step.sums.runs > 0;
         StepUse { needed, mfu: mfu.filter(|_| known), hfu: hfu.filter(|_| known) }
@@ -159,14 +159,14 @@ pub(crate) fn use_of_steps(rank: &RankTrace<'_>, options: &Options) -> Vec<StepU
     super::parts::steps(rank, tree, &counted, of_run).into_iter().map(one).collect()
 }
 
-/// One run of an operator with sizes, to compare with others of its sizes.
+/// One run of an operator with sizes, to compare with others of the same sizes.
 pub(crate) struct SizedRun {
-    /// Of [`sized_runs`]'s names.
+    /// Index in the names of [`sized_runs`].
     pub name: u32,
     pub process: u32,
-    /// When it began on the host.
+    /// The beginning of the run on the host, ns.
     pub start_ns: u64,
-    /// On devices; without a device on the host.
+    /// Time on devices, ns; if there is no device, on the host.
     pub time_ns: u64,
     pub work: Work,
 }

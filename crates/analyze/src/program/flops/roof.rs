@@ -1,4 +1,4 @@
-//! How long work takes at least on a device, and what bounds it.
+//! The least time of work on a device, and what bounds it.
 
 use tprof_facts::flops::Work;
 use tprof_facts::flops::peaks::Peaks;
@@ -11,25 +11,25 @@ pub(super) const NO_BYTES: &str =
 
 /// The least time that some work takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Least {
-    /// For its operations, ns; none where the peak of its type is not known.
+pub(super) struct LeastTime {
+    /// Least time of its operations, ns; `None` if the peak of its type is unknown.
     pub compute_ns: Option<f64>,
-    /// For its bytes, ns.
+    /// Least time of its bytes, ns.
     pub memory_ns: Option<f64>,
-    /// The peak of its type.
+    /// Name of the peak of its type.
     pub peak: &'static str,
 }
 
-impl Least {
-    /// Of one run.
-    pub fn of(work: &Work, peaks: &Peaks, tf32: bool) -> Least {
+impl LeastTime {
+    /// The least time of one run.
+    pub fn of(work: &Work, peaks: &Peaks, tf32: bool) -> LeastTime {
         let compute = peaks.compute(work, tf32);
         let compute_ns = match work.needed {
             0 => Some(0.0),
             needed => compute.map(|(peak, _)| needed as f64 / peak * 1e9),
         };
         let memory_ns = work.bytes().zip(peaks.memory).map(|(all, peak)| all as f64 / peak * 1e9);
-        Least { compute_ns, memory_ns, peak: compute.map_or("", |(_, name)| name) }
+        LeastTime { compute_ns, memory_ns, peak: compute.map_or("", |(_, name)| name) }
     }
 
     /// The longer of both.
@@ -37,16 +37,16 @@ impl Least {
         Some(self.compute_ns?.max(self.memory_ns?))
     }
 
-    /// Of so many runs.
-    pub fn times(self, runs: u64) -> Least {
+    /// The least time of this many runs.
+    pub fn times(self, runs: u64) -> LeastTime {
         let all = |one: Option<f64>| one.map(|one| one * runs as f64);
-        Least { compute_ns: all(self.compute_ns), memory_ns: all(self.memory_ns), ..self }
+        LeastTime { compute_ns: all(self.compute_ns), memory_ns: all(self.memory_ns), ..self }
     }
 
-    /// Of these and others of the same kind.
-    pub fn plus(self, other: Least) -> Least {
+    /// The sum with other work of the same kind.
+    pub fn plus(self, other: LeastTime) -> LeastTime {
         let sum = |a: Option<f64>, b: Option<f64>| Some(a? + b?);
-        Least {
+        LeastTime {
             compute_ns: sum(self.compute_ns, other.compute_ns),
             memory_ns: sum(self.memory_ns, other.memory_ns),
             peak: if self.peak == other.peak { self.peak } else { "" },
@@ -54,16 +54,16 @@ impl Least {
     }
 }
 
-/// What bounds runs of an operator.
+/// The limit that bounds the runs of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RoofBound {
-    /// Operations a second.
+    /// Operations per second of the device.
     Compute,
     /// Bytes a second of the device's memory.
     Memory,
     /// The host takes longer to begin it than the device to do it.
     Launch,
-    /// It waits for other ranks, or for links to them.
+    /// The run waits for other ranks, or for links to them.
     Communication,
     /// Bytes cross the bus between host and device.
     Bus,
@@ -80,8 +80,8 @@ impl RoofBound {
         }
     }
 
-    /// Of work that takes at least so long.
-    pub(super) fn modelled(least: &Least) -> Option<RoofBound> {
+    /// The limit of work that takes at least this time.
+    pub(super) fn modelled(least: &LeastTime) -> Option<RoofBound> {
         let (compute, memory) = (least.compute_ns?, least.memory_ns?);
         Some(if compute >= memory { RoofBound::Compute } else { RoofBound::Memory })
     }
@@ -100,14 +100,14 @@ mod tests {
                 r#"{{"Input Dims":[[{size},{size}],[{size},{size}]],"Input type":["float","float"]}}"#
             );
             let Count::Work(work) = of("aten::mm", &args) else { panic!("{args}") };
-            Least::of(&work, &peaks, false)
+            LeastTime::of(&work, &peaks, false)
         };
         // 2 n³ / 10¹³ s, 12 n² / 10¹² s.
         let large = least(1000);
         assert_eq!((large.compute_ns, large.memory_ns), (Some(200_000.0), Some(12_000.0)));
         assert_eq!(RoofBound::modelled(&large), Some(RoofBound::Compute));
         assert_eq!(RoofBound::modelled(&least(10)), Some(RoofBound::Memory));
-        let unknown = Least::of(
+        let unknown = LeastTime::of(
             &match of("aten::mm", r#"{"Input Dims":[[2,3],[3,4]]}"#) {
                 Count::Work(work) => work,
                 other => panic!("{other:?}"),

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use tprof_facts::flops::peaks::{Peaks, is_tf32};
 
-use super::figures::{NO_BYTES, NO_PEAKS, per_second, shape_text, tera, why_none};
+use super::figures::{NO_BYTES, NO_PEAKS, per_second, shape_text, tera, why_nothing_counts};
 use super::roof::RoofBound;
 use super::sums::{CollectiveSums, RankFlops, Row, SizesKey};
 use super::tables::{joined, notes};
-use crate::document::{Body, Cell, Column, RankAt, Table, Unit};
+use crate::document::{Body, Cell, Column, RankContext, Table, Unit};
 
 const NO_TIME: &str = "no time was recorded for it";
 const ON_HOST: &str = "it ran on the host, which has no peaks here (--peaks fp32=1T,memory=50G)";
@@ -17,8 +17,8 @@ const CROSSES: &str = "its bytes cross the bus between host and device: see `rep
 const NO_LEAST: &str = "the least time of a collective is not known";
 const NO_OPERATIONS: &str = "it has no operations of its own";
 
-/// All tables.
-pub(super) fn body(parts: &[(RankAt, RankFlops)]) -> Body {
+/// All tables of the report.
+pub(super) fn body(parts: &[(RankContext, RankFlops)]) -> Body {
     let rows = joined(parts);
     let mut all_notes = notes(parts);
     if let Some(note) = unknown_devices(parts) {
@@ -29,8 +29,9 @@ pub(super) fn body(parts: &[(RankAt, RankFlops)]) -> Body {
 }
 
 /// Devices that are not in the table.
-fn unknown_devices(parts: &[(RankAt, RankFlops)]) -> Option<String> {
-    let without = |(_, part): &&(RankAt, RankFlops)| part.peaks.is_none() && !part.rows.is_empty();
+fn unknown_devices(parts: &[(RankContext, RankFlops)]) -> Option<String> {
+    let without =
+        |(_, part): &&(RankContext, RankFlops)| part.peaks.is_none() && !part.rows.is_empty();
     let mut names: Vec<&str> = parts
         .iter()
         .filter(without)
@@ -62,8 +63,8 @@ fn why(row: &Row, has_peaks: bool, has_work: bool) -> &'static str {
     }
 }
 
-/// One row for each operator with its sizes.
-fn points(parts: &[(RankAt, RankFlops)], rows: &[(SizesKey, Row)]) -> Table {
+/// The table with one row for each operator with its sizes.
+fn points(parts: &[(RankContext, RankFlops)], rows: &[(SizesKey, Row)]) -> Table {
     let columns = vec![
         Column::new("time_ns", "time", Unit::Duration),
         Column::new("share", "share", Unit::Share),
@@ -97,13 +98,13 @@ fn points(parts: &[(RankAt, RankFlops)], rows: &[(SizesKey, Row)]) -> Table {
              time is longer than the device's), bus and communication. of roof: least time over \
              time; beyond: time above it",
         )
-        .empty(why_none(parts));
+        .empty(why_nothing_counts(parts));
     let has_peaks = parts.iter().any(|(_, part)| part.peaks.is_some());
     let has_work = parts.iter().any(|(_, part)| part.has_work);
     let collectives = collectives(parts);
     let of_operators = rows.iter().map(|(_, row)| row.timed().0);
     let of_collectives = collectives.iter().map(|(_, sums)| sums.time_ns);
-    // What of an operator ran on the host of a rank with a device is beside its time there.
+    // On a rank with a device, an operator's time on the host is shown beside its time there.
     let is_shown = |row: &Row| row.launched > 0 || !has_work;
     let all: u64 = of_operators
         .zip(rows)
@@ -165,12 +166,12 @@ const NO_KERNEL: &str = "no kernel of it was recorded";
 /// Operation, type of elements, bytes, ranks.
 type Collective = (String, String, Option<u64>, Option<u32>);
 
-fn collectives(parts: &[(RankAt, RankFlops)]) -> Vec<(Collective, CollectiveSums)> {
+fn collectives(parts: &[(RankContext, RankFlops)]) -> Vec<(Collective, CollectiveSums)> {
     let mut all: BTreeMap<&Collective, CollectiveSums> = BTreeMap::new();
     for (what, sums) in parts.iter().flat_map(|(_, part)| &part.collectives) {
         all.entry(what).or_default().add(sums);
     }
-    // A run of collectives without operators has a report of its own.
+    // A run with collectives and without operators has a report of its own.
     let any = parts.iter().any(|(_, part)| !part.rows.is_empty());
     all.into_iter().filter(|_| any).map(|(what, sums)| (what.clone(), sums)).collect()
 }
@@ -220,8 +221,8 @@ fn collective(what: &Collective, sums: &CollectiveSums, share: Cell) -> Vec<Cell
     ]
 }
 
-/// Time by what bounds it.
-fn bounds(parts: &[(RankAt, RankFlops)], rows: &[(SizesKey, Row)]) -> Table {
+/// The table of time by what bounds it.
+fn bounds(parts: &[(RankContext, RankFlops)], rows: &[(SizesKey, Row)]) -> Table {
     let columns = vec![
         Column::new("bound", "bound", Unit::Text),
         Column::new("time_ns", "time", Unit::Duration),
@@ -229,7 +230,7 @@ fn bounds(parts: &[(RankAt, RankFlops)], rows: &[(SizesKey, Row)]) -> Table {
         Column::new("least_ns", "least", Unit::Duration),
         Column::new("of_roof", "of roof", Unit::Share),
     ];
-    let mut table = Table::new("bounds", "Time by bound", columns).empty(why_none(parts));
+    let mut table = Table::new("bounds", "Time by bound", columns).empty(why_nothing_counts(parts));
     let has_work = parts.iter().any(|(_, part)| part.has_work);
     let mut sums: BTreeMap<&'static str, (u64, Option<f64>)> = BTreeMap::new();
     for (_, row) in rows.iter().filter(|(_, row)| row.launched > 0 || !has_work) {
@@ -265,7 +266,7 @@ fn bounds(parts: &[(RankAt, RankFlops)], rows: &[(SizesKey, Row)]) -> Table {
 }
 
 /// The roofs: one for each device and type that its operators have.
-fn peaks(parts: &[(RankAt, RankFlops)]) -> Table {
+fn peaks(parts: &[(RankContext, RankFlops)]) -> Table {
     let columns = vec![
         Column::new("device", "device", Unit::Text),
         Column::new("peak", "type", Unit::Text),
@@ -278,7 +279,7 @@ fn peaks(parts: &[(RankAt, RankFlops)]) -> Table {
     let mut table = Table::new("peaks", "Peaks", columns)
         .about("of dense matrices; ridge: the intensity above which operations take longer")
         .empty(match parts.iter().all(|(_, part)| part.rows.is_empty()) {
-            true => why_none(parts),
+            true => why_nothing_counts(parts),
             false => NO_PEAKS,
         });
     let mut known: Vec<(String, Peaks)> = Vec::new();

@@ -1,52 +1,52 @@
-//! Figures of the operators of one rank, as they are added up.
+//! Figures of one rank's operators, while they are added up.
 
 use std::collections::BTreeMap;
 
 use tprof_facts::flops::peaks::Peaks;
-use tprof_facts::flops::{Why, Work};
+use tprof_facts::flops::{WhyUncounted, Work};
 
 use super::count::{CountedRun, Uncounted};
-use super::roof::{Least, RoofBound};
+use super::roof::{LeastTime, RoofBound};
 
 /// Operations and the time that they are compared with.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Sums {
-    /// As torch counts them.
+pub(super) struct FlopSums {
+    /// Operations as torch counts them.
     pub flops: u64,
-    /// Those that results need.
+    /// Operations that the results need.
     pub needed: u64,
-    /// Of those, of forward passes that are done again.
+    /// The part of `needed` in forward passes that are done again.
     pub recomputed: u64,
-    /// Of both, how long products take at least, ns; none where a peak is not known.
+    /// Least time of the products in `needed` and `recomputed`, ns; `None` if a peak is unknown.
     pub products_ns: Option<f64>,
-    /// Of recomputed products.
+    /// Least time of recomputed products, ns.
     pub recomputed_ns: Option<f64>,
     /// Runs of operators that count.
     pub runs: u64,
-    /// Time on devices.
+    /// Time on devices, ns.
     pub device_ns: u64,
-    /// Own host time of these runs.
+    /// Host time of these runs without that of other runs within them, ns.
     pub host_ns: u64,
 }
 
-impl Sums {
-    /// Of nothing yet.
-    pub fn none() -> Sums {
-        Sums { products_ns: Some(0.0), recomputed_ns: Some(0.0), ..Sums::default() }
+impl FlopSums {
+    /// The sums of no runs.
+    pub fn none() -> FlopSums {
+        FlopSums { products_ns: Some(0.0), recomputed_ns: Some(0.0), ..FlopSums::default() }
     }
 
-    /// Of model and hardware, without and with what is done again: what the least time of products
-    /// is of this time on so many devices.
+    /// Utilization of model and hardware, without and with recomputed work: the least time of
+    /// products as a share of this time on so many devices.
     pub fn utilizations(&self, devices: u64, wall_ns: u64) -> [Option<f64>; 2] {
         let of_model = self.products_ns.zip(self.recomputed_ns).map(|(all, again)| all - again);
         let wall = wall_ns as f64 * devices.max(1) as f64;
         [of_model, self.products_ns].map(|ns| ns.filter(|_| wall > 0.0).map(|ns| ns / wall))
     }
 
-    /// With those of others.
-    pub fn plus(self, other: &Sums) -> Sums {
+    /// The sum with others.
+    pub fn plus(self, other: &FlopSums) -> FlopSums {
         let both = |a: Option<f64>, b: Option<f64>| a.zip(b).map(|(a, b)| a + b);
-        Sums {
+        FlopSums {
             flops: self.flops.saturating_add(other.flops),
             needed: self.needed.saturating_add(other.needed),
             recomputed: self.recomputed.saturating_add(other.recomputed),
@@ -58,8 +58,8 @@ impl Sums {
         }
     }
 
-    /// Adds a run.
-    pub fn add(&mut self, run: &CountedRun, work: &Work, least: &Least, recomputes: bool) {
+    /// Adds one run.
+    pub fn add(&mut self, run: &CountedRun, work: &Work, least: &LeastTime, recomputes: bool) {
         let again = |value: u64| if recomputes { value } else { 0 };
         self.flops = self.flops.saturating_add(work.flops);
         self.needed = self.needed.saturating_add(work.needed);
@@ -82,9 +82,9 @@ impl Sums {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SizesKey {
     pub operator: String,
-    /// As JSON.
+    /// The sizes as JSON.
     pub dims: String,
-    /// As JSON; empty where the trace has none.
+    /// The types as JSON; empty if the trace has none.
     pub types: String,
     /// Values with which others of the same sizes have another count, as JSON.
     pub values: String,
@@ -95,7 +95,7 @@ pub(super) struct SizesKey {
 pub(super) struct Row {
     pub work: Work,
     pub runs: u64,
-    /// Of forward passes that are done again.
+    /// The number of runs in forward passes that are done again.
     pub recomputed: u64,
     /// Runs that launched something.
     pub launched: u64,
@@ -107,10 +107,10 @@ pub(super) struct Row {
     /// The longest, and how long.
     pub longest: Option<(u64, String)>,
     pub crosses: bool,
-    /// Of the runs that launched something, or of all where no rank has device work.
-    pub least: Least,
-    /// The longest run: when it began, since the run began, and for how long it was on a
-    /// device, else on the host.
+    /// Least time of the runs that launched something, or of all if no rank has device work.
+    pub least: LeastTime,
+    /// The longest run: its beginning, since the run began, and its time on a device, or on the
+    /// host if it used none.
     pub slowest: (u64, u64),
 }
 
@@ -131,7 +131,7 @@ impl Row {
         }
     }
 
-    /// What bounds its runs, where that is known.
+    /// The limit that bounds its runs, if it is known.
     pub fn bound(&self) -> Option<RoofBound> {
         match self {
             _ if self.crosses => Some(RoofBound::Bus),
@@ -140,7 +140,8 @@ impl Row {
         }
     }
 
-    /// Time to compare with, and the runs that took it: of devices, else of the host.
+    /// The time to compare with, and the number of runs that took it: on devices, or on the host if
+    /// there is no device time.
     pub fn timed(&self) -> (u64, u64) {
         if self.launched > 0 { (self.device_ns, self.launched) } else { (self.host_ns, self.runs) }
     }
@@ -151,29 +152,29 @@ impl Row {
 pub(super) struct KernelSums {
     pub runs: u64,
     pub needed: u64,
-    /// None where that of a run is not known.
+    /// Bytes of the runs; `None` if they are unknown for a run.
     pub bytes: Option<u64>,
-    /// Of all kernels of these runs.
+    /// Time of all kernels of these runs, ns.
     pub device_ns: u64,
     pub least_ns: Option<f64>,
 }
 
-/// A training step.
+/// Sums of a training step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct StepSums {
     pub number: u64,
     pub wall_ns: u64,
-    pub sums: Sums,
+    pub sums: FlopSums,
 }
 
 /// A module, by path and class.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct ModuleSums {
-    /// Of operators in it and in modules within it.
-    pub total: Sums,
-    /// In no module within it.
-    pub own: Sums,
-    /// Of `total`, of backward passes.
+    /// Sums of operators in the module and in modules within it.
+    pub total: FlopSums,
+    /// Sums of operators in the module and in no module within it.
+    pub own: FlopSums,
+    /// The part of `total` in backward passes.
     pub backward: u64,
 }
 
@@ -182,7 +183,7 @@ pub(super) struct ModuleSums {
 pub(super) struct CollectiveSums {
     pub runs: u64,
     pub time_ns: u64,
-    /// At the peak of the links between devices, ns; or why that is not known.
+    /// Least time at the peak of the links between devices, ns; or why it is unknown.
     pub least_ns: Result<f64, &'static str>,
 }
 
@@ -200,23 +201,23 @@ impl CollectiveSums {
     }
 }
 
-/// What a rank's operators had to do.
+/// The work of a rank's operators.
 #[derive(Clone, Debug, Default)]
 pub struct RankFlops {
     pub(super) rows: Vec<(SizesKey, Row)>,
-    pub(super) uncounted: BTreeMap<(String, Option<Why>), Uncounted>,
+    pub(super) uncounted: BTreeMap<(String, Option<WhyUncounted>), Uncounted>,
     pub(super) unowned: (u64, u64),
     pub(super) operators: u64,
-    /// Whether an operator has sizes of its inputs.
+    /// Whether any operator has sizes of its inputs.
     pub(super) has_sizes: bool,
     pub(super) steps: Vec<StepSums>,
     pub(super) modules: BTreeMap<(String, String), ModuleSums>,
     pub(super) kernels: BTreeMap<String, KernelSums>,
-    /// By operation, type of elements, bytes, ranks.
+    /// Collectives by operation, type of elements, bytes, ranks.
     pub(super) collectives: BTreeMap<(String, String, Option<u64>, Option<u32>), CollectiveSums>,
-    pub(super) all: Sums,
-    /// Of operators that began in steps; without steps, of all.
-    pub(super) in_window: Sums,
+    pub(super) all: FlopSums,
+    /// Sums of the operators that began in steps; without steps, of all.
+    pub(super) in_window: FlopSums,
     /// The steps, as devices did them; without steps, from the first to the last moment of work that counts.
     pub(super) window_ns: u64,
     /// Name of the device that worked most; empty if unknown.
@@ -226,7 +227,7 @@ pub struct RankFlops {
     pub(super) has_work: bool,
 }
 
-/// Adds a row to those of its key with the same work.
+/// Adds a row to the one of its key with the same work.
 pub(super) fn join(rows: &mut Vec<Row>, row: &Row) {
     match rows.iter_mut().find(|known| known.work == row.work) {
         Some(known) => known.add(row),

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use tprof_facts::units::{counted, duration};
 
-use super::figures::{NO_BYTES, NO_PEAKS, per_second, shape_text, tera, why_none};
-use super::sums::{RankFlops, Row, SizesKey, Sums, join};
-use crate::document::{Body, Cell, Column, RankAt, Table, Unit};
+use super::figures::{NO_BYTES, NO_PEAKS, per_second, shape_text, tera, why_nothing_counts};
+use super::sums::{FlopSums, RankFlops, Row, SizesKey, join};
+use crate::document::{Body, Cell, Column, RankContext, Table, Unit};
 
 const NO_TIME: &str = "no time was recorded for it";
 const NO_STEPS: &str = "no step with operators that count was recorded";
@@ -17,7 +17,7 @@ const NO_MODULES: &str =
 const NO_KERNELS: &str = "no kernel that an operator with a count launched was recorded";
 
 /// Rows of all ranks, the longest first.
-pub(super) fn joined(parts: &[(RankAt, RankFlops)]) -> Vec<(SizesKey, Row)> {
+pub(super) fn joined(parts: &[(RankContext, RankFlops)]) -> Vec<(SizesKey, Row)> {
     let mut all: BTreeMap<&SizesKey, Vec<Row>> = BTreeMap::new();
     for (key, row) in parts.iter().flat_map(|(_, part)| &part.rows) {
         join(all.entry(key).or_default(), row);
@@ -30,8 +30,8 @@ pub(super) fn joined(parts: &[(RankAt, RankFlops)]) -> Vec<(SizesKey, Row)> {
     rows
 }
 
-/// Sentences on what the figures leave out.
-pub(super) fn notes(parts: &[(RankAt, RankFlops)]) -> Vec<String> {
+/// Notes on what the figures leave out.
+pub(super) fn notes(parts: &[(RankContext, RankFlops)]) -> Vec<String> {
     let mut notes = Vec::new();
     let sum = |of: fn(&RankFlops) -> u64| parts.iter().map(|(_, part)| of(part)).sum::<u64>();
     let (unowned, unowned_ns) = (sum(|part| part.unowned.0), sum(|part| part.unowned.1));
@@ -55,8 +55,8 @@ pub(super) fn notes(parts: &[(RankAt, RankFlops)]) -> Vec<String> {
     notes
 }
 
-/// All tables.
-pub(super) fn body(parts: &[(RankAt, RankFlops)]) -> Body {
+/// All tables of the report.
+pub(super) fn body(parts: &[(RankContext, RankFlops)]) -> Body {
     let rows = joined(parts);
     let tables = vec![
         ranks(parts),
@@ -69,13 +69,13 @@ pub(super) fn body(parts: &[(RankAt, RankFlops)]) -> Body {
     Body { tables, notes: notes(parts) }
 }
 
-/// Of model and hardware: without and with what is done again.
-fn utilizations(part: &RankFlops, sums: &Sums, wall_ns: u64) -> [Cell; 2] {
+/// Utilization of model and hardware: without and with recomputed work.
+fn utilizations(part: &RankFlops, sums: &FlopSums, wall_ns: u64) -> [Cell; 2] {
     let of_peaks = |share: Option<f64>| Cell::known(part.peaks.and(share), NO_PEAKS);
     sums.utilizations(part.devices, wall_ns).map(of_peaks)
 }
 
-fn ranks(parts: &[(RankAt, RankFlops)]) -> Table {
+fn ranks(parts: &[(RankContext, RankFlops)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::data("flops", Unit::Count),
@@ -99,7 +99,7 @@ fn ranks(parts: &[(RankAt, RankFlops)]) -> Table {
              operations in it over its time; MFU: least time of its products over that, HFU: with recomputed \
              ones",
         )
-        .empty(why_none(parts));
+        .empty(why_nothing_counts(parts));
     for (at, part) in parts.iter().filter(|(_, part)| !part.rows.is_empty()) {
         let rate = per_second(part.in_window.needed, part.window_ns);
         let [mfu, hfu] = utilizations(part, &part.in_window, part.window_ns);
@@ -130,8 +130,8 @@ fn ranks(parts: &[(RankAt, RankFlops)]) -> Table {
     table
 }
 
-/// By operator and sizes.
-fn operators(parts: &[(RankAt, RankFlops)], rows: &[(SizesKey, Row)]) -> Table {
+/// The table by operator and sizes.
+fn operators(parts: &[(RankContext, RankFlops)], rows: &[(SizesKey, Row)]) -> Table {
     let columns = vec![
         Column::new("tflops", "TFLOP", Unit::Text),
         Column::data("flops", Unit::Count),
@@ -162,7 +162,7 @@ fn operators(parts: &[(RankAt, RankFlops)], rows: &[(SizesKey, Row)]) -> Table {
              bytes: inputs read once, results written once; on host: without operators that \
              count within; rate: over time on GPUs, else on the host",
         )
-        .empty(why_none(parts));
+        .empty(why_nothing_counts(parts));
     let all: f64 = rows.iter().map(|(_, row)| row.work.flops as f64 * row.runs as f64).sum();
     let mut rows: Vec<&(SizesKey, Row)> = rows.iter().collect();
     rows.sort_by_key(|(_, row)| Reverse((row.work.flops.saturating_mul(row.runs), row.timed().0)));
@@ -203,7 +203,7 @@ fn operators(parts: &[(RankAt, RankFlops)], rows: &[(SizesKey, Row)]) -> Table {
 const TOO_MANY: &str = "the number does not fit 64 bits";
 const NOT_LAUNCHED: &str = "it launched nothing that was recorded";
 
-fn steps(parts: &[(RankAt, RankFlops)]) -> Table {
+fn steps(parts: &[(RankContext, RankFlops)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("step", "step", Unit::Id),
@@ -247,7 +247,7 @@ fn steps(parts: &[(RankAt, RankFlops)]) -> Table {
     table
 }
 
-fn modules(parts: &[(RankAt, RankFlops)]) -> Table {
+fn modules(parts: &[(RankContext, RankFlops)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("tflops", "TFLOP", Unit::Text),
@@ -300,7 +300,7 @@ fn modules(parts: &[(RankAt, RankFlops)]) -> Table {
     table
 }
 
-fn kernels(parts: &[(RankAt, RankFlops)]) -> Table {
+fn kernels(parts: &[(RankContext, RankFlops)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("device_ns", "on GPU", Unit::Duration),
@@ -339,7 +339,7 @@ fn kernels(parts: &[(RankAt, RankFlops)]) -> Table {
     table
 }
 
-fn uncounted(parts: &[(RankAt, RankFlops)]) -> Table {
+fn uncounted(parts: &[(RankContext, RankFlops)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("device_ns", "on GPU", Unit::Duration),

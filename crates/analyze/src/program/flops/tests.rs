@@ -49,8 +49,8 @@ fn device(made: &mut Fixture, name: &str) {
     made.writer.device(&Device { name, ..Device::default() });
 }
 
-fn at() -> RankAt {
-    RankAt {
+fn at() -> RankContext {
+    RankContext {
         rank: Some(0),
         label: "rank 0".to_owned(),
         file: "rank-0.tprof".to_owned(),
@@ -60,7 +60,7 @@ fn at() -> RankAt {
 }
 
 fn counted(file: &TraceFile, options: &Options) -> RankFlops {
-    of_rank::of_rank(&RankTrace::load(file, needs()), &at(), options)
+    per_rank::of_rank(&RankTrace::load(file, needs()), &at(), options)
 }
 
 fn read(file: &TraceFile, options: &Options) -> [Vec<Table>; 2] {
@@ -91,10 +91,10 @@ fn an_operation_belongs_to_the_innermost_operator_that_counts() {
     operator(&mut made, 0, [0, 1000], "aten::linear", LINEAR);
     operator(&mut made, 0, [100, 200], "aten::t", ADD);
     operator(&mut made, 0, [300, 900], "aten::mm", MM);
-    // What prepares the product is its own, and moves only.
+    // The work that prepares the product is its own, and only moves bytes.
     let copy = r#"{"Input Dims":[[64,32],[64,32]],"Input type":["float","float"]}"#;
     operator(&mut made, 0, [350, 400], "aten::copy_", copy);
-    // Its sizes do not fit: the one around it counts.
+    // Its sizes do not fit the formula: the operator around it counts.
     operator(&mut made, 0, [2000, 3000], "aten::linear", LINEAR);
     let unfit = r#"{"Input Dims":[[64,32],[16,32]],"Input type":["float","float"]}"#;
     operator(&mut made, 0, [2100, 2900], "aten::mm", unfit);
@@ -255,7 +255,7 @@ fn a_forward_pass_that_is_done_again_is_not_the_models() {
 fn gradients_of_gradients_are_not_recomputed() {
     let mut made = Fixture::new();
     numbered(&mut made, 0, [0, 900], "aten::mm", MM, Some(1));
-    // All operators of the function have numbers; what lies within one has none.
+    // All operators of the function have numbers; the one within another has none.
     numbered(&mut made, 1, [5000, 9000], NODE, "", Some(1));
     numbered(&mut made, 1, [5100, 8900], "MmBackward0", "", Some(1));
     numbered(&mut made, 1, [5300, 5900], "aten::mm", MM, Some(41));

@@ -1,4 +1,4 @@
-//! What operators cost on the host, and what they launched.
+//! Costs of operators on the host, and the work that they launched.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -8,32 +8,32 @@ use tprof_trace::model::NameId;
 
 use super::shapes::CostByShape;
 use crate::program::flops::OperatorRate;
-use crate::program::sequences::{Ran, name_of};
+use crate::program::sequences::{WorkName, name_of};
 use crate::rank::{HostSpan, RankTrace};
 
-/// What one rank's operators cost.
+/// The costs of one rank's operators.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OperatorCosts {
-    /// By operator.
+    /// Costs by operator.
     pub costs: FxHashMap<String, Cost>,
-    /// By operator and the kernels that one run of it launched, in order.
+    /// Launches by operator and the kernels that one run of it launched, in order.
     pub sequences: FxHashMap<(String, String), Launched>,
     /// Kernels, copies and memsets with their call in no operator.
     pub unowned: u64,
-    /// Those without a recorded call.
+    /// The part of these without a recorded call.
     pub unlaunched: u64,
     /// Whether any work of a device was recorded.
     pub has_work: bool,
-    /// By operator and sizes of its inputs; empty where that was not asked for.
+    /// Costs by operator and sizes of its inputs; empty if they were not asked for.
     pub shapes: CostByShape,
-    /// By operator, where its operations are known.
+    /// Rates by operator, if its operations are known.
     pub(crate) rates: BTreeMap<String, OperatorRate>,
 }
 
-/// What an operator cost.
+/// The cost of one operator.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
-    /// How often it ran.
+    /// Number of runs.
     pub runs: u64,
     /// Host time, with the operators that it called.
     pub total_ns: u64,
@@ -43,20 +43,20 @@ pub struct Cost {
     pub kernels: u64,
     /// Sum of their durations.
     pub device_ns: u64,
-    /// The same of what the operators that it called launched, too.
+    /// Device time including the work launched by the operators that it called, ns.
     pub device_total_ns: u64,
-    /// Its runs that launched something.
+    /// The runs that launched something.
     pub launched: Launched,
 }
 
 /// Runs of an operator that launched something: sums over their first launches.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Launched {
-    /// How many.
+    /// Number of runs.
     pub runs: u64,
-    /// From the operator's start to its first launching call's.
+    /// Sum of the times from the operator's start to its first launching call's, ns.
     pub to_call_ns: u64,
-    /// From that call's start to its first kernel's; a device's clock may lie
+    /// Sum of the times from that call's start to its first kernel's, ns; a device's clock may be
     /// behind the host's.
     pub to_kernel_ns: i64,
 }
@@ -103,7 +103,7 @@ impl OperatorCosts {
     pub(super) fn named(
         rank: &RankTrace,
         costs: FxHashMap<NameId, Cost>,
-        sequences: FxHashMap<(NameId, Vec<Ran>), Launched>,
+        sequences: FxHashMap<(NameId, Vec<WorkName>), Launched>,
         unowned: u64,
     ) -> OperatorCosts {
         let has_work = !rank.work.is_empty();
@@ -112,7 +112,8 @@ impl OperatorCosts {
             sums.costs.entry(rank.name(name).to_owned()).or_default().add(&cost);
         }
         for ((name, kernels), run) in sequences {
-            let kernels: Vec<Cow<str>> = kernels.iter().map(|&ran| name_of(rank, ran)).collect();
+            let kernels: Vec<Cow<str>> =
+                kernels.iter().map(|&work_name| name_of(rank, work_name)).collect();
             let key = (rank.name(name).to_owned(), kernels.join(" -> "));
             sums.sequences.entry(key).or_default().add(&run);
         }

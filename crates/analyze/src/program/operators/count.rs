@@ -1,27 +1,27 @@
-//! What each operator of a rank cost: its own host time, and what it launched.
+//! Measures the cost of each operator of a rank: its own host time, and the work that it launched.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{NameId, SpanKind};
 
 use super::costs::{Cost, Launched, OperatorCosts};
-use crate::program::sequences::{Ran, ran};
+use crate::program::sequences::{WorkName, work_name};
 use crate::rank::RankTrace;
 use crate::rank::{CallTree, TreeSpan};
 
 /// Costs by operator, and by operator and the kernels that one run of it launched.
 ///
-/// A call belongs to the innermost operator around it on its thread. What it
-/// launched is a kernel, a copy or a memset.
+/// A call belongs to the innermost operator around it on its thread. Launched work is a kernel, a
+/// copy or a memset.
 pub(super) fn count(rank: &RankTrace, tree: &CallTree) -> OperatorCosts {
     let mut costs: FxHashMap<NameId, Cost> = FxHashMap::default();
     add_host_time(tree, &mut costs);
-    let mut sequences: FxHashMap<(NameId, Vec<Ran>), Launched> = FxHashMap::default();
+    let mut sequences: FxHashMap<(NameId, Vec<WorkName>), Launched> = FxHashMap::default();
     let mut unowned = 0;
     for (operator, launches) in launches_by_operator(rank, tree, &mut unowned) {
         let span = &tree.spans[operator as usize];
         let work = || launches.iter().map(|&(_, work)| &rank.work[work as usize]);
         let device_ns = work().map(|work| work.duration_ns).sum::<u64>();
-        let kernels: Vec<Ran> = work().map(ran).collect();
+        let kernels: Vec<WorkName> = work().map(work_name).collect();
         for at in tree.outwards(operator) {
             let around = &tree.spans[at as usize];
             if around.kind == SpanKind::Operator {
@@ -40,8 +40,8 @@ pub(super) fn count(rank: &RankTrace, tree: &CallTree) -> OperatorCosts {
     OperatorCosts::named(rank, costs, sequences, unowned)
 }
 
-/// Adds runs, whole and own host time. Own time is what no operator called by
-/// this one covers; spans of other kinds in between do not count.
+/// Adds runs, total and own host time. Own time is the part that no operator called by this one
+/// covers; spans of other kinds in between do not count.
 fn add_host_time(tree: &CallTree, costs: &mut FxHashMap<NameId, Cost>) {
     let is_operator = |span: &TreeSpan| span.kind == SpanKind::Operator;
     for (span, at) in tree.spans.iter().zip(0..).filter(|(span, _)| is_operator(span)) {

@@ -1,16 +1,15 @@
 //! `get_aten_op_kernels_and_delay` as Holistic Trace Analysis 0.5.0 computes it.
 //!
-//! Only operators named `aten::…` and calls named like kernel launches count. A
-//! launch goes to the operator that began last among those of all threads that
-//! last from before the call to after it; operators of one thread, name and start
-//! count as one.
+//! Only operators named `aten::…` and calls named like kernel launches count. A launch goes to the
+//! operator that began last among those of all threads that last from before the call to after it.
+//! Operators with the same thread, name and start count as one.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::calls::function;
 use tprof_trace::model::{NameId, SpanKind};
 
 use super::costs::{Launched, OperatorCosts};
-use crate::program::sequences::{Ran, ran};
+use crate::program::sequences::{WorkName, work_name};
 use crate::rank::{HostSpan, RankTrace};
 
 /// Kernel sequences by operator; costs are left out, for HTA has none.
@@ -19,7 +18,7 @@ pub(super) fn count(rank: &RankTrace) -> OperatorCosts {
     let mut open = OpenOperators::default();
     let mut next = operators.iter().peekable();
     let mut names: FxHashMap<NameId, bool> = FxHashMap::default();
-    let mut runs: FxHashMap<(u32, NameId, u64), (Vec<Ran>, Launched)> = FxHashMap::default();
+    let mut runs: FxHashMap<(u32, NameId, u64), (Vec<WorkName>, Launched)> = FxHashMap::default();
     for (at, call) in rank.calls.iter().enumerate() {
         while let Some(operator) = next.next_if(|operator| operator.start_ns <= call.start_ns) {
             open.push(operator);
@@ -30,9 +29,9 @@ pub(super) fn count(rank: &RankTrace) -> OperatorCosts {
         let work = &rank.work[work as usize];
         let run = Launched::of(operator.start_ns, call, work.start_ns);
         let key = (operator.thread, operator.name, operator.start_ns);
-        runs.entry(key).or_insert_with(|| (Vec::new(), run)).0.push(ran(work));
+        runs.entry(key).or_insert_with(|| (Vec::new(), run)).0.push(work_name(work));
     }
-    let mut sequences: FxHashMap<(NameId, Vec<Ran>), Launched> = FxHashMap::default();
+    let mut sequences: FxHashMap<(NameId, Vec<WorkName>), Launched> = FxHashMap::default();
     for ((_, name, _), (kernels, run)) in runs {
         sequences.entry((name, kernels)).or_default().add(&run);
     }

@@ -1,5 +1,5 @@
-//! `operators`: what the framework's operators cost on the host, and which
-//! kernels they launched how late.
+//! `operators`: the host cost of the framework's operators, the kernels that they launched, and the
+//! delays of those.
 
 mod costs;
 mod count;
@@ -9,12 +9,12 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use crate::program::flops::operator_rates;
 use crate::rank::{Needs, RankTrace};
 use costs::OperatorCosts;
 
-/// The kind.
+/// The report `operators`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "operators",
     about: "host time of operators, the kernels they launch, launch delays",
@@ -33,7 +33,7 @@ impl Analysis for Operators {
         needs()
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, options: &Options) -> OperatorCosts {
+    fn rank(&self, rank: &RankTrace<'_>, at: &RankContext, options: &Options) -> OperatorCosts {
         let mut costs = count_of(rank, options.hta);
         if options.hta {
             return costs;
@@ -52,7 +52,7 @@ impl Analysis for Operators {
         costs
     }
 
-    fn join(&self, parts: Vec<(RankAt, OperatorCosts)>, options: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, OperatorCosts)>, options: &Options) -> Body {
         let shapes = (options.data && !options.hta).then(|| {
             let has_work = parts.iter().any(|(_, sums)| sums.has_work);
             shapes::table(parts.iter().map(|(_, sums)| &sums.shapes), has_work)

@@ -1,4 +1,4 @@
-//! What operators cost by the sizes of their inputs.
+//! Costs of operators by the sizes of their inputs.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -19,12 +19,12 @@ const NO_SHAPES: &str = "no operator with sizes of its inputs was recorded (tpro
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ShapeKey {
     operator: String,
-    /// As JSON, as the other.
+    /// The sizes as JSON, like the types.
     dims: String,
     types: String,
 }
 
-/// What its runs cost.
+/// The cost of its runs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ShapeCost {
     runs: u64,
@@ -34,7 +34,7 @@ pub struct ShapeCost {
     /// Operations of a run, where its sizes show them; of runs with other values, the most.
     flops: Option<u64>,
     bytes: Option<u64>,
-    /// Of its runs that count.
+    /// The rate of the runs that count.
     rate: Option<OperatorRate>,
 }
 
@@ -54,10 +54,10 @@ impl ShapeCost {
     }
 }
 
-/// By operator and sizes.
+/// Costs by operator and sizes.
 pub type CostByShape = BTreeMap<ShapeKey, ShapeCost>;
 
-/// Of a rank's operators with sizes.
+/// Costs of a rank's operators with sizes.
 pub(super) fn of_rank(
     rank: &RankTrace<'_>,
     tree: &CallTree,
@@ -101,7 +101,7 @@ pub(super) fn of_rank(
     named
 }
 
-/// Of all ranks, the most own time first.
+/// The table of all ranks, most own time first.
 pub(super) fn table<'a>(parts: impl Iterator<Item = &'a CostByShape>, has_work: bool) -> Table {
     let mut columns = vec![
         Column::data("operator", Unit::Text),

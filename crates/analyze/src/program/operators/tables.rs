@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::costs::{Cost, Launched, OperatorCosts};
-use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
+use crate::document::{Body, Cell, Column, RankContext, Table, Unit, View};
 use crate::gpu::breakdown::NO_WORK;
 use crate::program::flops::{OperatorRate, rate_cells};
 
@@ -11,7 +11,7 @@ const NO_OPERATORS: &str = "no operators were recorded (torch.profiler: Profiler
 const NO_LAUNCHES: &str = "no launch inside an operator was recorded with its work";
 
 /// Tables over all ranks, and by rank for programs.
-pub(super) fn body(parts: Vec<(RankAt, OperatorCosts)>, hta: bool) -> Body {
+pub(super) fn body(parts: Vec<(RankContext, OperatorCosts)>, hta: bool) -> Body {
     let mut all = OperatorCosts::default();
     parts.iter().for_each(|(_, sums)| all.add(sums));
     let mut tables = Vec::new();
@@ -80,7 +80,7 @@ fn costs(key: &'static str, first: &[Column], has_rates: bool) -> Table {
     Table::new(key, "Operators", columns).about(about).empty(NO_OPERATORS)
 }
 
-fn add_costs(table: &mut Table, sums: &OperatorCosts, at: Option<&RankAt>) {
+fn add_costs(table: &mut Table, sums: &OperatorCosts, at: Option<&RankContext>) {
     let mut rows: Vec<(&String, &Cost)> = sums.costs.iter().collect();
     rows.sort_by_key(|(name, cost)| (Reverse(cost.own_ns), *name));
     for (name, cost) in rows {
@@ -103,7 +103,7 @@ fn add_costs(table: &mut Table, sums: &OperatorCosts, at: Option<&RankAt>) {
 
 fn delays(launched: &Launched) -> [Cell; 2] {
     [
-        // An operator that launches nothing is no slower for it.
+        // A run that launches nothing does not make the mean delay longer.
         Cell::applies(launched.mean_to_call_ns()),
         Cell::applies(launched.mean_to_kernel_ns()),
     ]
@@ -124,7 +124,7 @@ fn sequences(key: &'static str, first: &[Column]) -> Table {
         .empty(NO_LAUNCHES)
 }
 
-fn add_sequences(table: &mut Table, sums: &OperatorCosts, at: Option<&RankAt>) {
+fn add_sequences(table: &mut Table, sums: &OperatorCosts, at: Option<&RankContext>) {
     let mut rows: Vec<(&(String, String), &Launched)> = sums.sequences.iter().collect();
     rows.sort_by_key(|(names, run)| (Reverse(run.runs), *names));
     for ((operator, kernels), run) in rows {

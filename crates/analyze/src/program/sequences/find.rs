@@ -1,11 +1,11 @@
-//! Which kernels the runs of an operator launched, in the order in which they ran.
+//! Finds the kernels that the runs of an operator launched, in the order in which they ran.
 
 use std::borrow::Cow;
 
 use rustc_hash::FxHashMap;
 use tprof_trace::model::{NameId, SpanKind};
 
-use super::ran::{Ran, name_of, ran};
+use super::work_name::{WorkName, name_of, work_name};
 use super::{Pattern, Patterns};
 use crate::rank::CallTree;
 use crate::rank::RankTrace;
@@ -13,15 +13,15 @@ use crate::rank::RankTrace;
 /// Fewest kernels of a sequence that is kept: one or two are no pattern.
 pub const FEWEST_KERNELS: usize = 3;
 
-/// Which runs of operators count.
+/// Chooses the runs of operators that count.
 #[derive(Clone, Copy, Debug)]
 pub enum Roots<'a> {
     /// Each operator that no other operator called.
     Outermost,
     /// Operators with this in their name that no such operator called.
     Containing(&'a str),
-    /// As Holistic Trace Analysis has it: spans with this in their name, at the
-    /// least depth at which one is found anywhere.
+    /// As Holistic Trace Analysis does it: spans with this in their name, at the least depth at
+    /// which one is found anywhere.
     Shallowest(&'a str),
 }
 
@@ -37,11 +37,11 @@ pub fn patterns(rank: &RankTrace, tree: &CallTree, roots: Roots) -> Patterns {
     }
     // Work is in order of time, so that indices order a run's kernels.
     launched.sort_unstable();
-    let mut found: FxHashMap<(NameId, Vec<Ran>), Pattern> = FxHashMap::default();
+    let mut found: FxHashMap<(NameId, Vec<WorkName>), Pattern> = FxHashMap::default();
     for run in launched.chunk_by(|a, b| a.0 == b.0).filter(|run| run.len() >= FEWEST_KERNELS) {
         let root = &tree.spans[run[0].0 as usize];
         let work = || run.iter().map(|&(_, at)| &rank.work[at as usize]);
-        let key = (root.name, work().map(ran).collect());
+        let key = (root.name, work().map(work_name).collect());
         let pattern = found.entry(key).or_default();
         pattern.runs += 1;
         pattern.device_ns += work().map(|work| work.duration_ns).sum::<u64>();
@@ -49,7 +49,8 @@ pub fn patterns(rank: &RankTrace, tree: &CallTree, roots: Roots) -> Patterns {
     }
     let mut patterns = Patterns::default();
     for ((root, kernels), pattern) in found {
-        let names: Vec<Cow<str>> = kernels.iter().map(|&ran| name_of(rank, ran)).collect();
+        let names: Vec<Cow<str>> =
+            kernels.iter().map(|&work_name| name_of(rank, work_name)).collect();
         let key = (rank.name(root).to_owned(), names.join(" | "));
         patterns.entry(key).or_default().add(&pattern);
     }

@@ -1,27 +1,27 @@
 //! `sequences`: kernels that run after one another again and again.
 //!
-//! A sequence that an operator launches hundreds of times is what to fuse, or to
-//! put into a graph.
+//! A sequence that an operator launches hundreds of times is worth fusing, or putting into a graph.
 
 mod find;
-mod ran;
 #[cfg(test)]
 mod tests;
+mod work_name;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 pub use find::{FEWEST_KERNELS, Roots, patterns};
-pub use ran::{Ran, name_of, ran};
+pub use work_name::{WorkName, name_of, work_name};
 
 use tprof_trace::model::SpanKind;
 
 use crate::document::{
-    Analysis, Body, Column, DocumentKind, Named, Options, RankAt, Table, Unit, View, boxed,
+    Analysis, Body, Column, DocumentKind, OptionMatches, Options, RankContext, Table, Unit, View,
+    boxed,
 };
 use crate::rank::{HostSpan, Needs, RankTrace};
 
-/// The kind.
+/// The report `sequences`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "sequences",
     about: "kernels that operators launch in a row, most frequent first",
@@ -34,14 +34,14 @@ const HTA_OPERATOR: &str = "aten::linear";
 /// Frequent sequences of kernels.
 pub struct Sequences;
 
-/// How often a sequence ran, and for how long.
+/// Number and durations of the runs of a sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pattern {
-    /// Runs of its operator that launched it.
+    /// Number of the operator's runs that launched it.
     pub runs: u64,
-    /// Sum of the durations of its kernels, copies and memsets.
+    /// Sum of the durations of its kernels, copies and memsets, ns.
     pub device_ns: u64,
-    /// Sum of the durations of those runs on the host.
+    /// Sum of the durations of those runs on the host, ns.
     pub host_ns: u64,
 }
 
@@ -53,7 +53,7 @@ impl Pattern {
     }
 }
 
-/// By operator and kernels, joined by ` | `.
+/// Patterns by operator and by kernels, joined by ` | `.
 pub type Patterns = BTreeMap<(String, String), Pattern>;
 
 impl Analysis for Sequences {
@@ -68,17 +68,17 @@ impl Analysis for Sequences {
         }
     }
 
-    fn named(&self, rank: &RankTrace<'_>, options: &Options) -> Vec<Named> {
-        // Holistic Trace Analysis answers with nothing, which is what is compared.
+    fn named(&self, rank: &RankTrace<'_>, options: &Options) -> Vec<OptionMatches> {
+        // Holistic Trace Analysis returns nothing, and its result is what is compared.
         let Some(operator) = options.operator.as_deref().filter(|_| !options.hta) else {
             return Vec::new();
         };
         let spans = rank.spans(SpanKind::Operator).iter();
         let name = |span: &HostSpan| rank.name(span.name).to_owned();
-        vec![Named::of(("--operator", "operators"), (operator, None), spans, name)]
+        vec![OptionMatches::of(("--operator", "operators"), (operator, None), spans, name)]
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, options: &Options) -> Patterns {
+    fn rank(&self, rank: &RankTrace<'_>, _at: &RankContext, options: &Options) -> Patterns {
         let roots = match (options.hta, options.operator.as_deref()) {
             (true, operator) => Roots::Shallowest(operator.unwrap_or(HTA_OPERATOR)),
             (false, Some(operator)) => Roots::Containing(operator),
@@ -87,7 +87,7 @@ impl Analysis for Sequences {
         patterns(rank, rank.operator_tree(), roots)
     }
 
-    fn join(&self, parts: Vec<(RankAt, Patterns)>, _options: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, Patterns)>, _options: &Options) -> Body {
         let mut all = Patterns::default();
         for ((operator, kernels), pattern) in parts.iter().flat_map(|(_, patterns)| patterns) {
             all.entry((operator.clone(), kernels.clone())).or_default().add(pattern);
@@ -119,7 +119,7 @@ fn table(key: &'static str, first: &[Column]) -> Table {
         .empty(format!("no run of an operator with {FEWEST_KERNELS} kernels or more was recorded"))
 }
 
-fn add(table: &mut Table, patterns: &Patterns, at: Option<&RankAt>) {
+fn add(table: &mut Table, patterns: &Patterns, at: Option<&RankContext>) {
     let mut rows: Vec<(&(String, String), &Pattern)> = patterns.iter().collect();
     rows.sort_by_key(|(names, pattern)| (Reverse((pattern.runs, pattern.device_ns)), *names));
     for ((operator, kernels), pattern) in rows {

@@ -1,8 +1,8 @@
-//! What was allocated within spans, or why that is not known.
+//! Bytes allocated within spans, or why they are unknown.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::TraceFile;
-use tprof_trace::model::{HeapWhat, MemoryRecording, ProcessIndex, ThreadIndex};
+use tprof_trace::model::{HeapChange, MemoryRecording, ProcessIndex, ThreadIndex};
 
 use super::find::OwnSpan;
 use super::pauses::{PAUSED, Pauses};
@@ -21,7 +21,7 @@ pub(super) struct Allocated {
 }
 
 impl Allocated {
-    /// Of no span yet.
+    /// The sum over no spans.
     pub fn none() -> Allocated {
         Allocated::is(0, 0)
     }
@@ -34,19 +34,19 @@ impl Allocated {
         Allocated { allocations: Reading::missing(why), bytes: Reading::missing(why) }
     }
 
-    /// Of both.
+    /// The sum of both.
     pub fn plus(self, other: Allocated) -> Allocated {
         let allocations = self.allocations.plus(other.allocations);
         Allocated { allocations, bytes: self.bytes.plus(other.bytes) }
     }
 }
 
-/// Of each span, with those within it.
+/// The allocations of each span, including those of the spans within it.
 pub(super) fn of_spans(file: &TraceFile, spans: &[OwnSpan]) -> Vec<Allocated> {
     let of: FxHashMap<ProcessIndex, MemoryRecording> =
         file.processes().iter().map(|process| (process.process, process.memory)).collect();
     let is_exact = |process| of.get(&process) == Some(&MemoryRecording::Exact);
-    // The end of one whose process was killed was not counted, nor was any by older versions.
+    // The end of a span whose process was killed has no count, nor does any span of older versions.
     let is_uncounted = |span: &&OwnSpan| is_exact(span.row.process) && counted(span).is_none();
     let with_events: FxHashSet<ProcessIndex> =
         spans.iter().filter(is_uncounted).map(|span| span.row.process).collect();
@@ -59,7 +59,7 @@ pub(super) fn of_spans(file: &TraceFile, spans: &[OwnSpan]) -> Vec<Allocated> {
     let one = |(at, span): (usize, &OwnSpan)| match of.get(&span.row.process) {
         None | Some(MemoryRecording::Off) => Allocated::missing(OFF),
         _ if span.any_thread => Allocated::missing(ANY_THREAD),
-        _ if pauses.reach_into(span) => Allocated::missing(PAUSED),
+        _ if pauses.overlap(span) => Allocated::missing(PAUSED),
         Some(MemoryRecording::Exact) => {
             match (&lost, counted(span).or_else(|| recorded.get(at).copied())) {
                 (None, Some((allocations, bytes))) => Allocated::is(allocations, bytes),
@@ -75,7 +75,7 @@ pub(super) fn of_spans(file: &TraceFile, spans: &[OwnSpan]) -> Vec<Allocated> {
     spans.iter().enumerate().map(one).collect()
 }
 
-/// What the file has with the span.
+/// The counts that the file has with the span.
 fn counted(span: &OwnSpan) -> Option<(u64, u64)> {
     Some((span.row.allocations?, span.row.allocated_bytes?))
 }
@@ -98,7 +98,7 @@ fn recorded(
     let mut threads = threads(spans, of);
     let mut events = file.heap_events();
     for event in events.by_ref() {
-        let HeapWhat::Alloc { size, .. } = event.what else { continue };
+        let HeapChange::Alloc { size, .. } = event.what else { continue };
         let Some(thread) = threads.get_mut(&event.thread) else { continue };
         if let Some(at) = thread.innermost(spans, event.time_ns) {
             let sum = &mut sums[at as usize];
@@ -130,8 +130,8 @@ fn threads(spans: &[OwnSpan], of: &FxHashSet<ProcessIndex>) -> FxHashMap<ThreadI
 }
 
 impl ThreadSweep {
-    /// The innermost span around a moment; moments come in order. An allocation is stamped after
-    /// the beginning of its span and before the end.
+    /// The innermost span around a moment; moments come in order. An allocation has a time stamp
+    /// after the beginning of its span and before the end.
     fn innermost(&mut self, spans: &[OwnSpan], time_ns: u64) -> Option<u32> {
         while self.next < self.end && spans[self.next].row.start_ns <= time_ns {
             if !spans[self.next].any_thread {

@@ -7,15 +7,15 @@ use crate::base::reading::Reading;
 /// A sum of times, each with the least and the most that it can be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct BoundedTime {
-    /// The best value.
+    /// The best estimate, ns.
     pub ns: u64,
     pub least_ns: u64,
     pub most_ns: u64,
 }
 
 impl BoundedTime {
-    /// Of time that lies somewhere in a longer one, the part that lies in a piece of that: in
-    /// proportion.
+    /// The part within a piece of a stretch of time, if `length_ns` lie somewhere in the whole
+    /// stretch: in proportion.
     pub fn part(length_ns: u64, somewhere_in_ns: u64, piece_ns: u64) -> BoundedTime {
         let within_ns = somewhere_in_ns.max(length_ns).max(1);
         let ns = u128::from(length_ns) * u128::from(piece_ns) / u128::from(within_ns);
@@ -24,7 +24,7 @@ impl BoundedTime {
         BoundedTime { ns: (ns as u64).clamp(least_ns.min(most_ns), most_ns), least_ns, most_ns }
     }
 
-    /// What of a whole it leaves.
+    /// The rest that this time leaves of a whole.
     pub fn rest_of(self, whole_ns: u64) -> BoundedTime {
         BoundedTime {
             ns: whole_ns.saturating_sub(self.ns),
@@ -33,7 +33,7 @@ impl BoundedTime {
         }
     }
 
-    /// How far the truth may be from the best value.
+    /// The largest distance of the truth from the best estimate, ns.
     pub fn error_ns(self) -> u64 {
         self.most_ns.saturating_sub(self.ns).max(self.ns.saturating_sub(self.least_ns))
     }

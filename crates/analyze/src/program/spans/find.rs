@@ -12,32 +12,32 @@ use crate::memory::HeldWindow;
 /// A span that the program named.
 pub(super) struct OwnSpan {
     pub row: NamedSpan,
-    /// Any thread might end it: it lies on no thread's stack.
+    /// Whether any thread may end it, so that it is on no thread's stack.
     pub any_thread: bool,
-    /// Operations that the program stated of it.
+    /// Operations that the program stated for it.
     pub flops: u64,
-    /// Its argument `bytes`.
+    /// The value of its argument `bytes`.
     pub bytes: Option<u64>,
-    /// Its argument `category`.
+    /// The value of its argument `category`.
     pub category: Option<Rc<str>>,
     /// The innermost one around it on its thread.
     pub parent: Option<u32>,
 }
 
 impl OwnSpan {
-    /// When it was over.
+    /// The end of the span, ns.
     pub fn end_ns(&self) -> u64 {
         self.row.start_ns.saturating_add(self.row.duration_ns)
     }
 
-    /// The time in which it was open, of its process.
+    /// The time in which it was open, with its process.
     pub fn window(&self) -> HeldWindow {
         let (process, start_ns) = (self.row.process, self.row.start_ns);
         HeldWindow { process, start_ns, end_ns: self.end_ns() }
     }
 }
 
-/// What an interned JSON object of a span states.
+/// The contents of a span's interned JSON object.
 #[derive(Clone, Default)]
 struct OwnArgs {
     any_thread: bool,
@@ -46,8 +46,8 @@ struct OwnArgs {
     category: Option<Rc<str>>,
 }
 
-/// By thread, then by start, outer ones first. What cannot be read of them, the rank has among
-/// its problems.
+/// Spans by thread, then by start, outer ones first. Unreadable spans are among the rank's
+/// problems.
 pub(super) fn of_file(file: &TraceFile) -> Vec<OwnSpan> {
     let mut stated: FxHashMap<NameId, OwnArgs> = FxHashMap::default();
     let mut all = Vec::new();

@@ -15,12 +15,12 @@ const NO_LAUNCHES: &str = "no call of the trace is joined to the devices' work";
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct LaunchedWork {
     pub kernels: Reading<u64>,
-    /// In which at least one of them ran.
+    /// Time in which at least one of them ran, ns.
     pub device_ns: Reading<u64>,
 }
 
 impl LaunchedWork {
-    /// Of no span yet.
+    /// The sum over no spans.
     pub fn none() -> LaunchedWork {
         LaunchedWork { kernels: Reading::Is(0), device_ns: Reading::Is(0) }
     }
@@ -29,7 +29,7 @@ impl LaunchedWork {
         LaunchedWork { kernels: Reading::missing(why), device_ns: Reading::missing(why) }
     }
 
-    /// Of both.
+    /// The sum of both.
     pub fn plus(self, other: LaunchedWork) -> LaunchedWork {
         LaunchedWork {
             kernels: self.kernels.plus(other.kernels),
@@ -38,7 +38,7 @@ impl LaunchedWork {
     }
 }
 
-/// What was launched within the spans of each group; a span without one has no number.
+/// The work launched within the spans of each group; a span without a group has no number.
 pub(super) fn of_groups(
     rank: &RankTrace<'_>,
     spans: &[OwnSpan],

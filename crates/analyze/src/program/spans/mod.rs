@@ -1,34 +1,35 @@
 //! `spans`: time, allocations and operations of the spans that a program names itself.
 //!
-//! What a span's thread allocated between its push and its pop is exact: both lie in the ring of
-//! that thread, in order with its allocations, or carry what it has counted. What the thread did
-//! then is from records of its switches, and from samples; what it launched, by correlation.
+//! The allocations of a span's thread between its push and its pop are exact: both are in the ring
+//! of that thread, in order with its allocations, or carry the thread's counts. The thread's
+//! activity in that time comes from records of its switches, and from samples; the work that it
+//! launched, from correlations.
 
 mod allocated;
 mod bounded;
 mod find;
 mod launched;
-mod of_rank;
 mod open;
 mod pauses;
+mod per_rank;
 mod sums;
 mod tables;
 #[cfg(test)]
 mod tests;
 mod time;
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use crate::rank::{Needs, RankTrace};
 use sums::SumsByName;
 
-/// The kind.
+/// The report `spans`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "spans",
     about: "spans of the program's own: time, allocations, FLOP/s",
     analysis: || boxed(Spans),
 };
 
-/// `tprof report spans`.
+/// Spans of the program: `tprof report spans`.
 struct Spans;
 
 impl Analysis for Spans {
@@ -40,12 +41,12 @@ impl Analysis for Spans {
         Needs::STEPS | Needs::SAMPLES | Needs::WORK | Needs::CALLS | Needs::ALLOCATIONS
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, at: &RankAt, options: &Options) -> SumsByName {
+    fn rank(&self, rank: &RankTrace<'_>, at: &RankContext, options: &Options) -> SumsByName {
         let wanted = options.cut.interval(at.clock, &rank.steps());
-        of_rank::of_rank(rank, wanted, at.clock)
+        per_rank::of_rank(rank, wanted, at.clock)
     }
 
-    fn join(&self, parts: Vec<(RankAt, SumsByName)>, _: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, SumsByName)>, _: &Options) -> Body {
         tables::body(parts)
     }
 }

@@ -1,4 +1,4 @@
-//! Which span a thread was in at each moment: the innermost one.
+//! The innermost span of a thread at each moment.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,16 +9,16 @@ use tprof_trace::model::ThreadIndex;
 use super::find::OwnSpan;
 use crate::base::intervals::Interval;
 
-/// None is open.
+/// The index that stands for no open span.
 const NONE: u32 = u32::MAX;
 
-/// By thread: from when on which span is the innermost, in order of time.
+/// For each thread, in order of time: the moments from which on a span is the innermost.
 pub(super) struct OpenSpans {
     changes: FxHashMap<ThreadIndex, Vec<(u64, u32)>>,
 }
 
 impl OpenSpans {
-    /// Of spans in the order in which they nest; those that any thread may end are on no thread.
+    /// Reads spans in the order in which they nest. Spans that any thread may end are on no thread.
     pub fn of(spans: &[OwnSpan]) -> OpenSpans {
         let mut changes = FxHashMap::default();
         let mut from = 0;
@@ -70,11 +70,12 @@ fn of_one_thread(spans: &[OwnSpan], indices: impl Iterator<Item = u32>) -> Vec<(
     sweep.changes
 }
 
-/// Spans of a thread in order of their beginnings. They may be nested thousands deep.
+/// A thread's spans in order of their beginnings. They may be nested thousands deep.
 #[derive(Default)]
 struct Sweep {
     changes: Vec<(u64, u32)>,
-    /// In order of their beginnings; those that are over may be among them, but not last.
+    /// Open spans in order of their beginnings. Spans that have ended may be among them, but not
+    /// last.
     open: Vec<u32>,
     over: FxHashSet<u32>,
     ends: BinaryHeap<Reverse<(u64, u32)>>,

@@ -7,7 +7,7 @@ use super::find::OwnSpan;
 
 pub(super) const PAUSED: &str = "recording was off for a part of a span";
 
-/// When recording was switched off, by process; none is of the whole run.
+/// The times in which recording was switched off, by process; `None` is for the whole run.
 pub(super) struct Pauses {
     at: Vec<(Option<ProcessIndex>, u64)>,
 }
@@ -21,7 +21,7 @@ impl Pauses {
     }
 
     /// Whether recording was off for a part of a span.
-    pub fn reach_into(&self, span: &OwnSpan) -> bool {
+    pub fn overlap(&self, span: &OwnSpan) -> bool {
         let from = self.at.partition_point(|(_, time_ns)| *time_ns < span.row.start_ns);
         let within = self.at[from..].iter().take_while(|(_, time_ns)| *time_ns < span.end_ns());
         let mut of_it =

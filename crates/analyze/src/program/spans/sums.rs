@@ -7,48 +7,49 @@ use super::launched::LaunchedWork;
 use super::time::ThreadTime;
 use crate::memory::HeldWithin;
 
-/// The category of spans of one name that have several.
+/// The category of a name whose spans have several.
 const SEVERAL: &str = "several";
 
-/// By name, and whether any thread might end them.
+/// Sums by name, and by whether any thread might end the spans.
 pub type SumsByName = BTreeMap<(String, bool), SpanSums>;
 
 /// The spans of one name.
 #[derive(Clone, Debug)]
 pub struct SpanSums {
-    /// How long each lasted.
+    /// Duration of each span, ns.
     pub(super) durations: Vec<u64>,
-    /// Sum of these, less those within a span of the same name.
+    /// Sum of the durations, ns, without those within a span of the same name.
     pub(super) total_ns: u64,
     /// Sum without the spans directly within.
     pub(super) self_ns: u64,
-    /// As `total_ns`.
+    /// Allocations, summed like `total_ns`.
     pub(super) allocated: Allocated,
-    /// The most live bytes of the process's heap within one of them; none of no span yet.
+    /// The most live bytes of the process's heap within one of them; `None` before the first span.
     pub(super) heap: Option<HeldWithin>,
-    /// The same of its device memory.
+    /// The most bytes of the process's device memory within one of them.
     pub(super) device: Option<HeldWithin>,
-    /// As `total_ns`.
+    /// Activity of the threads, summed like `total_ns`.
     pub(super) time: ThreadTime,
-    /// As `total_ns`.
+    /// Launched work, summed like `total_ns`.
     pub(super) launched: LaunchedWork,
-    /// Operations that were stated of these spans.
+    /// Operations that the program stated for these spans.
     pub(super) flops: u64,
-    /// Of them and the spans within, as `total_ns`.
+    /// Operations of these and of the spans within them, summed like `total_ns`.
     pub(super) flops_within: u64,
     /// Bytes by those that have an argument `bytes`, and how long these lasted.
     pub(super) moved: (u64, u64),
-    /// By those that have an argument `category`; those of several are `several`.
+    /// The category of the spans that have the argument `category`; `several` if they have
+    /// different ones.
     pub(super) category: Option<String>,
     /// The slowest ones first.
     pub(super) slowest: Vec<SlowSpan>,
 }
 
-/// One span.
+/// One of the slowest spans.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SlowSpan {
     pub(super) duration_ns: u64,
-    /// Since the run began.
+    /// Nanoseconds since the run began.
     pub(super) start_ns: u64,
     pub(super) pid: u32,
     pub(super) tid: u32,
@@ -79,7 +80,7 @@ impl Default for SpanSums {
 }
 
 impl SpanSums {
-    /// Of both.
+    /// Adds the spans of another rank.
     pub(super) fn add(&mut self, other: &SpanSums) {
         self.durations.extend(&other.durations);
         self.total_ns += other.total_ns;

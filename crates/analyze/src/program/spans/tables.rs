@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use super::sums::{SlowSpan, SpanSums, SumsByName};
 use crate::base::stats::{Spread, quantiles};
-use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
+use crate::document::{Body, Cell, Column, RankContext, Table, Unit, View};
 use crate::memory::HeldWithin;
 
 const NO_SPANS: &str =
@@ -15,7 +15,7 @@ const NO_BYTES: &str = "none has an argument `bytes`";
 const NO_SELF: &str = "any thread may end these spans: they nest in no other";
 const NO_SPREAD: &str = "a single span has no spread";
 
-pub(super) fn body(parts: Vec<(RankAt, SumsByName)>) -> Body {
+pub(super) fn body(parts: Vec<(RankContext, SumsByName)>) -> Body {
     let mut all = SumsByName::default();
     for (name, sums) in parts.iter().flat_map(|(_, part)| part) {
         all.entry(name.clone()).or_default().add(sums);
@@ -32,7 +32,7 @@ pub(super) fn body(parts: Vec<(RankAt, SumsByName)>) -> Body {
     Body { tables: vec![spans, slowest, by_rank], notes: Vec::new() }
 }
 
-/// Whether any span has operations, bytes, work that it launched, and a known peak of memory.
+/// Whether any span has operations, bytes, launched work, and a known peak of memory.
 #[derive(Clone, Copy)]
 struct ShownColumns {
     flops: bool,
@@ -116,7 +116,7 @@ fn table(key: &'static str, first: &[Column], stated: ShownColumns) -> Table {
 }
 
 /// The longest total first.
-fn rows(table: &mut Table, of: SumsByName, at: Option<&RankAt>) {
+fn rows(table: &mut Table, of: SumsByName, at: Option<&RankContext>) {
     let mut of: Vec<((String, bool), SpanSums)> = of.into_iter().collect();
     of.sort_by_key(|(_, sums)| Reverse(sums.total_ns));
     for ((name, any_thread), sums) in of {
@@ -173,7 +173,7 @@ fn row(name: String, any_thread: bool, mut sums: SpanSums) -> Vec<Cell> {
     cells
 }
 
-fn slowest(parts: &[(RankAt, SumsByName)]) -> Table {
+fn slowest(parts: &[(RankContext, SumsByName)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("duration_ns", "time", Unit::Duration),
@@ -198,14 +198,14 @@ fn slowest(parts: &[(RankAt, SumsByName)]) -> Table {
              since the run began",
         )
         .empty(NO_SPANS);
-    let mut all: Vec<(&RankAt, &str, &SlowSpan)> = Vec::new();
+    let mut all: Vec<(&RankContext, &str, &SlowSpan)> = Vec::new();
     for (at, part) in parts {
         for ((name, _), sums) in part {
             all.extend(sums.slowest.iter().map(|one| (at, name.as_str(), one)));
         }
     }
     all.sort_by_key(|(_, _, one)| (Reverse(one.duration_ns), one.start_ns));
-    // As options take it, to a microsecond.
+    // The moment as options take it, to a microsecond.
     let typed = |us: u64| format!("{}.{:06}s", us / 1_000_000, us % 1_000_000);
     for (at, name, one) in all {
         let end_ns = one.start_ns.saturating_add(one.duration_ns);

@@ -5,7 +5,7 @@ use tprof_trace::model::{
     OWN_SPANS, Process, ProcessEnd, Sample, Span, SpanKind, ThreadState, loss,
 };
 
-use super::of_rank::of_rank;
+use super::per_rank::of_rank;
 use super::sums::{SpanSums, SumsByName};
 use crate::base::intervals::Interval;
 use crate::base::reading::Reading;
@@ -216,7 +216,7 @@ fn waits_that_were_added_up_are_known_within_bounds() {
     let rows = [(0, 0, 600, "read", ""), (0, 600, 400, "work", "")];
     let spread = Sample { spread_ns: Some(1000), ..row(0, 500, Blocked) };
     let read = |samples: &[Sample]| times(of(&timed(&rows, samples), "read"));
-    // Of 500 ns within 1000, at least 100 and at most 500 lie in these 600.
+    // Of the 500 ns within 1000, at least 100 and at most 500 lie in these 600.
     let waited = estimate(300, 200);
     assert_eq!(read(&[spread]), [estimate(300, 200), Reading::Is(0), waited.clone()]);
     // Forty samples on a core are the better estimate of that.
@@ -224,7 +224,7 @@ fn waits_that_were_added_up_are_known_within_bounds() {
     let few: Vec<Sample> = samples.iter().map(|row| Sample { time_ns: 50, ..*row }).collect();
     let few = [&[spread], &few[..20]].concat();
     assert_eq!(read(&few), [estimate(200, 88), Reading::Is(0), waited.clone()]);
-    // A span that holds all of it has it exactly.
+    // A span that holds all of the wait has it exactly.
     let whole = timed(&[(0, 0, 1000, "all", "")], &[spread]);
     assert_eq!(times(of(&whole, "all")), [500, 0, 500].map(Reading::Is));
 }
@@ -281,7 +281,7 @@ fn work_belongs_to_the_spans_around_its_launch() {
         let launched = &of(&sums, name).launched;
         (launched.kernels.get(), launched.device_ns.get())
     };
-    // They overlap: 1060 to 1160, 1120 to 1220, 1180 to 1280.
+    // The kernels overlap: 1060 to 1160, 1120 to 1220, 1180 to 1280.
     assert_eq!(launched("outer"), (Some(3), Some(220)));
     assert_eq!(launched("inner"), (Some(1), Some(100)));
     assert_eq!(launched("none"), (Some(0), Some(0)));
@@ -313,7 +313,7 @@ fn a_span_has_the_most_that_its_process_held_while_it_was_open() {
     let mut made = made(MemoryRecording::Exact, &rows);
     let mut block = HeapBlock::new(0);
     block.alloc(50, 0, 1000, 0, false);
-    // Another thread's blocks count as well.
+    // Blocks of another thread count as well.
     block.alloc(120, 1, 5000, 0, false);
     block.free(130, 1, 1, false);
     block.alloc(310, 0, 2000, 0, false);
@@ -344,7 +344,7 @@ fn of_a_sampled_heap_the_peak_of_a_span_is_estimated_between_readings() {
     block.alloc(110, 0, 50_000, 0, false);
     block.free(120, 0, 1, false);
     made.writer.heap(&mut block).unwrap();
-    // Of what was not sampled, 6,000 bytes are live at 200, and 100 more were asked for until 300.
+    // Without samples, 6,000 bytes are live at 200, and 100 more were requested until 300.
     for (time_ns, live_bytes, allocated_bytes) in [(200, 6000, 56_000), (300, 6000, 56_100)] {
         let (peak_bytes, peak_at_ns) = (Some(53_000), Some(110));
         let live_bytes = Some(live_bytes);

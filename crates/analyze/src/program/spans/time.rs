@@ -1,8 +1,8 @@
-//! What threads did within spans: time on a core, ready and waiting.
+//! The activity of threads within spans: time on a core, ready and waiting.
 //!
-//! Time off a core was recorded switch by switch; what it leaves of a span was on a core. Short
-//! waits were added up over a while before they were written: what lies in a span of those is
-//! known within bounds. Where these are wide, samples of the running thread estimate better.
+//! Time off a core was recorded switch by switch; the rest of a span was on a core. Short waits
+//! were added up over a while before they were written, so that their part in a span is known
+//! within bounds. If these are wide, samples of the running thread give a better estimate.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_facts::units;
@@ -21,7 +21,7 @@ use crate::rank::samples::NO_SAMPLES;
 pub(super) const ANY_THREAD: &str = "any thread may end these spans: they lie on none";
 const NO_THREAD: &str = "the spans' thread was not sampled";
 
-/// What a thread waits for, in the order of the columns.
+/// The causes of waits, in the order of the columns.
 pub(super) const WAITS: [ThreadState; 7] = [
     ThreadState::Lock,
     ThreadState::Io,
@@ -32,7 +32,7 @@ pub(super) const WAITS: [ThreadState; 7] = [
     ThreadState::Blocked,
 ];
 
-/// What threads did within spans, those within included.
+/// The activity of threads within spans, including the spans within those.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ThreadTime {
     pub cpu_ns: Reading<u64>,
@@ -43,7 +43,7 @@ pub(super) struct ThreadTime {
 }
 
 impl ThreadTime {
-    /// Of no span yet.
+    /// The sum over no spans.
     pub fn none() -> ThreadTime {
         ThreadTime::all(&Reading::Is(0))
     }
@@ -61,7 +61,7 @@ impl ThreadTime {
         }
     }
 
-    /// Of both.
+    /// The sum of both.
     pub fn plus(self, other: ThreadTime) -> ThreadTime {
         let mut others = other.waits_ns.into_iter();
         let mut plus = |mine: Reading<u64>| match others.next() {
@@ -86,7 +86,7 @@ pub(super) struct SpanGroup {
     pub missing: Option<String>,
 }
 
-/// What was recorded of a group's threads within its spans.
+/// The records of a group's threads within its spans.
 #[derive(Clone, Copy, Default)]
 struct Recorded {
     sampled_ns: u64,
@@ -95,7 +95,7 @@ struct Recorded {
     waits: [BoundedTime; WAITS.len()],
 }
 
-/// The time of each group. `groups_of`: groups of which a span is one.
+/// The time of each group. `groups_of` has the groups that a span belongs to.
 pub(super) fn of_groups(
     rank: &RankTrace<'_>,
     spans: &[OwnSpan],
@@ -106,7 +106,7 @@ pub(super) fn of_groups(
     let open = OpenSpans::of(spans);
     let around = GroupsAround::of(spans, groups_of);
     let mut overlaps: FxHashMap<u32, u64> = FxHashMap::default();
-    // What cannot be read was noted when the samples were read first.
+    // Unreadable parts were noted when the samples were first read.
     for row in rank.file.blocks::<Sample>().flatten() {
         if row.state == ThreadState::Running {
             let inner = row.cpu.and_then(|_| open.at(row.thread, row.time_ns));
@@ -130,7 +130,7 @@ pub(super) fn of_groups(
     groups.iter().zip(recorded).map(|(group, of)| of.time(group, samples_lost)).collect()
 }
 
-/// The groups of a span and of those around it. Spans without a group are passed over: they may be
+/// The groups of a span and of those around it. Spans without a group are skipped: they may be
 /// nested thousands deep.
 struct GroupsAround<'s> {
     spans: &'s [OwnSpan],
@@ -142,7 +142,7 @@ struct GroupsAround<'s> {
 impl<'s> GroupsAround<'s> {
     fn of(spans: &'s [OwnSpan], groups_of: &'s [[Option<u32>; 2]]) -> GroupsAround<'s> {
         let mut nearest: Vec<Option<u32>> = Vec::with_capacity(spans.len());
-        // Those around a span come before it.
+        // Spans around a span come before it.
         for (at, span) in (0..).zip(spans) {
             let has_group = groups_of[at as usize].iter().any(Option::is_some);
             let outer = span.parent.and_then(|parent| nearest[parent as usize]);
@@ -186,7 +186,7 @@ impl Recorded {
         }
     }
 
-    /// By samples, if that is narrower than what is known of the time on a core.
+    /// The time on a core by samples, if that is more exact than the bounds.
     fn sampled(&self, on_core: BoundedTime, samples_lost: bool) -> Option<Reading<u64>> {
         let spread = 1.96 * self.sampled_ns as f64 / (self.samples as f64).sqrt();
         let is_better = self.samples > 0 && !samples_lost && spread < on_core.error_ns() as f64;
@@ -209,19 +209,19 @@ impl Unknown {
         Unknown { threads, pauses: Pauses::of(rank.file), lost }
     }
 
-    /// Of a span.
+    /// The reason for a span.
     pub fn why(&self, span: &OwnSpan) -> Option<&str> {
         match (&self.lost, self.threads.contains(&(span.row.process, span.row.thread))) {
             _ if self.threads.is_empty() => Some(NO_SAMPLES),
             _ if span.any_thread => Some(ANY_THREAD),
             (_, false) => Some(NO_THREAD),
-            _ if self.pauses.reach_into(span) => Some(PAUSED),
+            _ if self.pauses.overlap(span) => Some(PAUSED),
             (why, _) => why.as_deref(),
         }
     }
 }
 
-/// The most of what was lost of these, in words.
+/// The largest of these losses, in words.
 fn lost(file: &TraceFile, of: &[&str]) -> Option<String> {
     let losses = file.losses().iter().filter(|loss| of.contains(&file.name(loss.what)));
     let most = losses.max_by_key(|loss| loss.count)?;

@@ -4,8 +4,8 @@ use super::judge::warm_up;
 use crate::base::intervals::{Cover, Interval};
 use crate::rank::{RankTrace, Step};
 
-/// When functions were compiled; none without a log, and where any compilation is not on the run's
-/// clock or was not kept.
+/// The time in which functions were compiled; `None` if there is no log, or if a compilation is not
+/// on the run's clock or was not kept.
 pub(crate) fn compiling(rank: &RankTrace<'_>) -> Option<Cover> {
     let logs = &rank.compile.logs;
     if logs.is_empty() || !logs.iter().all(|read| read.log.is_whole()) {
@@ -35,7 +35,7 @@ pub(crate) fn steady(rank: &RankTrace<'_>, mut steps: Vec<Step>) -> Vec<Step> {
     steps
 }
 
-/// What there is of each of `all`, of those that were kept.
+/// The values of the kept steps, from those of all steps.
 pub(super) fn of_kept<T>(all: &[Step], of_all: Vec<T>, kept: &[Step]) -> Vec<T> {
     let mut kept = kept.iter().peekable();
     let is_kept = |step: &Step| {
@@ -61,7 +61,7 @@ mod tests {
         let mut rank = RankTrace::load(&file, Needs::WORK);
         let step = |number, start, end| Step::on_host(number, 0, Interval::new(start, end));
         assert_eq!(in_steps(&rank, &[step(0, 0, 10)]), None);
-        // On a clock that counts from 1970.
+        // The clock counts from 1970.
         rank.compile = RankCompile::of_logs_at(&[path], Some(0));
         let read = &rank.compile.logs[0];
         let (start, end) = read.interval_ns(&read.log.frames[8]).unwrap();

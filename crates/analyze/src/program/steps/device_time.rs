@@ -1,20 +1,20 @@
-//! What a step's time was for on its devices, and how much it launched.
+//! Divides a step's time on its devices by class, and counts its launches.
 //!
-//! Compute comes before communication, and both before copies: what runs beside something
-//! that comes before it costs no time of its own.
+//! Compute comes before communication, and both come before copies: work beside a class that comes
+//! before it costs no time of its own.
 
 use rustc_hash::FxHashMap;
 
 use crate::base::intervals::Cover;
 use crate::rank::{Class, RankTrace, Step};
 
-/// Time of a step, and what the devices of its process did in it.
+/// Time of a step, and the activity of its process's devices in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StepDeviceTime {
-    /// How long the step took: on its device, or on the host where no device worked.
+    /// Duration of the step, ns: on its device, or on the host if no device worked.
     pub duration_ns: u64,
-    /// Of it: compute, communication without compute, copies without either; none where
-    /// no work of a device was recorded.
+    /// Compute, communication without compute, and copies without either, ns; `None` if no device
+    /// work was recorded.
     pub device_ns: Option<[u64; 3]>,
     /// Kernels and copies that it launched.
     pub launches: Option<u64>,
@@ -33,7 +33,8 @@ impl StepDeviceTime {
     }
 }
 
-/// Of each step; `stepped`: steps are of processes, else one is of the whole trace.
+/// Divides each step. `stepped` is whether steps belong to processes; otherwise the only one is the
+/// whole trace.
 pub(crate) fn of_steps(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> Vec<StepDeviceTime> {
     // Covers of a process are made once, not once a step.
     let mut covers: FxHashMap<u32, [Cover; 3]> = FxHashMap::default();
@@ -56,7 +57,7 @@ pub(crate) fn of_steps(rank: &RankTrace<'_>, steps: &[Step], stepped: bool) -> V
     steps.iter().zip(launched).map(of_step).collect()
 }
 
-/// When compute ran; communication without compute; copies without either.
+/// The time of compute, of communication without compute, and of copies without either.
 fn exposed(rank: &RankTrace<'_>, of_step: impl Fn(u32) -> bool) -> [Cover; 3] {
     let cover = |class| {
         let work = rank.work.iter().filter(|work| work.class == class && of_step(work.stream));

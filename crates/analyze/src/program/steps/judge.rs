@@ -1,4 +1,4 @@
-//! What step times show: where warm-up ends, how steady the rest is, what stands out.
+//! Judges step times: where warm-up ends, how steady the rest is, which steps are outliers.
 
 use tprof_facts::steps::{Batches, Bounds, Estimate, StepSource};
 use tprof_facts::units::counted;
@@ -14,46 +14,47 @@ use crate::rank::Step;
 const FEWEST_FOR_WARM_UP: usize = 6;
 /// Fewest steps with meaningful outliers.
 const FEWEST_FOR_OUTLIERS: usize = 4;
-/// Least share of the median by which a step must stand out: in a run that is steady
-/// to a thousandth, a step that is two thousandths off is nothing to look at.
+/// An outlier differs by at least this share of the median: in a run that is steady to a
+/// thousandth, a step that is two thousandths off deserves no attention.
 const LEAST_SHARE: f64 = 0.05;
 
-/// Where a rank's steps come from.
+/// The source of a rank's steps.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepOrigin {
-    /// Their source.
+    /// The source; `None` if the rank has no steps.
     pub source: Option<StepSource>,
-    /// How many each other source would have given.
+    /// Number of steps that each other source would have given.
     pub others: Vec<(StepSource, usize)>,
-    /// How many updates or marks show them.
+    /// Number of updates or marks that show the steps.
     pub bounds: Option<Bounds>,
-    /// Batches beside updates.
+    /// Batches, if there are any beside updates.
     pub batches: Option<Batches>,
-    /// Updates that a gradient scaler skipped; none where no scaler was recorded.
+    /// Updates that a gradient scaler skipped; `None` if no scaler was recorded.
     pub skipped: Option<usize>,
-    /// Of inferred steps, what repeats.
+    /// For inferred steps, the thing that repeats.
     pub estimate: Option<Estimate>,
 }
 
 /// A rank's steps, judged.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Judged {
+pub struct JudgedSteps {
     /// The steps, in order of time.
     pub steps: Vec<Step>,
-    /// Where they come from, and what else there was.
+    /// The source of the steps, and other sources that there were.
     pub found: StepOrigin,
     /// First steps that are warm-up; missing if that is unknown.
     pub warm_up: Option<usize>,
     /// Middle and spread of the steps after warm-up.
     pub steady: Option<Spread>,
-    /// Indices of steady steps far outside of the others; none if too few.
+    /// Indices of steady steps far outside of the others; `None` if there are too few steps.
     pub outliers: Option<Vec<usize>>,
-    /// Of each step, what its time was for on devices; none unless asked for.
+    /// Device time of each step; empty unless it was asked for.
     pub(crate) times: Vec<StepDeviceTime>,
-    /// Of each step, what it used of its devices; none unless asked for, or without sizes of operators.
+    /// The use of its devices in each step; empty unless it was asked for, or without sizes of
+    /// operators.
     pub(crate) uses: Vec<StepUse>,
-    /// Of each step, time in which `torch.compile` compiled, ns; none without a log of it on the
-    /// run's clock.
+    /// Time in each step in which `torch.compile` compiled, ns; `None` if there is no log of it on
+    /// the run's clock.
     pub compiled_ns: Option<Vec<u64>>,
     /// Steps that `--steady` left out.
     pub left_out: Option<usize>,
@@ -61,9 +62,9 @@ pub struct Judged {
     pub phases: Vec<PhaseRow>,
 }
 
-impl Judged {
+impl JudgedSteps {
     /// Judges steps in order of time.
-    pub fn of(steps: Vec<Step>) -> Judged {
+    pub fn of(steps: Vec<Step>) -> JudgedSteps {
         let times: Vec<u64> = steps.iter().map(|step| step.time().length()).collect();
         let warm_up = warm_up(&times);
         let first = warm_up.unwrap_or(0);
@@ -73,7 +74,7 @@ impl Judged {
         let outliers = (times.len() - first >= FEWEST_FOR_OUTLIERS)
             .then(|| (first..times.len()).filter(is_outlier).collect());
         let found = StepOrigin::default();
-        Judged {
+        JudgedSteps {
             steps,
             found,
             warm_up,
@@ -87,12 +88,12 @@ impl Judged {
         }
     }
 
-    /// Whether steps are timed by what a device did.
+    /// Whether the steps have the time of a device.
     pub(super) fn is_by_device(&self) -> bool {
         self.steps.iter().any(|step| step.on_device.is_some())
     }
 
-    /// The median of the steps after warm-up on the host, where they are timed by what a device did.
+    /// The median on the host of the steps after warm-up, if they have the time of a device.
     pub(super) fn host_median_ns(&self) -> Option<f64> {
         let steady = self.steps.iter().skip(self.warm_up.unwrap_or(0));
         let times: Vec<u64> = steady.map(|step| step.interval.length()).collect();
@@ -110,7 +111,7 @@ impl Judged {
         }
     }
 
-    /// How many steady steps are outliers, or why that is not known.
+    /// Number of steady steps that are outliers, or why it is unknown.
     pub fn outlier_count(&self) -> Reading<u64> {
         match &self.outliers {
             Some(outliers) => Reading::Is(outliers.len() as u64),
@@ -121,8 +122,9 @@ impl Judged {
     }
 }
 
-/// How many first steps, by their lengths, ns, are warm-up: those before the first one that is no
-/// slower than the second half of the run, give or take its spread. `None` of too few.
+/// Number of first steps that are warm-up, by the lengths of steps, ns: those before the first one
+/// that is no slower than the second half of the run, give or take its spread. `None` if there are
+/// too few steps.
 pub(crate) fn warm_up(times: &[u64]) -> Option<usize> {
     if times.len() < FEWEST_FOR_WARM_UP {
         return None;
@@ -134,7 +136,7 @@ pub(crate) fn warm_up(times: &[u64]) -> Option<usize> {
     Some(end.unwrap_or(first_half.len()))
 }
 
-/// Whether a time is off the median by enough to matter.
+/// Whether a time differs enough from the median to matter.
 fn is_far(spread: &Spread, time: u64) -> bool {
     (time as f64 - spread.median).abs() >= spread.median * LEAST_SHARE
 }
@@ -145,13 +147,13 @@ mod tests {
     use crate::base::intervals::Interval;
     use proptest::prelude::*;
 
-    fn judged(times: &[u64]) -> Judged {
+    fn judged(times: &[u64]) -> JudgedSteps {
         let mut start = 1000;
         let step = |(&time, number): (&u64, u64)| {
             start += time;
             Step::on_host(number, 0, Interval::new(start - time, start))
         };
-        Judged::of(times.iter().zip(0..).map(step).collect())
+        JudgedSteps::of(times.iter().zip(0..).map(step).collect())
     }
 
     #[test]
@@ -183,7 +185,7 @@ mod tests {
         assert!(matches!(judged.warm_up(), Reading::Missing(_)));
         assert!(matches!(judged.outlier_count(), Reading::Missing(_)));
         assert_eq!(judged.steady.unwrap().count, 3);
-        assert_eq!(Judged::of(Vec::new()).steady, None);
+        assert_eq!(JudgedSteps::of(Vec::new()).steady, None);
     }
 
     proptest! {

@@ -15,14 +15,14 @@ use tprof_trace::model::SpanKind;
 pub(crate) use compiled::{compiling, steady};
 pub(crate) use device_time::StepDeviceTime;
 pub(crate) use judge::warm_up;
-pub use judge::{Judged, StepOrigin};
+pub use judge::{JudgedSteps, StepOrigin};
 pub use phases::PhaseRow;
 
-use crate::document::{Analysis, Body, DocumentKind, Options, RankAt, boxed};
+use crate::document::{Analysis, Body, DocumentKind, Options, RankContext, boxed};
 use crate::program::flops::use_of_steps;
 use crate::rank::{Needs, RankTrace, WINDOW_NEEDS};
 
-/// The kind.
+/// The report `steps`.
 pub const KIND: DocumentKind = DocumentKind {
     name: "steps",
     about: "step times, their spread, outliers, where warm-up ends",
@@ -34,19 +34,19 @@ pub struct Steps;
 
 impl Analysis for Steps {
     const KIND: &'static str = KIND.name;
-    type Part = Judged;
+    type Part = JudgedSteps;
     const TAKES: &'static [&'static str] = &["--peaks", "--steady"];
 
     fn needs(&self, options: &Options) -> Needs {
         let needs = WINDOW_NEEDS | Needs::spans(SpanKind::Nvtx) | Needs::COMPILE;
-        // A person does not see the columns that need them, which are most of a trace.
+        // The columns that need them are not displayed, and they are most of a trace.
         match options.data {
             true => needs | Needs::OPERATORS,
             false => needs,
         }
     }
 
-    fn rank(&self, rank: &RankTrace<'_>, _at: &RankAt, options: &Options) -> Judged {
+    fn rank(&self, rank: &RankTrace<'_>, _at: &RankContext, options: &Options) -> JudgedSteps {
         let StepsFound { source, others, bounds, batches, skipped, estimate, .. } =
             rank.steps_found().clone();
         let found = StepOrigin { source, others, bounds, batches, skipped, estimate };
@@ -59,10 +59,10 @@ impl Analysis for Steps {
         let uses = if options.data { use_of_steps(rank, options) } else { Vec::new() };
         let uses = compiled::of_kept(&all, uses, &steps);
         let phases = PhaseRow::of(rank);
-        Judged { found, phases, times, uses, compiled_ns, left_out, ..Judged::of(steps) }
+        JudgedSteps { found, phases, times, uses, compiled_ns, left_out, ..JudgedSteps::of(steps) }
     }
 
-    fn join(&self, parts: Vec<(RankAt, Judged)>, options: &Options) -> Body {
+    fn join(&self, parts: Vec<(RankContext, JudgedSteps)>, options: &Options) -> Body {
         tables::body(&parts, options.data)
     }
 }

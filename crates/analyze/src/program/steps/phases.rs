@@ -1,4 +1,4 @@
-//! What a rank's job did for a while: epochs, training, validation, checkpoints.
+//! Phases of a rank's job: epochs, training, validation, checkpoints.
 
 use tprof_facts::steps::{Phase, PhaseKind, Step};
 
@@ -11,15 +11,15 @@ pub struct PhaseRow {
     pub(super) kind: PhaseKind,
     pub(super) number: Option<u64>,
     pub(super) interval: Interval,
-    /// Steps of its process that ended within it.
+    /// Number of steps of its process that ended within it.
     pub(super) steps: usize,
     pub(super) fetches: usize,
-    /// Its range's name; none of an estimate.
+    /// Name of its range; `None` for an estimate.
     pub(super) name: Option<String>,
 }
 
 impl PhaseRow {
-    /// Of all phases of a rank, in order of time.
+    /// All phases of a rank, in order of time.
     pub(super) fn of(rank: &RankTrace<'_>) -> Vec<PhaseRow> {
         let found = rank.steps_found();
         let row = |phase: &Phase| {

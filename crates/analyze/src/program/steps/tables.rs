@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use tprof_facts::steps::{Batches, Bounds, Estimate, Repeated, StepSource};
 use tprof_facts::units::{count, counted, percent};
 
-use super::judge::{Judged, StepOrigin};
+use super::judge::{JudgedSteps, StepOrigin};
 use crate::base::stats::Spread;
-use crate::document::{Body, Cell, Column, RankAt, Table, Unit, View};
+use crate::document::{Body, Cell, Column, RankContext, Table, Unit, View};
 
 const NO_STEPS: &str = "no steps were recorded, and no sequence of launches or collectives clearly repeats \
                         (PyTorch's optimizers and data loaders show steps with `tprof run --operators \
@@ -25,7 +25,7 @@ const NO_STEPS_OF_SOURCE: &str =
 const NO_COMPILE_LOG: &str =
     "the run has no whole log of torch.compile on its clock (tprof run --compile)";
 
-fn no_steps(parts: &[(RankAt, Judged)]) -> &'static str {
+fn no_steps(parts: &[(RankContext, JudgedSteps)]) -> &'static str {
     match parts.iter().any(|(_, judged)| judged.found.source.is_some()) {
         true => NO_STEPS_OF_SOURCE,
         false => NO_STEPS,
@@ -33,7 +33,7 @@ fn no_steps(parts: &[(RankAt, Judged)]) -> &'static str {
 }
 
 /// Tables of each rank, of each step, and of steps over ranks.
-pub(super) fn body(parts: &[(RankAt, Judged)], data: bool) -> Body {
+pub(super) fn body(parts: &[(RankContext, JudgedSteps)], data: bool) -> Body {
     let mut tables = vec![by_rank(parts), phases(parts), each(parts)];
     tables.extend(data.then(|| device_time(parts)));
     if parts.iter().filter(|(_, judged)| !judged.steps.is_empty()).count() > 1 {
@@ -42,9 +42,9 @@ pub(super) fn body(parts: &[(RankAt, Judged)], data: bool) -> Body {
     Body { tables, notes: notes(parts) }
 }
 
-/// Where steps come from, what else would have given some, and which batches are in none. Ranks that
-/// have the same of it share a note.
-fn notes(parts: &[(RankAt, Judged)]) -> Vec<String> {
+/// Notes on the source of steps, on other sources, and on batches in no step. Ranks with the same
+/// text share a note.
+fn notes(parts: &[(RankContext, JudgedSteps)]) -> Vec<String> {
     let mut notes: Vec<(String, Vec<&str>)> = Vec::new();
     for (at, judged) in parts {
         for note in of_rank(judged) {
@@ -62,7 +62,7 @@ fn notes(parts: &[(RankAt, Judged)]) -> Vec<String> {
     notes.into_iter().map(of).collect()
 }
 
-fn of_rank(judged: &Judged) -> Vec<String> {
+fn of_rank(judged: &JudgedSteps) -> Vec<String> {
     let StepOrigin { source, others, bounds, batches, skipped, estimate } = &judged.found;
     let Some(source) = source else { return Vec::new() };
     let other =
@@ -71,7 +71,7 @@ fn of_rank(judged: &Judged) -> Vec<String> {
     let would_give =
         (!others.is_empty()).then(|| format!("--steps-from would give {}", others.join(", ")));
     let mut notes: Vec<String> = match (source, would_give) {
-        // That they are an estimate is a note of each report that reads them.
+        // Each report that reads inferred steps notes that they are an estimate.
         (StepSource::Inferred, would_give) => would_give.into_iter().collect(),
         (_, Some(would_give)) => vec![format!("steps are {}; {would_give}", source.described())],
         (_, None) => vec![format!("steps are {}", source.described())],
@@ -150,7 +150,7 @@ fn between(source: StepSource, Bounds { recorded, open }: Bounds) -> Option<Stri
     })
 }
 
-fn by_rank(parts: &[(RankAt, Judged)]) -> Table {
+fn by_rank(parts: &[(RankContext, JudgedSteps)]) -> Table {
     let by_device = parts.iter().any(|(_, judged)| judged.is_by_device());
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
@@ -203,7 +203,7 @@ fn whole(nanoseconds: f64) -> u64 {
 }
 
 /// Each phase of each rank.
-fn phases(parts: &[(RankAt, Judged)]) -> Table {
+fn phases(parts: &[(RankContext, JudgedSteps)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("phase", "phase", Unit::Text),
@@ -234,7 +234,7 @@ fn phases(parts: &[(RankAt, Judged)]) -> Table {
     table
 }
 
-fn each(parts: &[(RankAt, Judged)]) -> Table {
+fn each(parts: &[(RankContext, JudgedSteps)]) -> Table {
     let by_device = parts.iter().any(|(_, judged)| judged.is_by_device());
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
@@ -281,8 +281,8 @@ fn each(parts: &[(RankAt, Judged)]) -> Table {
     table
 }
 
-/// What each step's time was for on devices, for programs.
-fn device_time(parts: &[(RankAt, Judged)]) -> Table {
+/// The table of each step's device time, for programs.
+fn device_time(parts: &[(RankContext, JudgedSteps)]) -> Table {
     let columns = vec![
         Column::new("rank", "rank", Unit::Text),
         Column::new("step", "step", Unit::Id),
@@ -333,7 +333,7 @@ fn device_time(parts: &[(RankAt, Judged)]) -> Table {
 }
 
 /// Steps that several ranks name by one number, side by side.
-fn over_ranks(parts: &[(RankAt, Judged)]) -> Table {
+fn over_ranks(parts: &[(RankContext, JudgedSteps)]) -> Table {
     let columns = vec![
         Column::new("step", "step", Unit::Id),
         Column::new("ranks", "ranks", Unit::Count),

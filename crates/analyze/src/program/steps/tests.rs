@@ -1,10 +1,10 @@
-//! Steps of a host that is ahead of its device.
+//! Tests with steps of a host that is ahead of its device.
 
 use tprof_facts::Clock;
 use tprof_trace::model::{Kernel, Span, SpanKind};
 
 use super::Steps;
-use crate::document::{Analysis, Cell, Options, RankAt, Table};
+use crate::document::{Analysis, Cell, Options, RankContext, Table};
 use crate::fixture::Fixture;
 use crate::rank::RankTrace;
 
@@ -31,7 +31,7 @@ fn tables(kernels: bool) -> Vec<Table> {
     let rank = RankTrace::load(&file, Steps.needs(&options));
     let (label, clock) = ("rank 0".to_owned(), Clock::default());
     let file = "rank-0.tprof".to_owned();
-    let at = RankAt { rank: Some(0), label, file, clock, machine: Default::default() };
+    let at = RankContext { rank: Some(0), label, file, clock, machine: Default::default() };
     let judged = Steps.rank(&rank, &at, &options);
     Steps.join(vec![(at, judged)], &options).tables
 }

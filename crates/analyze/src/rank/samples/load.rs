@@ -8,27 +8,27 @@ use tprof_trace::model::{ProcessIndex, Sample, StackId, ThreadIndex, ThreadState
 
 use super::names::{FrameFunctions, FuncId, FunctionTable, Stack};
 use super::part::Part;
-use super::shared::Shared;
 use super::stretch::Stretch;
-use super::unseen::{self, Short};
+use super::unsampled_share::UnsampledShare;
+use super::unsampled_waits::{self, ShortWaits};
 use super::waits::wait_of;
 
-/// A file's samples.
+/// The CPU samples of a file.
 #[derive(Debug, Default)]
 pub struct CpuTrace {
-    /// Functions.
+    /// The functions of all stacks.
     pub names: FunctionTable,
     /// Stretches, in no order.
     pub stretches: Vec<Stretch>,
     /// First and last time of a sample.
     pub extent_ns: Option<(u64, u64)>,
-    /// Rows read.
+    /// Number of rows read.
     pub rows: u64,
-    /// What stacks consist of.
+    /// The functions and lines of each stack.
     stacks: HashMap<(ProcessIndex, StackId), Stack>,
 }
 
-/// Of a sample without a stack.
+/// The stack of a sample that has none.
 static NO_STACK: Stack = Stack { functions: Vec::new(), lines: Vec::new(), inlined: 0, cut: false };
 
 type SampleKey = (ProcessIndex, ThreadIndex, StackId, ThreadState);
@@ -39,22 +39,22 @@ struct SampleSums {
     weight_ns: u64,
     count: u64,
     gil_ns: Option<u64>,
-    short: Short,
+    short: ShortWaits,
 }
 
 impl CpuTrace {
-    /// Reads a file.
+    /// Reads the samples of a file.
     pub fn load(file: &TraceFile) -> CpuTrace {
         CpuTrace::load_where(file, |_| true)
     }
 
-    /// What a stack consists of.
+    /// The functions and lines of a stack.
     pub(crate) fn stack(&self, process: ProcessIndex, stack: StackId) -> &Stack {
         self.stacks.get(&(process, stack)).unwrap_or(&NO_STACK)
     }
 
-    /// What a row of a thread with this stack and state counts as; `None` of a stack that was
-    /// not among the rows that were read.
+    /// The part that a row of a thread with this stack and state counts as; `None` for a stack that
+    /// was not among the rows that were read.
     pub(crate) fn part(
         &self,
         process: ProcessIndex,
@@ -64,7 +64,7 @@ impl CpuTrace {
         self.part_by(Part::of, process, stack, state)
     }
 
-    /// The same of a thread that drives a rank.
+    /// The part of a row of a thread that drives a rank.
     pub(crate) fn driver_part(
         &self,
         process: ProcessIndex,
@@ -86,7 +86,7 @@ impl CpuTrace {
         Some(part_of(state, functions, &self.names))
     }
 
-    /// What a row of a thread with this stack did, or waited for.
+    /// The state of a thread with this stack, with its waits separated by cause.
     pub(crate) fn state(
         &self,
         process: ProcessIndex,
@@ -142,13 +142,13 @@ impl CpuTrace {
                 inlined: stack.inlined,
                 cut: stack.cut,
                 weight_ns: rows.weight_ns,
-                shared: Shared::default(),
+                shared: UnsampledShare::default(),
                 samples: rows.count,
                 gil_ns: rows.gil_ns,
             });
             shorts.push(rows.short);
         }
-        unseen::take_over(&mut trace.stretches, &shorts);
+        unsampled_waits::add_unsampled_waits(&mut trace.stretches, &shorts);
         trace
     }
 }

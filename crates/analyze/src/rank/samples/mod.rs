@@ -6,9 +6,9 @@ mod names;
 mod owner;
 mod part;
 mod role;
-mod shared;
 mod stretch;
-mod unseen;
+mod unsampled_share;
+mod unsampled_waits;
 mod waits;
 
 pub use load::CpuTrace;
@@ -17,10 +17,10 @@ pub use names::{Func, FuncId, FunctionTable, Layer, Stack};
 pub use part::{PARTS, Part};
 pub(crate) use part::{is_interpreter, joins, loads_inline, takes_from_thread, wants_held_lock};
 pub(crate) use role::Role;
-pub use shared::Shared;
 pub use stretch::Stretch;
+pub use unsampled_share::UnsampledShare;
 pub use waits::word;
 
-/// What to do where a run has no samples.
+/// The advice if a run has no samples.
 pub(crate) const NO_SAMPLES: &str = "the run has no CPU samples: record with --activities cpu (`tprof doctor` checks what it \
      needs)";

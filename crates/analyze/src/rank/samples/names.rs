@@ -1,5 +1,4 @@
-//! Functions of frames: one for all the lines and addresses of a function, in
-//! whatever process.
+//! Functions of frames: one for all lines and addresses of a function, in any process.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,10 +10,10 @@ use tprof_facts::labels::base_name;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{ProcessIndex, StackId};
 
-/// An interned function.
+/// Index of an interned function.
 pub type FuncId = u32;
 
-/// What a function is known by.
+/// The identity of a function.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Func {
     /// Name; of all without one in a module, a text that marks them.
@@ -23,12 +22,12 @@ pub struct Func {
     pub file: Arc<str>,
     /// Base name of its module.
     pub module: Arc<str>,
-    /// Its layer.
+    /// The layer that it belongs to.
     pub layer: Layer,
 }
 
 impl Func {
-    /// Of a module without names: all of its functions are one.
+    /// Whether it is of a module without names: all functions of that count as one.
     pub fn is_nameless(&self) -> bool {
         let inner = self.name.strip_prefix('(').and_then(|name| name.strip_suffix(NO_NAME));
         inner == Some(&*self.module)
@@ -39,7 +38,7 @@ impl Func {
         self.layer == Layer::Native && self.name.ends_with("@plt")
     }
 
-    /// Which file or peer is waited for, of the frame that stands for it.
+    /// The file or peer that is waited for, if this is the frame that stands for one.
     pub fn waited_for(&self) -> Option<&str> {
         if self.layer != Layer::Kernel {
             return None;
@@ -53,7 +52,7 @@ impl Func {
     }
 }
 
-/// What stands for the kernel's functions where their names are hidden.
+/// The name that stands for the kernel's functions if their names are hidden.
 const NAMELESS_KERNEL: &str = "[kernel]";
 
 /// Interned functions; of several files together.
@@ -64,17 +63,18 @@ pub struct FunctionTable {
 }
 
 impl FunctionTable {
-    /// What an id stands for.
+    /// The function with this id.
     pub fn get(&self, id: FuncId) -> &Func {
         &self.all[id as usize]
     }
 
-    /// All of them.
+    /// All functions by id.
     pub(crate) fn all(&self) -> &[Func] {
         &self.all
     }
 
-    /// Of each id, whether its function passes: asked once for each, not for each frame.
+    /// For each id: whether its function passes. It is asked once for each function, not for each
+    /// frame.
     pub(crate) fn which(&self, passes: impl Fn(&Func) -> bool) -> Vec<bool> {
         self.all.iter().map(passes).collect()
     }
@@ -94,13 +94,13 @@ impl FunctionTable {
 /// Functions of a stack.
 #[derive(Clone, Debug, Default)]
 pub struct Stack {
-    /// Innermost first.
+    /// The functions, innermost first.
     pub functions: Vec<FuncId>,
-    /// Of each function, the source line that it was at; 0 if unknown.
+    /// The source line that each function was at; 0 if unknown.
     pub lines: Vec<u32>,
-    /// How many of the first are inlined into the one after them.
+    /// Number of the first functions that are inlined into the one after them.
     pub inlined: usize,
-    /// Whether it was cut.
+    /// Whether the stack was cut.
     pub cut: bool,
 }
 

@@ -1,4 +1,5 @@
-//! Which part of a stack a person can change (see [`tprof_facts::owner`]), and which one saves.
+//! The owners of the functions on a stack: which of them the user can change (see
+//! [`tprof_facts::owner`]), and which one saves.
 
 use tprof_facts::owner::Code;
 
@@ -16,7 +17,7 @@ const SAVING_FILES: [(&str, &[&str]); 7] = [
 ];
 /// The C library's functions that wait until data is on the disk.
 const SYNCING: [&str; 6] = ["fsync", "fdatasync", "syncfs", "sync_file_range", "msync", "sync"];
-/// The kernel's.
+/// Functions of the kernel that write files to storage.
 const KERNEL_SYNCING: [&str; 3] = ["vfs_fsync", "do_fsync", "ksys_sync"];
 
 /// Databases that run within the process, by part of their library's name.
@@ -50,18 +51,18 @@ impl Func {
         self.code().is_system()
     }
 
-    /// Of Python's import system: its time is that of the line that imports.
+    /// Whether it belongs to Python's import system: its time is that of the line that imports.
     pub(crate) fn is_import(&self) -> bool {
         self.code().is_import()
     }
 
-    /// Most likely of the person who runs the job.
+    /// Whether it most likely belongs to the user who runs the job.
     pub(crate) fn is_own(&self) -> bool {
         self.code().is_own()
     }
 
-    /// Of Python's `multiprocessing`, where it starts a process and waits until that, or its fork
-    /// server, has begun.
+    /// Whether it is of Python's `multiprocessing`, where that starts a process and waits until the
+    /// process, or its fork server, has begun.
     pub(crate) fn starts_worker(&self) -> bool {
         self.layer == Layer::Python
             && STARTS.iter().any(|(file, function)| {
@@ -69,7 +70,7 @@ impl Func {
             })
     }
 
-    /// Of a database that runs within the process.
+    /// Whether it belongs to a database that runs within the process.
     pub(crate) fn is_of_database(&self) -> bool {
         self.layer == Layer::Native && DATABASES.iter().any(|name| self.module.contains(name))
     }

@@ -1,9 +1,9 @@
-//! What a moment of a thread counts as: one definition of each kind of wait and of running
-//! for all reports.
+//! Classifies the moments of a thread: one definition of each kind of wait and of running for all
+//! reports.
 //!
-//! The parts are exclusive, so that they add up. Of a wait the most specific cause decides:
-//! Python's lock, a device, a page fault, a collective, data from a worker, then the kind
-//! of system call.
+//! The parts are exclusive, so that they add up. The most specific cause of a wait decides:
+//! Python's lock, a device, a page fault, a collective, data from a worker, then the kind of system
+//! call.
 
 mod locks;
 mod names;
@@ -22,8 +22,8 @@ pub enum Part {
     Python,
     /// On a core in compiled code, or in the kernel for it.
     Native,
-    /// Waiting for what a worker process or thread makes: batches, results, queues; of a driving
-    /// thread also loading batches itself.
+    /// Waiting for a worker process or thread to make something: batches, results, queues. For a
+    /// driving thread, also loading batches itself.
     Data,
     /// Waiting for Python's global lock.
     Gil,
@@ -41,16 +41,16 @@ pub enum Part {
     NoCore,
     /// On a core in the heap's allocator.
     Allocator,
-    /// In the kernel for a page that was not there.
+    /// In the kernel for a page that was not in memory.
     PageFault,
     /// On a core in Python's garbage collector.
     Gc,
     /// Waiting for tprof, in a hook: without it the thread would not.
     Tprof,
-    /// Waiting for something else: a sleep, a child process, events, another thread's end or
-    /// what it does.
+    /// Waiting for something else: a sleep, a child process, events, the end or the work of another
+    /// thread.
     Other,
-    /// What the thread did was not recorded.
+    /// The activity of the thread was not recorded.
     Unknown,
 }
 
@@ -75,7 +75,7 @@ pub const PARTS: [Part; 16] = [
 ];
 
 impl Part {
-    /// As JSON has it.
+    /// The key in JSON.
     pub fn key(self) -> &'static str {
         match self {
             Part::Python => "python",
@@ -97,7 +97,7 @@ impl Part {
         }
     }
 
-    /// For a person.
+    /// The displayed name.
     pub fn word(self) -> &'static str {
         match self {
             Part::Python => "running Python",
@@ -119,7 +119,7 @@ impl Part {
         }
     }
 
-    /// Of a thread in a state, with these functions on its stack, innermost first.
+    /// The part of a thread in a state, with these functions on its stack, innermost first.
     pub fn of(state: ThreadState, stack: &[FuncId], names: &FunctionTable) -> Part {
         let frames: Vec<&Func> = stack.iter().map(|id| names.get(*id)).collect();
         match state {
@@ -130,8 +130,8 @@ impl Part {
         }
     }
 
-    /// The same of a thread that drives a rank: where it loads its data itself, on a core or not, its
-    /// step waits for that as it does for a worker's.
+    /// The part of a thread that drives a rank. If it loads its data itself, on a core or not, its
+    /// step waits for that as for a worker.
     pub fn of_driver(state: ThreadState, stack: &[FuncId], names: &FunctionTable) -> Part {
         let frames = stack.iter().map(|id| names.get(*id));
         match state == ThreadState::Running && loads_inline(frames) {
@@ -196,7 +196,7 @@ fn waiting(state: ThreadState, frames: &[&Func]) -> Part {
         return Part::Other;
     }
     match state {
-        // A condition is no lock: what another thread does is waited for.
+        // A condition is not a lock: it waits for another thread's work.
         ThreadState::Lock if is_lock(frames) => Part::Lock,
         ThreadState::Sleep if is_lock_of_database(frames) => Part::Lock,
         ThreadState::Io | ThreadState::Poll if names::is_socket(frames) => Part::Socket,
@@ -205,7 +205,7 @@ fn waiting(state: ThreadState, frames: &[&Func]) -> Part {
     }
 }
 
-/// Whether code is CPython's own.
+/// Whether a module is CPython itself.
 pub(crate) fn is_interpreter(module: &str) -> bool {
     module.starts_with("python3") || module.starts_with("libpython3") || module == "python"
 }
@@ -219,7 +219,7 @@ pub(crate) fn loads_inline<'f>(frames: impl Iterator<Item = &'f Func>) -> bool {
         if Role::of(&func.name, &func.file) == Some(Role::Worker) {
             return false;
         }
-        // Before Python 3.11 names have no class.
+        // Before Python 3.11, names of functions have no class.
         loads |= func.file.ends_with("torch/utils/data/dataloader.py")
             && func.name.starts_with("_SingleProcessDataLoaderIter.")
             || func.file.ends_with("torch/utils/data/_utils/fetch.py");
@@ -227,8 +227,8 @@ pub(crate) fn loads_inline<'f>(frames: impl Iterator<Item = &'f Func>) -> bool {
     loads
 }
 
-/// Whether a stack takes what a thread of its own process may make: the workers of PyTorch's
-/// loaders and compiler are processes.
+/// Whether a stack takes something that a thread of its own process may make: the workers of
+/// PyTorch's loaders and compiler are processes.
 pub(crate) fn takes_from_thread<'f>(frames: impl Iterator<Item = &'f Func>) -> bool {
     let mut is_of_thread = false;
     for func in frames.filter(|func| func.layer == Layer::Python) {
@@ -241,7 +241,7 @@ pub(crate) fn takes_from_thread<'f>(frames: impl Iterator<Item = &'f Func>) -> b
     is_of_thread
 }
 
-/// Whether one of Python's functions takes what a worker makes.
+/// Whether one of Python's functions takes something that a worker makes.
 pub(crate) fn takes_data(func: &Func) -> bool {
     let own = func.name.rsplit('.').next().unwrap_or(&func.name);
     let of =
@@ -332,7 +332,7 @@ mod tests {
         ] {
             assert_eq!(of(&[(other, module, Native)]), Part::Allocator, "{other}");
         }
-        // Of what is not the heap, and of hooks of tprof while they record.
+        // Code that is not of the heap, and hooks of tprof while they record.
         for (other, module) in
             [("tc_gemm_kernel", "libops.so"), ("malloc", "libtprof_preload.so"), ("freed", "train")]
         {
@@ -366,7 +366,7 @@ mod tests {
         assert_eq!(part(Sleep, &[main]), Part::Other);
         let gloo = ("c10d::Work::wait(std::chrono::duration)", "libtorch_cpu.so", Native);
         assert_eq!(part(Lock, &[gloo, main]), Part::Collective);
-        // It hands gradients on, which takes no time of others.
+        // It passes gradients on, which takes no time of others.
         let reducer = ("c10d::Reducer::autograd_hook(unsigned long)", "libtorch_cpu.so", Native);
         assert_eq!(part(Running, &[reducer]), Part::Native);
         assert_eq!(part(Running, &[gloo, reducer]), Part::Collective);

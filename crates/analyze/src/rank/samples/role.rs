@@ -1,19 +1,19 @@
-//! What a stack has to do with PyTorch's DataLoader, by the functions of
-//! `torch/utils/data` on it. Loaders of other frameworks are not separated from other code.
+//! The role of a stack in PyTorch's DataLoader, by the functions of `torch/utils/data` on it.
+//! Loaders of other frameworks are not distinguished from other code.
 
-/// What a stack has to do with data loading.
+/// The role of a stack in data loading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// A worker's.
+    /// The stack of a worker.
     Worker,
-    /// Of who takes batches.
+    /// The stack of a thread that takes batches.
     Consumer,
-    /// Of who makes the loader: the workers are forked below this.
+    /// The stack of a thread that makes the loader: the workers are forked below it.
     Starter,
 }
 
 impl Role {
-    /// Of one of Python's functions. Since 3.11 its name has the class before it.
+    /// The role of one of Python's functions. Since 3.11, its name has the class before it.
     pub(crate) fn of(function: &str, file: &str) -> Option<Role> {
         let own = function.rsplit('.').next().unwrap_or(function);
         match own {
@@ -26,7 +26,7 @@ impl Role {
         }
     }
 
-    /// Of a stack, from its functions: a forked worker's has its parent's
+    /// The role of a stack by those of its functions: a forked worker's stack has its parent's
     /// frames below its own.
     pub(crate) fn of_all(roles: impl Iterator<Item = Role>) -> Option<Role> {
         let rank = |role: &Role| match role {

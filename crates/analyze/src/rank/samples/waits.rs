@@ -1,8 +1,7 @@
-//! What a thread waited for, from the functions on its stack.
+//! Finds what a thread waited for, from the functions on its stack.
 //!
-//! The kernel's own functions are best; where they are hidden, the system
-//! call in the row serves, or the C library's functions. Names are those of
-//! Linux, glibc, CPython and CUDA.
+//! The kernel's own functions are best. If they are hidden, the system call in the row serves, or
+//! the C library's functions. Names are those of Linux, glibc, CPython and CUDA.
 
 use tprof_trace::model::ThreadState;
 
@@ -14,10 +13,10 @@ const LOOKED_AT: usize = 40;
 /// Functions that identify the wait wherever on the stack they are.
 const ANYWHERE: [(&str, ThreadState); 15] = [
     ("take_gil", ThreadState::Gil),
-    // Who was asked to let go waits until another has taken it.
+    // A thread that was asked to release the lock waits until another one has taken it.
     ("drop_gil", ThreadState::Gil),
     ("PyEval_RestoreThread", ThreadState::Gil),
-    // Before 3.11 it waits for no descriptor until its time is over.
+    // Before 3.11, it waits for no descriptor until its time is over.
     ("pysleep", ThreadState::Sleep),
     ("time_sleep", ThreadState::Sleep),
     ("cuCtxSynchronize", ThreadState::Device),
@@ -121,8 +120,8 @@ const LIBC: [(&str, ThreadState); 44] = [
     ("fsync", ThreadState::Io),
 ];
 
-/// What a thread waited for: from its row, or from its stack. A row has the
-/// system call; functions further out show the owner of that lock or event.
+/// The cause of a wait, from its row or its stack. A row has the system call; functions further out
+/// show the owner of that lock or event.
 pub fn wait_of(state: ThreadState, stack: &[FuncId], names: &FunctionTable) -> ThreadState {
     match state {
         ThreadState::Running | ThreadState::Runnable => return state,
@@ -164,7 +163,7 @@ pub(super) fn is_of_device(function: &str) -> bool {
     ANYWHERE.iter().any(|(name, state)| *name == plain && *state == ThreadState::Device)
 }
 
-/// Whether a module is called like an interpreter that is built without the GIL (`python3.14t`,
+/// Whether a module's name is that of an interpreter that is built without the GIL (`python3.14t`,
 /// `libpython3.14t.so.1.0`): there a thread goes on without one, unless `take_gil` is on its stack.
 fn may_lack_lock(module: &str) -> bool {
     let name = module.strip_prefix("lib").unwrap_or(module);

@@ -1,4 +1,4 @@
-//! What a rank's devices did, in short: for the summary.
+//! The activity of a rank's devices, for the summary.
 
 use std::borrow::Cow;
 
@@ -15,26 +15,26 @@ use crate::rank::{Class, RankTrace};
 /// Kernels of a rank that the summary names.
 const TOP: usize = 5;
 
-/// What a rank's devices did; times are summed over devices.
+/// The activity of a rank's devices; times are summed over devices.
 #[derive(Clone, Debug)]
 pub struct Gpu {
     /// The steps, as devices did them; without steps, from the first work's start to the last one's end.
     pub window_ns: u64,
-    /// How many steps the device with most of them did in it; 0 where there are none.
+    /// Number of steps of the device with the most in the window; 0 if there are none.
     pub steps: u64,
-    /// Share of it in which something ran.
+    /// Share of the window in which something ran.
     pub busy_share: f64,
-    /// In which something computed.
+    /// Share of the window in which something computed.
     pub compute_share: f64,
-    /// In which something communicated and nothing computed.
+    /// Share of the window in which something communicated and nothing computed.
     pub exposed_share: f64,
-    /// In which only copies or memsets ran.
+    /// Share of the window in which only copies or memsets ran.
     pub copies_share: f64,
-    /// In which nothing ran.
+    /// Share of the window in which nothing ran.
     pub idle_share: f64,
     /// Runs of kernels, outside of the steps too.
     pub kernels: u64,
-    /// Those of kernels that communicate.
+    /// Number of kernels that communicate.
     pub communication_kernels: u64,
     /// Time of the window in which something communicated.
     pub communication_ns: u64,
@@ -42,7 +42,7 @@ pub struct Gpu {
     pub hidden_share: Reading<f64>,
     /// Kernels with the longest sum of durations.
     pub top_kernels: Vec<TopKernel>,
-    /// Copies by kind.
+    /// Copies and memsets by kind.
     pub copies: Vec<Copies>,
 }
 object! { Gpu {
@@ -51,16 +51,16 @@ object! { Gpu {
     plain communication_ns, reading hidden_share, plain top_kernels, plain copies,
 } }
 
-/// A kernel.
+/// A kernel with one of the largest sums of time.
 #[derive(Clone, Debug)]
 pub struct TopKernel {
-    /// Name.
+    /// Name of the kernel.
     pub name: String,
-    /// Runs.
+    /// Number of runs.
     pub count: u64,
-    /// Sum of durations.
+    /// Sum of the durations, ns.
     pub total_ns: u64,
-    /// That, of the sum over all kernels.
+    /// The sum as a share of that of all kernels.
     pub share: f64,
 }
 object! { TopKernel { plain name, plain count, plain total_ns, plain share } }
@@ -68,18 +68,18 @@ object! { TopKernel { plain name, plain count, plain total_ns, plain share } }
 /// Copies of one kind.
 #[derive(Clone, Debug)]
 pub struct Copies {
-    /// Kind.
+    /// The displayed kind of the copies.
     pub kind: &'static str,
-    /// How many.
+    /// Number of copies.
     pub count: u64,
-    /// Bytes.
+    /// Sum of their bytes.
     pub bytes: Reading<u64>,
-    /// When at least one ran.
+    /// Time in which at least one ran, ns.
     pub busy_ns: u64,
 }
 object! { Copies { plain kind, plain count, reading bytes, plain busy_ns } }
 
-/// What a rank's devices did; missing if nothing ran.
+/// Sums up the devices of a rank; missing if nothing ran.
 pub fn of_rank(rank: &RankTrace<'_>) -> Reading<Gpu> {
     match rank.work.is_empty() {
         true => Reading::missing(NO_WORK),

@@ -11,7 +11,7 @@ use tprof_trace::{RunDir, TraceFile};
 use crate::base::object::object;
 use crate::base::parallel;
 use crate::base::reading::Reading;
-use crate::document::{Options, REPORT_VERSION, RankAt};
+use crate::document::{Options, REPORT_VERSION, RankContext};
 use crate::findings::lines;
 pub use crate::findings::lines::Line;
 use crate::findings::{self, RankFindings};
@@ -20,7 +20,7 @@ use crate::memory::killed::Death;
 use crate::memory::timeline::{Cgroup, Timeline};
 use crate::memory::{HostMemory, rank_memory};
 use crate::rank::{Needs, RankTrace};
-use crate::run::completeness::{Completeness, Seen, unclosed};
+use crate::run::completeness::{Completeness, FileCompleteness, unclosed};
 use crate::run::info::{Run, run_of};
 use crate::run::overhead::Overhead;
 use crate::run::processes::{self, ProcessRow};
@@ -32,34 +32,34 @@ const NOT_IN_MEMORY: &str = "the summary has it";
 /// Sites per rank in a summary.
 const SUMMARY_SITES: usize = 5;
 
-/// Which report.
+/// The kind of a report that is not a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// Wall time, processes, ranks, completeness, overhead, memory in short.
+    /// The summary: wall time, processes, ranks, completeness, overhead, and memory in brief.
     Summary,
-    /// Memory in full.
+    /// The full report on memory.
     Memory,
 }
 
-/// One rank file.
+/// The entry of one rank file.
 #[derive(Clone, Debug)]
 pub struct Rank {
     /// Rank; `None` for a launcher.
     pub rank: Option<u32>,
     /// Name of the row: `rank 3`, `rank 3.1`, `launcher HOST`.
     pub label: String,
-    /// File name.
+    /// Name of the file.
     pub file: String,
-    /// Processes in it.
+    /// Number of its processes.
     pub processes: usize,
     /// Program images in it: a process has one more for each `exec`.
     pub images: usize,
-    /// Its heap.
+    /// Allocations and live bytes of the heap.
     pub host_memory: HostMemory,
     /// RSS, mapped and heap over time.
     pub timeline: Timeline,
-    /// What its devices did; only the summary has it.
+    /// The activity of its devices; only the summary has it.
     pub gpu: Reading<Gpu>,
 }
 object! { Rank {
@@ -67,29 +67,29 @@ object! { Rank {
     reading gpu,
 } }
 
-/// A report.
+/// The summary, or the report on memory.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// [`REPORT_VERSION`].
+    /// The version of its JSON, [`REPORT_VERSION`].
     pub version: u32,
     /// Version of tprof that made it.
     pub tprof: &'static str,
-    /// Which report.
+    /// The kind of the report.
     pub kind: Kind,
-    /// What was run.
+    /// The run: command, hosts, state.
     pub run: Run,
-    /// What could not be read, in sentences.
+    /// Problems with files that could not be read, in sentences.
     pub problems: Vec<String>,
-    /// What else a reader should know, in sentences; the caller with the symbols adds
-    /// what of them could not be found.
+    /// Other notes for the reader, in sentences; the caller with the symbols adds which of those
+    /// could not be found.
     pub notes: Vec<String>,
-    /// What was recorded and what was not.
+    /// How complete the recording is.
     pub completeness: Completeness,
-    /// What recording cost.
+    /// The cost of recording.
     pub overhead: Overhead,
-    /// How many processes were recorded.
+    /// Number of processes that were recorded.
     pub process_count: usize,
-    /// Every program image.
+    /// Every program image of the run.
     pub processes: Vec<ProcessRow>,
     /// Memory of the run's cgroup.
     pub cgroup: Cgroup,
@@ -99,7 +99,7 @@ pub struct Report {
     pub findings: Reading<Vec<Line>>,
     /// GPUs as they were sampled from outside the job; a summary has them.
     pub gpus: Reading<Vec<SampledGpu>>,
-    /// One row per rank file.
+    /// The ranks, one for each file.
     pub ranks: Vec<Rank>,
 }
 object! { Report {
@@ -108,31 +108,31 @@ object! { Report {
     plain overhead, plain process_count, plain processes, plain cgroup, plain killed, reading findings, reading gpus, plain ranks,
 } }
 
-/// One file, as the summary and the report on memory see it.
+/// One file's part of the summary and the report on memory.
 #[derive(Clone, Debug)]
 pub(crate) struct RankSummary {
     rank: Rank,
     processes: Vec<ProcessRow>,
-    seen: Seen,
+    seen: FileCompleteness,
     last_ns: u64,
     cgroup: Cgroup,
     deaths: Vec<Death>,
     sigkills: u64,
     findings: Option<RankFindings>,
-    devices: Option<(RankAt, report_gpu::FileSamples)>,
-    /// What of its file could not be read.
+    devices: Option<(RankContext, report_gpu::FileSamples)>,
+    /// Problems with the parts of its file that could not be read.
     pub(crate) problems: Vec<String>,
 }
 
 /// Tables that a summary reads of a rank.
-pub(crate) fn needs(trace: &TraceFile, at: &RankAt) -> Needs {
-    if findings::lines::are_worth_it(trace, at) { Needs::ALL } else { Needs::WORK }
+pub(crate) fn needs(trace: &TraceFile, at: &RankContext) -> Needs {
+    if findings::lines::can_be_judged(trace, at) { Needs::ALL } else { Needs::WORK }
 }
 
-/// What the summary and the report on memory, or one of them, take of a rank.
+/// Takes a rank's part of the summary and the report on memory, or of one of them.
 pub(crate) fn part_of(
     rank: &RankTrace<'_>,
-    at: &RankAt,
+    at: &RankContext,
     dir: &RunDir,
     reports: &[Kind],
     judged: Option<RankFindings>,
@@ -144,7 +144,7 @@ pub(crate) fn part_of(
     let mut host_memory = memory.host_memory;
     let (gpu, findings) = match summed_up {
         true => {
-            let judged = judged.filter(|_| lines::are_worth_it(trace, at));
+            let judged = judged.filter(|_| lines::can_be_judged(trace, at));
             let findings = || judged.or_else(|| lines::of_rank(rank, at));
             parallel::both(rank.cores, || gpu::of_rank(rank), findings)
         }
@@ -160,7 +160,7 @@ pub(crate) fn part_of(
     // The memory of a part ends with that.
     let end_ns = if trace.part().is_some() { trace.last_ns() } else { memory.end_ns };
     RankSummary {
-        seen: Seen::of(trace),
+        seen: FileCompleteness::of(trace),
         last_ns: at.clock.since_start(end_ns),
         problems: Vec::new(),
         cgroup: memory.cgroup,

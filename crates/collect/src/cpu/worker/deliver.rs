@@ -1,15 +1,15 @@
-//! Hands out what has gathered.
+//! Delivers samples and events to the collector.
 
 use super::super::sample::{CpuSample, Measure, SamplerEvent, ThreadTotals};
-use super::super::threads::{Stretch, WaitSite};
+use super::super::threads::{ThreadInterval, WaitSite};
 use super::Worker;
 use crate::os::sys;
 use crate::python::PyThreadName;
 use tprof_trace::model::loss;
 
 impl Worker {
-    pub(super) fn take_stretches(&mut self, stretches: Vec<Stretch>) {
-        for s in stretches {
+    pub(super) fn take_intervals(&mut self, intervals: Vec<ThreadInterval>) {
+        for s in intervals {
             let WaitSite { frames, end, waits_for } = s.place.unwrap_or_default();
             self.taken.push(CpuSample {
                 weight_ns: s.length_ns,
@@ -23,7 +23,7 @@ impl Worker {
         }
     }
 
-    /// Hands out what was counted of a thread.
+    /// Delivers the counts of a thread.
     pub(super) fn count(&mut self, pid: u32, tid: u32, time_ns: u64, faults: Option<[u64; 2]>) {
         let Some(counts) = self.threads.take_counts(tid) else { return };
         let counts = (!self.lost.ever).then_some(counts);
@@ -31,15 +31,15 @@ impl Worker {
         self.taken.push(CpuSample::of(pid, tid, time_ns, Measure::Counted(counted)));
     }
 
-    pub(super) fn hand_out(&mut self) {
+    pub(super) fn deliver(&mut self) {
         for (process, why) in self.pythons.refused.drain(..) {
             (self.emit)(SamplerEvent::Missing(process, "Python frames", why));
         }
-        for PyThreadName { pid, tid, name } in self.pythons.met.drain(..) {
+        for PyThreadName { pid, tid, name } in self.pythons.new_names.drain(..) {
             (self.emit)(SamplerEvent::Named(pid, tid, sys::monotonic_ns(), name));
         }
-        for met in self.spaces.met.drain(..) {
-            (self.emit)(SamplerEvent::Met(met));
+        for loaded in self.spaces.loaded.drain(..) {
+            (self.emit)(SamplerEvent::ModuleLoaded(loaded));
         }
         if !self.taken.is_empty() {
             (self.emit)(SamplerEvent::Samples(std::mem::take(&mut self.taken)));

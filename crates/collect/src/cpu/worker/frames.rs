@@ -1,6 +1,6 @@
 //! The stack of a sample: the kernel's frames, the user's unwound, Python's put in.
 
-use super::super::blocked::{self, Blocked};
+use super::super::blocked::{self, BlockedThread};
 use super::super::sample::Frame;
 use super::super::threads::WaitSite;
 use super::super::unwind;
@@ -34,7 +34,7 @@ impl Worker {
             }
         });
         if !first {
-            self.meet(pid, &frames);
+            self.report_modules(pid, &frames);
         }
         if let Some(registers) = registers.filter(|at| self.spaces.holds(pid, at.pc)) {
             self.scratch.clear();
@@ -44,7 +44,7 @@ impl Worker {
         (frames, end)
     }
 
-    /// Whether a thread ran code of tprof's library: what its recording costs in place.
+    /// Whether a thread ran code of tprof's library: the cost of its recording.
     pub(super) fn is_in_library(
         &self,
         pid: u32,
@@ -83,8 +83,8 @@ impl Worker {
         registers.is_some_and(|at| self.pythons.is_lock(pid, at.argument))
     }
 
-    /// Where a thread waits, read from outside while it does, and what for.
-    /// `maps_at_ns`: no event lists what the process maps; if need be it is read again then.
+    /// Reads where a thread waits and what for, from outside, while it waits. `maps_at_ns`: set if
+    /// no event lists what the process maps; the mappings are then read again if need be.
     pub(super) fn place_of_wait(
         &mut self,
         pid: u32,
@@ -92,8 +92,8 @@ impl Worker {
         maps_at_ns: Option<u64>,
     ) -> Option<WaitSite> {
         let with_stack = self.wanted.stacks != StackMode::Off;
-        let blocked = blocked::look(pid, tid, with_stack)?;
-        let Blocked { mut waits_for, descriptor, function, registers, stack } = blocked;
+        let blocked = blocked::inspect(pid, tid, with_stack)?;
+        let BlockedThread { mut waits_for, descriptor, function, registers, stack } = blocked;
         if !with_stack {
             return Some(WaitSite { waits_for, ..WaitSite::default() });
         }
@@ -122,7 +122,7 @@ impl Worker {
     }
 
     /// Reads the modules of frames that the kernel found.
-    pub(super) fn meet(&mut self, pid: u32, frames: &[Frame]) {
+    pub(super) fn report_modules(&mut self, pid: u32, frames: &[Frame]) {
         for frame in frames {
             if let Frame::Address(address) = frame {
                 self.spaces.row_at(pid, address.wrapping_sub(1));

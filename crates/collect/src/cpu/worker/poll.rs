@@ -11,20 +11,21 @@ use tprof_wire::record::StackEnd;
 
 /// Readings may take this share of the time, in CPU time of this thread: with many threads
 /// they become rarer.
-const MOST_OF_TIME: u64 = 10;
+const MAX_OF_TIME: u64 = 10;
 /// The weight of one reading's time in the mean: meeting a program takes long
 /// once, and delays several readings a little instead of the next one for long.
 const SHARE_OF_LAST: u64 = 8;
-/// How often children are searched: no event announces those of programs without
-/// tprof's library.
+/// Time between two searches for children: no event announces those of programs without tprof's
+/// library.
 const CHILDREN_NS: u64 = 100_000_000;
-/// What a process has mapped is read again when a wait lies elsewhere, not more often.
+/// Least time between two readings of a process's mappings, which are read again when a wait lies
+/// outside them.
 const MAPS_NS: u64 = 200_000_000;
 
 impl Worker {
-    /// Watches a process by reading it, and reports what that lacks. `refused`: why there are
-    /// no perf events.
-    pub(super) fn poll_instead(&mut self, pid: u32, since_ns: u64, refused: &str) -> bool {
+    /// Watches a process by reading it, and reports what that cannot record. `refused`: why there
+    /// are no perf events.
+    pub(super) fn fall_back_to_polling(&mut self, pid: u32, since_ns: u64, refused: &str) -> bool {
         let now = sys::monotonic_ns();
         if !polled::is_possible() || !self.polling.polled.begin(pid, now, since_ns == 0) {
             return false;
@@ -50,7 +51,7 @@ impl Worker {
         true
     }
 
-    /// When the next look is due, if any is.
+    /// Returns when the next reading is due, if any is.
     pub(super) fn next_poll_ns(&self) -> Option<u64> {
         (!self.polling.polled.is_empty()).then_some(self.polling.next_ns)
     }
@@ -78,35 +79,35 @@ impl Worker {
         self.polling.took_ns =
             (self.polling.took_ns * (SHARE_OF_LAST - 1) + took_ns) / SHARE_OF_LAST;
         self.polling.next_ns =
-            now_ns + self.wanted.period_ns().max(self.polling.took_ns * MOST_OF_TIME);
+            now_ns + self.wanted.period_ns().max(self.polling.took_ns * MAX_OF_TIME);
     }
 
     /// A process attached: a new one, or another program of one that is watched.
-    pub(super) fn met(&mut self, pid: u32) {
+    pub(super) fn poll_attached(&mut self, pid: u32) {
         let now_ns = sys::monotonic_ns();
         match self.polling.polled.has(pid) {
             true => self.poll_process(pid, now_ns),
-            false => drop(self.poll_instead(pid, 0, "")),
+            false => drop(self.fall_back_to_polling(pid, 0, "")),
         }
     }
 
     fn find_children(&mut self, pid: u32) {
         for child in proc::children_of(pid) {
             if !self.polling.polled.has(child) {
-                self.poll_instead(child, 0, "");
+                self.fall_back_to_polling(child, 0, "");
             }
         }
     }
 
     pub(super) fn poll_process(&mut self, pid: u32, now_ns: u64) {
-        let mut stretches = Vec::new();
+        let mut intervals = Vec::new();
         match self.polling.polled.program(pid, now_ns) {
             ProgramChange::Same => {}
             ProgramChange::Replaced(last_ns) => {
-                self.polling.polled.ended(pid, true, &mut stretches);
-                self.take_stretches(std::mem::take(&mut stretches));
+                self.polling.polled.ended(pid, true, &mut intervals);
+                self.take_intervals(std::mem::take(&mut intervals));
                 self.pythons.forget(pid);
-                self.hand_out();
+                self.deliver();
                 (self.emit)(SamplerEvent::Replaced(pid, last_ns));
                 self.spaces.read(pid, last_ns);
                 self.polling.maps_ns.remove(&pid);
@@ -115,10 +116,10 @@ impl Worker {
                 self.lose_unseen(pid);
                 let why = "the processes had ended at the next reading";
                 (self.emit)(SamplerEvent::Lost("last moments of processes", why, 1));
-                self.polling.polled.ended(pid, false, &mut stretches);
-                self.take_stretches(stretches);
+                self.polling.polled.ended(pid, false, &mut intervals);
+                self.take_intervals(intervals);
                 self.pythons.forget(pid);
-                self.hand_out();
+                self.deliver();
                 self.spaces.gone(pid);
                 self.polling.maps_ns.remove(&pid);
                 return (self.emit)(SamplerEvent::Ended(pid, now_ns));
@@ -126,14 +127,14 @@ impl Worker {
         }
         let tids = self.polling.polled.tids(pid, now_ns);
         for tid in &tids {
-            self.poll_thread(pid, *tid, &mut stretches);
+            self.poll_thread(pid, *tid, &mut intervals);
         }
-        self.polling.polled.keep_threads(pid, &tids, &mut stretches);
+        self.polling.polled.keep_threads(pid, &tids, &mut intervals);
         self.polling.polled.read_clock(pid);
-        self.take_stretches(stretches);
+        self.take_intervals(intervals);
     }
 
-    /// Counts as lost what a process ran that no thread is known to have run.
+    /// Counts as lost the time of a process that no known thread ran.
     pub(super) fn lose_unseen(&self, pid: u32) {
         let unseen_ms = self.polling.polled.unseen_ms(pid);
         if unseen_ms > 0 {
@@ -146,7 +147,7 @@ impl Worker {
         &mut self,
         pid: u32,
         tid: u32,
-        stretches: &mut Vec<super::super::threads::Stretch>,
+        intervals: &mut Vec<super::super::threads::ThreadInterval>,
     ) {
         let now_ns = sys::monotonic_ns();
         let (mut cpu, mut name) = (None, None);
@@ -156,7 +157,7 @@ impl Worker {
             (cpu, name) = (Some(on), Some(stat.name().into_owned()));
             stat.state() == b'R'
         };
-        let found = self.polling.polled.look(pid, tid, now_ns, runs, stretches);
+        let found = self.polling.polled.observe(pid, tid, now_ns, runs, intervals);
         if let Some(name) = name.filter(|name| self.polling.polled.is_new_name(pid, tid, name)) {
             (self.emit)(SamplerEvent::Named(pid, tid, now_ns, name));
         }
@@ -169,7 +170,7 @@ impl Worker {
                 };
                 let gil = python.as_ref().and_then(|python| python.gil);
                 let (frames, end) = self.with_python(pid, Vec::new(), StackEnd::Whole, python);
-                // Without a stack it is no sample, but time that none stands for.
+                // Without a stack it is not a sample, but time that no sample covers.
                 let cpu = cpu.filter(|_| !frames.is_empty());
                 self.taken.push(CpuSample {
                     weight_ns: ran_ns,
@@ -188,7 +189,7 @@ impl Worker {
         }
     }
 
-    /// Reads what a process has mapped since, if that was not done a moment ago.
+    /// Reads what a process has mapped since, unless it was read a moment ago.
     pub(super) fn read_maps_again(&mut self, pid: u32, now_ns: u64) -> bool {
         let read_ns = self.polling.maps_ns.entry(pid).or_insert(0);
         if now_ns.saturating_sub(*read_ns) < MAPS_NS {

@@ -2,8 +2,8 @@
 
 use super::super::counters::Purpose;
 use super::super::sample::{CpuSample, Frame, Measure, SamplerEvent};
-use super::super::threads::{Stretch, WaitSite};
-use super::waiting::{Waiting, What};
+use super::super::threads::{ThreadInterval, WaitSite};
+use super::queued_record::{QueuedEvent, QueuedRecord};
 use super::{FRESH_NS, Worker};
 use crate::os::maps::Mapping;
 use crate::os::sys;
@@ -38,19 +38,19 @@ impl Worker {
         self.waiting.sort_by_key(|w| w.origin.time_ns);
         let mut waiting = std::mem::take(&mut self.waiting);
         let mut read: HashMap<u32, Option<PyStack>> = HashMap::new();
-        // From the last record back: how long each thread has run since, and
-        // until when it ran before that.
+        // From the last record back: how long each thread has run since, and until when it ran
+        // before that.
         let mut ran: HashMap<u32, (u64, u64)> = HashMap::new();
-        for Waiting { origin, what } in waiting.iter_mut().rev() {
+        for QueuedRecord { origin, what } in waiting.iter_mut().rev() {
             let Origin { pid, tid, time_ns, .. } = *origin;
             let (ran_ns, until_ns) = ran.entry(tid).or_insert((0, now));
             match what {
-                What::Switch { out: true, .. } => *until_ns = time_ns,
-                What::Switch { .. } => {
+                QueuedEvent::Switch { out: true, .. } => *until_ns = time_ns,
+                QueuedEvent::Switch { .. } => {
                     *ran_ns += until_ns.saturating_sub(time_ns);
                     *until_ns = time_ns;
                 }
-                What::Sample { python, asked: asked @ false, .. } => {
+                QueuedEvent::Sample { python, asked: asked @ false, .. } => {
                     *asked = true;
                     let since_ns = *ran_ns + until_ns.saturating_sub(time_ns);
                     if since_ns > FRESH_NS {
@@ -73,7 +73,7 @@ impl Worker {
         let what = match record {
             Record::Sample(sample) => {
                 self.interruptions.samples.fetch_add(1, Relaxed);
-                What::Sample {
+                QueuedEvent::Sample {
                     purpose: self.counters.purpose(sample.id),
                     chain: sample.chain.to_vec(),
                     registers: sample.registers,
@@ -86,10 +86,10 @@ impl Worker {
                 let Purpose::Event(event) = self.counters.purpose(id) else { return };
                 let frame = match kernel {
                     true => Frame::Kernel(address),
-                    // As a return address: one past it.
+                    // One past the address, like a return address.
                     false => Frame::Address(address.wrapping_add(1)),
                 };
-                What::Events { event, frame, count }
+                QueuedEvent::Events { event, frame, count }
             }
             Record::Mapped { pid, start, len, offset, inode, path } => {
                 self.mapped_ns = self.mapped_ns.max(origin.time_ns);
@@ -97,19 +97,19 @@ impl Worker {
                 let end = start.saturating_add(len);
                 let mapping =
                     Mapping { start, end, offset, dev: 0, inode, path, exec: true, deleted: false };
-                What::Mapped(pid, mapping)
+                QueuedEvent::Mapped(pid, mapping)
             }
             Record::Named { pid, tid, name, exec } => {
-                What::Named { pid, tid, name: text(name), exec }
+                QueuedEvent::Named { pid, tid, name: text(name), exec }
             }
             Record::Began { pid, parent, tid } if pid == tid && pid != parent => {
-                What::Began { pid, parent }
+                QueuedEvent::Began { pid, parent }
             }
-            Record::Began { tid, .. } => What::Started { tid },
-            Record::Ended { pid, tid } => What::Ended { pid, tid },
+            Record::Began { tid, .. } => QueuedEvent::Started { tid },
+            Record::Ended { pid, tid } => QueuedEvent::Ended { pid, tid },
             Record::Switch { out, preempted } => {
                 self.interruptions.switches.fetch_add(out.into(), Relaxed);
-                What::Switch { out, preempted }
+                QueuedEvent::Switch { out, preempted }
             }
             Record::Lost(count) => {
                 self.lost.records += count;
@@ -121,27 +121,27 @@ impl Worker {
                 return;
             }
         };
-        self.waiting.push(Waiting { origin, what });
+        self.waiting.push(QueuedRecord { origin, what });
     }
 
-    pub(super) fn work_off(&mut self, until_ns: u64) {
+    pub(super) fn process_queued(&mut self, until_ns: u64) {
         self.waiting.sort_by_key(|w| w.origin.time_ns);
         let ready = self.waiting.partition_point(|w| w.origin.time_ns <= until_ns);
-        let ready: Vec<Waiting> = self.waiting.drain(..ready).collect();
-        let mut stretches = Vec::new();
-        for Waiting { origin, what } in ready {
-            self.take(origin, what, &mut stretches);
+        let ready: Vec<QueuedRecord> = self.waiting.drain(..ready).collect();
+        let mut intervals = Vec::new();
+        for QueuedRecord { origin, what } in ready {
+            self.take(origin, what, &mut intervals);
         }
-        self.take_stretches(stretches);
+        self.take_intervals(intervals);
     }
 
-    fn take(&mut self, origin: Origin, what: What, stretches: &mut Vec<Stretch>) {
+    fn take(&mut self, origin: Origin, what: QueuedEvent, intervals: &mut Vec<ThreadInterval>) {
         let Origin { pid, tid, time_ns, cpu } = origin;
         match what {
             // The kernel's last work for a process of which nothing is left.
-            What::Sample { .. } | What::Events { .. }
+            QueuedEvent::Sample { .. } | QueuedEvent::Events { .. }
                 if self.threads.is_gone(tid, time_ns) && !self.spaces.knows(pid) => {}
-            What::Sample { purpose, chain, registers, stack, python, .. } => {
+            QueuedEvent::Sample { purpose, chain, registers, stack, python, .. } => {
                 let (frames, end) = self.frames(pid, &chain, registers, &stack);
                 let in_library = self.is_in_library(pid, registers, &frames);
                 let gil = python.as_ref().and_then(|python| python.gil);
@@ -169,60 +169,60 @@ impl Worker {
                     }
                 }
             }
-            What::Events { event, frame, count } => {
+            QueuedEvent::Events { event, frame, count } => {
                 let frames = vec![frame];
-                self.meet(pid, &frames);
+                self.report_modules(pid, &frames);
                 self.taken.push(CpuSample {
                     frames,
                     ..CpuSample::of(pid, tid, time_ns, Measure::Events(event, count))
                 });
             }
-            What::Mapped(pid, mapping) => self.spaces.mapped(pid, mapping, time_ns),
-            What::Named { pid, tid, name, exec } => {
+            QueuedEvent::Mapped(pid, mapping) => self.spaces.mapped(pid, mapping, time_ns),
+            QueuedEvent::Named { pid, tid, name, exec } => {
                 if exec {
-                    // What came before belongs to the old program; its other
-                    // threads are gone; one of them may have become this one.
+                    // Earlier records belong to the old program. Its other threads are gone; one of
+                    // them may have become this one.
                     let others: Vec<u32> =
                         self.threads.of_process(pid).filter(|other| *other != tid).collect();
                     for other in others {
                         let faults = self.counters.faults_of_ended(other);
                         self.count(pid, other, time_ns, faults);
-                        self.threads.ended(other, time_ns, stretches);
+                        self.threads.ended(other, time_ns, intervals);
                     }
                     // Its faults are counted with the program that it becomes.
                     self.count(pid, tid, time_ns, None);
-                    self.threads.replaced(tid, time_ns, stretches);
-                    self.take_stretches(std::mem::take(stretches));
+                    self.threads.replaced(tid, time_ns, intervals);
+                    self.take_intervals(std::mem::take(intervals));
                     self.pythons.forget(pid);
-                    self.hand_out();
+                    self.deliver();
                     self.spaces.replaced(pid);
                     (self.emit)(SamplerEvent::Replaced(pid, time_ns));
                 }
                 (self.emit)(SamplerEvent::Named(pid, tid, time_ns, name));
             }
-            What::Started { tid } => self.threads.began(tid),
-            What::Began { pid, parent } => {
+            QueuedEvent::Started { tid } => self.threads.began(tid),
+            QueuedEvent::Began { pid, parent } => {
                 self.threads.began(pid);
                 self.spaces.forked(pid, parent);
                 (self.emit)(SamplerEvent::Forked { pid, parent, time_ns });
             }
-            What::Ended { pid, tid } => {
+            QueuedEvent::Ended { pid, tid } => {
                 let faults = self.counters.faults_of_ended(tid);
                 self.count(pid, tid, time_ns, faults);
-                self.threads.ended(tid, time_ns, stretches);
+                self.threads.ended(tid, time_ns, intervals);
                 self.pythons.thread_ended(pid, tid);
                 if self.threads.of_process(pid).next().is_none() {
-                    self.take_stretches(std::mem::take(stretches));
+                    self.take_intervals(std::mem::take(intervals));
                     self.pythons.forget(pid);
-                    self.hand_out();
+                    self.deliver();
                     self.spaces.gone(pid);
                     (self.emit)(SamplerEvent::Ended(pid, time_ns));
                 }
             }
-            What::Switch { out: true, preempted } => {
+            QueuedEvent::Switch { out: true, preempted } => {
                 self.threads.left(pid, tid, time_ns, preempted);
             }
-            What::Switch { .. } => self.threads.came(pid, tid, cpu, time_ns, stretches),
+            QueuedEvent::Switch { .. } => self.threads.came(pid, tid, cpu, time_ns, intervals),
         }
     }
 }

@@ -3,14 +3,14 @@
 
 use super::super::refusal::why_refused;
 use super::super::sample::SamplerEvent;
-use super::waiting::{Waiting, What};
+use super::queued_record::{QueuedEvent, QueuedRecord};
 use super::{Watched, Worker};
 use crate::os::proc::{self, Stat};
 use crate::os::sys;
 use std::sync::atomic::Ordering::Release;
 
 impl Worker {
-    /// What came of opening counters; what they lack is reported once.
+    /// Handles the result of opening counters; what they lack is reported once.
     fn opened(&mut self, result: std::io::Result<()>) -> Result<(), String> {
         for (event, why) in self.counters.refused_events.drain(..) {
             (self.emit)(SamplerEvent::Missing(String::new(), event.name(), why));
@@ -45,21 +45,21 @@ impl Worker {
                 };
                 self.spaces.replaced(pid);
             }
-            // Its exec shows at the next reading.
-            Err(why) if self.poll_instead(pid, 0, &why) => self.polling.is_on.store(true, Release),
+            // The next reading will show its exec.
+            Err(why) if self.fall_back_to_polling(pid, 0, &why) => {
+                self.polling.is_on.store(true, Release)
+            }
             Err(why) => (self.emit)(SamplerEvent::Missing(String::new(), "CPU samples", why)),
         }
     }
 
-    /// Watches processes that run already; what they did since `since_ns` counts as
-    /// theirs.
+    /// Watches processes that run already; their work since `since_ns` counts.
     pub(super) fn attach(&mut self, pids: &[u32], since_ns: u64) -> Result<(), String> {
         let mut result = Err("the process is gone".to_owned());
         for pid in pids {
-            // What was read so far may show that it is watched through its parent.
+            // The records read so far may show that it is watched through its parent.
             self.drain();
-            let began =
-                |w: &Waiting| matches!(w.what, What::Began { pid: child, .. } if child == *pid);
+            let began = |w: &QueuedRecord| matches!(w.what, QueuedEvent::Began { pid: child, .. } if child == *pid);
             if self.spaces.knows(*pid) || self.waiting.iter().any(began) {
                 result = Ok(());
                 continue;
@@ -70,7 +70,7 @@ impl Worker {
                 // The kernel refuses counters of a process in its exit, too, which `/proc` still
                 // has: nothing is left to read, and counters are refused to no other one.
                 let ends = Stat::of(*pid).is_none_or(|stat| stat.is_ending()) && tids.len() <= 1;
-                if !ends && self.poll_instead(*pid, since_ns, &why) {
+                if !ends && self.fall_back_to_polling(*pid, since_ns, &why) {
                     result = Ok(());
                     continue;
                 }

@@ -1,10 +1,11 @@
-//! Programs that processes are about to become, and that never attach: why nothing is recorded of them.
+//! Programs that processes are about to become, and that never attach: the reason why they are not
+//! recorded.
 
 use super::{Expected, Processes, in_words};
 use crate::elf;
-use crate::out::losses::MOST_BLIND;
+use crate::out::losses::MAX_BLIND;
 use std::path::Path;
-use tprof_trace::run::{Blind, ProcessInfo};
+use tprof_trace::run::{BlindSpot, ProcessInfo};
 use tprof_wire::WIRE_VERSION;
 
 /// Verdicts of an exec, as records carry them.
@@ -41,7 +42,7 @@ impl Processes {
         self.expected.insert(pid, Expected { path, verdict, parent, time_ns });
     }
 
-    /// It did not.
+    /// The exec did not happen after all.
     pub fn exec_failed(&mut self, pid: u32) {
         self.expected.remove(&pid);
     }
@@ -79,7 +80,7 @@ impl Processes {
         self.unseen(pid, &expected, Some((status, time_ns)));
     }
 
-    /// A program ran and nothing of it was recorded.
+    /// Records that a program ran and nothing of it was recorded.
     pub(super) fn unseen(&mut self, pid: u32, expected: &Expected, end: Option<(i32, u64)>) {
         let name = Path::new(&expected.path)
             .file_name()
@@ -89,7 +90,7 @@ impl Processes {
             None => self.reason(pid, expected),
         };
         if !is_own_command(expected) {
-            self.losses.add_blind(Blind { process: format!("{pid} {name}"), what, why });
+            self.losses.add_blind(BlindSpot { process: format!("{pid} {name}"), what, why });
         }
         let (exit_status, signal, ended_by) = in_words(end.map(|(status, _)| status));
         let program = ProcessInfo {
@@ -137,13 +138,14 @@ impl Processes {
 
     /// The library of `pid` is another tprof's: two are installed, and an older `LD_PRELOAD` is there.
     pub fn refused(&mut self, pid: u32, version: u32) {
-        // Its parent's records may have had its end before.
+        // Its parent's records may have reported its end before.
         let name = format!("{pid} ");
-        let is_it =
-            |known: &&mut Blind| known.why == NEVER_ATTACHED && known.process.starts_with(&name);
+        let is_it = |known: &&mut BlindSpot| {
+            known.why == NEVER_ATTACHED && known.process.starts_with(&name)
+        };
         if let Some(known) = self.losses.blind.iter_mut().find(is_it) {
             known.why = of_another(version);
-        } else if self.refused.len() < MOST_BLIND {
+        } else if self.refused.len() < MAX_BLIND {
             self.refused.insert(pid, version);
         }
     }

@@ -1,5 +1,5 @@
-//! Programs in no ring: samples show one, its parent reports it, or both do, in
-//! any order. Each is one row.
+//! Programs that never attached: samples show one, its parent reports it, or both do, in any order.
+//! Each is one row.
 
 use std::collections::HashMap;
 use tprof_trace::run::ProcessInfo;
@@ -7,9 +7,9 @@ use tprof_trace::run::ProcessInfo;
 /// Rows of such programs, by pid.
 #[derive(Default)]
 pub struct Unattached {
-    /// Those that samples show.
+    /// Rows of programs that samples show, by pid.
     sampled: HashMap<u32, Vec<usize>>,
-    /// Those that only a parent, or the launcher, has reported so far.
+    /// Rows of programs that only a parent, or the launcher, has reported so far, by pid.
     reported: HashMap<u32, Vec<usize>>,
 }
 
@@ -62,7 +62,8 @@ fn is_same(reported: &ProcessInfo, sampled: &ProcessInfo) -> bool {
         && reported.end_ns.is_none_or(|end| sampled.start_ns <= end)
 }
 
-/// Adds to a sampled program's row what else is known of it. When it began stays as its file has it.
+/// Completes a sampled program's row by what else is known of it. Its beginning stays as its file
+/// has it.
 fn join(sampled: &mut ProcessInfo, reported: ProcessInfo) {
     if reported.exit_status.is_some() || reported.signal.is_some() {
         (sampled.exit_status, sampled.signal) = (reported.exit_status, reported.signal);

@@ -5,39 +5,39 @@ use super::expected::{NEVER_ATTACHED, STOOD_STILL_THEN};
 use super::{Expected, Processes, Unanswered, in_words};
 use crate::config::Config;
 use crate::os::proc;
-use crate::out::losses::MOST_BLIND;
+use crate::out::losses::MAX_BLIND;
 use crate::out::survivors::Survivor;
 use std::path::{Path, PathBuf};
-use tprof_trace::run::{Blind, ProcessInfo};
+use tprof_trace::run::{BlindSpot, ProcessInfo};
 
 impl Processes {
-    /// A process went on by itself, or ended, before it was answered.
+    /// Records that a process went on without an answer, or ended before it got one.
     pub fn unanswered(&mut self, mut late: Unanswered, redact: bool) {
         if redact {
             late.command = vec![proc::program_of(&late.command.join(" "))];
         }
-        // Its parent's records may have had its end before.
+        // Its parent's records may have reported its end before.
         let pid = format!("{} ", late.pid);
         let is_it =
-            |known: &&mut Blind| known.why == NEVER_ATTACHED && known.process.starts_with(&pid);
+            |known: &&mut BlindSpot| known.why == NEVER_ATTACHED && known.process.starts_with(&pid);
         if let Some(known) = self.losses.blind.iter_mut().find(is_it).filter(|_| !late.agent) {
             known.why = STOOD_STILL_THEN.to_owned();
             return;
         }
-        if self.unanswered.len() < MOST_BLIND {
+        if self.unanswered.len() < MAX_BLIND {
             self.unanswered.insert((late.pid, late.agent), late);
         } else {
             self.losses.lose("processes", STOOD_STILL_THEN, 1);
         }
     }
 
-    /// It came again.
+    /// A process that was not answered in time came again.
     pub fn answered(&mut self, pid: u32, agent: bool) {
         self.unanswered.remove(&(pid, agent));
     }
 
     /// Every process of which something cannot be recorded, at the end of the run.
-    pub fn blind(&mut self, config: &Config, survivors: &[Survivor]) -> Vec<Blind> {
+    pub fn blind(&mut self, config: &Config, survivors: &[Survivor]) -> Vec<BlindSpot> {
         self.settle();
         let left: Vec<(u32, Expected)> = self.expected.drain().collect();
         for (pid, expected) in left {
@@ -45,7 +45,7 @@ impl Processes {
             self.unseen(pid, &expected, None);
         }
         for (pid, fork) in std::mem::take(&mut self.forks) {
-            self.quiet_child(pid, fork, None, None);
+            self.child_without_records(pid, fork, None, None);
         }
         self.list_unanswered();
         if let Some(root) = self.root
@@ -57,7 +57,7 @@ impl Processes {
             let base = Path::new(&name)
                 .file_name()
                 .map_or_else(|| name.clone(), |n| n.to_string_lossy().into_owned());
-            self.losses.add_blind(Blind { process: format!("{root} {base}"), what, why });
+            self.losses.add_blind(BlindSpot { process: format!("{root} {base}"), what, why });
             let status = self.status_of(root, 0);
             let (exit_status, signal, ended_by) = in_words(status);
             let program = ProcessInfo {
@@ -83,7 +83,7 @@ impl Processes {
         self.blind_so_far()
     }
 
-    /// A row for each process that was not answered and has none.
+    /// Adds a row for each process that was not answered and has none.
     fn list_unanswered(&mut self) {
         for late in self.unanswered.clone().into_values().filter(|late| !late.agent) {
             if self.processes.iter().any(|known| known.pid == late.pid) {
@@ -104,8 +104,8 @@ impl Processes {
         }
     }
 
-    /// Those known so far. What was sampled from outside was recorded after all.
-    pub fn blind_so_far(&self) -> Vec<Blind> {
+    /// Returns those known so far. A process that was sampled from outside was recorded after all.
+    pub fn blind_so_far(&self) -> Vec<BlindSpot> {
         let mut all = self.losses.blind.clone();
         all.extend(self.unanswered.values().map(|late| {
             let name = match late.command.first().filter(|name| !name.is_empty()) {
@@ -113,7 +113,7 @@ impl Processes {
                 None => format!("child of {}", late.parent),
             };
             let what = if late.agent { "devices and NVTX ranges" } else { "everything" };
-            Blind {
+            BlindSpot {
                 process: format!("{} {name}", late.pid),
                 what: what.to_owned(),
                 why: STOOD_STILL_THEN.to_owned(),

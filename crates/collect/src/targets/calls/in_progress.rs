@@ -1,12 +1,12 @@
 //! Calls that were in progress when CUPTI began to record calls: each thread's first, which waited
-//! for CUDA to start. CUPTI records such a call too where its own record of it begins after the
-//! start, so the hook's row waits until that is certain.
+//! for CUDA to start. CUPTI also records such a call if its own record begins after the start, so
+//! the hook's row waits until that is certain.
 
 use crate::gpu::coverage::SETTLED_MS;
 use std::collections::HashMap;
 use tprof_trace::model::*;
 
-/// How long CUPTI's record of a call may take to come.
+/// Latest time at which CUPTI's record of a call may come, ns after the call.
 const LATE_NS: u64 = SETTLED_MS * 1_000_000;
 
 /// See the module.
@@ -24,7 +24,7 @@ impl InProgress {
         self.held.push(row);
     }
 
-    /// CUPTI recorded a call, which began so long after it had begun to record.
+    /// Takes a call that CUPTI recorded, which began this long after CUPTI began to record.
     pub fn recorded(&mut self, row: &Span, since_ns: u64) {
         if since_ns > LATE_NS {
             return;
@@ -42,8 +42,8 @@ impl InProgress {
     /// The rows of calls that CUPTI did not record, as far as that is certain: all at the end.
     pub fn settle(&mut self, now_ns: u64, last: bool) -> Vec<Span> {
         let first = &self.first;
-        // The middle of the call itself lies within the hook's, that of the next one behind it,
-        // whatever the joined clocks are apart by.
+        // The middle of the same call lies within the hook's, that of the next call after it, even
+        // if the joined clocks differ.
         self.held.retain(|row| {
             let end_ns = row.start_ns + row.duration_ns;
             first.get(&(row.thread, row.name)).is_none_or(|middle_ns| *middle_ns >= end_ns)

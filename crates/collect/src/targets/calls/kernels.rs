@@ -1,5 +1,5 @@
-//! Which kernels calls launch: threads' rings are read one by one, and only the first thread that
-//! launches a kernel records its name, so the rows of launches wait for the names.
+//! Names the kernels that calls launch: threads' rings are read one by one, and only the first
+//! thread that launches a kernel records its name, so the rows of launches wait for the names.
 
 use super::words::launch_arguments;
 use crate::symbols::demangle::demangle;
@@ -23,7 +23,7 @@ pub struct Launched {
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Kernels {
-    /// By stub or handle.
+    /// Names by stub or handle.
     names: HashMap<u64, String>,
     launched: Vec<Launched>,
     /// Arguments that were written before, by kernel and stream.

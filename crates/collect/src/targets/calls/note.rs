@@ -1,7 +1,7 @@
 //! Records of calls, as the hooks write them.
 
 use crate::gpu::texts::unpack_text;
-use crate::targets::collectives::Joined;
+use crate::targets::collectives::JoinCall;
 use tprof_wire::calls::{FUNCTIONS, Function};
 use tprof_wire::gemm::{self, Shape};
 use tprof_wire::record::ExtKind;
@@ -9,15 +9,15 @@ use tprof_wire::record::ExtKind;
 /// A change of memory, as a hook recorded it.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryChange {
-    /// Address.
+    /// Address of the memory.
     pub address: u64,
     /// Bytes; 0 for a free.
     pub bytes: u64,
-    /// Stream.
+    /// Handle of the stream.
     pub stream: u64,
-    /// Stack.
+    /// Id of the stack.
     pub stack: u32,
-    /// Whether it gives back.
+    /// Whether the memory is given back.
     pub free: bool,
     /// The context that it is taken in, and its device, in a process that made one.
     pub context: Option<(u64, u32)>,
@@ -34,47 +34,47 @@ pub enum CallNote {
         number: u32,
         /// Clock when it returned.
         end: u64,
-        /// What it returned.
+        /// Result of the call.
         result: u32,
         /// Copy kind plus one.
         kind: u32,
-        /// The handle of the stream that was passed; 0 for none.
+        /// The handle of the stream that was passed; 0 if there is none.
         stream: u64,
-        /// See [`tprof_wire::calls::HOST_CALL_WORDS`].
+        /// Further data: see [`tprof_wire::calls::HOST_CALL_WORDS`].
         detail: u64,
-        /// Stack; 0 for none.
+        /// Id of the stack; 0 if there is none.
         stack: u32,
     },
-    /// It took memory, or is about to give it back.
+    /// The call took memory, or is about to give it back.
     Memory {
-        /// The function.
+        /// The function that was called.
         function: &'static Function,
-        /// Its number.
+        /// Number of the function.
         number: u32,
-        /// What changed.
+        /// The change of memory.
         change: MemoryChange,
     },
     /// A collective was called.
     Collective {
-        /// The function.
+        /// The function that was called.
         function: &'static Function,
         /// Clock when it returned.
         end: u64,
-        /// `ncclDataType_t`.
+        /// Element type, an `ncclDataType_t`.
         data_type: u32,
-        /// Communicator's address.
+        /// Address of the communicator.
         communicator: u64,
-        /// Elements.
+        /// Number of elements.
         count: u64,
-        /// Stream.
+        /// Handle of the stream.
         stream: u64,
         /// Root or other rank.
         peer: Option<u32>,
     },
-    /// Matrices were multiplied: function, its number, clock when it returned, result, what.
+    /// Matrices were multiplied: function, its number, clock when it returned, result, shape.
     Gemm(&'static Function, u32, u64, u32, Option<Shape>),
     /// A communicator was made or ends.
-    Communicator(Joined),
+    Communicator(JoinCall),
     /// A kernel's stub or handle, and its name as the compiler has it.
     Kernel(u64, String),
     /// A handle of a stream, and CUPTI's numbers of its context and of it.
@@ -119,7 +119,7 @@ impl CallNote {
                 let (end, result, shape) = gemm::unpack(words)?;
                 CallNote::Gemm(function, number, end, result, shape)
             }
-            ExtKind::Communicator => CallNote::Communicator(Joined {
+            ExtKind::Communicator => CallNote::Communicator(JoinCall {
                 number,
                 address: at(0)?,
                 identity: at(1)?,

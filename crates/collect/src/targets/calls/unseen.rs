@@ -1,7 +1,7 @@
-//! What programs have devices start by themselves, of which there are no records: counted by the
-//! calls that prepare it.
+//! Work that programs let devices start by themselves, of which there are no records: it is counted
+//! by the calls that prepare it.
 
-use tprof_wire::calls::{Does, Function};
+use tprof_wire::calls::{Effect, Function};
 
 /// `cudaGraphInstantiateFlagDeviceLaunch`, and the driver's flag.
 const DEVICE_LAUNCH: u64 = 4;
@@ -10,7 +10,7 @@ const DEVICE_LAUNCH: u64 = 4;
 /// limits of the same numbers: of kernels that launch kernels.
 const OF_NESTED_KERNELS: [u64; 2] = [3, 4];
 
-/// What a device may launch, or decides on.
+/// Counts of what a device may launch or decide on its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnseenLaunches {
     /// Executable graphs that kernels may launch.
@@ -26,14 +26,14 @@ impl UnseenLaunches {
     pub fn called(&mut self, function: &Function, result: u32, detail: u64) {
         match function.does {
             _ if result != 0 => {}
-            Does::Instantiates { .. } if detail & DEVICE_LAUNCH != 0 => self.device_graphs += 1,
-            Does::Conditions => self.conditions += 1,
-            Does::Limits if OF_NESTED_KERNELS.contains(&detail) => self.nested_limits += 1,
+            Effect::Instantiates { .. } if detail & DEVICE_LAUNCH != 0 => self.device_graphs += 1,
+            Effect::Conditions => self.conditions += 1,
+            Effect::Limits if OF_NESTED_KERNELS.contains(&detail) => self.nested_limits += 1,
             _ => {}
         }
     }
 
-    /// What is not recorded, and why, in words; nothing where there is none.
+    /// Returns what is not recorded, and why; empty where there is nothing.
     pub fn words(&self) -> Vec<(String, &'static str)> {
         let graphs = "launches of graphs by kernels";
         let nodes = "how often conditional nodes of graphs ran";

@@ -1,8 +1,8 @@
-//! How calls are shown: names, types and arguments as PyTorch's traces write them.
+//! Formats calls: names, types and arguments as PyTorch's traces write them.
 
-use tprof_wire::calls::{Does, Function, NO_BYTES};
+use tprof_wire::calls::{Effect, Function, NO_BYTES};
 
-/// What is known of a call besides its name, as a JSON object.
+/// Formats what is known of a call besides its name, as a JSON object.
 pub(super) fn arguments(
     function: &Function,
     kind: u32,
@@ -15,17 +15,17 @@ pub(super) fn arguments(
         stream => format!(r#"{{{text},"stream":"{stream:#x}"}}"#),
     };
     Some(match function.does {
-        Does::Copies { .. } => {
+        Effect::Copies { .. } => {
             let name = ["HtoH", "HtoD", "DtoH", "DtoD", "Default"];
             let kind = kind.checked_sub(1).and_then(|kind| name.get(kind as usize));
             let kind = kind.map_or(String::new(), |kind| format!(r#","kind":"{kind}""#));
             in_stream(format!(r#""bytes":{detail}{kind}"#))
         }
-        Does::Allocates { .. } | Does::Maps(_) if detail > 0 => {
+        Effect::Allocates { .. } | Effect::Maps(_) if detail > 0 => {
             in_stream(format!(r#""bytes":{detail}"#))
         }
-        Does::Selects => format!(r#"{{"device":{detail}}}"#),
-        Does::Meets { .. } => {
+        Effect::Selects => format!(r#"{{"device":{detail}}}"#),
+        Effect::Meets { .. } => {
             let bytes = (detail != NO_BYTES).then(|| format!(r#""bytes":{detail}"#));
             let ranks = (stream != 0).then(|| format!(r#""ranks":{stream}"#));
             let peer = kind.checked_sub(1).map(|peer| format!(r#""peer":{peer}"#));
@@ -37,7 +37,7 @@ pub(super) fn arguments(
     })
 }
 
-/// The same of a launch; none where neither is known.
+/// Does the same for a launch; `None` where neither is known.
 pub(super) fn launch_arguments(kernel: Option<&str>, stream: u64) -> Option<String> {
     let kernel = kernel.map(|name| format!(r#""kernel":{}"#, serde_json::Value::from(name)));
     let stream = (stream != 0).then(|| format!(r#""stream":"{stream:#x}""#));

@@ -1,21 +1,21 @@
-//! Return addresses that stacks met lately, with what the trace calls them.
+//! Caches the return addresses of recent stacks, with their frames in the trace.
 
-/// How many addresses are remembered; a power of two. `import torch` under exact stacks
-/// meets 337,000 stacks of about 70 frames, nearly all of them at a few thousand addresses.
+/// Number of addresses that are remembered; a power of two. `import torch` under exact stacks has
+/// 337,000 stacks of about 70 frames, nearly all of them at a few thousand addresses.
 const ROOM: usize = 4096;
 
 /// One address, and the code that is in force at it.
 #[derive(Clone, Copy)]
 struct Entry {
     address: u64,
-    /// Since when the code is in force, nanoseconds.
+    /// Time since which the code is in force, nanoseconds.
     since_ns: u64,
-    /// As the trace has the address.
+    /// The address's frame in the trace.
     frame: u64,
 }
 
-/// A table with one place per address: the newer one displaces the older one. It is right
-/// while the same mappings are in force, and has to be forgotten when they change.
+/// A table with one slot per address: a newer address displaces an older one. The table is valid
+/// while the same mappings are in force, and has to be cleared when they change.
 #[derive(Default)]
 pub struct Recent {
     /// Empty before the first address.
@@ -23,13 +23,13 @@ pub struct Recent {
 }
 
 impl Recent {
-    /// What the trace calls an address, if it is remembered for that time.
+    /// Returns the frame of an address, if it is remembered for that time.
     pub fn frame(&self, address: u64, time_ns: u64) -> Option<u64> {
         let entry = self.entries.get(place(address))?;
         (entry.address == address && entry.since_ns <= time_ns).then_some(entry.frame)
     }
 
-    /// Remembers an address whose code is in force since a time.
+    /// Remembers an address whose code is in force since `since_ns`.
     pub fn remember(&mut self, address: u64, since_ns: u64, frame: u64) {
         if self.entries.is_empty() {
             // No time is before this one, so that an unused place never answers.
@@ -47,7 +47,7 @@ impl Recent {
     }
 }
 
-/// Where an address belongs. Multiplied, since calls lie at even distances.
+/// Returns the slot of an address. It multiplies, since calls lie at even distances.
 fn place(address: u64) -> usize {
     let mixed = address.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> (u64::BITS - ROOM.trailing_zeros())) as usize

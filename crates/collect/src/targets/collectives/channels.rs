@@ -1,4 +1,4 @@
-//! Work on channels: rows of its own, named by their operations.
+//! Work on channels: rows that are named by their operations.
 
 use super::communicators::Communicators;
 use crate::shared::clock::Clock;
@@ -8,7 +8,7 @@ use tprof_trace::{TraceError, TraceWriter};
 use tprof_wire::nccl::{Transfer, transfer_kind};
 
 /// Operations that work may still refer to.
-const MOST_OPERATIONS: usize = 65_536;
+const MAX_OPERATIONS: usize = 65_536;
 
 /// Name, sequence number and communicator of an operation.
 type Operation = (NameId, Option<u64>, Option<u64>);
@@ -72,15 +72,15 @@ impl Channels {
         if self.operations.insert(task, (name, sequence, communicator)).is_none() {
             self.order.push_back(task);
         }
-        if self.order.len() > MOST_OPERATIONS
+        if self.order.len() > MAX_OPERATIONS
             && let Some(oldest) = self.order.pop_front()
         {
             self.operations.remove(&oldest);
         }
     }
 
-    /// Gives work what is known of its operation.
-    /// Operations that still wait keep theirs back.
+    /// Completes work by what is known of its operation. Work of operations that still wait is kept
+    /// back.
     pub fn name(&mut self, communicators: &Communicators, waiting: &HashSet<u64>) {
         for (task, context, mut row) in std::mem::take(&mut self.rows) {
             if waiting.contains(&task) {
@@ -96,17 +96,17 @@ impl Channels {
         }
     }
 
-    /// None waits.
+    /// Whether no work waits.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty() && self.ready.is_empty()
     }
 
-    /// How many.
+    /// Number of rows that wait.
     pub fn len(&self) -> usize {
         self.rows.len() + self.ready.len()
     }
 
-    /// Writes what is ready.
+    /// Writes the rows that are ready.
     pub fn write(&mut self, lost: &mut u64, writer: &mut TraceWriter) -> Result<(), TraceError> {
         let count = self.ready.len() as u64;
         self.ready.sort_by_key(|row| row.start_ns);

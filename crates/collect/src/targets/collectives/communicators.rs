@@ -1,8 +1,8 @@
 //! Communicators, as hooks and NCCL's profiler plugin record them.
 //!
-//! The plugin numbers a communicator alike in all ranks, whichever call made it; the hooks only
-//! know the arguments. Where both report one, the plugin's number counts: a hook's communicator
-//! is written only once an operation refers to it.
+//! The plugin gives a communicator the same number in all ranks, whichever call made it; the hooks
+//! only know the arguments. Where both report one, the plugin's number counts: a hook's
+//! communicator is written only once an operation refers to it.
 
 use std::collections::{HashMap, HashSet};
 use tprof_trace::TraceWriter;
@@ -13,62 +13,63 @@ use tprof_wire::nccl;
 
 /// A communicator by its address, from the hooks.
 #[derive(Clone, Copy, Debug)]
-pub struct Live {
-    /// Number.
+pub struct LiveCommunicator {
+    /// Id of the communicator.
     pub id: u64,
-    /// Ranks.
+    /// Number of ranks.
     pub size: Option<u32>,
     rank: Option<u32>,
-    /// Operations on it so far.
+    /// Number of operations on it so far.
     pub operations: u64,
-    /// Splits of it so far.
+    /// Number of splits of it so far.
     splits: u64,
     /// The plugin's number for it, and its context.
     pub plugins: Option<(u64, u64)>,
 }
 
-/// What a hook recorded of a call that makes or ends communicators.
+/// A hook's record of a call that makes or ends communicators.
 #[derive(Clone, Copy, Debug)]
-pub struct Joined {
+pub struct JoinCall {
     /// The function's number.
     pub number: u32,
-    /// Address; 0 if none was made.
+    /// Address of the communicator; 0 if none was made.
     pub address: u64,
     /// The same in all ranks, or 0.
     pub identity: u64,
     /// Ranks in it, or 0.
     pub size: u32,
-    /// This rank in it.
+    /// Number of this rank in it.
     pub rank: u32,
-    /// The one that it was made of.
+    /// Address of the communicator that it was made from.
     pub parent: u64,
     /// Colour and key of a split; how many ranks were left out.
     pub detail: u64,
 }
 
 /// Number of a communicator that a hook recorded, in its process.
-pub type Nth = usize;
+pub type CommunicatorIndex = usize;
 
 /// All of a process.
 #[derive(Debug, Default)]
 pub struct Communicators {
     process: ProcessIndex,
-    /// All that hooks recorded: what refers to one may be joined after its end.
-    made: Vec<Live>,
-    /// By address, those that live.
-    live: HashMap<u64, Nth>,
+    /// All communicators that hooks recorded: a record that refers to one may be joined after its
+    /// end.
+    made: Vec<LiveCommunicator>,
+    /// Live communicators, by address.
+    live: HashMap<u64, CommunicatorIndex>,
     contexts: HashMap<u64, nccl::Context>,
     written: HashSet<u64>,
 }
 
 impl Communicators {
-    /// Of a process.
+    /// Starts for a process without communicators.
     pub fn new(process: ProcessIndex) -> Communicators {
         Communicators { process, ..Communicators::default() }
     }
 
     /// A hook's record.
-    pub fn joined(&mut self, call: Joined) {
+    pub fn joined(&mut self, call: JoinCall) {
         let number = call.number;
         let leaves = [Number::ncclCommDestroy as u32, Number::ncclCommAbort as u32];
         if leaves.contains(&number) {
@@ -81,8 +82,8 @@ impl Communicators {
         let parent = self.live.get(&call.parent).and_then(|nth| self.made.get_mut(*nth));
         let of = parent.as_ref().map_or(call.parent, |live| live.id);
         let (id, size, rank) = if number == Number::ncclCommSplit as u32 {
-            // All ranks of a communicator split it in the same order; those that gave the
-            // same colour share what comes of it. How many they are, only all of them show.
+            // All ranks of a communicator split it in the same order; those that gave the same
+            // colour share the result. Only all ranks together show how many they are.
             let nth = parent.map_or(0, |live| {
                 live.splits += 1;
                 live.splits
@@ -99,18 +100,18 @@ impl Communicators {
         } else {
             (call.identity, Some(call.size), Some(call.rank))
         };
-        let live = Live { id, size, rank, operations: 0, splits: 0, plugins: None };
+        let live = LiveCommunicator { id, size, rank, operations: 0, splits: 0, plugins: None };
         self.live.insert(call.address, self.made.len());
         self.made.push(live);
     }
 
     /// The communicator that lives at an address.
-    pub fn at(&self, address: u64) -> Option<Nth> {
+    pub fn at(&self, address: u64) -> Option<CommunicatorIndex> {
         self.live.get(&address).copied()
     }
 
-    /// One that a hook recorded.
-    pub fn of_hook(&mut self, nth: Nth) -> Option<&mut Live> {
+    /// Returns a communicator that a hook recorded.
+    pub fn of_hook(&mut self, nth: CommunicatorIndex) -> Option<&mut LiveCommunicator> {
         self.made.get_mut(nth)
     }
 
@@ -134,7 +135,12 @@ impl Communicators {
     }
 
     /// The plugin reported an operation, of this number and context, that a hook reported too.
-    pub fn is_plugins(&mut self, nth: Nth, id: Option<u64>, context: u64) -> Option<Live> {
+    pub fn is_plugins(
+        &mut self,
+        nth: CommunicatorIndex,
+        id: Option<u64>,
+        context: u64,
+    ) -> Option<LiveCommunicator> {
         let live = self.made.get_mut(nth)?;
         live.plugins = id.map(|id| (id, context)).or(live.plugins);
         Some(*live)
@@ -203,7 +209,7 @@ impl Communicators {
             return;
         }
         let unused = self.made.iter().filter(|live| live.plugins.is_none());
-        let unused: Vec<Live> = unused.copied().collect();
+        let unused: Vec<LiveCommunicator> = unused.copied().collect();
         for live in unused {
             self.write(live.id, live.size, live.rank, "", writer);
         }
@@ -214,12 +220,12 @@ impl Communicators {
 mod tests {
     use super::*;
 
-    fn call(number: Number, address: u64) -> Joined {
+    fn call(number: Number, address: u64) -> JoinCall {
         let number = number as u32;
-        Joined { number, address, identity: 77, size: 8, rank: 3, parent: 0, detail: 0 }
+        JoinCall { number, address, identity: 77, size: 8, rank: 3, parent: 0, detail: 0 }
     }
 
-    fn live(all: &mut Communicators, address: u64) -> Live {
+    fn live(all: &mut Communicators, address: u64) -> LiveCommunicator {
         *all.of_hook(all.at(address).unwrap()).unwrap()
     }
 
@@ -236,7 +242,11 @@ mod tests {
         let mut all = Communicators::new(0);
         all.joined(call(Number::ncclCommInitRank, 0x10));
         for address in [0x20, 0x30] {
-            all.joined(Joined { parent: 0x10, detail: 1, ..call(Number::ncclCommSplit, address) });
+            all.joined(JoinCall {
+                parent: 0x10,
+                detail: 1,
+                ..call(Number::ncclCommSplit, address)
+            });
         }
         let ids = [0x10, 0x20, 0x30].map(|address| id(&mut all, address));
         assert!(ids[0] == 77 && ids[1] != ids[0] && ids[1] != ids[2] && ids[2] != ids[0]);
@@ -247,8 +257,8 @@ mod tests {
     fn a_communicator_shrinks_by_the_ranks_that_are_left_out() {
         let mut all = Communicators::new(0);
         all.joined(call(Number::ncclCommInitRankScalable, 0x10));
-        all.joined(Joined { parent: 0x10, detail: 2, ..call(Number::ncclCommShrink, 0x20) });
-        all.joined(Joined { parent: 0x20, ..call(Number::ncclCommGrow, 0x30) });
+        all.joined(JoinCall { parent: 0x10, detail: 2, ..call(Number::ncclCommShrink, 0x20) });
+        all.joined(JoinCall { parent: 0x20, ..call(Number::ncclCommGrow, 0x30) });
         assert_eq!(size(&mut all, 0x20), Some(6));
         assert_eq!((id(&mut all, 0x30), size(&mut all, 0x30)), (77, Some(8)));
         assert_eq!(live(&mut all, 0x30).rank, None);

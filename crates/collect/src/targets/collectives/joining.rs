@@ -1,17 +1,17 @@
-//! Joins what the plugin reported to the hooks' rows.
+//! Joins the plugin's reports to the hooks' rows.
 //!
-//! - A call of the plugin's belongs to the hook's row on its thread that lies around it. It is a
-//!   row by itself once no hook can report it any more: the thread has gone on to another call, or
-//!   no NCCL call passes through hooks here.
-//! - A task that names its call (from version 5 on) belongs to that call's row. Later tasks of
-//!   the same call are replays of a graph: a kernel each, and no call.
-//! - A task before version 5 belongs to the first row of a hook's that began before it, with the
-//!   same operation, bytes and other rank: first on its own thread, then on one that never had
-//!   tasks of its own, since other threads work for communicators that do not block. One that
-//!   finds none is a row by itself.
+//! - A call of the plugin belongs to the hook's row around it on its thread. It becomes a separate
+//!   row once no hook can report it any more: the thread has gone on to another call, or no NCCL
+//!   call passes through hooks here.
+//! - A task that names its call (from version 5 on) belongs to that call's row. Later tasks of the
+//!   same call are replays of a graph: each is a kernel, without a call.
+//! - A task before version 5 belongs to the first hook's row that began before it, with the same
+//!   operation, bytes and other rank: first on its own thread, then on a thread that never had tasks
+//!   itself, since other threads work for communicators that do not block. A task without such a row
+//!   becomes a separate row.
 
 use super::pending::Pending;
-use super::plugin::{At, has_waited};
+use super::plugin::{Timed, has_waited};
 use super::words::{has_peer, type_of_text};
 use super::{Collectives, LONGEST_WAIT_FOR_TASKS_NS, operation_of};
 use crate::gpu::Gpu;
@@ -22,14 +22,14 @@ use tprof_trace::model::*;
 use tprof_wire::nccl::{Call, Task, task_kind};
 
 /// Rows of hooks by their key, in order of their starts.
-type Unjoined = HashMap<(Cow<'static, str>, Option<u64>), Vec<u64>>;
+type UnmatchedRows = HashMap<(Cow<'static, str>, Option<u64>), Vec<u64>>;
 
 impl Collectives {
     /// Joins all that has come.
     pub(super) fn join(&mut self, now_ns: u64, last: bool, gpu: &Gpu, writer: &mut TraceWriter) {
         self.join_calls(now_ns, last, gpu, writer);
         self.join_tasks(now_ns, last, gpu, writer);
-        let waiting = self.reported.tasks.iter().map(|task| task.of.id).collect();
+        let waiting = self.reported.tasks.iter().map(|task| task.record.id).collect();
         self.channels.name(&self.communicators, &waiting);
     }
 
@@ -76,26 +76,26 @@ impl Collectives {
         threads
     }
 
-    /// Gives a hook's row what the plugin reported of its call.
-    fn merge(&mut self, at: u64, call: &At<Call>) {
-        let (id, size) = self.communicators.of_context(call.of.context, 0);
+    /// Completes a hook's row by what the plugin reported of its call.
+    fn merge(&mut self, at: u64, call: &Timed<Call>) {
+        let (id, size) = self.communicators.of_context(call.record.context, 0);
         let Some(pending) = self.rows.get_mut(&at) else { return };
-        pending.call = call.of.id;
-        pending.context = call.of.context;
+        pending.call = call.record.id;
+        pending.context = call.record.context;
         pending.row.communicator = id.or(pending.row.communicator);
         pending.measure(size);
-        // Of another count; the task has the plugin's.
+        // The hook counted another number; the task has the plugin's.
         pending.row.sequence = None;
         if let Some(nth) = pending.made {
-            self.communicators.is_plugins(nth, id, call.of.context);
+            self.communicators.is_plugins(nth, id, call.record.context);
         }
     }
 
     /// A call that no hook reported.
-    fn add_call(&mut self, call: &At<Call>, gpu: &Gpu, writer: &mut TraceWriter) {
-        let operation = operation_of(gpu, call.of.function);
-        let data_type = type_of_text(gpu.text(call.of.data_type));
-        let (communicator, size) = self.communicators.of_context(call.of.context, 0);
+    fn add_call(&mut self, call: &Timed<Call>, gpu: &Gpu, writer: &mut TraceWriter) {
+        let operation = operation_of(gpu, call.record.function);
+        let data_type = type_of_text(gpu.text(call.record.data_type));
+        let (communicator, size) = self.communicators.of_context(call.record.context, 0);
         let mut pending = Pending {
             row: Collective {
                 start_ns: call.time_ns,
@@ -104,22 +104,22 @@ impl Collectives {
                 name: writer.name(&operation),
                 element_type: writer.name(data_type.map_or("", |(name, _)| name)),
                 communicator,
-                stream: Some(call.of.stream),
+                stream: Some(call.record.stream),
                 ..Collective::default()
             },
             operation,
-            count: call.of.count,
+            count: call.record.count,
             type_bytes: data_type.map(|(_, bytes)| bytes),
             returned_ns: call.time_ns,
             is_open: false,
             is_hooked: false,
             made: None,
-            call: call.of.id,
-            context: call.of.context,
+            call: call.record.id,
+            context: call.record.context,
             is_joined: false,
         };
         pending.measure(size);
-        pending.set_peer(call.of.root);
+        pending.set_peer(call.record.root);
         self.add(pending);
     }
 
@@ -136,16 +136,17 @@ impl Collectives {
             .map(|(at, pending)| (pending.call, *at))
             .collect();
         let mut unjoined = self.unjoined();
-        // What is handed over together begins at one moment.
+        // Operations that are handed over together begin at one moment.
         let mut groups: HashMap<u64, u64> = HashMap::new();
         for task in tasks {
-            let group_ns = match task.of.group {
+            let group_ns = match task.record.group {
                 0 => task.time_ns,
                 group => *groups.entry(group).or_insert(task.time_ns),
             };
-            if task.of.call != 0 {
-                let waits = || self.reported.calls.iter().any(|call| call.of.id == task.of.call);
-                if let Some(at) = by_call.get(&task.of.call) {
+            if task.record.call != 0 {
+                let waits =
+                    || self.reported.calls.iter().any(|call| call.record.id == task.record.call);
+                if let Some(at) = by_call.get(&task.record.call) {
                     self.enqueued(*at, &task, group_ns, gpu, writer);
                 } else if waits() {
                     self.reported.tasks.push(task);
@@ -166,8 +167,8 @@ impl Collectives {
         }
     }
 
-    fn unjoined(&self) -> Unjoined {
-        let mut unjoined = Unjoined::new();
+    fn unjoined(&self) -> UnmatchedRows {
+        let mut unjoined = UnmatchedRows::new();
         let mut rows: Vec<(&u64, &Pending)> = self
             .rows
             .iter()
@@ -182,11 +183,16 @@ impl Collectives {
     }
 
     /// The hook's row of a task that does not name its call.
-    fn row_of(&mut self, task: &At<Task>, unjoined: &mut Unjoined, gpu: &Gpu) -> Option<u64> {
-        let operation = operation_of(gpu, task.of.function);
-        let each = type_of_text(gpu.text(task.of.data_type)).map(|(_, bytes)| bytes);
-        let bytes = each.map(|each| task.of.count.saturating_mul(each));
-        let peer = has_peer(&operation).then(|| task.of.peer.checked_sub(1)).flatten();
+    fn row_of(
+        &mut self,
+        task: &Timed<Task>,
+        unjoined: &mut UnmatchedRows,
+        gpu: &Gpu,
+    ) -> Option<u64> {
+        let operation = operation_of(gpu, task.record.function);
+        let each = type_of_text(gpu.text(task.record.data_type)).map(|(_, bytes)| bytes);
+        let bytes = each.map(|each| task.record.count.saturating_mul(each));
+        let peer = has_peer(&operation).then(|| task.record.peer.checked_sub(1)).flatten();
         let rows = unjoined.get_mut(&(operation, bytes))?;
         let fits = |at: &u64, own: bool| {
             self.rows.get(at).is_some_and(|pending| {
@@ -211,13 +217,13 @@ impl Collectives {
     /// A task without a call that anything else reported.
     fn add_task(
         &mut self,
-        task: &At<Task>,
+        task: &Timed<Task>,
         time_ns: u64,
         gpu: &Gpu,
         writer: &mut TraceWriter,
     ) -> u64 {
-        let operation = operation_of(gpu, task.of.function);
-        let data_type = type_of_text(gpu.text(task.of.data_type));
+        let operation = operation_of(gpu, task.record.function);
+        let data_type = type_of_text(gpu.text(task.record.data_type));
         self.add(Pending {
             row: Collective {
                 start_ns: time_ns,
@@ -228,7 +234,7 @@ impl Collectives {
                 ..Collective::default()
             },
             operation,
-            count: task.of.count,
+            count: task.record.count,
             type_bytes: data_type.map(|(_, bytes)| bytes),
             returned_ns: time_ns,
             is_open: false,
@@ -240,16 +246,16 @@ impl Collectives {
         })
     }
 
-    /// Gives a row what NCCL chose for it.
+    /// Completes a row by what NCCL chose for it.
     fn enqueued(
         &mut self,
         at: u64,
-        task: &At<Task>,
+        task: &Timed<Task>,
         group_ns: u64,
         gpu: &Gpu,
         writer: &mut TraceWriter,
     ) {
-        let of = &task.of;
+        let of = &task.record;
         let (id, size) = self.communicators.of_context(of.context, of.hash);
         let Some(pending) = self.rows.get_mut(&at) else { return };
         let mut size = size;

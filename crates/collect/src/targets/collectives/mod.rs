@@ -1,5 +1,5 @@
-//! Collectives of a process: calls that the hooks recorded, and what NCCL's profiler plugin
-//! reported of them, as one row each.
+//! Collectives of a process: the hooks' record of a call and the report of NCCL's profiler plugin
+//! become one row.
 //!
 //! ```text
 //! hook:    [ncclAllReduce ───────] … [ncclGroupEnd ──────]     thread, stream, times, address
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A hook's call, the plugin's call within it on the same thread, and the tasks of that call
-//! make one row; each of them makes a row by itself where the others are missing. Both write into
-//! rings of their own, so nothing is joined before it has waited. [`plugin`] has the rules.
+//! make one row; each of them makes a separate row where the others are missing. Both write into
+//! their own rings, so records wait before they are joined. [`joining`] has the rules.
 
 mod channels;
 mod communicators;
@@ -17,13 +17,13 @@ mod pending;
 mod plugin;
 mod words;
 
-pub use communicators::Joined;
+pub use communicators::JoinCall;
 
 use crate::gpu::Gpu;
 use channels::Channels;
 use communicators::Communicators;
 use pending::Pending;
-use plugin::Reported;
+use plugin::PluginRecords;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use tprof_trace::model::*;
@@ -31,37 +31,37 @@ use tprof_trace::{TraceError, TraceWriter};
 
 /// Rows wait this long at most, so that a run that is cut off lacks little.
 const LONGEST_WAIT_NS: u64 = 250_000_000;
-/// Where the plugin is loaded: a communicator that does not block is served by another thread,
-/// and its first operation sets up connections.
+/// The wait where the plugin is loaded: a communicator that does not block is served by another
+/// thread, and its first operation sets up connections.
 const LONGEST_WAIT_FOR_TASKS_NS: u64 = 5_000_000_000;
 /// Rows that are written at the latest together.
-const MOST_ROWS: usize = 16_384;
+const MAX_ROWS: usize = 16_384;
 
 /// A call that a hook recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct HookedCall {
-    /// By which thread.
+    /// Thread that called.
     pub thread: ThreadIndex,
     /// Name of the function.
     pub function: &'static str,
-    /// When it began.
+    /// Time when it began.
     pub start_ns: u64,
-    /// When it returned.
+    /// Time when it returned.
     pub end_ns: u64,
     /// Address of its communicator.
     pub address: u64,
-    /// Elements.
+    /// Number of elements.
     pub count: u64,
-    /// `ncclDataType_t`.
+    /// Element type, an `ncclDataType_t`.
     pub data_type: u32,
-    /// Stream.
+    /// Handle of the stream.
     pub stream: u64,
     /// Root or other rank.
     pub peer: Option<u32>,
 }
 
 /// Calls that a group may hold. An exchange of all with all of 1,024 ranks is 2,048.
-const GROUP_MOST: usize = 1 << 14;
+const MAX_GROUP: usize = 1 << 14;
 
 /// A thread's state between calls.
 #[derive(Debug, Default)]
@@ -80,7 +80,7 @@ pub struct Collectives {
     next: u64,
     threads: HashMap<ThreadIndex, ThreadGroups>,
     communicators: Communicators,
-    reported: Reported,
+    reported: PluginRecords,
     channels: Channels,
     /// The process's NCCL calls pass through hooks, as far as one did.
     is_hooked: bool,
@@ -92,7 +92,7 @@ pub struct Collectives {
 }
 
 impl Collectives {
-    /// Of a process that has made none yet.
+    /// Starts for a process that has made no call yet.
     pub fn new(process: ProcessIndex) -> Collectives {
         Collectives {
             process,
@@ -100,7 +100,7 @@ impl Collectives {
             next: 0,
             threads: HashMap::new(),
             communicators: Communicators::new(process),
-            reported: Reported::default(),
+            reported: PluginRecords::default(),
             channels: Channels::default(),
             is_hooked: false,
             own_tasks: HashSet::new(),
@@ -148,11 +148,11 @@ impl Collectives {
         };
         pending.measure(size);
         let state = self.threads.entry(call.thread).or_default();
-        if state.groups > 0 && state.grouped.len() < GROUP_MOST {
+        if state.groups > 0 && state.grouped.len() < MAX_GROUP {
             pending.is_open = true;
             state.grouped.push(self.next);
         } else if state.groups > 0 {
-            // Its end was not recorded, as where recording was switched off meanwhile.
+            // The end of the group was not recorded, as where recording was switched off meanwhile.
             state.groups = 0;
             for at in std::mem::take(&mut state.grouped) {
                 if let Some(pending) = self.rows.get_mut(&at) {
@@ -176,7 +176,8 @@ impl Collectives {
         self.threads.entry(thread).or_default().groups += 1;
     }
 
-    /// It ended one: the work of all that the outermost held is handed to the device by then.
+    /// The thread ended a group: the work of everything in the outermost one is handed to the
+    /// device by then.
     pub fn group_ends(&mut self, thread: ThreadIndex, end_ns: u64) {
         let state = self.threads.entry(thread).or_default();
         state.groups = state.groups.saturating_sub(1);
@@ -192,12 +193,12 @@ impl Collectives {
     }
 
     /// A hook recorded that communicators are made or end.
-    pub fn joined(&mut self, call: Joined) {
+    pub fn joined(&mut self, call: JoinCall) {
         self.is_hooked = true;
         self.communicators.joined(call);
     }
 
-    /// When the first operation returned whose row waits.
+    /// Returns the time when the first operation returned whose row waits.
     pub fn first_ns(&self) -> Option<u64> {
         self.rows.values().map(|pending| pending.returned_ns).min()
     }
@@ -207,7 +208,7 @@ impl Collectives {
         self.rows.is_empty() && self.reported.is_empty() && self.channels.is_empty()
     }
 
-    /// Writes what has waited long enough, and all at the end.
+    /// Writes the rows that have waited long enough, or all of them at the end.
     pub fn write(
         &mut self,
         now_ns: u64,
@@ -216,7 +217,7 @@ impl Collectives {
         writer: &mut TraceWriter,
     ) -> Result<(), TraceError> {
         let due = now_ns.saturating_sub(self.joined_ns) >= LONGEST_WAIT_NS;
-        let much = self.rows.len() + self.reported.len() + self.channels.len() >= MOST_ROWS;
+        let much = self.rows.len() + self.reported.len() + self.channels.len() >= MAX_ROWS;
         if !(last || !self.is_empty() && (due || much)) {
             return Ok(());
         }
@@ -252,8 +253,7 @@ impl Collectives {
         written.and(self.channels.write(&mut self.lost, writer))
     }
 
-    /// Of a communicator that the plugin numbers, also operations that it does not report have
-    /// that number.
+    /// Gives an operation that the plugin does not report the plugin's number of its communicator.
     fn renumber(&mut self, pending: &mut Pending) {
         let live = pending.made.and_then(|nth| self.communicators.of_hook(nth));
         if let Some((id, context)) = live.and_then(|live| live.plugins)
@@ -270,7 +270,7 @@ impl Collectives {
     fn name_communicator(&mut self, pending: &Pending, gpu: &Gpu, writer: &mut TraceWriter) {
         let Some(id) = pending.row.communicator else { return };
         if pending.context == 0 {
-            // Not of one that was made before recording began: its address is all there is.
+            // A communicator that was made before recording began has only its address.
             if pending.row.sequence.is_some() {
                 self.communicators.use_hooks(id, pending.row.group_size, writer);
             }

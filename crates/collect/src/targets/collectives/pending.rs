@@ -1,6 +1,6 @@
 //! Rows of collectives that wait to be written.
 
-use super::communicators::Nth;
+use super::communicators::CommunicatorIndex;
 use super::words::{elements, has_peer};
 use std::borrow::Cow;
 use tprof_trace::model::Collective;
@@ -8,32 +8,32 @@ use tprof_trace::model::Collective;
 /// A row on its way into the file.
 #[derive(Debug)]
 pub struct Pending {
-    /// The row. Names of operation and type are set; what the plugin adds may be missing.
+    /// The row. Names of operation and type are set; the plugin's columns may be missing.
     pub row: Collective,
     /// Operation, as in the row.
     pub operation: Cow<'static, str>,
     /// Elements, as the call gave them, and bytes of one.
     pub count: u64,
-    /// See `count`.
+    /// Bytes of an element; see `count`.
     pub type_bytes: Option<u64>,
-    /// When the call itself returned, which may be before its group ended.
+    /// Time when the call itself returned, which may be before its group ended.
     pub returned_ns: u64,
-    /// Its group is not over.
+    /// Whether its group is not over.
     pub is_open: bool,
     /// A hook recorded it.
     pub is_hooked: bool,
     /// Its communicator, if a hook recorded that.
-    pub made: Option<Nth>,
-    /// The plugin's id of the call; 0 for none.
+    pub made: Option<CommunicatorIndex>,
+    /// The plugin's id of the call; 0 if there is none.
     pub call: u64,
-    /// The plugin's context; 0 for none.
+    /// The plugin's context; 0 if there is none.
     pub context: u64,
     /// NCCL has enqueued it, and its task was joined.
     pub is_joined: bool,
 }
 
 impl Pending {
-    /// Sets what follows from the size of the group, if that was not known before.
+    /// Sets the columns that follow from the size of the group, if it was not known before.
     pub fn measure(&mut self, size: Option<u32>) {
         let size = self.row.group_size.or(size);
         let (given, got) = elements(&self.operation, self.count, size);
@@ -44,7 +44,7 @@ impl Pending {
         self.row.group_size = size;
     }
 
-    /// What the call was given, in bytes.
+    /// Returns the bytes that the call was given.
     pub fn given_bytes(&self) -> Option<u64> {
         self.type_bytes.map(|each| self.count.saturating_mul(each))
     }

@@ -1,4 +1,4 @@
-//! What NCCL's profiler plugin reported, until it is joined.
+//! The records of NCCL's profiler plugin, until they are joined.
 
 use super::{Collectives, LONGEST_WAIT_NS};
 use crate::shared::clock::Clock;
@@ -8,38 +8,38 @@ use tprof_wire::record::ExtKind;
 
 /// A record, with its thread and time.
 #[derive(Clone, Copy, Debug)]
-pub struct At<T> {
+pub struct Timed<T> {
     /// Thread that wrote it.
     pub thread: ThreadIndex,
-    /// When.
+    /// Time of the record.
     pub time_ns: u64,
-    /// What.
-    pub of: T,
+    /// The record itself.
+    pub record: T,
 }
 
 /// Records that wait to be joined.
 #[derive(Debug, Default)]
-pub struct Reported {
+pub struct PluginRecords {
     /// Calls, from version 5 on.
-    pub calls: Vec<At<Call>>,
+    pub calls: Vec<Timed<Call>>,
     /// Operations as enqueued.
-    pub tasks: Vec<At<Task>>,
+    pub tasks: Vec<Timed<Task>>,
 }
 
-impl Reported {
-    /// None waits.
+impl PluginRecords {
+    /// Whether no record waits.
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty() && self.tasks.is_empty()
     }
 
-    /// How many.
+    /// Number of records that wait.
     pub fn len(&self) -> usize {
         self.calls.len() + self.tasks.len()
     }
 }
 
 impl Collectives {
-    /// Takes a record of the plugin's; `None` if it makes no sense.
+    /// Takes a record of the plugin; `None` if it makes no sense.
     pub fn plugin(
         &mut self,
         kind: ExtKind,
@@ -53,11 +53,11 @@ impl Collectives {
             ExtKind::NcclContext => self.communicators.context(Context::unpack(payload)?),
             ExtKind::NcclCall => {
                 let of = Call::unpack(payload)?;
-                self.reported.calls.push(At { thread, time_ns, of });
+                self.reported.calls.push(Timed { thread, time_ns, record: of });
             }
             ExtKind::NcclTask => {
                 let of = Task::unpack(payload)?;
-                self.reported.tasks.push(At { thread, time_ns, of });
+                self.reported.tasks.push(Timed { thread, time_ns, record: of });
             }
             ExtKind::NcclTransfer => {
                 let of = Transfer::unpack(payload)?;
@@ -69,7 +69,7 @@ impl Collectives {
     }
 }
 
-/// Whether what happened then has waited.
+/// Whether a record of that time has waited long enough.
 pub fn has_waited(time_ns: u64, now_ns: u64, last: bool) -> bool {
     last || time_ns.saturating_add(LONGEST_WAIT_NS) <= now_ns
 }

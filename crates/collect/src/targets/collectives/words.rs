@@ -1,4 +1,4 @@
-//! How operations and types are named: as `torch.distributed` and PyTorch's traces name them.
+//! Names of operations and types, as `torch.distributed` and PyTorch's traces write them.
 
 use std::borrow::Cow;
 
@@ -44,8 +44,8 @@ pub fn has_peer(operation: &str) -> bool {
         .contains(&operation)
 }
 
-/// Elements that a rank gives and gets, by what `count` means for each operation.
-/// What depends on a size that is not known, or on being the root, is not known.
+/// Returns the elements that a rank gives and gets, by what `count` means for each operation. It is
+/// `None` where it depends on a size that is not known, or on being the root.
 pub fn elements(operation: &str, count: u64, size: Option<u32>) -> (Option<u64>, Option<u64>) {
     let all = size.map(|size| count.saturating_mul(size.into()));
     match operation {

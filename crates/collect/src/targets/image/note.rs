@@ -6,16 +6,16 @@ use crate::targets::interned::Definition;
 use crate::targets::operators::{OperatorNote, OperatorRecord};
 use crate::targets::spans::SpanRecord;
 use tprof_wire::operators::{Operator, RangeEdge};
-use tprof_wire::python::{Ends, MAX_PYTHON_FRAMES};
+use tprof_wire::python::{MAX_PYTHON_FRAMES, WalkEnd};
 use tprof_wire::record::{self, ExtKind};
 
 /// Python's frames of a stack.
 #[derive(Debug)]
 pub struct PythonKeys {
-    /// What stands for each, innermost first; bit 0: see [`ExtKind::Stack`].
+    /// The key of each frame, innermost first; bit 0: see [`ExtKind::Stack`].
     pub keys: Vec<u64>,
-    /// How they end.
-    pub ends: Ends,
+    /// The way in which the walk ended.
+    pub ends: WalkEnd,
 }
 
 /// Something other than a heap event.
@@ -23,11 +23,11 @@ pub struct PythonKeys {
 pub enum Note {
     /// A stack: id, end, frames, Python's frames.
     Stack(u32, u8, Vec<u64>, PythonKeys),
-    /// What a Python frame is.
+    /// The definition of a Python frame.
     PythonFrame(SentFrame),
     /// `mmap`: address, length, stack, and whether no file is behind it.
     Map(u64, u64, u32, bool),
-    /// `munmap`.
+    /// A mapping was removed: address and length.
     Unmap(u64, u64),
     /// `shmat`: address, length, stack.
     Attach(u64, u64, u32),
@@ -35,9 +35,9 @@ pub enum Note {
     Detach(u64),
     /// `mremap`: old length, new address, new length.
     Remap(u64, u64, u64),
-    /// Thread renamed.
+    /// The thread was renamed.
     Name(String),
-    /// Thread ended.
+    /// The thread has ended.
     ThreadExit,
     /// The process leaves with this status.
     Exit(i32),
@@ -53,7 +53,7 @@ pub enum Note {
     Spawned(u32),
     /// A CUDA runtime or NCCL call.
     Call(CallNote),
-    /// An id stands for this from here on.
+    /// The definition of an id, from here on.
     Defined(u32, Definition),
     /// An operator or range of PyTorch's.
     Operator(OperatorRecord),
@@ -72,7 +72,7 @@ impl Note {
                 let python = ((head >> 16 & 0xffff) as usize).min(MAX_PYTHON_FRAMES);
                 let python = PythonKeys {
                     keys: p.get(len + 1..len + 1 + python)?.to_vec(),
-                    ends: Ends::of(head >> 32),
+                    ends: WalkEnd::of(head >> 32),
                 };
                 let frames = p.get(1..=len)?.to_vec();
                 Note::Stack(argument & 0xff_ffff, (argument >> 24) as u8, frames, python)

@@ -7,12 +7,12 @@ use tprof_wire::record::{self, Kind};
 
 /// Records whose blocks are looked up before they are taken.
 const AHEAD: usize = 32;
-/// Records whose cache lines are fetched from the writer's core before they are looked at.
+/// Records whose cache lines are fetched from the writer's core before they are read.
 const LINES_AHEAD: usize = AHEAD + 64;
 
 /// See the module.
 pub(super) struct HeapRecords<'r> {
-    /// What is left of the chunk.
+    /// Remaining slots of the chunk.
     slots: &'r [[AtomicU64; 2]],
     thread: ThreadIndex,
     /// Clock of the last record that was taken.
@@ -30,7 +30,7 @@ impl<'r> HeapRecords<'r> {
         self.slots.len()
     }
 
-    /// The next one; none where the next slot holds something else, or nothing.
+    /// Takes the next record; `None` where the next slot holds something else, or nothing.
     #[inline(always)]
     pub fn next(&mut self) -> Option<HeapOp> {
         let (slot, rest) = self.slots.split_first()?;
@@ -51,8 +51,8 @@ impl<'r> HeapRecords<'r> {
         })
     }
 
-    /// When a block that was just allocated is freed, if that is the very next record, which is
-    /// taken.
+    /// Returns when a block that was just allocated is freed, if that is the very next record,
+    /// which is then taken.
     #[inline(always)]
     pub fn end_of(&mut self, op: &HeapOp) -> Option<u64> {
         if op.tag & 7 != Kind::Alloc as u32 {

@@ -1,9 +1,9 @@
 //! Reads one thread's ring.
 //!
-//! Nothing that is read from the region is trusted: unknown kinds, wrong
-//! lengths and foreign chunk references are counted as refused and skipped.
+//! Nothing that is read from the region is trusted: unknown kinds, wrong lengths and foreign chunk
+//! references are counted as refused and skipped.
 
-use super::{Follow, Image, Note, Pass, RingRead, TAKE_MOST};
+use super::{FollowedThread, Image, MAX_TAKEN_BYTES, Note, Pass, RingRead};
 use crate::os::sys;
 use crate::shared::SlotRead;
 use crate::targets::heap::HeapOp;
@@ -16,9 +16,9 @@ use tprof_wire::region::{CHUNKS_PER_THREAD, ChunkRef};
 /// skipped after this long: its writer left by `longjmp` or died. Longer than
 /// the scheduler keeps a thread waiting on a busy machine.
 const HOLE_NS: u64 = 200_000_000;
-/// Chunks that a thread with a full ring may fill once it is woken: woken for each, a thread that
-/// writes faster than this reads would make two switches for every chunk. Its own time limit ends
-/// a wait that no wake ends.
+/// Chunks that a thread with a full ring may fill once it is woken: if it were woken for each, a
+/// thread that writes faster than this reads would make two switches for every chunk. A wait that
+/// no wake ends is ended by its own time limit.
 const WAKE_ROOM: u32 = 4;
 /// No block is larger.
 const ADDRESS_SPACE: u64 = 1 << 47;
@@ -26,14 +26,18 @@ const ADDRESS_SPACE: u64 = 1 << 47;
 impl Image {
     /// Reads one thread's ring; false if it was left before its end, so that
     /// the others get their turn.
-    pub(super) fn drain_thread(&mut self, thread: &mut Follow, reading: &mut RingRead<'_>) -> bool {
+    pub(super) fn drain_thread(
+        &mut self,
+        thread: &mut FollowedThread,
+        reading: &mut RingRead<'_>,
+    ) -> bool {
         let (now_ns, last) = (reading.now_ns, reading.pass == Pass::Last);
         thread.taken = 0;
         loop {
             if thread.bytes == 0 {
                 return true; // its chunk reference was nonsense
             }
-            if thread.taken >= TAKE_MOST {
+            if thread.taken >= MAX_TAKEN_BYTES {
                 return false;
             }
             let mut next = self.region.chunk_next(thread.base);
@@ -48,8 +52,8 @@ impl Image {
                 match self.region.read(thread.base + thread.at) {
                     SlotRead::Record(word0, _) if word0 & 15 == Kind::Pending as u64 => {
                         let bytes = (word0 >> 16 & 0xffff).max(1) as usize * SLOT_BYTES;
-                        // Its writer was interrupted: by the scheduler, or by a handler,
-                        // which may never return but then writes behind it.
+                        // Its writer was interrupted: by the scheduler, or by a handler, which may
+                        // never return but then writes behind it.
                         if !last && !self.is_abandoned(thread, bytes, now_ns) {
                             return false;
                         }
@@ -85,7 +89,7 @@ impl Image {
         }
     }
 
-    /// Where a chunk's records end: in it, at a slot, whatever is in its head.
+    /// Returns where a chunk's records end: inside it, at a slot, whatever its header holds.
     fn end_of(&mut self, next: u64, bytes: usize) -> usize {
         let stated = if next == 0 { bytes } else { (next >> 32) as usize };
         let end = stated.min(bytes) & !(SLOT_BYTES - 1);
@@ -94,16 +98,16 @@ impl Image {
     }
 
     /// Whether one of the next few slots is written: the empty one is a hole then.
-    fn later_slot_written(&self, thread: &Follow) -> bool {
+    fn later_slot_written(&self, thread: &FollowedThread) -> bool {
         (1..8).any(|i| {
             let at = thread.at + i * SLOT_BYTES;
             at < thread.bytes && matches!(self.region.read(thread.base + at), SlotRead::Record(..))
         })
     }
 
-    /// Whether a record of so many bytes that is being written will never be done:
-    /// something has stood behind it for a while.
-    fn is_abandoned(&self, thread: &mut Follow, bytes: usize, now_ns: u64) -> bool {
+    /// Whether a record of `bytes` that is being written will never be finished: a later record has
+    /// been there for a while.
+    fn is_abandoned(&self, thread: &mut FollowedThread, bytes: usize, now_ns: u64) -> bool {
         let behind = thread.at + bytes;
         let written = behind < thread.bytes
             && matches!(self.region.read(thread.base + behind), SlotRead::Record(..));
@@ -119,7 +123,7 @@ impl Image {
     }
 
     /// An empty slot before written ones: waits a while, then skips; true if skipped.
-    fn hole(&mut self, thread: &mut Follow, now_ns: u64, last: bool) -> bool {
+    fn hole(&mut self, thread: &mut FollowedThread, now_ns: u64, last: bool) -> bool {
         if !last {
             if thread.hole_since == 0 {
                 thread.hole_since = now_ns.max(1);
@@ -135,7 +139,7 @@ impl Image {
         true
     }
 
-    fn leave_chunk(&mut self, thread: &mut Follow, next: ChunkRef) {
+    fn leave_chunk(&mut self, thread: &mut FollowedThread, next: ChunkRef) {
         let (done, used) = (thread.chunk, thread.at);
         thread.taken += used;
         thread.enter(next);
@@ -156,7 +160,7 @@ impl Image {
     #[inline(always)]
     fn take(
         &mut self,
-        thread: &mut Follow,
+        thread: &mut FollowedThread,
         word0: u64,
         word1: u64,
         end: usize,
@@ -199,9 +203,9 @@ impl Image {
         }
     }
 
-    /// Takes heap records as long as there are any; the common case, in a loop of its own.
+    /// Takes heap records as long as there are any; this is the common case, in a separate loop.
     #[inline(never)]
-    fn take_heap(&mut self, thread: &mut Follow, end: usize, reading: &mut RingRead<'_>) {
+    fn take_heap(&mut self, thread: &mut FollowedThread, end: usize, reading: &mut RingRead<'_>) {
         let slots = self.region.slots(thread.base + thread.at, thread.base + end);
         let mut records = HeapRecords::new(slots, thread.index, thread.clock);
         if reading.alone {
@@ -238,7 +242,7 @@ impl Image {
     #[cold]
     fn take_ext(
         &mut self,
-        thread: &mut Follow,
+        thread: &mut FollowedThread,
         word0: u64,
         word1: u64,
         end: usize,

@@ -1,4 +1,4 @@
-//! What an image's threads counted.
+//! The sums of an image's threads' counters.
 
 use std::sync::atomic::Ordering::Relaxed;
 use tprof_wire::region::ThreadSlot;

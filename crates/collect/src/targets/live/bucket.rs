@@ -7,12 +7,12 @@ pub const WAYS: usize = 4;
 /// The address of an entry without a block.
 pub const EMPTY: u64 = 0;
 
-/// One cache line.
+/// One cache line of blocks.
 #[derive(Clone, Copy, Default)]
 #[repr(align(64))]
 pub struct Bucket {
-    /// Address, 48 bits, and the high 16 bits of the size; an address of 0 is empty. The address's
-    /// low 3 bits, of all four, are the number of [passed](Bucket::passed) blocks.
+    /// The address, 48 bits, and the high 16 bits of the size; an address of 0 is empty. The low 3
+    /// bits of all four addresses together are the number of [passed](Bucket::passed) blocks.
     keys: [u64; WAYS],
     /// Ordinal, 40 bits, and the low 24 bits of the size.
     values: [u64; WAYS],
@@ -24,8 +24,9 @@ pub const ADDRESS: u64 = 0xffff_ffff_fff8;
 /// Bits of a key that hold its part of the number of passed blocks.
 const PASSED_BITS: u32 = 3;
 const PASSED: u64 = (1 << PASSED_BITS) - 1;
-/// The most blocks that are counted as passed; a bucket that had so many keeps that number.
-const MOST_PASSED: u64 = (1 << (PASSED_BITS * WAYS as u32)) - 1;
+/// The largest number of blocks that are counted as passed; a bucket that had so many keeps that
+/// number.
+const MAX_PASSED: u64 = (1 << (PASSED_BITS * WAYS as u32)) - 1;
 
 impl Bucket {
     /// The entries of an address, a bit for each.
@@ -34,7 +35,7 @@ impl Bucket {
         zeros(self.keys.map(|key| (key ^ address) & ADDRESS))
     }
 
-    /// The address of an entry's block; [`EMPTY`] if it has none.
+    /// Returns the address of an entry's block; [`EMPTY`] if it has none.
     pub fn address(&self, way: usize) -> u64 {
         self.keys[way] & ADDRESS
     }
@@ -60,16 +61,16 @@ impl Bucket {
         (self.keys[0] | self.keys[1] | self.keys[2] | self.keys[3]) & PASSED != 0
     }
 
-    /// How many such blocks there are.
+    /// Returns the number of such blocks.
     fn passed(&self) -> u64 {
         self.keys.iter().rev().fold(0, |all, key| all << PASSED_BITS | key & PASSED)
     }
 
-    /// One more such block, or one less.
+    /// Counts one more such block, or one less.
     #[cold]
     pub fn pass(&mut self, is_more: bool) {
         let mut passed = match (self.passed(), is_more) {
-            (MOST_PASSED, _) => return,
+            (MAX_PASSED, _) => return,
             (passed, true) => passed + 1,
             (passed, false) => passed.saturating_sub(1),
         };
@@ -80,7 +81,7 @@ impl Bucket {
     }
 }
 
-/// Which of four numbers are 0, a bit for each. No branch depends on which it is.
+/// Returns which of four numbers are 0, a bit for each. No branch depends on which it is.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 #[allow(unsafe_code)]
@@ -99,7 +100,7 @@ fn zeros(numbers: [u64; WAYS]) -> u32 {
     }
 }
 
-/// As above.
+/// The same for other processors.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
 fn zeros(numbers: [u64; WAYS]) -> u32 {

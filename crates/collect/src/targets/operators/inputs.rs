@@ -1,14 +1,14 @@
-//! What an operator was called with, as torch.profiler writes it.
+//! Formats the inputs of operators like torch.profiler.
 
 use crate::targets::interned::Interned;
 use std::collections::HashMap;
 use std::fmt::Write;
 use tprof_trace::TraceWriter;
 use tprof_trace::model::NameId;
-use tprof_wire::operators::{Input, LIST_MOST, NO_TYPE, NUMBERS_MOST};
+use tprof_wire::operators::{Input, MAX_LISTED, MAX_NUMBERS, NO_TYPE};
 
 /// Lists that are kept apart: a program with other sizes each time would fill memory with them.
-const MOST: usize = 65_536;
+const MAX_TEXTS: usize = 65_536;
 
 /// Texts of lists of sizes, by their ids.
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ pub struct InputTexts {
 }
 
 impl InputTexts {
-    /// The JSON object of a list, as a name; `None` if the list is not defined yet.
+    /// Returns the JSON object of a list, as a name; `None` if the list is not defined yet.
     pub fn text(
         &mut self,
         id: u32,
@@ -33,7 +33,7 @@ impl InputTexts {
             return Some(*name);
         }
         let bytes = interned.sizes(id)?;
-        if self.known.len() >= MOST {
+        if self.known.len() >= MAX_TEXTS {
             self.left_out += 1;
             return Some(NameId::default());
         }
@@ -45,9 +45,9 @@ impl InputTexts {
     }
 }
 
-/// `{"Input Dims":[[8,3],[]],"Input type":["float","ScalarList"],"Concrete Inputs":["","[1, 1]"]}`; `None`
-/// for what is no list. Values, and the types of lists of tensors that all have the same, are
-/// there where an input has one.
+/// Formats a list like `{"Input Dims":[[8,3],[]],"Input type":["float","ScalarList"],"Concrete
+/// Inputs":["","[1, 1]"]}`; `None` if it is no list. Values, and the types of lists of tensors that
+/// all have the same type, are there where an input has one.
 fn describe(mut words: &[u64]) -> Option<String> {
     let (mut dims, mut types) = (Vec::new(), Vec::new());
     let (mut values, mut of_lists) = (Vec::new(), Vec::new());
@@ -55,29 +55,29 @@ fn describe(mut words: &[u64]) -> Option<String> {
     while !words.is_empty() {
         let (mut value, mut of_tensors) = (String::new(), String::new());
         let (of_one, of) = match next(&mut words)? {
-            One::Input(dims, of) => (dims, of),
-            One::Value(of, text) => {
+            InputValue::Input(dims, of) => (dims, of),
+            InputValue::Value(of, text) => {
                 value = text;
                 ("[]".to_owned(), of.to_owned())
             }
-            One::List(count) => {
+            InputValue::List(count) => {
                 let mut of_list = Vec::new();
                 let mut of_all: Option<String> = None;
                 while of_list.len() < count && is_whole {
                     match next(&mut words)? {
-                        One::Input(dims, of) => {
+                        InputValue::Input(dims, of) => {
                             of_list.push(dims);
                             let is_same = of_all.as_ref().is_none_or(|all| *all == of);
                             of_all = Some(if is_same { of } else { String::new() });
                         }
-                        One::More => is_whole = false,
-                        One::List(_) | One::Value(..) => return None,
+                        InputValue::More => is_whole = false,
+                        InputValue::List(_) | InputValue::Value(..) => return None,
                     }
                 }
                 of_tensors = of_all.unwrap_or_default();
                 (format!("[{}]", of_list.join(",")), "TensorList".to_owned())
             }
-            One::More => {
+            InputValue::More => {
                 is_whole = false;
                 break;
             }
@@ -104,19 +104,19 @@ fn describe(mut words: &[u64]) -> Option<String> {
     Some(text + "}")
 }
 
-/// What comes next in a list.
-enum One {
-    /// Its sizes and its type.
+/// The next element of a list.
+enum InputValue {
+    /// An input: its sizes and its type.
     Input(String, String),
-    /// Its type and its value.
+    /// A value: its type and its text.
     Value(&'static str, String),
-    /// So many tensors follow.
+    /// A list of so many tensors, which follow.
     List(usize),
     /// The rest had no place.
     More,
 }
 
-fn next(words: &mut &[u64]) -> Option<One> {
+fn next(words: &mut &[u64]) -> Option<InputValue> {
     let (first, rest) = words.split_first()?;
     *words = rest;
     let none = "[]".to_owned();
@@ -125,15 +125,15 @@ fn next(words: &mut &[u64]) -> Option<One> {
             let (sizes, rest) = words.split_at_checked(usize::from(dims))?;
             *words = rest;
             let sizes: Vec<String> = sizes.iter().map(|size| (*size as i64).to_string()).collect();
-            One::Input(format!("[{}]", sizes.join(",")), type_name(of))
+            InputValue::Input(format!("[{}]", sizes.join(",")), type_name(of))
         }
         Input::Tensors { count } => match count as usize {
-            count @ 0..=LIST_MOST => One::List(count),
-            _ => One::Input(none, "TensorList".to_owned()),
+            count @ 0..=MAX_LISTED => InputValue::List(count),
+            _ => InputValue::Input(none, "TensorList".to_owned()),
         },
-        Input::Truth { value } => One::Value("Scalar", truth(value).to_owned()),
+        Input::Truth { value } => InputValue::Value("Scalar", truth(value).to_owned()),
         Input::Numbers { count, truths } => {
-            let count = Some(count as usize).filter(|count| *count <= NUMBERS_MOST)?;
+            let count = Some(count as usize).filter(|count| *count <= MAX_NUMBERS)?;
             let (numbers, rest) = words.split_at_checked(count)?;
             *words = rest;
             let number = |number: &u64| match truths {
@@ -141,11 +141,11 @@ fn next(words: &mut &[u64]) -> Option<One> {
                 false => (*number as i64).to_string(),
             };
             let numbers: Vec<String> = numbers.iter().map(number).collect();
-            One::Value("ScalarList", format!("[{}]", numbers.join(", ")))
+            InputValue::Value("ScalarList", format!("[{}]", numbers.join(", ")))
         }
-        Input::Other { tag } => One::Input(none, other(tag).to_owned()),
-        Input::Unread => One::Input(none, String::new()),
-        Input::More => One::More,
+        Input::Other { tag } => InputValue::Input(none, other(tag).to_owned()),
+        Input::Unread => InputValue::Input(none, String::new()),
+        Input::More => InputValue::More,
     })
 }
 

@@ -6,7 +6,7 @@ mod recorded;
 mod version;
 
 use inputs::InputTexts;
-use ranges::{OpenRanges, RangeOver};
+use ranges::{OpenRanges, RangesLeft};
 pub use recorded::OperatorNote;
 use recorded::Recorded;
 
@@ -20,11 +20,11 @@ use tprof_trace::{TraceError, TraceWriter};
 use tprof_wire::operators::{Inputs, Operator, RangeEdge};
 
 /// Rows that are written at the latest together.
-const MOST_ROWS: usize = 16_384;
+const MAX_ROWS: usize = 16_384;
 /// Rows wait this long at most, so that a run that is cut off lacks little.
 const LONGEST_WAIT_NS: u64 = 250_000_000;
 /// Rows that wait for their names at most.
-const WAITING_MOST: usize = 1 << 18;
+const MAX_WAITING: usize = 1 << 18;
 
 /// A record, as it came.
 #[derive(Debug)]
@@ -35,13 +35,13 @@ pub enum OperatorRecord {
     Opens(u32, RangeEdge),
     /// A range ends.
     Closes(RangeEdge),
-    /// What is recorded from here on.
+    /// States what is recorded from here on.
     Note(OperatorNote),
 }
 
 /// An operator or range that is over; its name may not be defined yet.
 #[derive(Clone, Copy, Debug)]
-struct OverOperator {
+struct FinishedOperator {
     kind: SpanKind,
     name: u32,
     inputs: Inputs,
@@ -50,32 +50,32 @@ struct OverOperator {
     duration_ns: u64,
 }
 
-/// Those of an image, on their way into its file.
+/// The operators of an image, on their way into its file.
 #[derive(Debug)]
 pub struct Operators {
     process: ProcessIndex,
     ranges: OpenRanges,
     texts: InputTexts,
     spans: Vec<Span>,
-    waiting: Vec<OverOperator>,
+    waiting: Vec<FinishedOperator>,
     recorded: Recorded,
     first_waiting_ns: Option<u64>,
-    /// When the last look at the rings began: all records before have been read.
+    /// Time when the last reading of the rings began: all earlier records have been read.
     read_until_ns: u64,
     /// A range was over that is a step of PyTorch's.
     has_stepped: bool,
-    /// What [`Self::news`] returned last.
+    /// The last result of [`Self::take_progress`].
     known: Option<bool>,
-    /// Operators and ranges so far.
+    /// Number of operators and ranges so far.
     pub taken: u64,
-    /// Records of operators so far, without ranges.
+    /// Number of operators so far, without ranges.
     pub operators: u64,
     nameless: u64,
     unwritten: u64,
 }
 
 impl Operators {
-    /// Of an image that has run none yet.
+    /// Starts for an image that has run no operator yet.
     pub fn new(process: ProcessIndex) -> Operators {
         Operators {
             process,
@@ -112,7 +112,7 @@ impl Operators {
                 let duration_ns = time_ns.saturating_sub(start_ns);
                 let kind = SpanKind::Operator;
                 self.operators += 1;
-                Some(OverOperator { kind, name, inputs, thread, start_ns, duration_ns })
+                Some(FinishedOperator { kind, name, inputs, thread, start_ns, duration_ns })
             }
             OperatorRecord::Opens(name, edge) => {
                 self.ranges.opens(name, edge, thread, time_ns);
@@ -132,19 +132,20 @@ impl Operators {
         }
     }
 
-    fn over(&mut self, over: OverOperator, interned: &mut Interned, writer: &mut TraceWriter) {
+    fn over(&mut self, over: FinishedOperator, interned: &mut Interned, writer: &mut TraceWriter) {
         self.taken += 1;
         self.first_waiting_ns.get_or_insert(over.start_ns + over.duration_ns);
         if !self.row(&over, interned, writer) {
-            match over.name == 0 || self.waiting.len() >= WAITING_MOST {
+            match over.name == 0 || self.waiting.len() >= MAX_WAITING {
                 true => self.nameless += 1,
                 false => self.waiting.push(over),
             }
         }
     }
 
-    /// Once there is one, and once more where it ended a step: whether it did.
-    pub fn news(&mut self) -> Option<bool> {
+    /// Returns whether the process has made a step, each time that this changes: once its first
+    /// operator is read, and once after its first step.
+    pub fn take_progress(&mut self) -> Option<bool> {
         let now = (self.taken > 0).then_some(self.has_stepped);
         (now != self.known).then(|| self.known = now).and(now)
     }
@@ -152,7 +153,7 @@ impl Operators {
     /// Makes its row; false if its name or its inputs are not defined yet.
     fn row(
         &mut self,
-        over: &OverOperator,
+        over: &FinishedOperator,
         interned: &mut Interned,
         writer: &mut TraceWriter,
     ) -> bool {
@@ -175,13 +176,13 @@ impl Operators {
         true
     }
 
-    /// Has what waits for more written by the next call of [`Self::write`].
-    pub fn hasten(&mut self) {
+    /// Makes the next call of [`Self::write`] write everything that waits for more.
+    pub fn write_all_next(&mut self) {
         self.first_waiting_ns = self.first_waiting_ns.map(|_| 0);
     }
 
-    /// Writes what waits, if there is enough of it or it has waited long enough. The rings have been
-    /// read since `now_ns`, and for the last time if this is the last call.
+    /// Writes the rows that wait, if there are enough of them or they have waited long enough. The
+    /// rings have been read since `now_ns`, and for the last time if this is the last call.
     pub fn write(
         &mut self,
         now_ns: u64,
@@ -196,7 +197,7 @@ impl Operators {
         }
         let waited = self.first_waiting_ns.map_or(0, |first| now_ns.saturating_sub(first));
         let rows = self.spans.len() + self.waiting.len();
-        if rows == 0 || !(last || rows >= MOST_ROWS || waited >= LONGEST_WAIT_NS) {
+        if rows == 0 || !(last || rows >= MAX_ROWS || waited >= LONGEST_WAIT_NS) {
             return Ok(());
         }
         for over in std::mem::take(&mut self.waiting) {
@@ -211,7 +212,7 @@ impl Operators {
         written
     }
 
-    /// Ends what is open at the end of its process; counts what is lost.
+    /// Ends what is open at the end of its process, and counts what is lost.
     pub fn finish(
         &mut self,
         end_ns: u64,
@@ -222,7 +223,7 @@ impl Operators {
         for over in self.ranges.over(u64::MAX) {
             self.over(over, interned, writer);
         }
-        let RangeOver { cut, endless } = self.ranges.finish(end_ns);
+        let RangesLeft { cut, endless } = self.ranges.finish(end_ns);
         let open = cut.len() as u64;
         for over in cut {
             self.over(over, interned, writer);

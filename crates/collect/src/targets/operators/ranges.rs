@@ -1,18 +1,18 @@
-//! Ranges of PyTorch's: a record when one begins, and one when it ends, perhaps in another thread.
+//! Ranges of PyTorch: a record when one begins, and one when it ends, perhaps in another thread.
 //!
-//! Both name the address of the range's object, which is another range's as soon as it has ended.
+//! Both name the address of the range's object, which another range has as soon as it has ended.
 //! Threads' records are read one thread after the other, so edges are kept until all threads' of
-//! their time have been read, and are joined in order of time.
+//! their time have been read, and are joined in the order of time.
 
-use super::OverOperator;
+use super::FinishedOperator;
 use std::collections::HashMap;
 use tprof_trace::model::{SpanKind, ThreadIndex};
 use tprof_wire::operators::RangeEdge;
 
 /// Ranges that may be open at one time in one process.
-const OPEN_MOST: usize = 1 << 16;
+const MAX_OPEN: usize = 1 << 16;
 /// Edges that are kept at most: then they are joined as they are.
-const KEPT_MOST: usize = 1 << 16;
+const MAX_KEPT: usize = 1 << 16;
 
 #[derive(Clone, Copy, Debug)]
 struct OpenRange {
@@ -31,17 +31,17 @@ enum Edge {
 /// See the module.
 #[derive(Debug, Default)]
 pub struct OpenRanges {
-    /// As they were read.
+    /// The edges, as they were read.
     kept: Vec<Edge>,
-    /// By address.
+    /// Open ranges, by address of their object.
     open: HashMap<u64, OpenRange>,
     endless: u64,
 }
 
-/// What is left at a process's end.
-pub struct RangeOver {
+/// The ranges that are left when a process ends.
+pub struct RangesLeft {
     /// Ranges that were open: they last until then.
-    pub cut: Vec<OverOperator>,
+    pub cut: Vec<FinishedOperator>,
     /// Ranges without a recorded end.
     pub endless: u64,
 }
@@ -59,9 +59,9 @@ impl OpenRanges {
 
     /// Ranges that are over, of edges before this time: records of all threads until then have
     /// been read.
-    pub fn over(&mut self, until_ns: u64) -> Vec<OverOperator> {
+    pub fn over(&mut self, until_ns: u64) -> Vec<FinishedOperator> {
         let mut edges = std::mem::take(&mut self.kept);
-        if edges.len() < KEPT_MOST {
+        if edges.len() < MAX_KEPT {
             self.kept = edges.extract_if(.., |edge| edge.time_ns() >= until_ns).collect();
         }
         // Stable: at one moment edges of a thread stay in their order.
@@ -69,18 +69,19 @@ impl OpenRanges {
         edges.into_iter().filter_map(|edge| self.joined(edge)).collect()
     }
 
-    fn joined(&mut self, edge: Edge) -> Option<OverOperator> {
+    fn joined(&mut self, edge: Edge) -> Option<FinishedOperator> {
         match edge {
             Edge::Closes { object, end_ns } => {
-                // One that began while recording was off has no beginning.
+                // A range that began while recording was off has no beginning.
                 Some(self.open.remove(&object)?.until(end_ns))
             }
-            Edge::Opens(_) if self.open.len() >= OPEN_MOST => {
+            Edge::Opens(_) if self.open.len() >= MAX_OPEN => {
                 self.endless += 1;
                 None
             }
             Edge::Opens(range) => {
-                // Its object is this range's now: what had it before is over, its end was lost.
+                // Its object belongs to this range now: the range that had it before is over, and
+                // its end was lost.
                 let before = self.open.insert(range.edge.object, range);
                 self.endless += u64::from(before.is_some());
                 None
@@ -88,12 +89,12 @@ impl OpenRanges {
         }
     }
 
-    /// Ends what is open, once [`Self::over`] has taken all edges.
-    pub fn finish(&mut self, end_ns: u64) -> RangeOver {
+    /// Ends ranges that are open, once [`Self::over`] has taken all edges.
+    pub fn finish(&mut self, end_ns: u64) -> RangesLeft {
         let open = std::mem::take(&mut self.open).into_values();
         let mut cut: Vec<_> = open.map(|range| range.until(end_ns.max(range.start_ns))).collect();
         cut.sort_by_key(|over| over.start_ns);
-        RangeOver { cut, endless: std::mem::take(&mut self.endless) }
+        RangesLeft { cut, endless: std::mem::take(&mut self.endless) }
     }
 }
 
@@ -107,8 +108,8 @@ impl Edge {
 }
 
 impl OpenRange {
-    fn until(&self, end_ns: u64) -> OverOperator {
-        OverOperator {
+    fn until(&self, end_ns: u64) -> FinishedOperator {
+        FinishedOperator {
             kind: SpanKind::Annotation,
             name: self.name,
             inputs: self.edge.inputs,
@@ -127,7 +128,7 @@ mod tests {
         RangeEdge { object, ..RangeEdge::default() }
     }
 
-    fn times(over: Vec<OverOperator>) -> Vec<(u32, u64, u64)> {
+    fn times(over: Vec<FinishedOperator>) -> Vec<(u32, u64, u64)> {
         over.iter().map(|over| (over.name, over.start_ns, over.duration_ns)).collect()
     }
 
@@ -157,7 +158,7 @@ mod tests {
     fn an_end_waits_for_records_of_its_time_that_are_not_read_yet() {
         let mut ranges = OpenRanges::default();
         ranges.opens(1, edge(8), 0, 10);
-        // Of the range after it, the beginning is read later, and so is the end of this one.
+        // The beginning of the range after it is read later, and so is the end of this one.
         ranges.closes(edge(8), 40);
         assert!(ranges.over(15).is_empty());
         ranges.opens(2, edge(8), 0, 30);

@@ -1,5 +1,5 @@
-//! What is recorded of a process's operators, and why not more: a property of its file, and a mark
-//! where that changes.
+//! States what is recorded of a process's operators, and why not more: as a property of its file,
+//! and a mark where that changes.
 
 use super::version;
 use crate::out::files::OpenFile;
@@ -12,10 +12,10 @@ use tprof_wire::operators::{mode, note, unread};
 /// The key of the property.
 pub const KEY: &str = "pytorch";
 
-/// A record of that.
+/// A note about what is recorded of operators.
 #[derive(Clone, Copy, Debug)]
 pub struct OperatorNote {
-    /// [`note`].
+    /// One of the numbers in [`note`].
     pub what: u32,
     /// A number, see there.
     pub number: u64,
@@ -59,27 +59,31 @@ impl Recorded {
                 return;
             }
             note::NO_SIZES => self.why = Some(no_sizes(note.number).to_owned()),
-            note::OVER_BUDGET => {
-                self.mode = "ranges";
-                let (taken, elapsed) = (note.number, note.other.max(1));
-                let percent = taken as f64 * 100.0 / elapsed as f64;
-                let why = format!(
-                    "operators took {percent:.1} % of a thread's time, more than 1 %; \
-                     --operators names records them all"
-                );
-                let name = file.writer.name(&format!("no more operators: {why}"));
+            note::TURNS => {
+                let percent = note.other as f64 / 10_000.0;
+                let steps = match note.number {
+                    1 => "operators of all steps".to_owned(),
+                    every => format!("operators of one step in {every}"),
+                };
+                // Those that were left out stay so where all are recorded again.
+                self.mode = "steps";
+                self.why = Some(format!(
+                    "those of all steps take {percent:.1} % of a thread's time, and more than 1 % is \
+                     too much: {steps} are recorded, where an optimizer, a data loader or \
+                     torch.profiler marks steps; --operators names records them all"
+                ));
+                let name = file.writer.name(&format!("{steps} from here on"));
                 let (process, kind) = (Some(process), MarkKind::Mark);
                 file.writer.mark(Mark { time_ns, process, name, kind });
-                self.why = Some(why);
             }
             _ => return,
         }
-        if note.what != note::OVER_BUDGET
+        if note.what != note::TURNS
             && let Some(path) = u32::try_from(note.other).ok().and_then(|id| interned.text(id))
         {
             self.version = version::beside(Path::new(path));
         }
-        file.fact(KEY, &self.property(process).to_string());
+        file.write_property(KEY, &self.property(process).to_string());
     }
 
     fn property(&self, process: ProcessIndex) -> Value {

@@ -19,7 +19,7 @@ fn an_operator_waits_for_its_name_and_without_one_is_counted() {
     let path = dir.path().join("rank-0.tprof");
     let mut writer = TraceWriter::create(&path, &Default::default()).unwrap();
     let (mut operators, mut interned) = (Operators::new(3), Interned::default());
-    let over = |name, sizes, sequence| OverOperator {
+    let over = |name, sizes, sequence| FinishedOperator {
         kind: SpanKind::Operator,
         name,
         inputs: Inputs { sequence, sizes },

@@ -5,9 +5,10 @@ use std::io::Read;
 use std::path::Path;
 
 /// Bytes of such a file that are read.
-const MOST: u64 = 4096;
+const MAX_BYTES: u64 = 4096;
 
-/// Of `…/torch/lib/libtorch_cpu.so`: a wheel has `torch/version.py`, LibTorch `build-version`.
+/// Finds the version beside `…/torch/lib/libtorch_cpu.so`: a wheel has `torch/version.py`, LibTorch
+/// `build-version`.
 pub fn beside(library: &Path) -> Option<String> {
     let root = library.parent()?.parent()?;
     let of_wheel = read(&root.join("version.py")).and_then(|text| {
@@ -21,7 +22,7 @@ pub fn beside(library: &Path) -> Option<String> {
 
 fn read(path: &Path) -> Option<String> {
     let mut text = String::new();
-    File::open(path).ok()?.take(MOST).read_to_string(&mut text).ok()?;
+    File::open(path).ok()?.take(MAX_BYTES).read_to_string(&mut text).ok()?;
     Some(text)
 }
 

@@ -1,4 +1,4 @@
-//! Arguments of spans: what came of them in records becomes a JSON object.
+//! Turns the arguments of spans into a JSON object.
 
 use super::redacted::redact;
 use crate::targets::interned::Interned;
@@ -6,21 +6,21 @@ use serde_json::{Map, Number, Value};
 use tprof_wire::spans::{ARGUMENTS, Arguments, dtype, value};
 
 /// Records of arguments that one span keeps.
-pub const RECORDS_MOST: usize = 16;
-/// Of operations on several types.
+pub const MAX_RECORDS: usize = 16;
+/// The type that is stated for operations on several types.
 const SEVERAL: &str = "several";
 
 /// Floating-point operations that were stated of a span.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Stated {
+pub struct StatedFlops {
     count: u64,
-    /// [`dtype`]; `None` once they differ.
+    /// One of [`dtype`]; `None` once they differ.
     dtype: Option<u32>,
     is_stated: bool,
 }
 
-impl Stated {
-    /// Adds some.
+impl StatedFlops {
+    /// Adds operations of one type.
     pub fn add(&mut self, count: u64, dtype: u32) {
         let is_same = !self.is_stated || self.dtype == Some(dtype);
         self.dtype = is_same.then_some(dtype);
@@ -28,7 +28,7 @@ impl Stated {
         self.count = self.count.saturating_add(count);
     }
 
-    /// As arguments.
+    /// Adds them to the arguments.
     fn put(&self, all: &mut Map<String, Value>) {
         if self.count == 0 {
             return;
@@ -41,16 +41,16 @@ impl Stated {
     }
 }
 
-/// Values that came in records of their own: the id of their keys, and what there was.
+/// Values that came in separate records: the id of their keys, and the values.
 pub type Described = Vec<(u32, Arguments)>;
 
-/// A span's arguments as a JSON object: those that its name has, those that came in records, what
-/// was stated of its operations, and whether any thread might end it. `Ok(None)` where there are
-/// none, `Err` where a text is not defined yet. `redacted`: without texts of the program's own.
+/// Formats a span's arguments as a JSON object: those that its name has, those that came in
+/// records, its operations, and whether any thread might end it. `Ok(None)` where there are none,
+/// `Err` where a text is not defined yet. `redacted`: without the program's own texts.
 pub fn object(
     given: Option<&str>,
     described: &Described,
-    stated: &Stated,
+    stated: &StatedFlops,
     any_thread: bool,
     interned: &Interned,
     redacted: bool,
@@ -78,11 +78,12 @@ pub fn object(
     Ok((!all.is_empty()).then(|| Value::Object(all).to_string()))
 }
 
-/// A text has no definition so far.
+/// A text that has no definition so far.
 #[derive(Debug, PartialEq)]
 pub struct Undefined;
 
-/// One value. What JSON has no number for is its text; null: it could not be kept.
+/// Converts one value. A value for which JSON has no number becomes its text; null means that it
+/// could not be kept.
 fn argument(kind: u8, bits: u64, interned: &Interned) -> Result<Value, Undefined> {
     Ok(match kind {
         value::UNSIGNED => bits.into(),
@@ -121,7 +122,7 @@ mod tests {
     }
 
     fn of(described: Described, texts: &[&str]) -> Result<Option<String>, Undefined> {
-        object(None, &described, &Stated::default(), false, &interned(texts), false)
+        object(None, &described, &StatedFlops::default(), false, &interned(texts), false)
     }
 
     #[test]
@@ -158,7 +159,7 @@ mod tests {
     #[test]
     fn operations_on_several_types_have_none_of_them() {
         let text = |stated: &[(u64, u32)]| {
-            let mut all = Stated::default();
+            let mut all = StatedFlops::default();
             stated.iter().for_each(|(count, dtype)| all.add(*count, *dtype));
             object(None, &Vec::new(), &all, false, &Interned::default(), true)
                 .unwrap()

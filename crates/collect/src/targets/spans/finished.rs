@@ -1,6 +1,6 @@
-//! What has come of records, and waits for its name.
+//! Finished spans and marks that wait for their name.
 
-use super::args::{Described, Stated};
+use super::args::{Described, StatedFlops};
 use tprof_trace::model::ThreadIndex;
 use tprof_wire::spans::{OnStack, Place};
 
@@ -11,16 +11,16 @@ pub struct OpenSpan {
     pub thread: ThreadIndex,
     pub start_ns: u64,
     pub place: Place,
-    pub stated: Stated,
+    pub stated: StatedFlops,
     pub described: Described,
-    /// Of one on a thread's stack, what its thread had counted.
+    /// For a span on a thread's stack, the thread's counts at its beginning.
     pub counted: OnStack,
 }
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub enum Finished {
-    /// With allocations within, and their bytes, as its thread counted them.
+    /// A span, with the allocations within it and their bytes, as its thread counted them.
     Span {
         span: OpenSpan,
         end_ns: u64,

@@ -23,15 +23,15 @@ use tprof_wire::schedule::Schedule;
 use tprof_wire::spans::{Arguments, HISTOGRAM, OnStack, Place};
 
 /// Rows that are written at the latest together.
-const MOST_ROWS: usize = 16_384;
+const MAX_ROWS: usize = 16_384;
 /// Rows wait this long at most, so that a run that is cut off lacks little.
 const LONGEST_WAIT_NS: u64 = 250_000_000;
 /// Different arguments that spans of an image have in records of their own at most: each is a name
 /// in the file.
-const ARGUMENTS_MOST: u32 = 1 << 20;
+const MAX_ARGUMENTS: u32 = 1 << 20;
 /// Rows that wait for their names at most.
-const WAITING_MOST: usize = 1 << 18;
-/// What a process switches itself, of [`off`].
+const MAX_WAITING: usize = 1 << 18;
+/// The bits of [`off`] that a process switches itself.
 const OWN: u32 = off::PROGRAM | off::SCHEDULE;
 
 /// A record, as it came.
@@ -40,7 +40,7 @@ pub struct SpanRecord {
     kind: ExtKind,
     name: u32,
     words: [u64; 2],
-    /// Of [`ExtKind::SpanArguments`].
+    /// The content of [`ExtKind::SpanArguments`].
     arguments: Arguments,
 }
 
@@ -56,18 +56,18 @@ impl SpanRecord {
     }
 }
 
-/// Those of an image, on their way into its file.
+/// The spans of an image, on their way into its file.
 #[derive(Debug, Default)]
 pub struct Spans {
     process: ProcessIndex,
-    /// Where all allocations are recorded, they are counted as their records are read; else its
-    /// threads count them.
+    /// How its allocations are recorded. If all of them are, they are counted as their records are
+    /// read; otherwise its threads count them.
     memory: MemoryRecording,
     /// Texts among arguments are left out.
     redact: bool,
     open: OpenSpans,
     totals: Totals,
-    /// Different arguments so far, and spans that are without theirs since there are too many.
+    /// Number of different arguments so far, and spans without theirs since there are too many.
     different: u32,
     newest: NameId,
     undescribed: u64,
@@ -78,7 +78,7 @@ pub struct Spans {
     pub off: u32,
     /// The process has switched its recording: its totals have a gap.
     pub was_switched: bool,
-    /// By what its steps are counted, where they are.
+    /// The schedule that counts its steps, if there is one.
     pub schedule: Option<Schedule>,
     /// The option or command that has it switch its recording.
     pub by: &'static str,
@@ -95,12 +95,12 @@ pub struct Spans {
 }
 
 impl Spans {
-    /// Of an image that has had none yet.
+    /// Starts for an image that has had no span yet.
     pub fn new(process: ProcessIndex, memory: MemoryRecording) -> Spans {
         Spans { process, memory, ..Spans::default() }
     }
 
-    /// Of one that begins with this [`off`], and switches it as the run's options have it.
+    /// Sets the [`off`] that an image begins with, and which the run's options let it switch.
     pub fn switched_by(self, config: &Config, off: u32) -> Spans {
         let off_since_ns = (off & OWN != 0).then_some(0);
         let schedule = config.steps().map(|timetable| timetable.schedule());
@@ -135,7 +135,7 @@ impl Spans {
     }
 
     /// Takes a record that a thread wrote at this time, after so many recorded allocations and
-    /// bytes of them.
+    /// bytes.
     pub fn take(
         &mut self,
         record: SpanRecord,
@@ -243,7 +243,7 @@ impl Spans {
         }
     }
 
-    /// What its schedule or capture switches to, in words: `cycle 1: step 4 (--schedule)`.
+    /// Describes what its schedule or capture switches to: `cycle 1: step 4 (--schedule)`.
     fn window(&mut self, on: bool, cycle: u32) -> String {
         if !on {
             return self.by.to_owned();
@@ -264,9 +264,9 @@ impl Spans {
     ) {
         self.first_waiting_ns.get_or_insert(time_ns);
         if !self.row(&over, interned, writer) {
-            match over.name() == 0 || self.waiting.len() >= WAITING_MOST {
+            match over.name() == 0 || self.waiting.len() >= MAX_WAITING {
                 true => self.nameless += 1,
-                // To ask for these again and again would hold up the job.
+                // Asking for these again and again would hold up the job.
                 false if interned.is_full() => self.refused += 1,
                 false => self.waiting.push(over),
             }
@@ -326,7 +326,7 @@ impl Spans {
         writer: &mut TraceWriter,
     ) -> Result<NameId, args::Undefined> {
         let given = interned.arguments(span.name);
-        let is_refused = !span.described.is_empty() && self.different >= ARGUMENTS_MOST;
+        let is_refused = !span.described.is_empty() && self.different >= MAX_ARGUMENTS;
         let none = args::Described::new();
         let described = if is_refused { &none } else { &span.described };
         let text = args::object(given, described, &span.stated, any_thread, interned, self.redact)?;
@@ -339,12 +339,12 @@ impl Spans {
         Ok(args)
     }
 
-    /// Has what waits for more written by the next call of [`Self::write`].
-    pub fn hasten(&mut self) {
+    /// Makes the next call of [`Self::write`] write everything that waits for more.
+    pub fn write_all_next(&mut self) {
         self.first_waiting_ns = self.first_waiting_ns.map(|_| 0);
     }
 
-    /// Writes what waits, if there is enough of it or it has waited long enough.
+    /// Writes the rows that wait, if there are enough of them or they have waited long enough.
     pub fn write(
         &mut self,
         now_ns: u64,
@@ -358,7 +358,7 @@ impl Spans {
         }
         let waited = self.first_waiting_ns.map_or(0, |first| now_ns.saturating_sub(first));
         let rows = self.rows.len() + self.waiting.len();
-        if rows == 0 || !(last || rows >= MOST_ROWS || waited >= LONGEST_WAIT_NS) {
+        if rows == 0 || !(last || rows >= MAX_ROWS || waited >= LONGEST_WAIT_NS) {
             return Ok(());
         }
         for over in std::mem::take(&mut self.waiting) {
@@ -376,7 +376,7 @@ impl Spans {
         written
     }
 
-    /// A thread is gone: ends what it has left open.
+    /// Ends the spans that a thread which is gone has left open.
     pub fn thread_ended(
         &mut self,
         thread: ThreadIndex,
@@ -390,7 +390,7 @@ impl Spans {
         }
     }
 
-    /// Ends what is open at the end of its process; counts what is lost.
+    /// Ends what is open at the end of its process, and counts what is lost.
     pub fn finish(
         &mut self,
         end_ns: u64,

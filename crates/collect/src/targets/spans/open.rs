@@ -1,15 +1,15 @@
 //! Spans that have begun: of a thread innermost last, or by number where any thread may end them.
 
-use super::args::RECORDS_MOST;
+use super::args::MAX_RECORDS;
 use super::finished::{Finished, OpenSpan};
 use std::collections::HashMap;
 use tprof_trace::model::ThreadIndex;
 use tprof_wire::spans::{Arguments, BY_DEPTH, OnStack, Place};
 
 /// Spans that may be open at one time in one process.
-const OPEN_MOST: usize = 1 << 16;
+const MAX_OPEN: usize = 1 << 16;
 /// Ends that are remembered without a beginning, which may be in a ring that is read later.
-const EARLY_MOST: usize = 1 << 12;
+const MAX_EARLY: usize = 1 << 12;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ pub struct OpenSpans {
     endless: u64,
     /// Arguments without their span.
     pub unplaced: u64,
-    /// Arguments of spans that have [`RECORDS_MOST`] already.
+    /// Arguments of spans that have [`MAX_RECORDS`] already.
     pub surplus: u64,
 }
 
@@ -31,7 +31,7 @@ impl OpenSpans {
     /// A span begins on its thread.
     pub fn push(&mut self, span: OpenSpan) -> Option<Finished> {
         self.unwind(span.thread, span.place.number);
-        if self.len >= OPEN_MOST {
+        if self.len >= MAX_OPEN {
             self.endless += 1;
             return None;
         }
@@ -52,8 +52,8 @@ impl OpenSpans {
         Some(Finished::Span { span, end_ns, any_thread: false, allocated })
     }
 
-    /// A span ends that others were begun within, and go on. It nests no more: any thread might have
-    /// ended it.
+    /// Ends a span while others that were begun within it go on. It nests no more: any thread might
+    /// have ended it.
     pub fn pop_around(&mut self, thread: ThreadIndex, depth: u16, end_ns: u64) -> Option<Finished> {
         let place = Place { number: depth.into() };
         let stack = self.stacks.get_mut(&thread)?;
@@ -77,7 +77,7 @@ impl OpenSpans {
             }
         };
         match span {
-            Some(span) if span.described.len() < RECORDS_MOST => {
+            Some(span) if span.described.len() < MAX_RECORDS => {
                 span.described.push((keys, arguments));
             }
             Some(_) => self.surplus += 1,
@@ -121,7 +121,7 @@ impl OpenSpans {
             self.late.insert(span.place.number, (span, end_ns));
             return None;
         }
-        if self.len >= OPEN_MOST {
+        if self.len >= MAX_OPEN {
             self.endless += 1;
             return None;
         }
@@ -132,20 +132,20 @@ impl OpenSpans {
         None
     }
 
-    /// That span ends.
+    /// Ends the span at `place`.
     pub fn end(&mut self, place: Place, end_ns: u64) -> Option<Finished> {
         if let Some(span) = self.free.remove(&place.number) {
             self.len -= 1;
             return Some(Finished::Span { span, end_ns, any_thread: true, allocated: None });
         }
-        if self.early.len() >= EARLY_MOST {
+        if self.early.len() >= MAX_EARLY {
             self.early.clear();
         }
         self.early.insert(place.number, end_ns);
         None
     }
 
-    /// A thread is gone: what it has left open lasts until its end.
+    /// Ends the spans that a thread which is gone has left open: they last until its end.
     pub fn leave(&mut self, thread: ThreadIndex, end_ns: u64) -> Vec<Finished> {
         let left = self.stacks.remove(&thread).unwrap_or_default();
         self.len -= left.len();
@@ -156,7 +156,8 @@ impl OpenSpans {
         left.into_iter().map(over).collect()
     }
 
-    /// What is open at the end, which lasts until then, and how many spans have no recorded end.
+    /// Ends what is open at the end of the process, and returns how many spans have no recorded
+    /// end.
     pub fn finish(&mut self, end_ns: u64) -> (Vec<Finished>, u64) {
         let stacks = std::mem::take(&mut self.stacks).into_values().flatten();
         let over = |any_thread| {
@@ -244,7 +245,7 @@ mod tests {
         for (thread, number, start_ns) in [(1, 0, 3), (1, 1, 9), (2, 0, 4)] {
             assert!(spans.push(OpenSpan { thread, ..at(number, start_ns) }).is_none());
         }
-        // The second was pushed by what runs after the record of the thread's end.
+        // The second was pushed by code that runs after the record of the thread's end.
         let left: Vec<_> =
             spans.leave(1, 8).into_iter().map(|over| times(Some(over)).unwrap()).collect();
         assert_eq!((left, spans.len), (vec![(3, 8), (9, 9)], 1));

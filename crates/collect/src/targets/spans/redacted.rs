@@ -1,8 +1,8 @@
-//! Arguments of spans without what may be a user's own: under `--redact` texts become null.
+//! Removes from arguments of spans what may be a user's own: under `--redact` texts become null.
 //!
-//! A text may be a path, a prompt or a key. Numbers, truths and the names of arguments stay, and
-//! the words that are no one's own: numbers that JSON has as texts, categories that the Rust
-//! library names.
+//! A text may be a path, a prompt or a key. Numbers, booleans and the names of arguments stay, and
+//! so do words that belong to no one: numbers that JSON writes as texts, and categories that the
+//! Rust library names.
 
 use serde_json::{Map, Value};
 
@@ -11,7 +11,7 @@ const CATEGORY: &str = "category";
 /// Categories by `tprof::Category`.
 const CATEGORIES: [&str; 7] =
     ["compute", "memory", "data_load", "sync", "communication", "compile", "io"];
-/// How Rust and Python write numbers that are not finite.
+/// Texts by which Rust and Python write numbers that are not finite.
 const NUMBERS: [&str; 4] = ["NaN", "nan", "inf", "-inf"];
 
 /// Takes the texts out of arguments.
@@ -22,7 +22,7 @@ pub fn redact(arguments: &mut Map<String, Value>) {
             Value::String(text) => {
                 NUMBERS.contains(&&**text) || key == CATEGORY && CATEGORIES.contains(&&**text)
             }
-            // Nothing that tprof makes has any: what they hold is not known.
+            // tprof itself writes no such values, so what they hold is not known.
             Value::Array(_) | Value::Object(_) => false,
         };
         if !stays {

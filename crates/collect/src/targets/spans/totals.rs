@@ -1,8 +1,8 @@
-//! Sums that a program's threads add to, and blocks of its pools: what must be taken in the order
+//! Sums that a program's threads add to, and blocks of its pools: both must be taken in the order
 //! of time.
 //!
-//! Rings are read one by one, so a block may be given back, in one thread's ring, before it is
-//! read that another took it. A record waits until every ring was read later than its time.
+//! Rings are read one by one, so the end of a block may be read, in one thread's ring, before its
+//! beginning in another's. A record waits until every ring was read later than its time.
 //!
 //! The record of a thread that is preempted after it took the time comes later still (in 2 of 180
 //! runs of 4,000 records, on two busy cores). Its call had not returned, so nothing depends on it
@@ -14,16 +14,16 @@ use tprof_trace::TraceWriter;
 use tprof_trace::model::{Counter, NameId, ProcessIndex};
 
 /// Blocks of pools that are live at one time and known.
-const BLOCKS_MOST: usize = 1 << 20;
+const MAX_BLOCKS: usize = 1 << 20;
 
-/// What a record changes.
+/// The change that a record makes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TotalChange {
     /// Added to a sum.
     Add(f64),
-    /// A pool's block, of so many bytes, is handed out.
+    /// A pool gave out a block of so many bytes.
     Took(u64, u64),
-    /// It is taken back.
+    /// A pool took a block back.
     Gave(u64),
 }
 
@@ -35,7 +35,7 @@ struct WaitingChange {
     change: TotalChange,
 }
 
-/// What was last written of a curve.
+/// The last point of a curve that was written.
 #[derive(Clone, Copy, Debug, Default)]
 struct LastValue<T> {
     value: T,
@@ -43,7 +43,8 @@ struct LastValue<T> {
 }
 
 impl<T> LastValue<T> {
-    /// The time of a change at `time_ns`, which is never before the one that was written last.
+    /// Returns the time of a change at `time_ns`, which is never before the one that was written
+    /// last.
     fn advance(&mut self, time_ns: u64) -> u64 {
         self.time_ns = self.time_ns.max(time_ns);
         self.time_ns
@@ -60,7 +61,7 @@ pub struct Totals {
     /// Bytes, and the name of the curve, by pool.
     pools: HashMap<NameId, (LastValue<u64>, NameId)>,
     blocks: HashMap<(NameId, u64), u64>,
-    /// Blocks that were given back without having been taken.
+    /// Number of blocks that were taken back without having been given out.
     unknown: u64,
     /// Blocks beyond those that are kept.
     refused: u64,
@@ -126,12 +127,12 @@ impl Totals {
         let (live, curve) =
             self.pools.entry(name).or_insert_with(|| (LastValue::default(), curve(writer)));
         match one.change {
-            TotalChange::Took(..) if self.blocks.len() >= BLOCKS_MOST => {
+            TotalChange::Took(..) if self.blocks.len() >= MAX_BLOCKS => {
                 self.refused += 1;
                 return None;
             }
             TotalChange::Took(block, bytes) => {
-                // One that was never given back: its memory is in use again.
+                // The block before it was never given back: its memory is in use again.
                 let before = self.blocks.insert((name, block), bytes).unwrap_or(0);
                 live.value = live.value.saturating_sub(before).saturating_add(bytes);
             }
@@ -147,7 +148,7 @@ impl Totals {
         Some((*curve, live.advance(one.time_ns), live.value as f64))
     }
 
-    /// What is lost, and why: how many.
+    /// Returns what is lost, why, and how many.
     pub fn losses(&self) -> [(&'static str, &'static str, u64); 3] {
         [
             ("blocks of pools given back", "what took them was not recorded", self.unknown),

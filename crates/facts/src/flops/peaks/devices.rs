@@ -5,23 +5,24 @@
 
 use super::Peaks;
 
-/// Words in names of devices that are not the one of the table.
-/// A100 of 64 GB is of one customer, with more units and slower memory.
+/// Words that distinguish a device from the table's device of the same name. The A100 of 64 GB
+/// belongs to one customer, and has more units and slower memory.
 const OTHERS: [&str; 8] = ["MIG", "Laptop", "Mobile", "Ti", "SUPER", "Max", "D", "64GB"];
 
 /// Figures in 10^12 operations a second, and 10^9 bytes a second; 0 where the data sheet has none.
 pub(super) struct Row {
     pub(super) device: &'static str,
-    /// Words that its name has, whatever lies between.
+    /// Words of its name, in any distance from each other.
     words: &'static str,
-    /// It has at least so much memory; 0: whatever it has.
+    /// The least memory of the device, bytes; 0 if any amount matches.
     least_bytes: u64,
     pub(super) memory: f64,
-    /// In one direction over all links to other devices, where each device of this name has them.
+    /// Bandwidth in one direction over all links to other devices, if each device of this name has
+    /// links.
     pub(super) link: f64,
-    /// `fp64`, `fp32`.
+    /// Peaks of the vector units: `fp64`, `fp32`.
     pub(super) vector: [f64; 2],
-    /// `fp64`, `fp32`, `tf32`.
+    /// Peaks of the matrix units: `fp64`, `fp32`, `tf32`.
     pub(super) matrix: [f64; 3],
     /// `fp16`, `bf16`, `fp8`, `int8`, `fp4`.
     pub(super) short: [f64; 5],
@@ -56,7 +57,7 @@ impl Row {
     }
 }
 
-/// The row of a device with this name, as its driver has it, and so much memory.
+/// The row of a device with this name in the driver, and this much memory.
 pub(super) fn find(name: &str, memory_bytes: Option<u64>) -> Option<Peaks> {
     let words: Vec<&str> = name
         .split(|letter: char| !letter.is_ascii_alphanumeric())
@@ -88,9 +89,9 @@ const CDNA2: &str = "AMD Instinct MI200 data sheets (2022)";
 const CDNA3: &str = "AMD Instinct MI300 data sheets (2024)";
 const CDNA4: &str = "AMD Instinct MI350 data sheets (2025)";
 
-/// Of 80 GB, in a table of devices that exist with 40.
+/// The least memory of the variant with 80 GB, if there is one with 40 GB.
 const LARGE: u64 = 60_000_000_000;
-/// Of 144 GB, in a table of devices that exist with 96.
+/// The least memory of the variant with 144 GB, if there is one with 96 GB.
 const LARGEST: u64 = 120_000_000_000;
 
 #[rustfmt::skip]
@@ -105,7 +106,7 @@ const fn large(row: Row) -> Row {
     Row { least_bytes: LARGE, ..row }
 }
 
-/// By words of names: a longer match counts before a shorter one.
+/// Devices by the words of their names: a longer match takes precedence over a shorter one.
 #[rustfmt::skip]
 pub(super) const DEVICES: &[Row] = &[
     row("V100 SXM2", "V100 SXM2", [900.0, 150.0], [7.8, 15.7], [0.0, 0.0, 0.0], [125.0, 0.0, 0.0, 0.0, 0.0], V100),

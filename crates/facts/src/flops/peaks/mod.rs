@@ -1,8 +1,8 @@
-//! What devices can do at most: operations a second by type, and bytes a second.
+//! The peaks of devices: operations per second by type, and bytes per second.
 //!
-//! Figures of makers' data sheets, for dense matrices (those with "sparsity" are twice as high), at
-//! the highest clock, of what programs see as one device: of MI250 half a card. A device that is
-//! not here has no peaks, and neither has a part of one (MIG).
+//! The figures are from makers' data sheets, for dense matrices (those with "sparsity" are twice as
+//! high), at the highest clock. They are those of the device that programs see: for MI250, half a
+//! card. A device that is not in the table has no peaks, and neither has a part of one (MIG).
 
 mod devices;
 #[cfg(test)]
@@ -11,44 +11,44 @@ mod tests;
 use super::element::ElementType;
 use super::work::Work;
 
-/// What a device can do.
+/// The peaks of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Peaks {
     /// The device, as its maker names it; empty for figures that a user gave.
     pub device: &'static str,
-    /// Where the figures are from.
+    /// The source of the figures.
     pub source: &'static str,
     /// Bytes a second from and to its memory.
     pub memory: Option<f64>,
-    /// Bytes a second in one direction over all of its links to other devices of its host; none
-    /// where a card may have them or not.
+    /// Bytes per second in one direction over all of its links to other devices of its host; `None`
+    /// if a card may or may not have links.
     pub link: Option<f64>,
     /// Operations a second of vector units, of 8 bytes.
     pub vector64: Option<f64>,
-    /// Of 4 bytes.
+    /// Vector units with 4 bytes, operations per second.
     pub vector32: Option<f64>,
-    /// Of matrix units, of 8 bytes.
+    /// Matrix units with 8 bytes, operations per second.
     pub matrix64: Option<f64>,
-    /// Of 4 bytes.
+    /// Matrix units with 4 bytes, operations per second.
     pub matrix32: Option<f64>,
-    /// Of 4 bytes rounded to 19 bits.
+    /// Matrix units with 4 bytes rounded to 19 bits, operations per second.
     pub tf32: Option<f64>,
-    /// Of 2 bytes, `float16`.
+    /// Matrix units with `float16`, operations per second.
     pub fp16: Option<f64>,
-    /// Of 2 bytes, `bfloat16`.
+    /// Matrix units with `bfloat16`, operations per second.
     pub bf16: Option<f64>,
-    /// Of 1 byte.
+    /// Matrix units with floats of 1 byte, operations per second.
     pub fp8: Option<f64>,
-    /// Of whole numbers of 1 byte.
+    /// Matrix units with whole numbers of 1 byte, operations per second.
     pub int8: Option<f64>,
-    /// Of half a byte.
+    /// Matrix units with floats of half a byte, operations per second.
     pub fp4: Option<f64>,
 }
 
-/// One of the figures.
+/// Selects one of the figures.
 type Figure = fn(&mut Peaks) -> &mut Option<f64>;
 
-/// Words of `--peaks`, and what they set.
+/// The keys of `--peaks` with the figures that they set.
 const KEYS: [(&str, Figure); 12] = [
     ("memory", |peaks| &mut peaks.memory),
     ("link", |peaks| &mut peaks.link),
@@ -65,13 +65,13 @@ const KEYS: [(&str, Figure); 12] = [
 ];
 
 impl Peaks {
-    /// Of a device with this name, as its driver has it, and so much memory; none if it is not
-    /// in the table.
+    /// Finds a device by its name in the driver and the size of its memory; `None` if it is not in
+    /// the table.
     pub fn of(name: &str, memory_bytes: Option<u64>) -> Option<Peaks> {
         devices::find(name, memory_bytes)
     }
 
-    /// As [`Self::of`] where the text of a `--peaks` sets nothing; what it sets replaces that.
+    /// Replaces the figures that the text of a `--peaks` sets.
     pub fn with(self, given: &Peaks) -> Peaks {
         let (mut all, mut given) = (self, *given);
         for (_, of) in KEYS {
@@ -82,8 +82,8 @@ impl Peaks {
         all
     }
 
-    /// Of `bf16=989T,memory=3.35T`: operations and bytes a second; the error names what is
-    /// wrong.
+    /// Parses `bf16=989T,memory=3.35T`: operations and bytes per second. The error names the wrong
+    /// part.
     pub fn parse(text: &str) -> Result<Peaks, String> {
         let mut peaks = Peaks { source: "--peaks", ..Peaks::default() };
         for part in text.split(',') {
@@ -110,13 +110,13 @@ impl Peaks {
         match of {
             _ if work.is_product() => self.of_product(of, tf32),
             Float64 | Complex128 => Some((self.vector64?, "fp64")),
-            // What vector units compute of shorter types, they compute in this one.
+            // Vector units compute shorter types in this one.
             Float32 | Float16 | BFloat16 | Float8 | Complex64 => Some((self.vector32?, "fp32")),
             _ => None,
         }
     }
 
-    /// The same of products of matrices of this type.
+    /// The peak for products of matrices of this type, with its name.
     pub fn of_product(&self, of: ElementType, tf32: bool) -> Option<(f64, &'static str)> {
         use ElementType::*;
         let (value, name) = match of {
@@ -139,7 +139,7 @@ pub fn is_tf32(kernel: &str) -> bool {
     ["tf32", "s1688", "tensorop_s"].iter().any(|part| kernel.contains(part))
 }
 
-/// `989T`, as so many a second.
+/// Parses `989T` as a rate per second.
 fn number(text: &str) -> Option<f64> {
     let (digits, unit) = match text.char_indices().last()? {
         (at, 'G') => (&text[..at], 1e9),

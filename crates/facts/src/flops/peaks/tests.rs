@@ -1,4 +1,4 @@
-//! Tests of peaks.
+//! Tests of the peaks of devices.
 
 use super::devices::DEVICES;
 use super::*;

@@ -1,4 +1,4 @@
-//! What another client's CUPTI calls do while the agent uses it: each function here takes the
+//! Serves another client's CUPTI calls while the agent uses CUPTI: each function here takes the
 //! place of CUPTI's own, with its type and its results.
 //!
 //! The types are compared with the header's where they are named (`tprof-cupti-sys`).
@@ -7,7 +7,7 @@ use super::super::buffers;
 use super::super::client_clock as clock;
 use super::super::cupti::Cupti;
 use super::super::detach;
-use super::super::journal::{self, What};
+use super::super::journal::{self, JournalEvent};
 use super::super::kinds;
 use super::super::notes::{note, refused};
 use super::super::started;
@@ -23,7 +23,7 @@ use tprof_wire::gpu::trouble;
 
 /// Keeps a client's call in the journal.
 fn served(number: Number, argument: u64, result: CUptiResult) -> CUptiResult {
-    journal::keep(What::Client, [number as u64, argument, u64::from(result)]);
+    journal::keep(JournalEvent::Client, [number as u64, argument, u64::from(result)]);
     result
 }
 
@@ -48,7 +48,7 @@ pub(super) extern "C" fn register_callbacks(
     detach::attach_again();
     let is_other = |(had, _): (wants::Request, _)| had as usize != request as usize;
     if wants::callbacks().is_none_or(is_other) {
-        // What a client before it has lent is that one's.
+        // Buffers that a client before it has lent are that one's.
         lent::flush();
     }
     let is_first = wants::register(request, complete).is_none();
@@ -209,7 +209,8 @@ pub(super) extern "C" fn flush_all(flags: u32) -> CUptiResult {
         return real!(cuptiActivityFlushAll as f::ActivityFlushAll, (flags));
     }
     if wants::callbacks().is_none() {
-        // By the header: no callbacks are registered, as far as the client is concerned.
+        // The header demands this result: no callbacks are registered, as far as the client is
+        // concerned.
         return CUPTI_ERROR_INVALID_OPERATION;
     }
     let result = buffers::during_flush(flags, || {

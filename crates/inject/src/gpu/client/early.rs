@@ -25,7 +25,7 @@ fn kept(result: CUptiResult, keep: impl FnOnce()) -> CUptiResult {
     result
 }
 
-/// See CUPTI.
+/// Passes on `cuptiActivityRegisterCallbacks`, and remembers the callbacks.
 pub fn register(request: wants::Request, complete: wants::Complete) -> CUptiResult {
     let result = real!(
         cuptiActivityRegisterCallbacks as f::ActivityRegisterCallbacks,
@@ -36,7 +36,8 @@ pub fn register(request: wants::Request, complete: wants::Complete) -> CUptiResu
     })
 }
 
-/// See CUPTI. A client that wants a kind before there are records wants all of them.
+/// Passes on `cuptiActivityEnable`. A client that wants a kind before there are records wants all
+/// of them.
 pub fn enable(kind: CUpti_ActivityKind) -> CUptiResult {
     let result = real!(cuptiActivityEnable as f::ActivityEnable, (kind));
     kept(result, || {
@@ -49,13 +50,13 @@ pub fn enable(kind: CUpti_ActivityKind) -> CUptiResult {
     })
 }
 
-/// See CUPTI.
+/// Passes on `cuptiActivityDisable`, and remembers it.
 pub fn disable(kind: CUpti_ActivityKind) -> CUptiResult {
     let result = real!(cuptiActivityDisable as f::ActivityDisable, (kind));
     kept(result, || wants::end(kind, 0))
 }
 
-/// See CUPTI.
+/// Passes on `cuptiActivityEnableRuntimeApi` or `…DriverApi`, and remembers the choice.
 pub fn choose_call(kind: CUpti_ActivityKind, call: u32, on: bool) -> CUptiResult {
     let driver = kind == CUPTI_ACTIVITY_KIND_DRIVER;
     let choice = u8::from(on);
@@ -76,7 +77,7 @@ pub fn choose_call(kind: CUpti_ActivityKind, call: u32, on: bool) -> CUptiResult
     })
 }
 
-/// See CUPTI.
+/// Remembers the client's timestamp callback for the agent, or passes it on if no agent will come.
 pub fn register_clock(clock: CUpti_TimestampCallbackFunc) -> CUptiResult {
     match clock {
         Some(clock) if started::is_awaited() => {
@@ -90,8 +91,8 @@ pub fn register_clock(clock: CUpti_TimestampCallbackFunc) -> CUptiResult {
     }
 }
 
-/// Before the agent registers: a client that was there gets back what it has lent, since CUPTI
-/// gives the buffers of a client that is replaced to the next one, or to nobody.
+/// Called before the agent registers: a client that was there gets back what it has lent, since
+/// CUPTI gives the buffers of a client that is replaced to the next one, or to nobody.
 pub fn flush() {
     if wants::callbacks().is_some() {
         real!(cuptiActivityFlushAll as f::ActivityFlushAll, (CUPTI_ACTIVITY_FLAG_FLUSH_FORCED));

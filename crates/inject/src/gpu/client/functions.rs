@@ -36,7 +36,7 @@ macro_rules! cupti_functions {
 
 macro_rules! numbers {
     ($($name:ident $instead:ident,)*) => {
-        /// Their numbers.
+        /// Numbers of the intercepted functions.
         #[allow(non_camel_case_types, missing_docs)]
         #[derive(Clone, Copy)]
         pub enum Number { $($name),* }
@@ -92,7 +92,7 @@ macro_rules! real {
 
 pub(super) use real;
 
-/// What to call for a function of which `real` is the address: while the agent uses that CUPTI,
+/// The function to call in place of the one at `real`: while the agent uses that CUPTI,
 /// its own; and before it starts, since it is likely to use that one.
 pub fn instead(number: u32, real: usize) -> usize {
     let index = number as usize;

@@ -12,6 +12,12 @@
 //!
 //! A client that finds CUPTI's functions past the hooks takes the callbacks over. The flush
 //! thread then has no buffers out that come back, and stops flushing.
+//!
+//! Copies go by the times of records, to within a nanosecond of the call that enabled the kind;
+//! CUPTI itself goes by the call that started the work. Records of kinds without times follow the
+//! buffer that they are in. A client also gets records of what tprof's own kinds cost
+//! (`CUPTI_ACTIVITY_KIND_OVERHEAD`). If three flushes bring nothing back, the agent flushes less
+//! and less often, down to once in 8 s; its kinds stay enabled, since some may be the client's.
 
 pub mod calls;
 pub mod early;

@@ -1,4 +1,4 @@
-//! Pictures of made snapshots, and what keys do.
+//! Screens of made-up snapshots, and the effects of keys.
 
 use super::*;
 use crate::metric::Metric;
@@ -14,7 +14,7 @@ fn metric(metric: Metric, values: Vec<Option<f64>>) -> MetricValues {
     MetricValues { key, unit, about, values, why }
 }
 
-/// A run of so many ranks, of which rank 1 stalls and rank 2 was killed.
+/// Returns a run with this many ranks, of which rank 1 stalls and rank 2 was killed.
 fn snapshot(ranks: u32) -> Snapshot {
     let state = |rank: u32| RankState {
         rank: Some(rank),
@@ -78,7 +78,7 @@ fn picture(view: &View, width: u16, height: u16) -> String {
     terminal.backend().to_string()
 }
 
-/// A view of a run with a history of step times.
+/// Returns a view of a run with a history of step times.
 fn view(ranks: u32) -> View {
     let mut view = View::default();
     let mut first = snapshot(ranks);

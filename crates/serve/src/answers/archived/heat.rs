@@ -1,4 +1,4 @@
-//! The heat map of an archived run: a figure by rank and step.
+//! The heat map of an archived run: a metric by rank and step.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::super::heat::{HeatQuery, STEP_METRICS, folded};
 use crate::archive::Archive;
 use crate::failure::Failure;
 
-/// Where each of [`STEP_METRICS`] is: key, table, column, what the table is of.
+/// Source of each of [`STEP_METRICS`]: key, table, column, description of the table.
 const BY_STEP: [(&str, &str, &str, &str); 5] = [
     ("step_ns", "rank_steps", "duration_ns", "steps"),
     ("compute_ns", "rank_step_devices", "compute_ns", "device time of steps"),
@@ -45,7 +45,7 @@ impl StepValue {
     }
 }
 
-/// `GET /api/v1/runs/ID/heat`
+/// Answers `GET /api/v1/runs/ID/heat`.
 pub async fn heat(
     State(archive): State<Arc<Archive>>,
     Path(id): Path<u32>,

@@ -11,7 +11,7 @@ use super::super::history::{HistoryQuery, Metric, metrics};
 use crate::archive::Archive;
 use crate::failure::Failure;
 
-/// Figures that are followed: those that an archive has.
+/// Figures to follow: those that an archive has.
 const METRICS: [Metric; 5] = [
     ("step_ns", "ns", true),
     ("wall_ns", "ns", true),
@@ -20,15 +20,15 @@ const METRICS: [Metric; 5] = [
     ("findings", "count", true),
 ];
 
-/// `GET /api/v1/history`
+/// Answers `GET /api/v1/history`.
 pub async fn history(
     State(archive): State<Arc<Archive>>,
     Query(asked): Query<HistoryQuery>,
 ) -> Result<Json<Value>, Failure> {
     let run = archive.row(&*archive.run(asked.run)?);
     let listing = archive.listing();
-    // Commands are among the figures: a run without any is of no history yet.
-    let pending = archive.want(&listing.runs);
+    // The command is one of the figures, so a run without figures belongs to no history yet.
+    let pending = archive.request_missing(&listing.runs);
     let all = listing.runs.iter().rev().map(|run| archive.row(run));
     let same: Vec<Value> = all.filter(|row| row["id"] == run["id"] || is_same(row, &run)).collect();
     Ok(Json(json!({
@@ -40,7 +40,7 @@ pub async fn history(
     })))
 }
 
-/// Whether two runs are of one command; of one name, where no command was recorded.
+/// Whether two runs have the same command, or the same name if no command was recorded.
 fn is_same(a: &Value, b: &Value) -> bool {
     match (&a["command_text"], &b["command_text"]) {
         (Value::String(a), Value::String(b)) => a == b,
@@ -51,7 +51,7 @@ fn is_same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// The name of a run's directory: its ID without the hash.
+/// Returns the name of a run's directory, which is its ID without the hash.
 fn name(row: &Value) -> &str {
     let id = row["name"].as_str().unwrap_or_default();
     id.rsplit_once('-').map_or(id, |(name, _)| name)

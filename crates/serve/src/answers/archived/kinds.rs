@@ -1,14 +1,14 @@
-//! Reports of which an archive has tables, and the statements that give them.
+//! Kinds of report for which an archive has tables, and their statements.
 //!
 //! The rows of each table have the keys of the same table of `tprof report KIND --json`, or fewer.
 
 /// A kind of report.
 pub struct ArchivedKind {
-    /// Its name, as of `tprof report`; `rank-files` is none of them.
+    /// Name as in `tprof report`; `rank-files` is not a kind of report.
     pub name: &'static str,
-    /// What it shows.
+    /// Description of what the report shows.
     pub about: &'static str,
-    /// Its tables; those of a report are not all.
+    /// Its tables, which are not all of the report's tables.
     pub tables: &'static [Table],
 }
 
@@ -18,27 +18,27 @@ pub struct Table {
     pub key: &'static str,
     /// Table of the archive.
     pub source: &'static str,
-    /// What its rows are of, in a sentence: "the run has no …".
+    /// Names what the rows describe, in a sentence such as "the run has no …".
     pub of: &'static str,
-    /// What is selected.
+    /// Columns that are selected.
     select: &'static str,
-    /// Groups and order.
+    /// Grouping and order.
     rest: &'static str,
-    /// Most rows.
+    /// Largest number of rows.
     pub limit: u64,
 }
 
-/// How reports call a rank.
+/// Expression for a rank's label, as in reports.
 const RANK: &str = "CASE WHEN number IS NULL THEN concat('no rank', coalesce(concat(', ', host), '')) \
                     WHEN instance > 0 THEN concat('rank ', number, '.', instance) \
                     ELSE concat('rank ', number) END AS rank";
-/// Columns of a table of ranks behind that.
+/// Columns of a table of ranks after the rank.
 const REST: &str = "host, * EXCLUDE (run, number, instance, host)";
-/// By rank, those without one last.
+/// Order by rank, with rows without a rank last.
 const BY_RANK: &str = "ORDER BY number NULLS LAST, instance, host";
-/// Rows of a table that can have millions.
+/// Limit of rows for tables that can have millions.
 const MANY: u64 = 5_000;
-/// Rows of others, 1,024 ranks and more.
+/// Limit of rows for other tables: 1,024 ranks and more.
 const ALL: u64 = 100_000;
 
 const fn ranks(key: &'static str, source: &'static str, of: &'static str) -> Table {
@@ -49,7 +49,7 @@ const fn of(name: &'static str, about: &'static str, tables: &'static [Table]) -
     ArchivedKind { name, about, tables }
 }
 
-/// All kinds.
+/// All archived kinds of report.
 pub const KINDS: &[ArchivedKind] = &[
     of(
         "findings",
@@ -70,7 +70,8 @@ pub const KINDS: &[ArchivedKind] = &[
             key: "ranks",
             source: "ranks",
             of: "ranks",
-            // The file's own label; and what is counted there is notes of losses, of any number each.
+            // The file's own label. What is counted there is notes of losses, each of which can
+            // stand for many.
             select: "label AS rank, host, file, world_size, restarts, start_unix_ns, first_ns, last_ns, \
                      whole, recorded, lost AS loss_notes, bytes",
             rest: "{by_rank}",
@@ -201,7 +202,7 @@ pub const KINDS: &[ArchivedKind] = &[
 ];
 
 impl Table {
-    /// The statement that gives its rows, of one rank or of all.
+    /// Returns the statement for its rows, for one rank or for all.
     pub fn statement(&self, rank: Option<u32>) -> String {
         let Table { source, select, rest, .. } = self;
         let rest = rest.replace("{by_rank}", BY_RANK);
@@ -211,7 +212,7 @@ impl Table {
             return format!("SELECT {select} FROM {source} {rest} LIMIT {limit}");
         }
         let only = rank.map_or(String::new(), |rank| format!(" WHERE rank = {rank}"));
-        // The result has a column `rank` of its own, which is a text.
+        // The result has a column `rank` of its own, which is text.
         let rows = format!("SELECT rank AS number, * EXCLUDE (rank) FROM {source}{only}");
         format!("SELECT {select} FROM ({rows}) {rest} LIMIT {limit}")
     }

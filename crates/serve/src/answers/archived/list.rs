@@ -1,4 +1,4 @@
-//! The list of archived runs, and what this server has.
+//! Answers the list of archived runs, and what this server has.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::archive::Archive;
 use crate::failure::Failure;
 
 fn routes() -> impl Iterator<Item = &'static Route> {
-    ROUTES.iter().filter(|route| is_answered(route.what))
+    ROUTES.iter().filter(|route| is_answered(route.endpoint))
 }
 
-/// `GET /api/v1`
+/// Answers `GET /api/v1`.
 pub async fn about(State(archive): State<Arc<Archive>>) -> Json<Value> {
     let kinds = KINDS.iter().map(|kind| json!({ "name": kind.name, "about": kind.about }));
     let address = archive.known().archive;
@@ -33,15 +33,15 @@ pub async fn about(State(archive): State<Arc<Archive>>) -> Json<Value> {
     }))
 }
 
-/// `GET /api/v1/openapi.json`
+/// Answers `GET /api/v1/openapi.json`.
 pub async fn openapi(State(archive): State<Arc<Archive>>) -> Json<Value> {
     Json(described(&archive.tprof, routes()))
 }
 
-/// `GET /api/v1/runs`
+/// Answers `GET /api/v1/runs`.
 pub async fn all(State(archive): State<Arc<Archive>>) -> Json<Value> {
     let listing = archive.listing();
-    let pending = archive.want(&listing.runs);
+    let pending = archive.request_missing(&listing.runs);
     let rows: Vec<Value> = listing.runs.iter().map(|run| archive.row(run)).collect();
     let stale = listing
         .stale
@@ -55,13 +55,13 @@ pub async fn all(State(archive): State<Arc<Archive>>) -> Json<Value> {
     }))
 }
 
-/// `GET /api/v1/runs/ID`
+/// Answers `GET /api/v1/runs/ID`.
 pub async fn one(
     State(archive): State<Arc<Archive>>,
     Path(id): Path<u32>,
 ) -> Result<Json<Value>, Failure> {
     let run = archive.run(id)?;
-    archive.want(&archive.known().runs);
+    archive.request_missing(&archive.known().runs);
     let mut row = archive.row(&run);
     row["tables"] = json!(run.tables);
     Ok(Json(row))

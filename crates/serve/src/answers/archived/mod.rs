@@ -1,7 +1,8 @@
-//! What an archive answers: the same routes with documents of the same shape, as far as sums of ranks
-//! have them. All others state why an archive has nothing, and where it is.
+//! Routes of a server that shows an archive: the same routes with documents of the same shape, as
+//! far as sums per rank suffice. All other routes answer why an archive lacks the data, and where
+//! it is.
 
-mod compared;
+mod diff;
 mod heat;
 mod history;
 mod kinds;
@@ -14,58 +15,59 @@ use axum::Router;
 use axum::routing::{MethodRouter, any, get};
 
 use super::page;
-use super::routes::{ROUTES, What};
+use super::routes::{Endpoint, ROUTES};
 use crate::archive::Archive;
 use crate::failure::Failure;
 
-/// Answers all routes.
+/// Returns the router of all routes.
 pub fn router() -> Router<Arc<Archive>> {
-    let route =
-        |all: Router<_>, route: &super::routes::Route| all.route(route.path, handler(route.what));
+    let route = |all: Router<_>, route: &super::routes::Route| {
+        all.route(route.path, handler(route.endpoint))
+    };
     ROUTES.iter().fold(Router::new(), route).fallback(super::absent)
 }
 
-fn handler(what: What) -> MethodRouter<Arc<Archive>> {
-    match what {
-        What::Shell => get(page::shell),
-        What::About => get(list::about),
-        What::OpenApi => get(list::openapi),
-        What::Runs => get(list::all),
-        What::Run => get(list::one),
-        What::Report => get(report::report),
-        What::Heat => get(heat::heat),
-        What::Diff => get(compared::diff),
-        What::History => get(history::history),
-        // One path may have several methods: each of them is refused.
+fn handler(endpoint: Endpoint) -> MethodRouter<Arc<Archive>> {
+    match endpoint {
+        Endpoint::Shell => get(page::shell),
+        Endpoint::About => get(list::about),
+        Endpoint::OpenApi => get(list::openapi),
+        Endpoint::Runs => get(list::all),
+        Endpoint::Run => get(list::one),
+        Endpoint::Report => get(report::report),
+        Endpoint::Heat => get(heat::heat),
+        Endpoint::Diff => get(diff::diff),
+        Endpoint::History => get(history::history),
+        // One path may have several methods, all of which are refused.
         other => any(async move || refusal(other)),
     }
 }
 
-/// Whether an archive has the answer.
-fn is_answered(what: What) -> bool {
-    use What::{About, Diff, Heat, History, OpenApi, Report, Run, Runs, Shell};
-    matches!(what, Shell | About | OpenApi | Runs | Run | Report | Heat | Diff | History)
+/// Whether an archive can answer.
+fn is_answered(endpoint: Endpoint) -> bool {
+    use Endpoint::{About, Diff, Heat, History, OpenApi, Report, Run, Runs, Shell};
+    matches!(endpoint, Shell | About | OpenApi | Runs | Run | Report | Heat | Diff | History)
 }
 
 const SUMS: &str = "an archive has sums of each rank, not the events";
 const THE_RUN: &str = "tprof serve DIR, with the directory in which the run itself is";
 
-/// Why an archive has no such answer.
-fn refusal(what: What) -> Failure {
-    let (what, why, hint) = match what {
-        What::Page => ("an archive has no timelines and no flame graphs", SUMS, THE_RUN),
-        What::Export => (
+/// Explains why an archive has no such answer.
+fn refusal(endpoint: Endpoint) -> Failure {
+    let (what, why, hint) = match endpoint {
+        Endpoint::Page => ("an archive has no timelines and no flame graphs", SUMS, THE_RUN),
+        Endpoint::Export => (
             "an archive has no exports",
             SUMS,
             "tprof sql ARCHIVE --format csv \"SELECT * FROM rank_kernels\", or tprof export of the run itself",
         ),
-        What::DiffFlame => {
+        Endpoint::DiffFlame => {
             ("an archive has no stacks to compare", SUMS, "tprof diff of the runs themselves")
         }
-        What::Live | What::Events | What::Metrics => {
+        Endpoint::Live | Endpoint::Events | Endpoint::Metrics => {
             ("an archive has no runs in progress", "a run is archived when it has ended", THE_RUN)
         }
-        What::Control | What::Notes | What::Remove => (
+        Endpoint::Control | Endpoint::Notes | Endpoint::Remove => (
             "nothing of an archive is changed",
             "an archive only grows, by `tprof archive`",
             "tprof serve DIR --control, with the directory in which the runs themselves are",
@@ -85,10 +87,10 @@ mod tests {
 
     #[test]
     fn what_is_not_answered_states_why_and_what_to_do() {
-        let refused: Vec<_> = ROUTES.iter().filter(|route| !is_answered(route.what)).collect();
+        let refused: Vec<_> = ROUTES.iter().filter(|route| !is_answered(route.endpoint)).collect();
         assert!(refused.len() > 8);
         for route in refused {
-            let failure = refusal(route.what);
+            let failure = refusal(route.endpoint);
             assert!(failure.status.is_client_error(), "{}", route.path);
             for text in [&failure.what, &failure.why, &failure.hint] {
                 assert!(!text.is_empty(), "{}", route.path);

@@ -14,20 +14,20 @@ use super::kinds::{ArchivedKind, KINDS, Table};
 use crate::archive::{Archive, ArchivedRun};
 use crate::failure::Failure;
 
-/// The kind that is no report.
+/// The kind that is not a report.
 const RANK_FILES: &str = "rank-files";
-/// What all others state of themselves.
+/// Note that all other documents carry about themselves.
 const SUMS: &str =
     "From an archive: sums of each rank. Other tables of this report need the run itself.";
 
-/// What can be asked for.
+/// Query parameters of a report.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReportQuery {
     rank: Option<u32>,
 }
 
-/// `GET /api/v1/runs/ID/report/KIND`
+/// Answers `GET /api/v1/runs/ID/report/KIND`.
 pub async fn report(
     State(archive): State<Arc<Archive>>,
     Path((id, name)): Path<(u32, String)>,
@@ -50,7 +50,7 @@ pub async fn report(
     Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
 }
 
-/// A document around rows as `tprof-sql` printed them, with their columns in its order.
+/// Builds a document around rows as `tprof-sql` printed them, with their columns in its order.
 fn document(tprof: &str, run: &ArchivedRun, kind: &ArchivedKind, rows: &[&[u8]]) -> Vec<u8> {
     let value = |value: Value| value.to_string().into_bytes();
     // `tprof report` has no list of files.
@@ -64,7 +64,7 @@ fn document(tprof: &str, run: &ArchivedRun, kind: &ArchivedKind, rows: &[&[u8]])
         "notes": notes, "problems": run.notes,
     });
     let mut text = value(head);
-    // Behind the last of these keys.
+    // After the last of these keys.
     text.pop();
     text.extend_from_slice(b",\"tables\":{");
     for (at, (table, rows)) in kind.tables.iter().zip(rows).enumerate() {
@@ -87,7 +87,7 @@ fn document(tprof: &str, run: &ArchivedRun, kind: &ArchivedKind, rows: &[&[u8]])
     text
 }
 
-/// A note where not all rows of a table may be in the document.
+/// Returns a note if the document may lack rows of a table.
 fn cut(table: &Table, run: &ArchivedRun, rows: &[u8]) -> Option<String> {
     let all = *run.tables.get(table.source)?;
     let count = |rows| serde_json::from_slice::<Vec<IgnoredAny>>(rows).map_or(0, |rows| rows.len());

@@ -1,22 +1,22 @@
-//! Operations a second of vector units: fused multiplications and additions on registers, in as many
-//! independent chains as hide their latency.
+//! Peak operations per second of vector units: fused multiply-add on registers, in enough
+//! independent chains to hide their latency.
 #![allow(unsafe_code)] // instructions that the processor was asked for
 
-/// Chains: units with a latency of four to six cycles and two results a cycle need ten to twelve;
-/// with two operands they fit into 16 registers.
+/// Number of chains. Units with a latency of four to six cycles and two results per cycle need ten
+/// to twelve; with two operands, they fit into 16 registers.
 const CHAINS: usize = 12;
-/// Links of each chain in a piece of work.
+/// Number of links per chain in a piece of work.
 const LINKS: usize = 20_000;
 
-/// The vector unit that is used, and a piece of work for it: it returns its operations.
+/// The vector unit in use, and a piece of work for it, which returns its number of operations.
 pub(super) struct VectorUnit {
     pub name: &'static str,
     pub fp32: fn() -> f64,
     pub fp64: fn() -> f64,
 }
 
-/// A function that runs the chains: its unit, how it fills a vector and multiplies and adds, elements
-/// of a vector, their type.
+/// Defines a function that runs the chains. Parameters are its unit, how to fill a vector and to
+/// multiply and add, the elements of a vector, and their type.
 macro_rules! chains {
     ($name:ident, $feature:literal, $fill:expr, $link:expr, $lanes:literal, $number:ty) => {
         #[target_feature(enable = $feature)]

@@ -1,8 +1,8 @@
-//! `tprof doctor --peaks`: what the processors reach at most, measured, so that reports can hold
-//! operators of a CPU against it.
+//! `tprof doctor --peaks`: measures the peak rates of the processors, against which reports can
+//! judge operators on a CPU.
 //!
-//! Nothing else should run meanwhile: what others take is missing in the figures. Each is the best
-//! of several rounds.
+//! Nothing else should run meanwhile: what other programs use is missing in the figures. Each
+//! figure is the best of several rounds.
 
 mod fma;
 mod rounds;
@@ -15,28 +15,28 @@ use std::num::NonZero;
 use std::thread;
 use tprof_facts::units::bytes;
 
-/// What was measured.
+/// Measured peak rates.
 #[derive(Serialize)]
 pub(super) struct CpuPeaks {
-    /// Vector unit that was used: `AVX-512`.
+    /// Vector unit that was used, such as `AVX-512`.
     vector: &'static str,
-    /// Bytes of the arrays of the triad together.
+    /// Total bytes of the triad's arrays.
     triad_bytes: u64,
     one_core: CoresPeaks,
-    /// As many threads as the process may run at once.
+    /// With as many threads as the process may run at once.
     all_cores: CoresPeaks,
 }
 
-/// Of so many threads.
+/// Rates for a number of threads.
 #[derive(Serialize)]
 struct CoresPeaks {
     cores: usize,
-    /// Operations a second; a fused multiplication and addition are two.
+    /// Operations per second; a fused multiply-add counts as two.
     fp32_flops_per_s: f64,
     fp64_flops_per_s: f64,
-    /// Read and written; `null` where memory did not suffice.
+    /// Bytes read and written per second; `null` if there was not enough memory.
     memory_bytes_per_s: Option<f64>,
-    /// For `tprof report --peaks`.
+    /// Value for `tprof report --peaks`.
     option: String,
 }
 
@@ -81,12 +81,12 @@ pub(super) fn measure() -> Result<CpuPeaks, Failure> {
     })
 }
 
-/// `105.3G`: as `--peaks` reads it.
+/// Formats a rate as `--peaks` reads it: `105.3G`.
 fn giga(value: f64) -> String {
     format!("{:.1}G", value / 1e9)
 }
 
-/// For a person.
+/// Formats the rates as text.
 pub(super) fn text(peaks: &CpuPeaks) -> String {
     let of = |name: &str, one: &CoresPeaks| {
         let memory = match one.memory_bytes_per_s {

@@ -1,22 +1,23 @@
-//! How much is done a second, by several threads at once.
+//! Measures how much work several threads do per second.
 
 use std::io;
 use std::sync::{Barrier, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Length of a round, after which rates are read, and how many there are.
+/// Length of a round, after which rates are read, and the number of rounds.
 const ROUND: Duration = Duration::from_millis(50);
 const ROUNDS: usize = 5;
 
-/// The best rate of all threads together; `make` is called once on each thread, and what it makes does
-/// a piece of work and returns how much that was. Fails where a thread cannot be started.
+/// Returns the best total rate of all threads. `make` is called once on each thread and returns a
+/// function that does a piece of work and returns its amount. Fails if a thread cannot be started.
 pub(super) fn best<W: FnMut() -> f64>(
     threads: usize,
     make: impl Fn() -> W + Sync,
 ) -> io::Result<f64> {
     let begin = Barrier::new(threads);
-    // Whether all threads are there; each waits for that, since the barrier waits for all.
+    // Whether all threads have started. Each thread waits for that, because the barrier waits for
+    // all of them.
     let (go, are_there) = (Condvar::new(), Mutex::new(None::<bool>));
     let of_thread = || {
         let found = are_there.lock().unwrap_or_else(PoisonError::into_inner);
@@ -61,14 +62,14 @@ mod tests {
             made.fetch_add(1, Ordering::Relaxed);
             move || {
                 count.fetch_add(1, Ordering::Relaxed);
-                // Another thread may run, whatever the machine is busy with.
+                // Another thread may run, however busy the machine is.
                 thread::yield_now();
                 1.0
             }
         };
         assert!(best(3, make).unwrap() > 0.0);
         assert_eq!(made.into_inner(), 3);
-        // Once to warm up.
+        // The first call warms up.
         assert!(done.load(Ordering::Relaxed) >= 3 * (ROUNDS + 1));
     }
 }

@@ -1,6 +1,6 @@
-//! Memory bandwidth: the triad of McCalpin's STREAM, `a = b + s · c`, on arrays that no cache holds.
-//! Bytes are what the program reads and writes; that a cache reads lines before it writes them is
-//! left out, as in STREAM and in `report roofline`.
+//! Memory bandwidth by the triad of McCalpin's STREAM, `a = b + s · c`, on arrays that no cache can
+//! hold. The bytes counted are those that the program reads and writes. Lines that a cache reads
+//! before it writes them are left out, as in STREAM and in `report roofline`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,22 +8,22 @@ use std::hint::black_box;
 
 use super::super::machine::cgroup_limit;
 
-/// All arrays together are so many times as large as the last caches of all processors.
+/// The arrays together are this many times as large as the last-level caches of all processors.
 const TIMES_CACHE: u64 = 4;
 const LEAST: u64 = 192 << 20;
-/// Arrays, and bytes of an element.
+/// Number of arrays, and bytes per element.
 const ARRAYS: u64 = 3;
 const ELEMENT: u64 = 8;
 
-/// Bytes of the arrays together; none where a half of the free memory, or a quarter of what the job
-/// may use, does not hold them.
+/// Total bytes of the arrays; `None` if they exceed half of the free memory, or a quarter of what
+/// the job may use.
 pub(super) fn bytes() -> Option<u64> {
     let all = last_caches().unwrap_or(0).saturating_mul(TIMES_CACHE).max(LEAST);
     let limit = cgroup_limit().and_then(|(_, limit)| limit).unwrap_or(u64::MAX);
     (all <= (available()? / 2).min(limit / 4)).then_some(all)
 }
 
-/// Memory that programs may still take.
+/// Memory that programs may still take, in bytes.
 fn available() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -31,7 +31,7 @@ fn available() -> Option<u64> {
     kibibytes.checked_mul(1024)
 }
 
-/// Bytes of all last caches together: threads on all cores have them all.
+/// Total bytes of all last-level caches, which threads on all cores share.
 fn last_caches() -> Option<u64> {
     let cpus = fs::read_dir("/sys/devices/system/cpu").ok()?;
     let indexes = cpus.flatten().filter_map(|cpu| fs::read_dir(cpu.path().join("cache")).ok());
@@ -40,13 +40,13 @@ fn last_caches() -> Option<u64> {
         let level: u32 = read("level")?.trim().parse().ok()?;
         Some(((level, read("shared_cpu_list")?), parse(&read("size")?)?))
     };
-    // One that several processors share is listed by each.
+    // Each processor lists the caches that it shares with others.
     let all: BTreeMap<(u32, String), u64> = indexes.flatten().flatten().filter_map(cache).collect();
     let last = all.keys().next_back()?.0;
     Some(all.iter().filter(|((level, _), _)| *level == last).map(|(_, size)| *size).sum())
 }
 
-/// `2048K`.
+/// Parses a size such as `2048K`.
 fn parse(text: &str) -> Option<u64> {
     let text = text.trim();
     let (digits, unit) = match text.chars().last()? {
@@ -58,11 +58,11 @@ fn parse(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// A pass over arrays of the calling thread, of so many bytes together; it returns what it read and
-/// wrote.
+/// Returns a function that makes a pass over the calling thread's arrays of this many bytes, and
+/// returns the bytes it read and wrote.
 pub(super) fn arrays(bytes: u64) -> impl FnMut() -> f64 {
     let count = (bytes / ARRAYS / ELEMENT).max(1) as usize;
-    // Not zeros: these may be one page for all.
+    // The values are not zero, because pages of zeros may be one shared page.
     let [mut a, mut b, c] = [1.0, 2.0, 3.0].map(|value| vec![value; count]);
     move || {
         let factor = black_box(3.0);

@@ -1,7 +1,7 @@
 use super::*;
 use std::path::PathBuf;
 use tprof_collect::{MemMode, OnFull, StackMode};
-use tprof_trace::run::{Blind, ProcessInfo};
+use tprof_trace::run::{BlindSpot, ProcessInfo};
 
 fn config() -> Config {
     Config {
@@ -38,7 +38,7 @@ fn config() -> Config {
 
 #[test]
 fn a_summary_lists_what_happened_and_what_to_type() {
-    let blind = |process: &str| Blind {
+    let blind = |process: &str| BlindSpot {
         process: process.to_owned(),
         what: "everything".to_owned(),
         why: "statically linked".to_owned(),

@@ -1,4 +1,4 @@
-//! What Holistic Trace Analysis' critical path uses: rows within a window.
+//! The rows within a window that Holistic Trace Analysis' critical path uses.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::model::{NameId, SpanKind, SyncKind};
@@ -26,14 +26,14 @@ pub struct DeviceEvent {
     pub end_ns: u64,
     pub name: NameId,
     pub correlation: MaybeId,
-    /// Number of its stream; waits of the host for a device or an event have none.
+    /// Index of its stream; `None` for waits of the host for a device or an event.
     pub stream: Option<StreamIndex>,
     /// The call that started it, if it was recorded.
     pub call: Option<u32>,
     pub wait: Option<Wait>,
 }
 
-/// A wait.
+/// A wait of the host for a device or an event.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait {
     pub kind: SyncKind,
@@ -49,7 +49,7 @@ pub struct Events {
     pub host: Vec<HostEvent>,
     /// All device rows, in order of start.
     pub device: Vec<DeviceEvent>,
-    /// Which of them are within the window.
+    /// For each row of `device`: whether it is within the window.
     pub within: Vec<bool>,
     /// The device row that a call points at: its last one.
     pub device_of_call: FxHashMap<u32, u32>,
@@ -129,7 +129,7 @@ fn is_stream_wait(row: &DeviceEvent) -> bool {
 fn devices(rank: &RankTrace) -> (Vec<DeviceEvent>, FxHashMap<u32, u32>) {
     let mut rows: Vec<DeviceEvent> = Vec::with_capacity(rank.work.len());
     for (at, work) in rank.work.iter().enumerate() {
-        // Waits come below, with what they wait for.
+        // Waits are added below, with the work that they wait for.
         if work.kind != WorkKind::Wait {
             rows.push(DeviceEvent {
                 start_ns: work.start_ns,
@@ -185,8 +185,8 @@ fn devices(rank: &RankTrace) -> (Vec<DeviceEvent>, FxHashMap<u32, u32>) {
     (rows, last)
 }
 
-/// Which waits are still there after the last step was dropped: on streams, those
-/// that are among the work.
+/// Tells which waits are still there after the last step was dropped: on streams, those that are
+/// among the work.
 fn kept_waits(rank: &RankTrace) -> impl Fn(Option<u64>) -> bool {
     let waits = rank.work.iter().filter(|work| work.kind == WorkKind::Wait);
     let numbers: FxHashSet<Option<u64>> = waits.map(|work| work.correlation.get()).collect();

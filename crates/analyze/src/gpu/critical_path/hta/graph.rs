@@ -1,16 +1,16 @@
 //! A graph of moments, and the longest path through it.
 //!
-//! The order in which nodes and edges are added decides between paths of one
-//! length, as it does in networkx's `dag_longest_path`, which this follows.
+//! If several paths have the greatest length, the order in which nodes and edges were added decides
+//! between them, as in networkx's `dag_longest_path`, which this follows.
 
 use rustc_hash::FxHashMap;
 
 /// A moment: the start or the end of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
-    /// The event.
+    /// Index of the event.
     pub event: u32,
-    /// Whether this is its end.
+    /// Whether the node is the event's end.
     pub end: bool,
 }
 
@@ -19,7 +19,7 @@ pub struct Node {
 pub enum EdgeKind {
     /// Time of an event.
     Operator,
-    /// One operator follows another on its thread.
+    /// From an operator to the next one on its thread.
     Dependency,
     /// A launch, until its kernel starts.
     LaunchDelay,
@@ -29,16 +29,16 @@ pub enum EdgeKind {
     Sync,
 }
 
-/// An edge.
+/// A weighted edge between two nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct Edge {
-    /// Whence.
+    /// The node where the edge starts.
     pub from: u32,
-    /// Whither.
+    /// The node where the edge ends.
     pub to: u32,
-    /// Microseconds, or whatever the caller counts in; below zero where clocks disagree.
+    /// Length in microseconds, or in the caller's unit; negative if clocks disagree.
     pub weight: i64,
-    /// Why.
+    /// The reason for the edge.
     pub kind: EdgeKind,
 }
 
@@ -85,7 +85,7 @@ impl Graph {
         self.nodes.len()
     }
 
-    /// The edges.
+    /// All edges of the graph.
     pub fn edges(&self) -> &[Edge] {
         &self.edges
     }
@@ -95,8 +95,8 @@ impl Graph {
         self.nodes[number as usize]
     }
 
-    /// Edges of the path with the greatest sum of weights, in order; weights below
-    /// zero count as zero. None if the graph has a cycle.
+    /// Edges of the path with the greatest sum of weights, in order; negative weights count as
+    /// zero. `None` if the graph has a cycle.
     pub fn longest_path(&self) -> Option<Vec<Edge>> {
         let order = self.topological()?;
         let mut best: Vec<(i64, Option<u32>)> = vec![(0, None); self.nodes.len()];

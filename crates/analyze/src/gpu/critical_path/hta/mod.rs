@@ -1,9 +1,9 @@
 //! `critical_path_analysis` as Holistic Trace Analysis 0.5.0 computes it.
 //!
-//! A graph of the starts and ends of operators, calls and kernels, and the path of
-//! greatest weight through it. What two outermost operators have between them
-//! weighs nothing, nor does a blocking call; a kernel that was launched while
-//! others were queued waits for the one before it, however long ago that ended.
+//! It is the path of greatest weight through a graph of the starts and ends of operators, calls and
+//! kernels. The time between two outermost operators weighs nothing, nor does a blocking call. A
+//! kernel that was launched while others were queued waits for the one before it, however long ago
+//! that ended.
 
 mod events;
 mod graph;
@@ -21,7 +21,7 @@ use crate::rank::{Class, RankTrace, hta_class};
 use events::Events;
 use graph::{Edge, EdgeKind, Graph};
 
-/// What HTA makes of a window; none if its graph has a cycle.
+/// HTA's critical path through a window; `None` if its graph has a cycle.
 pub struct HtaPath {
     /// The path; its segments carry durations, not times.
     pub path: Path,
@@ -75,7 +75,7 @@ fn segment(rank: &RankTrace, events: &Events, graph: &Graph, edge: &Edge) -> Seg
     Segment { interval: Interval::new(start, start + length), bound, name }
 }
 
-/// There, a copy is compute.
+/// HTA counts a copy as compute.
 fn device_bound(name: &str) -> Bound {
     match hta_class(name) {
         Class::Communication => Bound::Communication,
@@ -83,6 +83,6 @@ fn device_bound(name: &str) -> Bound {
     }
 }
 
-/// What a window can be named after.
+/// The kinds of spans after which a window can be named.
 pub const RANGES: [SpanKind; 4] =
     [SpanKind::Annotation, SpanKind::Operator, SpanKind::Nvtx, SpanKind::Other];

@@ -1,5 +1,5 @@
-//! How many pieces of work were queued on a stream when one was launched, and when
-//! it started.
+//! Counts the pieces of work that were queued on a stream when one was launched, and when it
+//! started.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::calls::function;
@@ -32,7 +32,7 @@ pub struct SeenLaunch {
     /// Number of the stream on which its work ran, and of that one's device.
     pub stream: u64,
     pub device: u32,
-    /// The device row.
+    /// Index of the device row.
     pub row: u32,
 }
 
@@ -62,18 +62,18 @@ pub fn launches(rank: &RankTrace, events: &Events) -> Vec<SeenLaunch> {
     found
 }
 
-/// Queue lengths: at a call, its own launch included, and at a device row's start,
-/// itself excluded. None where no launch was recorded.
+/// Queue lengths: at a call, including its own launch, and at a device row's start, excluding that
+/// row. `None` if no launch was recorded.
 pub struct QueueLengths {
     at_call: FxHashMap<u32, i64>,
     at_row: Vec<Option<i64>>,
 }
 
 impl QueueLengths {
-    /// Of these launches.
+    /// Counts the queues of these launches.
     pub fn of(rank: &RankTrace, events: &Events, launches: &[SeenLaunch]) -> QueueLengths {
         let number = |stream: StreamIndex| rank.streams[stream as usize].stream;
-        // By time, calls before rows.
+        // Changes in order of time, calls before rows.
         let mut changes: Vec<(u64, bool, u32, u64)> = Vec::new();
         let launched: FxHashMap<u32, ()> = launches.iter().map(|l| (l.call, ())).collect();
         for (row, at) in events.device.iter().zip(0..) {

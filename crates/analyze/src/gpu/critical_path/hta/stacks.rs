@@ -1,7 +1,7 @@
-//! Edges of host threads.
+//! Adds the edges of host threads.
 //!
-//! A thread's events are pushed as they start, and whatever is on top is popped
-//! when one ends; the graph follows the tree that this makes.
+//! A thread's events are pushed as they start, and whatever is on top is popped when one ends. The
+//! graph follows the tree that results.
 
 use std::cmp::Reverse;
 
@@ -20,7 +20,7 @@ const BLOCKING: [&str; 6] = [
     "cudaMemcpyAsync",
 ];
 
-/// Whether a call's own time counts for nothing.
+/// Whether a call's own time counts as zero.
 pub fn is_blocking(name: &str) -> bool {
     BLOCKING.contains(&function(name))
 }

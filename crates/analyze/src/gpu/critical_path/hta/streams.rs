@@ -31,7 +31,7 @@ pub fn add_streams(graph: &mut Graph, rank: &RankTrace, events: &Events) {
     let mut rows: Vec<(u64, u32)> = rows
         .zip(0..)
         .filter(|(row, _)| seen(row))
-        // A wait counts from its end on: what it waits for may start within it.
+        // A wait counts from its end on: the work that it waits for may start within it.
         .map(|((row, _), at)| (if row.wait.is_some() { row.end_ns } else { row.start_ns }, at))
         .collect();
     rows.sort_by_key(|(time, _)| *time);
@@ -51,7 +51,7 @@ struct StreamEdges<'r, 'a> {
     node_of_call: FxHashMap<u32, u32>,
     /// Last row of each stream so far.
     last: FxHashMap<u64, u32>,
-    /// What a row waits for on another stream.
+    /// For each row: the row of another stream that it waits for.
     waits_for: FxHashMap<u32, u32>,
 }
 

@@ -1,4 +1,4 @@
-//! What waits for an event wait for: the last work before the event was recorded.
+//! Finds what waits for an event wait for: the last work before the event was recorded.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::calls::function;
@@ -9,14 +9,14 @@ use crate::rank::RankTrace;
 
 /// Finds what event waits refer to.
 pub struct Waits {
-    /// By correlation of the recording call, the device row before it.
+    /// The device row before each recording call, by the call's correlation.
     before_record: FxHashMap<u64, u32>,
     /// Launches by process, thread and stream, in order of start.
     by_thread: FxHashMap<(u32, u32, u64), Vec<(u64, u32)>>,
 }
 
 impl Waits {
-    /// Of a rank's launches, which come in order of start.
+    /// Reads a rank's launches, which come in order of start.
     pub fn of(rank: &RankTrace, events: &Events, launches: &[SeenLaunch]) -> Waits {
         let mut by_stream: FxHashMap<(u32, u64), Vec<(u64, u32)>> = FxHashMap::default();
         let mut by_thread: FxHashMap<(u32, u32, u64), Vec<(u64, u32)>> = FxHashMap::default();
@@ -53,8 +53,8 @@ impl Waits {
         self.before_record.get(&wait.wait?.event_correlation?).copied()
     }
 
-    /// The device row that waits when a stream does: what the waiting call's thread
-    /// launched next on that stream.
+    /// The device row that waits when a stream waits: the next launch of the waiting call's thread
+    /// on that stream.
     pub fn target(&self, rank: &RankTrace, wait: &DeviceEvent) -> Option<u32> {
         let call = &rank.calls[wait.call? as usize];
         let stream = rank.streams[wait.stream? as usize].stream;

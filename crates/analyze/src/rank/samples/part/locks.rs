@@ -1,5 +1,6 @@
-//! Waits that are alike for the kernel, all of them for a futex: for the end of a thread, for a
-//! lock that another thread holds, and for a condition, which is how idle threads of a pool wait.
+//! Distinguishes waits that are equal for the kernel, all of them for a futex: for the end of a
+//! thread, for a lock that another thread holds, and for a condition, which is how idle threads of
+//! a pool wait.
 
 use tprof_trace::model::ThreadState;
 
@@ -56,12 +57,12 @@ const LOCK_ENDS: [&str; 8] = [
     "Mutex::LockSlow",
     "Mutex::LockSlowLoop",
 ];
-/// Beginnings of the kernel's: of its own, and of locks of files.
+/// Beginnings of the names of the kernel's own locks, and of locks of files.
 const KERNEL_LOCKS: [&str; 4] = ["rwsem_", "__mutex_lock", "fcntl_setlk", "locks_lock_inode_wait"];
 /// CPython's functions that take a lock of the program's own.
 const PYTHON_LOCKS: [&str; 2] = ["PyThread_acquire_lock_timed", "PyMutex_LockTimed"];
 
-/// Whether a wait for a futex is one for the end of a thread.
+/// Whether a wait for a futex is for the end of a thread.
 pub(crate) fn joins<'f>(state: ThreadState, mut frames: impl Iterator<Item = &'f Func>) -> bool {
     state == ThreadState::Lock
         && frames.by_ref().take(DEPTH).any(|func| match func.layer {
@@ -74,8 +75,8 @@ pub(crate) fn joins<'f>(state: ThreadState, mut frames: impl Iterator<Item = &'f
         })
 }
 
-/// Whether a wait is for a lock that another thread holds: one that does something else than to
-/// wait for work.
+/// Whether a wait is for a lock that another thread holds while it does something else than wait
+/// for work.
 pub(crate) fn wants_held_lock<'f>(
     state: ThreadState,
     frames: impl Iterator<Item = &'f Func> + Clone,
@@ -102,8 +103,8 @@ pub(crate) fn wants_held_lock<'f>(
         && native.any(|func| PYTHON_LOCKS.contains(&plain(&func.name)))
 }
 
-/// Whether a wait for a futex, of a stack, is one for a lock that is held, as far as is known: where
-/// no compiled function has a name, own Python code most likely takes a lock there.
+/// Whether a wait for a futex with this stack is for a held lock, as far as that is known: if no
+/// compiled function has a name, own Python code most likely takes a lock there.
 pub(super) fn is_lock(frames: &[&Func]) -> bool {
     if wants_held_lock(ThreadState::Lock, frames.iter().copied()) {
         return true;
@@ -119,7 +120,7 @@ pub(super) fn is_lock(frames: &[&Func]) -> bool {
     })
 }
 
-/// Whether a sleep is one of a database that waits for its lock.
+/// Whether a sleep is that of a database which waits for its lock.
 pub(super) fn is_lock_of_database(frames: &[&Func]) -> bool {
     let inner = frames.iter().take_while(|func| func.layer != Layer::Python);
     inner.take(DEPTH).any(|func| func.layer == Layer::Native && func.module.contains("sqlite3"))

@@ -1,7 +1,7 @@
-//! Names of functions that show what a thread does: of Linux, glibc, CPython, PyTorch, MPI,
-//! NCCL and allocators.
+//! Names of functions that show the activity of a thread: those of Linux, glibc, CPython, PyTorch,
+//! MPI, NCCL and allocators.
 
-use tprof_facts::passages::is_of_tprof;
+use tprof_facts::pass_through::is_of_tprof;
 
 use super::super::names::{Func, Layer};
 use super::super::waits;
@@ -12,7 +12,7 @@ const ALLOCATOR_DEPTH: usize = 4;
 /// Frames from the innermost on in which others are.
 const DEPTH: usize = 40;
 
-/// Python's functions that wait for what a worker makes, by the end of their file.
+/// Python's functions that wait for something a worker makes, by the end of their file.
 pub(super) const TAKES_DATA: [(&str, &[&str]); 8] = [
     ("torch/utils/data/dataloader.py", &["__next__", "_next_data"]),
     ("multiprocessing/queues.py", &["get"]),
@@ -24,16 +24,16 @@ pub(super) const TAKES_DATA: [(&str, &[&str]); 8] = [
     ("datasets/iterable_dataset.py", &["__iter__"]),
 ];
 
-/// Of these files those whose workers may be threads.
+/// The ones among these files whose workers may be threads.
 pub(super) const THREADS_TOO: [&str; 3] =
     ["multiprocessing/pool.py", "concurrent/futures/_base.py", "/queue.py"];
 
 /// A part of the paths of the compiler of `torch.compile`, which has workers of its own.
 const COMPILER: &str = "torch/_inductor/";
 
-/// Functions of allocators that stand for `malloc`: of glibc, and C++'s operators, which call it.
-/// An interpreter's pools ([`is_interpreter`]) are none of them: `PyObject_Malloc` takes memory
-/// from `malloc` by the arena, so that no other `malloc` makes it faster.
+/// Functions of allocators that stand for `malloc`: those of glibc, and C++'s operators, which call
+/// it. An interpreter's pools ([`is_interpreter`]) are not among them: `PyObject_Malloc` takes
+/// memory from `malloc` by the arena, so that no other `malloc` makes it faster.
 const ALLOCATORS: [&str; 20] = [
     "malloc",
     "free",
@@ -56,7 +56,7 @@ const ALLOCATORS: [&str; 20] = [
     "operator new",
     "operator delete",
 ];
-/// The same by beginnings: glibc's with what compilers append, jemalloc's (`_rjem_` in Rust),
+/// Prefixes of such functions: glibc's with what compilers append, jemalloc's (`_rjem_` in Rust),
 /// gperftools' and Google's tcmalloc, mimalloc's.
 const ALLOCATOR_PREFIXES: [&str; 14] = [
     "__libc_malloc",
@@ -108,7 +108,7 @@ const COLLECTIVES: [&str; 9] =
 const COLLECTIVE_PARTS: [&str; 4] = ["c10d::", "gloo::", "ProcessGroup", "TCPStore"];
 /// Parts of such names of functions that sort gradients, and call a collective at most.
 const NO_COLLECTIVE_PARTS: [&str; 2] = ["c10d::Reducer::", "c10d::Logger::"];
-/// Beginnings of names of modules in which nothing else is done.
+/// Prefixes of names of modules that do nothing but communicate.
 const COLLECTIVE_MODULES: [&str; 5] =
     ["libmpi.so", "libmpich.so", "libnccl.so", "libopen-pal.so", "libgloo"];
 /// Files of Python's functions for collectives.
@@ -156,18 +156,18 @@ const SOCKET_PREFIXES: [&str; 1] = ["sock_"];
 /// Files of Python's functions for sockets.
 const SOCKET_FILES: [&str; 4] = ["/socket.py", "/ssl.py", "http/client.py", "/socketserver.py"];
 
-/// Whether PyTorch compiles, or waits for what it compiles.
+/// Whether PyTorch compiles, or waits for its compilers.
 pub(super) fn compiles(frames: &[&Func]) -> bool {
     frames.iter().any(|func| is_of_compiler(func))
 }
 
-/// Whether a function is of PyTorch's compiler.
+/// Whether a function belongs to PyTorch's compiler.
 pub(super) fn is_of_compiler(func: &Func) -> bool {
     func.layer == Layer::Python && func.file.contains(COMPILER)
 }
 
-/// Whether a thread that waits does so in tprof's own code, which makes its system calls itself: what
-/// a hook calls for the job waits in the library that has it.
+/// Whether a waiting thread does so in tprof's own code, which makes its system calls itself: a
+/// call that a hook makes for the job waits in its own library.
 pub(super) fn waits_for_tprof(frames: &[&Func]) -> bool {
     let innermost = frames.iter().find(|func| func.layer != Layer::Kernel);
     innermost.is_some_and(|func| is_of_tprof(&func.module))
@@ -175,7 +175,7 @@ pub(super) fn waits_for_tprof(frames: &[&Func]) -> bool {
 
 /// Whether a function is one of a `malloc` that another one could replace.
 fn is_allocator(func: &Func) -> bool {
-    // The hooks of tprof have the names of what they stand before.
+    // The hooks of tprof have the names of the functions that they replace.
     if is_of_tprof(&func.module) {
         return false;
     }
@@ -192,13 +192,13 @@ pub(super) fn is_in_allocator(frames: &[&Func]) -> bool {
     native.take_while(|func| func.layer == Layer::Native).any(|func| is_allocator(func))
 }
 
-/// Whether the kernel works on a page fault.
+/// Whether the kernel handles a page fault.
 pub(super) fn is_page_fault(frames: &[&Func]) -> bool {
     let kernel = frames.iter().take_while(|func| func.layer == Layer::Kernel);
     kernel.into_iter().any(|func| FAULTS.contains(&&*func.name))
 }
 
-/// Whether Python's garbage is collected, by no Python function further in.
+/// Whether Python's garbage is being collected, with no Python function further in.
 pub(super) fn is_collection(frames: &[&Func]) -> bool {
     let inner = native(frames).take_while(|func| func.layer == Layer::Native).take(DEPTH);
     let inner: Vec<&Func> = inner.copied().collect();
@@ -206,9 +206,9 @@ pub(super) fn is_collection(frames: &[&Func]) -> bool {
         || is_nameless_collection(&inner)
 }
 
-/// The same in an interpreter without names of its inner functions: a function that makes an
-/// object calls allocators and the collector. Allocators call no other nameless function but to
-/// map memory, which is the C library's.
+/// Whether an interpreter without names of its inner functions collects garbage: a function that
+/// makes an object calls allocators and the collector. Allocators call no other nameless function
+/// except to map memory, which is the C library's.
 fn is_nameless_collection(inner: &[&Func]) -> bool {
     let makes = |func: &&Func| GC_ALLOCATORS.contains(&&*func.name);
     let Some(at) = inner.iter().position(makes) else { return false };
@@ -258,7 +258,7 @@ pub(super) fn is_socket(frames: &[&Func]) -> bool {
     })
 }
 
-/// What the user's code called, innermost first.
+/// The functions that the user's code called, innermost first.
 fn native<'f>(frames: &'f [&'f Func]) -> impl Iterator<Item = &'f &'f Func> {
     frames.iter().skip_while(|func| func.layer == Layer::Kernel)
 }

@@ -1,7 +1,7 @@
 //! The rules by which calls, the plugin's reports and tasks become one row.
 
 use super::super::HookedCall;
-use super::super::communicators::Joined;
+use super::super::communicators::JoinCall;
 use super::*;
 use tprof_trace::TraceFile;
 use tprof_wire::calls::Number;
@@ -19,7 +19,7 @@ const LL: u32 = 6;
 const WORLD: u32 = 7;
 const MAIN: ThreadIndex = 0;
 const OTHER: ThreadIndex = 1;
-/// Of NCCL's own, which serves communicators that do not block.
+/// A thread of NCCL's own, which serves communicators that do not block.
 const NCCLS: ThreadIndex = 9;
 const ADDRESS: u64 = 0x1000;
 const CONTEXT: u64 = 3;
@@ -36,7 +36,7 @@ impl Process {
     /// One communicator of eight ranks, as the hooks know it.
     fn hooked() -> Process {
         let mut process = Process::unhooked();
-        process.all.joined(Joined {
+        process.all.joined(JoinCall {
             number: Number::ncclCommInitRank as u32,
             address: ADDRESS,
             identity: 0xabc,
@@ -113,11 +113,11 @@ impl Process {
             root: 0,
             captured: 0,
         };
-        self.all.reported.calls.push(At { thread, time_ns: at_ms * MS, of });
+        self.all.reported.calls.push(Timed { thread, time_ns: at_ms * MS, record: of });
     }
 
     fn task(&mut self, thread: ThreadIndex, at_ms: u64, of: Task) {
-        self.all.reported.tasks.push(At { thread, time_ns: at_ms * MS, of });
+        self.all.reported.tasks.push(Timed { thread, time_ns: at_ms * MS, record: of });
     }
 
     fn write(&mut self, now_ms: u64, last: bool) {
@@ -281,7 +281,7 @@ fn an_old_task_of_nccls_own_thread_belongs_to_a_thread_without_tasks() {
     process.hook(OTHER, "ncclAllReduce", 5, 10);
     process.task(OTHER, 6, old_task(10, 1));
     process.write(1_000, false);
-    // This thread hands its own tasks over, so a foreign one is the other's.
+    // This thread hands over its own tasks, so a foreign one belongs to the other.
     process.hook(OTHER, "ncclAllReduce", 10, 10);
     process.hook(MAIN, "ncclAllReduce", 20, 10);
     process.task(NCCLS, 30, old_task(10, 2));
@@ -321,7 +321,7 @@ fn what_no_hook_reports_is_a_row_from_its_call_to_its_group() {
     let found = process.rows();
     let of = |row: &Collective| (row.start_ns / MS, row.duration_ns.map(|ns| ns / MS), row.bytes);
     let rows: Vec<_> = found.rows.iter().map(of).collect();
-    // What is handed over together is handed over at one moment.
+    // Operations that are handed over together begin at one moment.
     let wanted = [(10, Some(10), Some(40)), (12, Some(8), Some(40)), (40, Some(0), Some(120))];
     assert_eq!(rows, wanted);
     assert_eq!(found.file.communicators().len(), 1);
@@ -332,7 +332,7 @@ fn what_no_hook_reports_is_a_row_from_its_call_to_its_group() {
 fn a_group_without_a_recorded_end_keeps_no_more_than_its_share_of_rows() {
     let mut process = Process::hooked();
     process.all.group_begins(MAIN);
-    let many = super::super::GROUP_MOST as u64 + 10;
+    let many = super::super::MAX_GROUP as u64 + 10;
     for at_ms in 0..many {
         process.hook(MAIN, "send", at_ms, at_ms);
     }

@@ -1,0 +1,34 @@
+//! Time that other programs took from a rank. The job cannot change that, so it is not a finding,
+//! but a note above all findings.
+
+use tprof_facts::units::percent;
+
+/// The beginning of the note above all findings.
+pub const BUSY: &str = "the machine was busy";
+
+/// The driving thread's time that other programs took, of the judged time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StolenTime {
+    pub ns: u64,
+    /// Length of the judged time, ns.
+    pub of_ns: u64,
+    /// Processors of the host that were busy with any program, on average, if that was recorded.
+    pub busy_cores: Option<f64>,
+    /// The part of the busy processors that this rank used.
+    pub own_cores: f64,
+}
+
+impl StolenTime {
+    pub(super) fn share(&self) -> f64 {
+        self.ns as f64 / self.of_ns.max(1) as f64
+    }
+
+    /// The note; `of` is empty or names the rank.
+    pub(super) fn banner(&self, of: &str) -> String {
+        format!(
+            "{BUSY}: {} of the driving thread's time{of} was lost to other programs; wall times \
+             below are inflated",
+            percent(self.share())
+        )
+    }
+}

@@ -1,0 +1,154 @@
+//! Time of other threads that counts as the driving thread's, since it waits for them.
+
+use rustc_hash::FxHashMap;
+use tprof_trace::model::{ProcessIndex, Sample, StackId, ThreadIndex, ThreadState};
+
+use super::line::Place;
+use crate::rank::SpanPurpose;
+use crate::rank::samples::{CpuTrace, Layer, Part, Stack};
+
+/// A thread, or a team of threads, that the driving thread waits for at one place.
+#[derive(Clone, Debug)]
+pub struct AwaitedThread {
+    /// The thread's own name, or its number. A team has its name with `*` for numbers, or a phrase
+    /// that there are several.
+    pub name: String,
+    /// The place at which the driving thread waits.
+    pub at: Place,
+    /// Process and stack of that place.
+    waits: (ProcessIndex, StackId),
+}
+
+/// Several threads without names of their own.
+const SEVERAL: &str = "several threads";
+
+/// Rows in spans that state a cause have numbers of threads from here on, one for each cause.
+const STATED: ThreadIndex = ThreadIndex::MAX - 64;
+
+/// The threads that a driving thread waits for. In its rows they have numbers beyond those of the
+/// file's threads.
+#[derive(Clone, Debug, Default)]
+pub struct AwaitedThreads {
+    all: Vec<AwaitedThread>,
+    first: ThreadIndex,
+    places: FxHashMap<(ThreadIndex, StackId, ThreadState), Place>,
+}
+
+impl AwaitedThreads {
+    /// Starts without any, for a file whose threads have lower numbers than `first`.
+    pub(super) fn from(first: ThreadIndex) -> AwaitedThreads {
+        AwaitedThreads { first, ..AwaitedThreads::default() }
+    }
+
+    /// The number for rows in spans that state a cause; where those with this stack and state are.
+    pub(super) fn state(
+        &mut self,
+        stated: SpanPurpose,
+        (stack, state): (StackId, ThreadState),
+        place: Place,
+    ) -> ThreadIndex {
+        let number = STATED + stated as ThreadIndex;
+        self.places.insert((number, stack, state), place);
+        number
+    }
+
+    /// The part of rows in spans that state a cause; `None` of others.
+    pub(super) fn stated(
+        &self,
+        thread: ThreadIndex,
+        stack: StackId,
+        state: ThreadState,
+    ) -> Option<Part> {
+        (thread >= STATED).then(|| self.place(thread, stack, state)).flatten().map(|at| at.part)
+    }
+
+    /// The awaited thread that a number in rows stands for; `None` for the driving thread.
+    pub fn get(&self, thread: ThreadIndex) -> Option<&AwaitedThread> {
+        self.all.get(thread.checked_sub(self.first)? as usize)
+    }
+
+    /// Adds one; its number.
+    pub(super) fn add(
+        &mut self,
+        name: &str,
+        at: &Place,
+        waits: (ProcessIndex, StackId),
+    ) -> ThreadIndex {
+        self.all.push(AwaitedThread { name: name.to_owned(), at: at.clone(), waits });
+        self.first + (self.all.len() - 1) as ThreadIndex
+    }
+
+    /// Notes that an awaited thread is another one, too.
+    pub(super) fn share(&mut self, number: ThreadIndex, name: &str) {
+        let Some(awaited_thread) = self.all.get_mut((number - self.first) as usize) else { return };
+        if awaited_thread.name == name
+            || awaited_thread.name.contains('*')
+            || awaited_thread.name == SEVERAL
+        {
+            return;
+        }
+        let is_number = |c: char| c.is_ascii_digit();
+        let parts = name.split(is_number).filter(|part| !part.is_empty());
+        let parts: Vec<&str> = parts.collect();
+        awaited_thread.name = match parts.is_empty() {
+            true => SEVERAL.to_owned(),
+            false => {
+                let end = if name.ends_with(is_number) { "*" } else { "" };
+                parts.join("*") + end
+            }
+        };
+    }
+
+    /// Notes where a row of a hand's is.
+    pub(super) fn note(&mut self, row: &Sample, cpu: &CpuTrace) {
+        let state = cpu.state(row.process, row.stack, row.state);
+        let key = (row.thread, row.stack, state);
+        if self.places.contains_key(&key) {
+            return;
+        }
+        let Some(awaited_thread) = self.get(row.thread) else { return };
+        let part = cpu.part(row.process, row.stack, row.state).unwrap_or(Part::Unknown);
+        let (process, id) = awaited_thread.waits;
+        let place = place_of(cpu, (part, state), cpu.stack(row.process, row.stack), || {
+            cpu.stack(process, id)
+        });
+        let place = Place { thread: awaited_thread.name.clone(), ..place };
+        self.places.insert(key, place);
+    }
+
+    /// The place of a row of an awaited thread; `None` for other rows.
+    pub(super) fn place(
+        &self,
+        thread: ThreadIndex,
+        stack: StackId,
+        state: ThreadState,
+    ) -> Option<&Place> {
+        self.places.get(&(thread, stack, state))
+    }
+}
+
+/// The line of the thread's own code; if it has none, the line of the thread that waits for it.
+fn place_of<'c>(
+    cpu: &'c CpuTrace,
+    (part, state): (Part, ThreadState),
+    stack: &Stack,
+    waits: impl FnOnce() -> &'c Stack,
+) -> Place {
+    let own = Place::of(part, state, stack, &cpu.names);
+    if own.is_own {
+        return own;
+    }
+    let waits = waits();
+    let is_of_waiter = true;
+    if stack.functions.is_empty() {
+        let (below, library) = Default::default();
+        let at = Place::of(part, state, waits, &cpu.names);
+        return Place { below, library, cause: own.cause, is_of_waiter, ..at };
+    }
+    let kernel = |id: &&u32| cpu.names.get(**id).layer == Layer::Kernel;
+    let skipped = waits.functions.iter().take_while(kernel).count();
+    let mut joined = stack.clone();
+    joined.functions.extend_from_slice(&waits.functions[skipped..]);
+    joined.lines.extend_from_slice(&waits.lines[skipped..]);
+    Place { cause: own.cause, is_of_waiter, ..Place::of(part, state, &joined, &cpu.names) }
+}

@@ -1,0 +1,220 @@
+//! Measures what samples and switches cost a thread on this machine: the calling thread does fixed
+//! work, with and without being sampled by counters like the run's.
+
+use super::counters::processors;
+use super::options::SamplingOptions;
+use crate::config::StackMode;
+use crate::os::sys;
+use crate::perf::{Attr, Counter, Ring};
+use std::hint::black_box;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Records of samples.
+const SAMPLE: u32 = 9;
+/// Nanoseconds between samples while they are priced.
+const PERIOD_NS: u64 = 50_000;
+/// Rounds of the work with samples, half as many without, and how many samples one has, about.
+const ROUNDS: usize = 4;
+const SAMPLES: u64 = 4;
+/// Naps in a round: each leaves the processor once.
+const NAPS: u32 = 10;
+const RING_BYTES: [usize; 4] = [1 << 20, 256 << 10, 128 << 10, 32 << 10];
+/// Stack below which the work is sampled: as much as a sample can hold, as in a deep program.
+const DEPTH_BYTES: usize = 32 << 10;
+/// Memory that the work goes through: it reads again what an interrupt displaced from the cache.
+const WORK_BYTES: usize = 32 << 10;
+/// The same of work that leaves nothing of the kernel's in the near caches between two samples.
+const LARGE_BYTES: usize = 2 << 20;
+/// Nanoseconds between samples of this work: long enough to go through its memory.
+const LARGE_PERIOD_NS: u64 = 250_000;
+
+/// Least and most CPU time, ns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CostSpread {
+    #[allow(missing_docs)]
+    pub low_ns: f64,
+    #[allow(missing_docs)]
+    pub high_ns: f64,
+}
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub struct SamplingCosts {
+    /// Cost of one sample.
+    pub sample: CostSpread,
+    /// Cost of leaving a processor once, with the return to one.
+    pub switch: CostSpread,
+}
+
+/// Measures; takes some 15 ms. An error where counters are refused.
+pub fn measure(wanted: &SamplingOptions) -> io::Result<SamplingCosts> {
+    let mut clock = wanted.clock(true, false);
+    let kernel = Counter::open(&clock, 0, -1).is_ok();
+    clock = wanted.clock(kernel, false);
+    clock.set_inherit(0);
+    let memory = [1_u8; WORK_BYTES];
+    let small = Work { period_ns: PERIOD_NS, few: 16, run: &|rounds| work(&memory, rounds) };
+    let shallow = sample_cost(&clock, &small)?;
+    let large = vec![1_u8; LARGE_BYTES];
+    let depth = if wanted.stacks == StackMode::Off { 0 } else { DEPTH_BYTES };
+    let run: &dyn Fn(u64) = &|rounds| below(depth, &large, rounds);
+    let deep = sample_cost(&clock, &Work { period_ns: LARGE_PERIOD_NS, few: 1, run })?;
+    let sample = CostSpread {
+        low_ns: shallow.low_ns.min(deep.low_ns),
+        high_ns: shallow.high_ns.max(deep.high_ns),
+    };
+    Ok(SamplingCosts { sample, switch: switch_cost(wanted, kernel)? })
+}
+
+/// Goes through memory.
+#[inline(never)]
+fn work(memory: &[u8], rounds: u64) {
+    for round in 0..rounds {
+        let step = |sum: u64, byte: &u8| sum.wrapping_mul(31).wrapping_add(u64::from(*byte));
+        black_box(black_box(memory).iter().step_by(16).fold(round, step));
+    }
+}
+
+/// The same below a deep stack.
+#[inline(never)]
+fn below(bytes: usize, memory: &[u8], rounds: u64) {
+    let frame = [0_u8; 1024];
+    black_box(&frame);
+    match bytes.checked_sub(frame.len()) {
+        Some(rest) => below(rest, memory, rounds),
+        None => work(memory, rounds),
+    }
+    black_box(&frame);
+}
+
+/// The work that is done while samples are taken.
+struct Work<'a> {
+    /// Nanoseconds between them.
+    period_ns: u64,
+    /// Rounds that take some microseconds at least.
+    few: u64,
+    /// Does a number of rounds.
+    run: &'a dyn Fn(u64),
+}
+
+fn sample_cost(clock: &Attr, work: &Work<'_>) -> io::Result<CostSpread> {
+    let Work { period_ns, few, run } = *work;
+    let mut attr = *clock;
+    attr.sample_period = period_ns;
+    let counter = Counter::open(&attr, 0, -1)?;
+    let mut ring = ring_of(&counter)?;
+    // Do as many rounds as take the time, by the fastest of some.
+    let timed = |rounds| {
+        let began = sys::thread_cpu_ns();
+        run(rounds);
+        sys::thread_cpu_ns() - began
+    };
+    let one = (0..3).map(|_| timed(few)).min().unwrap_or(0).max(1) / few;
+    let rounds = (SAMPLES * period_ns).div_ceil(one.max(1));
+    let mut costs = Vec::with_capacity(ROUNDS);
+    let mut plain = u64::MAX;
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Waking the sampler is part of the cost.
+        let wait = || {
+            while !done.load(Relaxed) {
+                sys::poll_readable(&[counter.fd().as_fd()], Duration::from_millis(1));
+            }
+        };
+        let waiter = std::thread::Builder::new().spawn_scoped(scope, wait)?;
+        let measured = (0..ROUNDS).try_for_each(|round| {
+            if round % 2 == 0 {
+                plain = plain.min(timed(rounds));
+            }
+            counter.enable()?;
+            let sampled = timed(rounds);
+            counter.disable()?;
+            let mut samples = 0_u64;
+            ring.drain(|kind, _, _| samples += u64::from(kind == SAMPLE));
+            if samples > 0 {
+                costs.push((sampled, samples));
+            }
+            Ok::<(), io::Error>(())
+        });
+        done.store(true, Relaxed);
+        let _ = waiter.join();
+        measured
+    })?;
+    spread(
+        costs
+            .iter()
+            .map(|(sampled, samples)| (*sampled as f64 - plain as f64).max(0.0) / *samples as f64),
+    )
+}
+
+fn switch_cost(wanted: &SamplingOptions, kernel: bool) -> io::Result<CostSpread> {
+    let mut counters = Vec::new();
+    let mut rings = Vec::new();
+    for cpu in processors() {
+        let counter = Counter::open(&wanted.clock(kernel, false), 0, cpu as i32)?;
+        // Where no more memory may be locked, the ring's records are dropped from the start.
+        rings.extend(ring_of(&counter));
+        counters.push(counter);
+    }
+    let timed = || {
+        let began = sys::thread_cpu_ns();
+        for _ in 0..NAPS {
+            std::thread::sleep(Duration::from_nanos(1));
+        }
+        (sys::thread_cpu_ns() - began) as f64 / f64::from(NAPS)
+    };
+    let mut plain = f64::MAX;
+    let mut watched = Vec::with_capacity(ROUNDS);
+    for _ in 0..ROUNDS {
+        plain = plain.min(timed());
+        counters.iter().try_for_each(Counter::enable)?;
+        watched.push(timed());
+        counters.iter().try_for_each(Counter::disable)?;
+        rings.iter_mut().for_each(|ring| ring.drain(|_, _, _| {}));
+    }
+    spread(watched.into_iter().map(|cost| (cost - plain).max(0.0)))
+}
+
+fn ring_of(counter: &Counter) -> io::Result<Ring> {
+    let mut ring = Err(io::Error::from_raw_os_error(libc::EPERM));
+    for bytes in RING_BYTES {
+        ring = Ring::new(counter, bytes);
+        if ring.is_ok() {
+            break;
+        }
+    }
+    ring
+}
+
+fn spread(costs: impl Iterator<Item = f64>) -> io::Result<CostSpread> {
+    let none = CostSpread { low_ns: f64::MAX, high_ns: 0.0 };
+    let found = costs.fold(none, |found, cost| CostSpread {
+        low_ns: found.low_ns.min(cost),
+        high_ns: found.high_ns.max(cost),
+    });
+    match found.low_ns <= found.high_ns {
+        true => Ok(found),
+        false => Err(io::Error::other("no sample was taken")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::permitted;
+
+    #[test]
+    fn a_sample_and_a_switch_cost_something() {
+        let wanted = SamplingOptions { rate: 99, stacks: StackMode::Auto, events: Vec::new() };
+        match measure(&wanted) {
+            Ok(costs) => {
+                assert!(costs.sample.high_ns > 0.0 && costs.switch.high_ns > 0.0, "{costs:?}");
+                assert!(costs.sample.low_ns <= costs.sample.high_ns, "{costs:?}");
+            }
+            Err(why) => assert!(permitted().user.is_err(), "{why}"),
+        }
+    }
+}

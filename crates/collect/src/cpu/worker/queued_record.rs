@@ -1,0 +1,62 @@
+//! Records of perf events that wait for their turn.
+
+use super::super::counters::Purpose;
+use super::super::sample::Frame;
+use crate::config::PerfEvent;
+use crate::os::maps::Mapping;
+use crate::perf::record::{Origin, Registers};
+use crate::python::PyStack;
+use rustc_hash::FxHashSet;
+
+/// A record that waits for its turn.
+pub struct QueuedRecord {
+    pub origin: Origin,
+    pub what: QueuedEvent,
+}
+
+/// Threads that came back to a processor by these records.
+pub fn resumed_threads(waiting: &[QueuedRecord]) -> FxHashSet<u32> {
+    let came = |what: &QueuedEvent| matches!(what, QueuedEvent::Switch { out: false, .. });
+    waiting.iter().filter(|one| came(&one.what)).map(|one| one.origin.tid).collect()
+}
+
+/// The content of a record.
+pub enum QueuedEvent {
+    Sample {
+        purpose: Purpose,
+        chain: Vec<u8>,
+        registers: Option<Registers>,
+        stack: Box<[u8]>,
+        python: Option<PyStack>,
+        /// Python was asked.
+        asked: bool,
+    },
+    Events {
+        event: PerfEvent,
+        frame: Frame,
+        count: u64,
+    },
+    Mapped(u32, Mapping),
+    Named {
+        pid: u32,
+        tid: u32,
+        name: String,
+        exec: bool,
+    },
+    Began {
+        pid: u32,
+        parent: u32,
+    },
+    /// A thread began in a process that goes on.
+    Started {
+        tid: u32,
+    },
+    Ended {
+        pid: u32,
+        tid: u32,
+    },
+    Switch {
+        out: bool,
+        preempted: bool,
+    },
+}

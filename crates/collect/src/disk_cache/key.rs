@@ -1,0 +1,90 @@
+//! Identifies what a cached file was made from, and by which program.
+
+use crate::elf::{Elf, FileId, build_id_in};
+use nix::unistd::geteuid;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+
+/// Longest build id, in hex, that is taken; linkers write 16 to 40.
+const BUILD_ID: std::ops::RangeInclusive<usize> = 16..=128;
+
+/// The content of a cached file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// Unwind tables of a library.
+    Rows,
+    /// Functions of `.symtab`.
+    Symbols,
+    /// Functions of `.dynsym`.
+    DynamicSymbols,
+    /// Functions of the kernel's image.
+    KernelSymbols,
+    /// Functions, files and lines of addresses.
+    Places,
+}
+
+impl FileKind {
+    /// The end of its name.
+    pub(super) fn suffix(self) -> &'static str {
+        match self {
+            FileKind::Rows => "rows",
+            FileKind::Symbols => "symtab",
+            FileKind::DynamicSymbols => "dynsym",
+            FileKind::KernelSymbols => "kernel",
+            FileKind::Places => "places",
+        }
+    }
+}
+
+/// A library or program, whatever path leads to it; or the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LibraryKey {
+    build_id: String,
+    size: u64,
+    mtime_ns: i128,
+}
+
+impl LibraryKey {
+    /// Returns the key of an open file; `None` for one without a build id, and for one that others
+    /// than root and this user may change.
+    pub fn of(elf: &Elf) -> Option<LibraryKey> {
+        let build_id = elf.build_id();
+        let is_plain = build_id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let meta = elf.file()?.metadata().ok()?;
+        if !is_plain || !BUILD_ID.contains(&build_id.len()) || !is_safe(&meta) {
+            return None;
+        }
+        let FileId { size, mtime_ns, .. } = FileId::of(&meta);
+        Some(LibraryKey { build_id, size, mtime_ns })
+    }
+
+    /// Returns the key of the running kernel; `None` for one without a build id.
+    pub fn of_kernel() -> Option<LibraryKey> {
+        let build_id = build_id_in(&std::fs::read("/sys/kernel/notes").ok()?)?;
+        Some(LibraryKey { build_id, size: 0, mtime_ns: 0 })
+    }
+
+    /// The key as a kept file states it.
+    pub(super) fn text(&self, kind: FileKind, program: &str) -> String {
+        let LibraryKey { build_id, size, mtime_ns } = self;
+        let wire = tprof_wire::WIRE_VERSION;
+        format!("{} {build_id} {size} {mtime_ns} by {program} wire {wire}", kind.suffix())
+    }
+
+    /// Returns its build id, in hex.
+    pub(super) fn build_id(&self) -> &str {
+        &self.build_id
+    }
+}
+
+fn is_safe(meta: &Metadata) -> bool {
+    let owner = meta.uid();
+    meta.is_file() && (owner == 0 || owner == geteuid().as_raw()) && meta.mode() & 0o022 == 0
+}
+
+/// Returns what identifies this program: a later one may compile other rows.
+pub(super) fn this_program() -> Option<String> {
+    let meta = std::fs::metadata("/proc/self/exe").ok()?;
+    let FileId { size, mtime_ns, .. } = FileId::of(&meta);
+    Some(format!("{} {size} {mtime_ns}", env!("CARGO_PKG_VERSION")))
+}

@@ -1,0 +1,267 @@
+//! Tables and symbols that are kept between runs equal those that would be computed again; what
+//! cannot be trusted is computed again.
+
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use super::{CachedRows, DiskCache, LibraryKey};
+use crate::elf::Elf;
+use crate::modules::{
+    FileKey, LoadedModule, ModuleCache, TableId, TableState, TableStore, parse_maps, read_maps,
+};
+use crate::symbols::{ModuleFile, ResolvedFrame, Symbolizer};
+use tprof_wire::unwind::table_bytes;
+
+/// Parts of each file that are compiled.
+const PARTS: usize = 5;
+
+/// Tables by offset.
+struct Store(Vec<u8>);
+
+impl TableStore for Store {
+    fn append(&mut self, bytes: &[u8]) -> Option<u64> {
+        let at = self.0.len();
+        self.0.extend_from_slice(bytes);
+        self.0.resize(self.0.len().next_multiple_of(8), 0);
+        Some(at as u64)
+    }
+}
+
+impl Store {
+    fn new() -> Store {
+        Store(vec![0; 64])
+    }
+
+    fn table(&self, TableId(at): TableId) -> &[u8] {
+        let table = &self.0[at as usize..];
+        let rows = u32::from_ne_bytes(table[..4].try_into().unwrap());
+        &table[..table_bytes(rows as usize)]
+    }
+}
+
+/// The result for a directory: the table of each file or part, and how many of them were there
+/// before anything was compiled.
+#[derive(PartialEq, Debug)]
+struct Tables {
+    all: Vec<Option<Vec<u8>>>,
+    taken: usize,
+}
+
+/// Finds the tables of the files that this process runs code from, and stores what was compiled.
+fn tables_by(directory: &Path) -> Tables {
+    let mut cache = ModuleCache::with_kept(Some(Arc::new(DiskCache::new(directory.to_owned()))));
+    let modules = cache.loaded(std::process::id()).unwrap();
+    tables_of(&mut cache, &modules)
+}
+
+fn tables_of(cache: &mut ModuleCache, modules: &[LoadedModule]) -> Tables {
+    let mut store = Store::new();
+    cache.take_kept(&mut store);
+    let mut files: Vec<FileKey> = Vec::new();
+    for file in modules.iter().filter_map(|module| module.file) {
+        match cache.parts(file) {
+            [] => files.push(file),
+            parts => files.extend(parts.iter().take(PARTS).map(|(_, part)| *part)),
+        }
+    }
+    let taken = files.iter().filter(|file| matches!(cache.state(**file), TableState::At(_)));
+    let taken = taken.count();
+    for file in &files {
+        if let Some(job) = cache.job(*file) {
+            cache.publish(job.run(), &mut store);
+        }
+    }
+    cache.take_fresh().keep();
+    let table = |file: &FileKey| match cache.state(*file) {
+        TableState::At(table) => Some(store.table(*table).to_vec()),
+        _ => None,
+    };
+    Tables { all: files.iter().map(table).collect(), taken }
+}
+
+fn kept_files(directory: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<_> =
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn a_later_run_takes_the_same_tables_of_files_and_of_parts() {
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = scratch.path().join("cache/tables");
+    let first = tables_by(&directory);
+    assert_eq!(first.taken, 0);
+    let second = tables_by(&directory);
+    assert!(second.taken > PARTS, "this program has parts: {}", second.taken);
+    assert!(first.all == second.all, "tables differ");
+    for file in kept_files(&directory) {
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    assert_eq!(directory.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+}
+
+#[test]
+fn parts_that_are_met_in_several_runs_are_kept_together() {
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = scratch.path().join("tables");
+    let own = std::env::current_exe().unwrap();
+    let key = LibraryKey::of(&Elf::open(&own).unwrap()).unwrap();
+    for part in 0..3 {
+        let kept = Some(Arc::new(DiskCache::new(directory.clone())));
+        let mut cache = ModuleCache::with_kept(kept);
+        let modules = cache.loaded(std::process::id()).unwrap();
+        let own = modules.iter().find(|module| module.path == own).unwrap();
+        let mut store = Store::new();
+        cache.take_kept(&mut store);
+        let part = cache.parts(own.file.unwrap())[part].1;
+        let compiled = cache.job(part).unwrap().run();
+        cache.publish(compiled, &mut store);
+        cache.take_fresh().keep();
+    }
+    let kept = DiskCache::new(directory);
+    assert_eq!(CachedRows::read(&kept, &key).tables().count(), 3);
+}
+
+#[test]
+fn what_is_cut_or_changed_is_compiled_again() {
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = scratch.path().join("tables");
+    let first = tables_by(&directory);
+    for damage in 0..4 {
+        for path in kept_files(&directory) {
+            let mut bytes = fs::read(&path).unwrap();
+            let middle = bytes.len() / 2;
+            match damage {
+                0 => bytes.truncate(middle),
+                1 => bytes[middle] ^= 1,
+                2 => bytes[9] ^= 1,
+                _ => bytes.clear(),
+            }
+            fs::write(&path, bytes).unwrap();
+        }
+        let again = tables_by(&directory);
+        assert_eq!(again.taken, 0, "damage {damage}");
+        assert!(again.all == first.all, "damage {damage}: tables differ");
+    }
+    assert!(tables_by(&directory).taken > PARTS);
+}
+
+/// A module that this process does not run: the file behind a mapping that it might have.
+fn tables_of_copy(copy: &Path, kept: &Arc<DiskCache>) -> Tables {
+    use std::os::unix::fs::MetadataExt;
+    let elf = Elf::open(copy).unwrap();
+    let code = elf.segments().iter().find(|segment| segment.is_code()).unwrap();
+    let inode = copy.metadata().unwrap().ino();
+    let offset = code.offset / 4096 * 4096;
+    let line = format!("400000-500000 r-xp {offset:08x} 00:01 {inode} {}\n", copy.display());
+    let mapping = parse_maps(line.as_bytes(), |_| true).into_iter().next().unwrap();
+    let mut cache = ModuleCache::with_kept(Some(Arc::clone(kept)));
+    let module = cache.identify(std::process::id(), mapping);
+    assert!(module.file.is_some(), "{module:?}");
+    tables_of(&mut cache, &[module])
+}
+
+#[test]
+fn a_library_that_changed_or_that_others_may_change_is_compiled_again() {
+    let scratch = tempfile::tempdir().unwrap();
+    let kept = Arc::new(DiskCache::new(scratch.path().join("tables")));
+    let copy = scratch.path().join("library.so");
+    fs::copy("/proc/self/exe", &copy).unwrap();
+    assert_eq!(tables_of_copy(&copy, &kept).taken, 0);
+    assert!(tables_of_copy(&copy, &kept).taken > 0);
+
+    let later = SystemTime::now() + Duration::from_secs(5);
+    File::options().append(true).open(&copy).unwrap().set_modified(later).unwrap();
+    assert_eq!(tables_of_copy(&copy, &kept).taken, 0);
+    assert!(tables_of_copy(&copy, &kept).taken > 0);
+
+    fs::set_permissions(&copy, Permissions::from_mode(0o757)).unwrap();
+    assert_eq!(tables_of_copy(&copy, &kept).taken, 0);
+    assert_eq!(tables_of_copy(&copy, &kept).taken, 0);
+}
+
+#[test]
+fn a_directory_that_is_not_the_users_own_is_neither_read_nor_written() {
+    let scratch = tempfile::tempdir().unwrap();
+    let usual = scratch.path().join("usual");
+    let first = tables_by(&usual);
+
+    let link = scratch.path().join("link");
+    symlink(&usual, &link).unwrap();
+    let file = scratch.path().join("file");
+    fs::write(&file, "text").unwrap();
+    let open = scratch.path().join("open");
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, Permissions::from_mode(0o777)).unwrap();
+    let dangling = scratch.path().join("dangling");
+    symlink(scratch.path().join("absent"), &dangling).unwrap();
+    for refused in [link, file.join("below"), file, open.clone(), dangling, "/proc/tables".into()] {
+        let found = tables_by(&refused);
+        assert_eq!(found.taken, 0, "{}", refused.display());
+        assert!(found.all == first.all, "{}: tables differ", refused.display());
+    }
+    assert_eq!(fs::read_dir(&open).unwrap().count(), 0);
+    assert!(!scratch.path().join("absent").exists());
+}
+
+#[test]
+fn a_kept_file_that_is_a_link_or_open_to_others_is_not_read() {
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = scratch.path().join("tables");
+    tables_by(&directory);
+    for path in kept_files(&directory) {
+        fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+    }
+    assert_eq!(tables_by(&directory).taken, 0);
+    for (number, path) in kept_files(&directory).iter().enumerate() {
+        let moved = scratch.path().join(number.to_string());
+        fs::rename(path, &moved).unwrap();
+        symlink(&moved, path).unwrap();
+    }
+    assert_eq!(tables_by(&directory).taken, 0);
+    assert!(tables_by(&directory).taken > PARTS, "links are replaced");
+}
+
+#[test]
+fn names_from_kept_symbols_are_those_of_the_file() {
+    let scratch = tempfile::tempdir().unwrap();
+    let kept = Arc::new(DiskCache::new(scratch.path().join("tables")));
+    let maps = read_maps(std::process::id()).unwrap();
+    let own = maps.iter().find(|map| map.path == std::env::current_exe().unwrap()).unwrap();
+    let elf = Elf::open(&own.path).unwrap();
+    let code = elf.segments().iter().find(|segment| segment.is_code()).unwrap();
+    let module =
+        ModuleFile { path: own.path.clone(), build_id: elf.build_id(), ..ModuleFile::default() };
+    let names_of = |symbolizer: &mut Symbolizer| -> Vec<Arc<[ResolvedFrame]>> {
+        let step = (code.memory_bytes / 500).max(1) as usize;
+        let places = (code.address..code.address + code.memory_bytes).step_by(step);
+        places.map(|pc| symbolizer.resolve(&module, pc)).collect()
+    };
+    let names =
+        |kept: Option<&Arc<DiskCache>>| names_of(&mut Symbolizer::sparing(kept.cloned(), true));
+    let without = names(None);
+    assert!(without.iter().filter(|frames| !frames.is_empty()).count() > 100);
+    assert!(names(Some(&kept)) == without, "the first run's names differ");
+    assert!(kept_files(&scratch.path().join("tables")).len() == 1);
+    assert!(names(Some(&kept)) == without, "names from kept symbols differ");
+    let mut symbolizer = Symbolizer::sparing(Some(Arc::clone(&kept)), true);
+    names_of(&mut symbolizer);
+    symbolizer.keep();
+    assert!(names(Some(&kept)) == without, "names of kept places differ");
+    // One more place, in addition to those that are cached.
+    let of_one = |pc| Symbolizer::sparing(Some(Arc::clone(&kept)), true).resolve(&module, pc);
+    let other = of_one(code.address + 1);
+    let mut symbolizer = Symbolizer::sparing(Some(Arc::clone(&kept)), true);
+    symbolizer.resolve(&module, code.address + 1);
+    symbolizer.keep();
+    // All are there without the symbols, which are not sorted again.
+    let symbols = kept_files(&scratch.path().join("tables"));
+    let symbols = symbols.iter().find(|path| path.extension().unwrap() == "symtab").unwrap();
+    std::fs::remove_file(symbols).unwrap();
+    assert!(names(Some(&kept)) == without && of_one(code.address + 1) == other);
+    assert!(!symbols.exists(), "what is kept was read anew");
+}

@@ -1,0 +1,91 @@
+//! Writes off targets of ended processes, and has addresses named.
+
+use super::main_loop::Engine;
+use super::workers::SymbolsWanted;
+use crate::elf;
+use crate::os::proc;
+use crate::symbols::KERNEL;
+use crate::targets::code::Unresolved;
+use crate::targets::target::Target;
+use std::path::Path;
+use tprof_trace::run::BlindSpot;
+
+/// Longest time that the end of a process waits to learn how it ended.
+pub(super) const STATUS_NS: u64 = 1_000_000_000;
+/// Longest time that it waits for its mappings to be read.
+const MODULES_NS: u64 = 10_000_000_000;
+
+impl Engine {
+    /// Whether all samples up to a moment have arrived.
+    fn was_sampled(&self, time_ns: u64) -> bool {
+        self.sampled_until_ns >= time_ns
+    }
+
+    /// Finishes images of ended processes.
+    pub(super) fn finish_ended_images(&mut self, now: u64) {
+        let gone: Vec<u64> = self
+            .targets
+            .iter()
+            .filter(|(_, t)| {
+                let sampled = t.end.as_ref().is_none_or(|e| self.was_sampled(e.time_ns));
+                let explained = sampled && t.status_is_known(&self.out.processes);
+                let age = t.end_age(now);
+                let read = t.modules.open == 0 || age > MODULES_NS;
+                t.end.is_some() && read && (explained || age > STATUS_NS)
+            })
+            .map(|(number, _)| *number)
+            .collect();
+        for number in gone {
+            self.finish_image(number, now);
+        }
+    }
+
+    pub(super) fn finish_image(&mut self, number: u64, now: u64) {
+        // Symbols need the mappings, which must be read while the process lives; the report states
+        // what is missing then.
+        let Some(mut target) = self.targets.remove(&number) else { return };
+        target.drain_all(&mut self.out, now);
+        target.learn_modules(&mut self.out, u64::MAX);
+        self.ask_symbols(&mut target);
+        self.judge_allocators(&mut target);
+        self.written_off += target.recorded_work(&self.out.clock);
+        target.finish(&mut self.out, now, self.recording.always_on);
+    }
+
+    /// Reports which modules' allocations are not recorded: those that map memory for an
+    /// allocator of their own.
+    pub(super) fn judge_allocators(&mut self, target: &mut Target) {
+        for module in target.mapping_modules() {
+            let Some(allocator) = self.allocators.of_module(&module) else { continue };
+            let command = self.out.processes.process(target.number).map(|row| row.command.as_str());
+            let program = proc::program_of(command.unwrap_or_default());
+            let library = module.path.file_name().unwrap_or_default().to_string_lossy();
+            self.out.processes.losses.add_blind(BlindSpot {
+                process: format!("{} {program}", target.pid),
+                what: "allocations".to_owned(),
+                why: elf::own_allocator(&library, &allocator),
+            });
+        }
+    }
+
+    /// Sends addresses that are new to the symbol worker.
+    pub(super) fn ask_symbols(&mut self, target: &mut Target) {
+        let (target, places) = (target.symbol_target(), target.code.drain_unnamed());
+        self.request_names(Unresolved { target, places });
+    }
+
+    pub(super) fn request_names(&mut self, Unresolved { target, places }: Unresolved) {
+        let (kernel, user): (Vec<_>, Vec<_>) =
+            places.into_iter().partition(|(_, module, _)| module.path == Path::new(KERNEL));
+        let user = SymbolsWanted::User(Unresolved { target, places: user });
+        let kernel = SymbolsWanted::Kernel(Unresolved { target, places: kernel });
+        for question in [user, kernel] {
+            if let SymbolsWanted::User(n) | SymbolsWanted::Kernel(n) = &question
+                && !n.places.is_empty()
+            {
+                self.open.symbols += 1;
+                let _ = self.parts.workers.symbols.send(question);
+            }
+        }
+    }
+}

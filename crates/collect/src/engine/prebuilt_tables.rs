@@ -1,0 +1,179 @@
+//! Unwind tables that are ready before a process begins: a program that asked for them in one
+//! process is given them at the start of the next.
+//!
+//! A process that takes its first stack asks for the code at its addresses and waits for the answer:
+//! three threads wake one after the other, which on a busy machine takes milliseconds, while the
+//! compilers of a build last no longer than some ten. The mappings of a process of the same program
+//! are read anyway when it attaches; if the tables of all of them are ready, they are published with
+//! its region. Programs that never asked are not examined: finding the files behind the mappings
+//! costs a system call for each.
+
+use crate::disk_cache::DiskCache;
+use crate::modules::{LoadedModule, Mapping, ModuleCache, TableState};
+use crate::shared::{Region, publish};
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::*;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+/// Programs that are remembered, at most.
+const MAX_PROGRAMS: usize = 4096;
+
+/// See the module.
+#[derive(Default)]
+pub struct PrebuiltTables {
+    /// Paths of programs that asked, each with whether it finds rows by itself, without a table.
+    asked: Mutex<HashMap<String, bool>>,
+    cache: Mutex<ModuleCache>,
+}
+
+impl PrebuiltTables {
+    /// Starts with the tables that are cached between runs.
+    pub fn new(kept: Option<Arc<DiskCache>>) -> PrebuiltTables {
+        PrebuiltTables {
+            cache: Mutex::new(ModuleCache::with_kept(kept)),
+            ..PrebuiltTables::default()
+        }
+    }
+
+    /// The files and tables, for the thread that answers questions about them.
+    pub fn cache(&self) -> MutexGuard<'_, ModuleCache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records that a program asked for its tables; `finds_rows`: it finds rows by itself, without
+    /// a table.
+    pub fn request_tables(&self, program: &str, finds_rows: bool) {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = asked.get_mut(program) {
+            *known = finds_rows;
+        } else if asked.len() < MAX_PROGRAMS {
+            asked.insert(program.to_owned(), finds_rows);
+        }
+    }
+
+    /// Whether a program that has asked finds rows by itself; `None` if it has not asked.
+    pub fn awaited(&self, program: &str) -> Option<bool> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).get(program).copied()
+    }
+
+    /// Publishes the tables of a process's mappings in its region, which it has not been given yet,
+    /// and returns the modules. Returns `None` if a table is missing, or if the cache is in use to
+    /// compile one: the process then asks. A process that finds rows by itself needs no table.
+    pub fn publish(
+        &self,
+        pid: u32,
+        maps: &[Mapping],
+        region: &Region,
+        finds_rows: bool,
+    ) -> Option<Vec<LoadedModule>> {
+        let mut cache = match self.cache.try_lock() {
+            Ok(cache) => cache,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        let mut modules = cache.identified(pid, maps.to_vec());
+        let is_ready = |module: &LoadedModule| match module.file {
+            Some(file) => {
+                matches!(cache.state(file), TableState::At(_) | TableState::Absent(_))
+                    || cache.is_deferred(file, finds_rows)
+            }
+            None => true,
+        };
+        if modules.is_empty() || !modules.iter().all(is_ready) {
+            return None;
+        }
+        region.header().finds_rows.store(u32::from(finds_rows), Relaxed);
+        publish(region, &mut modules, &mut cache);
+        Some(modules)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::modules::{TableId, TableStore, read_code_maps};
+    use tprof_wire::region::module_table;
+
+    /// Tables are kept nowhere: only where they would lie counts.
+    struct Nowhere(u64);
+
+    impl TableStore for Nowhere {
+        fn append(&mut self, bytes: &[u8]) -> Option<u64> {
+            self.0 += bytes.len() as u64;
+            Some(self.0)
+        }
+    }
+
+    fn compile_all(prebuilt: &PrebuiltTables, maps: &[Mapping]) {
+        let mut cache = prebuilt.cache();
+        let mut nowhere = Nowhere(8);
+        for file in
+            cache.identified(std::process::id(), maps.to_vec()).iter().filter_map(|m| m.file)
+        {
+            let parts: Vec<_> = cache.parts(file).iter().map(|(_, part)| *part).collect();
+            for file in parts.into_iter().chain([file]) {
+                if let Some(job) = cache.job(file) {
+                    cache.publish(job.run(), &mut nowhere);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_process_finds_the_tables_that_an_earlier_one_asked_for() {
+        let (pid, prebuilt) = (std::process::id(), PrebuiltTables::default());
+        let maps = read_code_maps(pid).unwrap();
+        compile_all(&prebuilt, &maps);
+        let (region, _file) = Region::new().unwrap();
+        let modules = prebuilt.publish(pid, &maps, &region, false).unwrap();
+        let code = compile_all as *const () as u64;
+        let module = modules.iter().find(|m| (m.start..m.end).contains(&code)).unwrap();
+        let cache = prebuilt.cache();
+        let (address, file) = (code - module.bias, module.file.unwrap());
+        let part = cache.parts(file).iter().rfind(|(from, _)| *from <= address);
+        let table = cache.state(part.map_or(file, |(_, part)| *part));
+        let len = region.header().modules_len.load(Relaxed) as usize;
+        assert!(len >= modules.len());
+        let place = (0..len)
+            .map(|at| region.module(at))
+            .find(|place| (place.start.load(Relaxed)..place.end.load(Relaxed)).contains(&code));
+        assert_eq!(*table, TableState::At(TableId(place.unwrap().table.load(Relaxed))));
+    }
+
+    #[test]
+    fn nothing_is_published_while_a_table_is_missing_or_made() {
+        let (pid, prebuilt) = (std::process::id(), PrebuiltTables::default());
+        let maps = read_code_maps(pid).unwrap();
+        let (region, _file) = Region::new().unwrap();
+        assert!(prebuilt.publish(pid, &maps, &region, false).is_none());
+        compile_all(&prebuilt, &maps);
+        let at_work = prebuilt.cache();
+        assert!(prebuilt.publish(pid, &maps, &region, false).is_none());
+        drop(at_work);
+        assert!(prebuilt.publish(pid, &[], &region, false).is_none());
+        assert_eq!(region.header().modules_seq.load(Relaxed), 0);
+        assert!(prebuilt.publish(pid, &maps, &region, false).is_some());
+    }
+
+    #[test]
+    fn only_programs_that_asked_are_awaited() {
+        let prebuilt = PrebuiltTables::default();
+        assert_eq!(prebuilt.awaited("/usr/bin/cc1"), None);
+        prebuilt.request_tables("/usr/bin/cc1", true);
+        assert_eq!(prebuilt.awaited("/usr/bin/cc1"), Some(true));
+        assert_eq!(prebuilt.awaited("/usr/bin/as"), None);
+    }
+    #[test]
+    fn a_process_that_finds_rows_by_itself_waits_for_no_table() {
+        let (pid, prebuilt) = (std::process::id(), PrebuiltTables::default());
+        let maps = read_code_maps(pid).unwrap();
+        let (region, _file) = Region::new().unwrap();
+        assert!(prebuilt.publish(pid, &maps, &region, true).is_some());
+        assert!(region.finds_rows());
+        let len = region.header().modules_len.load(Relaxed) as usize;
+        let deferred = (0..len)
+            .filter(|at| region.module(*at).table.load(Relaxed) == module_table::DEFERRED)
+            .count();
+        assert!(deferred > 2, "{deferred} of {len}");
+    }
+}

@@ -1,0 +1,68 @@
+//! Finds the code that maps memory for itself: the caller of `mmap`, by the stack.
+
+use std::collections::HashMap;
+
+/// Return address of a stack's innermost frame, and the time when the stack was taken.
+type Top = (u64, u64);
+
+/// Anonymous memory by the code that mapped it.
+#[derive(Debug, Default)]
+pub struct MmapCallers {
+    /// Stacks of this pass and of the last: a stack is defined just before the first event
+    /// that has it.
+    tops: HashMap<u32, Top>,
+    last: HashMap<u32, Top>,
+    mapped: HashMap<u32, (Top, u64)>,
+}
+
+impl MmapCallers {
+    /// A stack was defined.
+    pub fn stack_defined(&mut self, stack: u32, innermost: u64, time_ns: u64) {
+        self.tops.insert(stack, (innermost, time_ns));
+    }
+
+    /// A pass is over.
+    pub fn pass_ended(&mut self) {
+        if !(self.tops.is_empty() && self.last.is_empty()) {
+            self.last = std::mem::take(&mut self.tops);
+        }
+    }
+
+    /// Bytes were mapped.
+    pub fn mapped(&mut self, stack: u32, bytes: u64) {
+        if let Some((_, sum)) = self.mapped.get_mut(&stack) {
+            *sum += bytes;
+        } else if let Some(top) = self.tops.get(&stack).or_else(|| self.last.get(&stack)) {
+            self.mapped.insert(stack, (*top, bytes));
+        }
+    }
+
+    /// Returns each caller: its return address, the time of its first call, and the bytes that it
+    /// mapped.
+    pub fn all(&self) -> impl Iterator<Item = (u64, u64, u64)> {
+        self.mapped.values().map(|((address, time_ns), bytes)| (*address, *time_ns, *bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_summed_by_the_call_that_mapped_them() {
+        let mut mappers = MmapCallers::default();
+        mappers.stack_defined(1, 0x10, 5);
+        mappers.stack_defined(2, 0x20, 6);
+        mappers.mapped(1, 100);
+        mappers.pass_ended();
+        mappers.mapped(2, 30);
+        mappers.pass_ended();
+        mappers.pass_ended();
+        mappers.mapped(1, 1);
+        // Reported too long ago, or never.
+        mappers.mapped(3, 7);
+        let mut all: Vec<_> = mappers.all().collect();
+        all.sort_unstable();
+        assert_eq!(all, [(0x10, 5, 101), (0x20, 6, 30)]);
+    }
+}

@@ -1,0 +1,29 @@
+//! Times at which data of a rank's file is drawn.
+
+use tprof_facts::{Step, Zero};
+
+use super::events::EventTime;
+use crate::OpenRank;
+
+/// Returns the time when a rank's file begins, in seconds since 1970.
+pub(super) fn begins_s(part: &OpenRank<'_>, zero: Zero) -> f64 {
+    let first_ns = part.trace.extent_ns().map_or(0, |(first_ns, _)| first_ns);
+    wall_s(zero, part.at(first_ns))
+}
+
+/// Returns the time at the end of a step.
+pub(super) fn at_step(zero: Zero, part: &OpenRank<'_>, step: &Step) -> EventTime {
+    EventTime { step: step.number, wall_s: wall_s(zero, part.at(step.end_ns)) }
+}
+
+/// Returns the time for a moment of the file's clock, with milliseconds since the run began as the
+/// step.
+pub(super) fn at_time(zero: Zero, part: &OpenRank<'_>, time_ns: u64) -> EventTime {
+    let since_start_ns = part.at(time_ns);
+    EventTime { step: since_start_ns / 1_000_000, wall_s: wall_s(zero, since_start_ns) }
+}
+
+/// Returns seconds since 1970, or since the run began if that moment is unknown.
+pub(super) fn wall_s(zero: Zero, since_start_ns: u64) -> f64 {
+    zero.unix_ns.saturating_add(since_start_ns) as f64 / 1e9
+}

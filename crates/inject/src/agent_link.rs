@@ -1,0 +1,207 @@
+//! Ranges of NVTX, which the agent notices, as steps and captures of the process, which the
+//! preloaded library counts: the agent reads its region, and calls it where names matter. The other
+//! way round the agent is told of an end that it would not notice.
+
+use crate::block::Thread;
+use crate::capture;
+use crate::schedule::{self, Source};
+use crate::{gate, loaded, state};
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
+use tprof_wire::capture::{CaptureTrigger, opens};
+use tprof_wire::env;
+use tprof_wire::region::{RegionHeader, off};
+use tprof_wire::schedule::{is_epoch, is_step};
+
+/// The table that the preloaded library offers the agent.
+#[repr(C)]
+pub struct AgentLink {
+    /// Holds the address of the library's region, null before it has one.
+    region: &'static AtomicPtr<u8>,
+    /// A range begins: its name and number.
+    begins: unsafe extern "C" fn(*const u8, usize, u64),
+    /// The range of this number ends.
+    ends: extern "C" fn(u64),
+    /// Holds the function of the agent that `_exit` has to call first; 0 without one.
+    at_once: &'static AtomicUsize,
+    /// Holds the function of the agent that hooks have to call before device work that has to be
+    /// recorded; 0 while CUPTI records.
+    before_work: &'static AtomicUsize,
+    /// Where the agent leaves how CUPTI numbers streams; 0 while CUPTI records the calls that start
+    /// work.
+    numbers_streams: &'static AtomicUsize,
+}
+
+impl AgentLink {
+    /// The region's header: read in place, since most ranges need no more.
+    #[inline(always)]
+    fn header(&self) -> Option<&'static RegionHeader> {
+        let region = self.region.load(Relaxed);
+        // SAFETY: a non-null region is mapped for the process's life, and begins with its header.
+        unsafe { region.cast::<RegionHeader>().as_ref() }
+    }
+
+    /// Why recording is off in the process: [`off`].
+    #[inline(always)]
+    fn off(&self) -> u32 {
+        self.header().map_or(0, |header| header.off.load(Relaxed))
+    }
+
+    /// Whether names of ranges matter.
+    #[inline(always)]
+    fn has_use_of_names(&self) -> bool {
+        self.header().is_some_and(|header| {
+            header.schedule[2].load(Relaxed) != 0
+                || opens(header.capture[0].load(Relaxed)) == CaptureTrigger::Nvtx as u64
+        })
+    }
+}
+
+/// The table of this library, where it is the preloaded one.
+static TABLE: AgentLink = AgentLink {
+    region: &state::REGION,
+    begins,
+    ends,
+    at_once: &AT_ONCE,
+    before_work: &BEFORE_WORK,
+    numbers_streams: &NUMBERS_STREAMS,
+};
+static AT_ONCE: AtomicUsize = AtomicUsize::new(0);
+static BEFORE_WORK: AtomicUsize = AtomicUsize::new(0);
+static NUMBERS_STREAMS: AtomicUsize = AtomicUsize::new(0);
+
+/// The process ends at once, without what `exit` runs: so that the agent can keep what CUPTI has.
+/// Only called in the preloaded library, also in a signal's handler: nothing is looked up.
+pub fn ends_at_once() {
+    let call = AT_ONCE.load(Acquire);
+    if call != 0 {
+        // SAFETY: what the agent left there; the driver never unloads it.
+        unsafe { core::mem::transmute::<usize, extern "C" fn()>(call)() };
+    }
+}
+
+/// Called by the preloaded library when this thread makes a CUDA call that has to be recorded, so
+/// that CUPTI records it, too.
+#[inline(always)]
+pub fn before_work() {
+    let call = BEFORE_WORK.load(Acquire);
+    if call != 0 {
+        // SAFETY: what the agent left there; the driver never unloads it.
+        unsafe { core::mem::transmute::<usize, extern "C" fn()>(call)() };
+    }
+}
+
+/// Makes hooks call this, or nothing, before work that has to be recorded. Called by the agent;
+/// does nothing without the preloaded library.
+pub fn call_before_work(call: Option<extern "C" fn()>) {
+    if let Some(table) = found() {
+        table.before_work.store(call.map_or(0, |call| call as *const () as usize), Release);
+    }
+}
+
+/// How CUPTI numbers streams, if the hooks' records of calls that start work count. In the preloaded
+/// library.
+#[inline(always)]
+pub fn numbers_streams() -> Option<extern "C" fn(u64) -> u64> {
+    let call = NUMBERS_STREAMS.load(Relaxed);
+    // SAFETY: what the agent left there; the driver never unloads it.
+    (call != 0).then(|| unsafe { core::mem::transmute::<usize, extern "C" fn(u64) -> u64>(call) })
+}
+
+/// Has the hooks' records of calls that start work count, with streams that this numbers; false where
+/// there are no hooks. In the agent.
+pub fn count_on_hooks(numbers: extern "C" fn(u64) -> u64) -> bool {
+    let Some(table) = found() else { return false };
+    table.numbers_streams.store(numbers as *const () as usize, Release);
+    true
+}
+
+/// Makes `_exit` call this first. Called by the agent; does nothing without the preloaded library.
+pub fn call_at_once(call: extern "C" fn()) {
+    if let Some(table) = found() {
+        table.at_once.store(call as *const () as usize, Release);
+    }
+}
+
+/// The table of this library, for the agent.
+pub fn table() -> *const AgentLink {
+    &raw const TABLE
+}
+
+unsafe extern "C" fn begins(text: *const u8, bytes: usize, number: u64) {
+    let Some(thread) = gate::recording() else { return };
+    // SAFETY: the agent's own call, with a text that lasts as long as it.
+    let name = unsafe { core::slice::from_raw_parts(text, bytes) };
+    if schedule::is_followed() {
+        if is_step(name) {
+            schedule::step_begins(thread, Source::Nvtx, 0);
+        } else if is_epoch(name) {
+            schedule::step_begins(thread, Source::Epoch, 0);
+        }
+    }
+    capture::begins(thread, CaptureTrigger::Nvtx, name, number);
+}
+
+extern "C" fn ends(number: u64) {
+    if let Some(thread) = gate::recording() {
+        capture::ends(thread, number);
+    }
+}
+
+/// The preloaded library's table, in the agent; null without one.
+static FOUND: AtomicPtr<AgentLink> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Finds the preloaded library's table. In the agent.
+pub fn find() {
+    let Some(preloaded) = loaded::named(env::PRELOAD_LIBRARY.as_bytes()) else { return };
+    let Some(function) = preloaded.function(c"tprof_noticing") else { return };
+    // SAFETY: the function of this name and type, of a library of this version's.
+    let table =
+        unsafe { core::mem::transmute::<usize, extern "C" fn() -> *const AgentLink>(function)() };
+    FOUND.store(table.cast_mut(), Release);
+}
+
+#[inline(always)]
+fn found() -> Option<&'static AgentLink> {
+    // SAFETY: null or the table of a library that stays.
+    unsafe { FOUND.load(Acquire).as_ref() }
+}
+
+/// A range begins; `name` hands its name to what it is given. Whether it is recorded.
+#[inline(always)]
+pub fn range_begins(
+    thread: &Thread,
+    number: u64,
+    name: impl FnOnce(&mut dyn FnMut(&[u8])),
+) -> bool {
+    let Some(table) = found() else { return thread.is_on() };
+    if table.has_use_of_names() {
+        // SAFETY: a text that lasts as long as the call.
+        name(&mut |text| unsafe { (table.begins)(text.as_ptr(), text.len(), number) });
+    }
+    is_on_in_both(thread, table)
+}
+
+/// The range of this number has ended.
+#[inline(always)]
+pub fn range_ends(number: u64) {
+    if let Some(table) = found()
+        && table.has_use_of_names()
+    {
+        (table.ends)(number);
+    }
+}
+
+/// Whether a record of this moment is wanted. The preloaded library has how the process has switched
+/// its own recording; this library's region, how the session is switched.
+#[inline]
+pub fn is_on(thread: &Thread) -> bool {
+    match found() {
+        Some(table) => is_on_in_both(thread, table),
+        None => thread.is_on(),
+    }
+}
+
+#[inline(always)]
+fn is_on_in_both(thread: &Thread, table: &AgentLink) -> bool {
+    thread.off() & off::SESSION | table.off() == 0
+}

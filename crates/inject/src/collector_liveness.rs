@@ -1,0 +1,77 @@
+//! Whether the collector gets on, or stands still: stopped by a signal, on a suspended
+//! machine, in a frozen cgroup, dead.
+//!
+//! The time since its last pass shows it, without any state: no thread waits for a collector
+//! that stands still, and all is as before with its next pass. Only a collector without a process
+//! is given up for good.
+
+use crate::block::Thread;
+use crate::seccomp::{CallClass, is_forbidden};
+use crate::state::{self, off};
+use crate::sys;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+
+/// Process id of the collector in this process's namespace; 0 if in another.
+pub static COLLECTOR: AtomicU32 = AtomicU32::new(0);
+/// Clock from which on the collector is checked again.
+static NEXT_CHECK_AT: AtomicU64 = AtomicU64::new(0);
+/// The collector's clock when a thread without a clock of its own waited in vain.
+static TIMED_OUT_AT: AtomicU64 = AtomicU64::new(0);
+
+/// Whether the collector's last pass was longer ago than anybody waits for it.
+#[cold]
+pub fn is_stalled(thread: &Thread) -> bool {
+    let (Some(header), Some(session)) = (state::header(), state::session()) else { return true };
+    let last = session.coarse_clock.load(Relaxed);
+    if thread.strict.get() {
+        return TIMED_OUT_AT.load(Relaxed) == last;
+    }
+    let now = thread.clock();
+    // A clock that was set back proves nothing.
+    let since = now.wrapping_sub(last) as i64;
+    if since <= header.wait_ticks.load(Relaxed) as i64 {
+        return false;
+    }
+    check_process(now, since as u64);
+    true
+}
+
+/// A thread that may read no clock has waited for as long as threads do.
+pub fn wait_timed_out() {
+    if let Some(session) = state::session() {
+        TIMED_OUT_AT.store(session.coarse_clock.load(Relaxed), Relaxed);
+    }
+}
+
+/// Turns recording off for good if the collector is dead; checks whenever it has stood still
+/// for twice as long as at the last look.
+fn check_process(now: u64, since: u64) {
+    let due = NEXT_CHECK_AT.load(Relaxed);
+    // A time that lies further ahead belongs to an earlier standstill, or to another clock.
+    let is_early = due.wrapping_sub(now).wrapping_sub(1) < since;
+    if is_early || is_forbidden(CallClass::Processes) {
+        return;
+    }
+    if NEXT_CHECK_AT.compare_exchange(due, now.wrapping_add(since), Relaxed, Relaxed).is_err() {
+        return;
+    }
+    let pid = COLLECTOR.load(Relaxed);
+    if pid != 0 && sys::is_gone(pid) {
+        state::turn_off(off::COLLECTOR_GONE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_is_gone_differs_from_one_that_is_stopped() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        assert!(!sys::is_gone(child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(sys::is_gone(child.id()));
+        assert!(!sys::is_gone(1), "what may not be signalled is there all the same");
+    }
+}

@@ -1,0 +1,153 @@
+//! The fast path of the allocator's hooks, which nearly every block takes under `--mem sampled`.
+//!
+//! A block that isn't sampled is only counted, by some 30 instructions that call nothing and save no
+//! register. While recording is off only the live bytes are, so that they are known when it is on
+//! again. Everything else takes the slow path, [`crate::heap`]: threads that have not recorded yet,
+//! other modes, blocks that are mappings of their own, and samples.
+
+use crate::arch;
+use crate::block::Thread;
+use crate::sampled_blocks::is_candidate;
+use crate::sampling::{self, flush, is_to_flush};
+use crate::{heap, state};
+use core::mem::offset_of;
+use core::sync::atomic::Ordering::Relaxed;
+use tprof_wire::record::Kind;
+use tprof_wire::region::ThreadSlot;
+
+/// This thread's block, if it may take the fast path: blocks are sampled, recording has found this
+/// thread, and [`sampling::usable`] reads their headers.
+#[inline(always)]
+fn thread() -> Option<&'static Thread> {
+    let (block, stamp) = arch::thread_block_and_complement::<{ Thread::FAST_STAMP }>();
+    let is_open = stamp == state::WIPED.generation.load(Relaxed);
+    // SAFETY: a stamp is found in a thread's own block only, see `gate::recording`.
+    is_open.then(|| unsafe { &*block.cast() })
+}
+
+/// The usable bytes of a block; `None` if it is a mapping of its own.
+///
+/// # Safety
+/// A live block of glibc's allocator, not null.
+#[inline(always)]
+unsafe fn usable(block: *mut u8) -> Option<usize> {
+    // SAFETY: the caller's premise.
+    let header = unsafe { sampling::header(block) };
+    (!sampling::is_mapping(header)).then(|| sampling::within_heap(header))
+}
+
+/// Counts a block that `malloc` or `calloc` returned, and returns it. `sp` and `fp` are the hook's at
+/// its entry.
+///
+/// # Safety
+/// `block` is null or what the real allocator returned a moment ago.
+pub unsafe extern "C" fn allocated(block: *mut u8, bytes: usize, sp: usize, fp: usize) -> *mut u8 {
+    if block.is_null() {
+        return block;
+    }
+    let Some(thread) = thread() else {
+        // SAFETY: the caller's premise.
+        return unsafe { allocated_slow(block, bytes, sp, fp) };
+    };
+    // SAFETY: the caller's premise; the thread's stamp says that the allocator is glibc's.
+    let Some(usable) = (unsafe { usable(block) }) else {
+        // SAFETY: the caller's premise.
+        return unsafe { allocated_slow(block, bytes, sp, fp) };
+    };
+    let slot = thread.slot();
+    // SAFETY: fields of these offsets, which this thread alone writes.
+    unsafe {
+        if thread.is_on() {
+            arch::increment::<{ offset_of!(ThreadSlot, allocations) }>(slot);
+            arch::add::<{ offset_of!(ThreadSlot, allocated_bytes) }>(slot, bytes);
+            if arch::subtract_to_negative::<{ offset_of!(Thread, countdown) }>(thread, bytes) {
+                return sampled(block, bytes, sp, fp, thread, usable);
+            }
+        }
+        arch::add::<{ offset_of!(ThreadSlot, live_delta) }>(slot, usable);
+    }
+    if is_to_flush(slot) {
+        return flushed(block, thread);
+    }
+    block
+}
+
+/// # Safety
+/// The same premises as [`allocated`].
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn allocated_slow(block: *mut u8, bytes: usize, sp: usize, fp: usize) -> *mut u8 {
+    // SAFETY: the caller's premise.
+    unsafe { heap::allocated(block, bytes, sp, fp) };
+    opaque(block)
+}
+
+#[cold]
+#[inline(never)]
+extern "C" fn sampled(
+    block: *mut u8,
+    bytes: usize,
+    sp: usize,
+    fp: usize,
+    thread: &Thread,
+    usable: usize,
+) -> *mut u8 {
+    sampling::keep(thread, block, bytes, Kind::Alloc, sp, fp);
+    sampling::add_live(thread, usable as i64);
+    opaque(block)
+}
+
+#[cold]
+#[inline(never)]
+extern "C" fn flushed(block: *mut u8, thread: &Thread) -> *mut u8 {
+    flush(thread);
+    opaque(block)
+}
+
+/// A block that a cold function returns. The compiler does not see that it is the same as the one that
+/// came in: it would keep that in a register over the call, and save the register for all calls.
+fn opaque(block: *mut u8) -> *mut u8 {
+    arch::scalar(block as u64) as *mut u8
+}
+
+/// What is left to do before a block is given back.
+pub enum Freeing {
+    /// The block is counted.
+    Done,
+    /// The block is counted, and [`flush_own`] is due.
+    Flush,
+    /// The block is not counted yet: [`heap::freeing`] does that.
+    SlowPath,
+}
+
+/// A block is about to be given back.
+///
+/// # Safety
+/// `block` is not null, and what the program may give to `free`: a live block of the real allocator.
+#[inline(always)]
+pub unsafe fn freeing(block: *mut u8) -> Freeing {
+    let Some(thread) = thread() else { return Freeing::SlowPath };
+    // SAFETY: the caller's premise; the thread's stamp says that the allocator is glibc's.
+    let Some(usable) = (unsafe { usable(block) }) else { return Freeing::SlowPath };
+    if is_candidate(block as usize) {
+        return Freeing::SlowPath;
+    }
+    let slot = thread.slot();
+    // SAFETY: fields of these offsets, which this thread alone writes.
+    unsafe {
+        if thread.is_on() {
+            arch::increment::<{ offset_of!(ThreadSlot, frees) }>(slot);
+        }
+        arch::subtract::<{ offset_of!(ThreadSlot, live_delta) }>(slot, usable);
+    }
+    if is_to_flush(slot) { Freeing::Flush } else { Freeing::Done }
+}
+
+/// Adds this thread's live bytes to the process's.
+#[cold]
+#[inline(never)]
+pub fn flush_own() {
+    if let Some(thread) = thread() {
+        flush(thread);
+    }
+}

@@ -1,0 +1,156 @@
+//! Allocations of an allocator that is not libc's, as the program reports them: Rust's
+//! `#[global_allocator]` of the crate `tprof`, around whatever it wraps.
+//!
+//! Calls of libc that such an allocator makes meanwhile are hidden, or `System` would count twice.
+//! The size of a block is what was asked for: another allocator's usable size is not known.
+
+use crate::block::Thread;
+use crate::loss::count_missed;
+use crate::{gate, ring, sampling, stacks, state};
+use core::sync::atomic::Ordering::Relaxed;
+use tprof_wire::record::Kind;
+use tprof_wire::region::mem_mode;
+
+/// Set in what stands for a thread with hidden allocations; below it is its
+/// [`mem_mode`].
+const HIDDEN: u64 = 1 << 32;
+/// Recording was on when the call began: it is recorded.
+const IS_ON: u64 = 1 << 33;
+
+/// Totals of this process: `struct tprof_heap`.
+#[repr(C)]
+pub struct HeapTotals {
+    /// Bytes that are live.
+    pub live_bytes: u64,
+    /// The most that were.
+    pub peak_bytes: u64,
+}
+
+/// Totals of this process, to within 64 KiB a thread; `None` unless `--mem sampled` counts them.
+pub fn totals() -> Option<HeapTotals> {
+    let live_bytes = sampling::live_bytes(gate::recording()?)?;
+    let peak = state::header()?.peak_bytes.load(Relaxed);
+    Some(HeapTotals { live_bytes, peak_bytes: live_bytes.max(u64::try_from(peak).unwrap_or(0)) })
+}
+
+#[inline(always)]
+fn hide(thread: &Thread) -> u64 {
+    let mode = thread.mem_mode();
+    thread.set_mem_mode(mem_mode::OFF);
+    u64::from(mode) | HIDDEN | if thread.is_on() { IS_ON } else { 0 }
+}
+
+/// Ends the hiding: the thread, and whether the call is recorded.
+#[inline(always)]
+fn show(hidden: u64) -> Option<(&'static Thread, bool)> {
+    if hidden & HIDDEN == 0 {
+        return None;
+    }
+    let thread = gate::recording()?;
+    thread.set_mem_mode(hidden as u32);
+    Some((thread, hidden & IS_ON != 0))
+}
+
+/// Called before the allocator allocates a block. Returns what [`allocated`] takes.
+#[inline(always)]
+pub fn allocating() -> u64 {
+    match gate::recording() {
+        Some(thread) => hide(thread),
+        None => {
+            count_missed();
+            0
+        }
+    }
+}
+
+/// Called when the allocator has returned a block of so many bytes, or null.
+#[inline(always)]
+pub fn allocated(hidden: u64, block: *mut u8, bytes: usize, sp: usize, fp: usize) {
+    let Some((thread, is_on)) = show(hidden) else { return };
+    if !block.is_null() {
+        record_allocation(thread, is_on, Kind::Alloc, block, bytes, (sp, fp));
+    }
+}
+
+#[inline(always)]
+fn record_allocation(
+    thread: &Thread,
+    is_on: bool,
+    kind: Kind,
+    block: *mut u8,
+    bytes: usize,
+    (sp, fp): (usize, usize),
+) {
+    match (thread.mem_mode(), is_on) {
+        (mem_mode::SAMPLED, true) => sampling::counted(thread, block, (bytes, bytes), sp, fp),
+        (mem_mode::SAMPLED, false) => sampling::allocated_while_off(thread, bytes),
+        (mem_mode::EXACT, true) => {
+            let stack = stacks::stack(thread, sp, fp);
+            ring::heap(thread, kind, block as u64, bytes as u64, stack, thread.clock());
+        }
+        _ => {}
+    }
+}
+
+/// Called before the allocator frees a block of so many bytes. Returns what [`freed`] takes.
+#[inline(always)]
+pub fn freeing(block: *mut u8, bytes: usize) -> u64 {
+    let Some(thread) = gate::recording() else {
+        count_missed();
+        return 0;
+    };
+    record_free(thread, Kind::Free, block, bytes);
+    hide(thread)
+}
+
+/// `kind` is how a block's end is recorded where every one is.
+#[inline(always)]
+fn record_free(thread: &Thread, kind: Kind, block: *mut u8, bytes: usize) {
+    match (thread.mem_mode(), thread.is_on()) {
+        (mem_mode::SAMPLED, true) => sampling::freed(thread, block, bytes),
+        (mem_mode::SAMPLED, false) => sampling::freed_while_off(thread, block, bytes),
+        (mem_mode::EXACT, true) => ring::heap(thread, kind, block as u64, 0, 0, thread.clock()),
+        _ => {}
+    }
+}
+
+/// Called when the allocator has freed the block.
+#[inline(always)]
+pub fn freed(hidden: u64) {
+    let _ = show(hidden);
+}
+
+/// Called before the allocator reallocates a block of so many bytes. Returns what [`reallocated`]
+/// takes.
+#[inline(always)]
+pub fn reallocating(block: *mut u8, bytes: usize) -> u64 {
+    let Some(thread) = gate::recording() else {
+        // Two events are missed: the reallocation's beginning and its result.
+        count_missed();
+        count_missed();
+        return 0;
+    };
+    record_free(thread, Kind::ReallocFree, block, bytes);
+    hide(thread)
+}
+
+/// Called when the allocator has returned another block, or null if there was no memory. `from` and
+/// `to` are the block and its bytes before and after.
+#[inline(always)]
+pub fn reallocated(
+    hidden: u64,
+    from: (*mut u8, usize),
+    to: (*mut u8, usize),
+    sp: usize,
+    fp: usize,
+) {
+    let Some((thread, is_on)) = show(hidden) else { return };
+    match (to.0.is_null(), thread.mem_mode()) {
+        (true, mem_mode::EXACT) if is_on => {
+            ring::heap(thread, Kind::ReallocFailed, from.0 as u64, 0, 0, thread.clock());
+        }
+        // The beginning counted as a free, but the old block lives on.
+        (true, _) => record_allocation(thread, is_on, Kind::Alloc, from.0, from.1, (sp, fp)),
+        (false, _) => record_allocation(thread, is_on, Kind::ReallocAlloc, to.0, to.1, (sp, fp)),
+    }
+}

@@ -1,0 +1,225 @@
+//! What the hooks of process and thread life, and of mappings, report.
+
+use crate::block::Thread;
+use crate::loss::{lose_child, lose_event, lose_event_if_not_own};
+use crate::required_syscalls::{self, ForbiddenClasses};
+use crate::seccomp::{CallClass, is_forbidden};
+use crate::{agent_link, gate, ring, stacks, state, sys, thread_notes, tls_owner};
+use core::sync::atomic::Ordering::*;
+use tprof_wire::record::{ExecVerdict, ExtKind};
+use tprof_wire::region::mem_mode;
+
+/// Ways in which a process leaves, in [`ExtKind::ProcessExit`].
+pub mod how {
+    #![allow(missing_docs)]
+    pub const EXIT: u64 = 1;
+    pub const QUICK_EXIT: u64 = 2;
+    pub const IMMEDIATE: u64 = 3;
+}
+
+fn record(kind: ExtKind, argument: u32, payload: &[u64]) {
+    if let Some(thread) = gate::recording_if_own() {
+        let clock = thread.clock();
+        ring::ext(thread, kind, argument, clock, payload);
+    }
+}
+
+/// This thread was renamed.
+pub fn thread_renamed() {
+    if let Some(thread) = gate::recording_if_own()
+        && !thread.is_quiet()
+    {
+        thread_notes::named(thread);
+    }
+}
+
+/// The process is leaving with `status`.
+pub fn process_exit(status: i32, how: u64) {
+    // Not worth attaching for.
+    if !state::is_attached() {
+        return;
+    }
+    record(ExtKind::ProcessExit, 0, &[status as u32 as u64, how]);
+}
+
+/// `fork` returned `child` here; `clock` was read before it.
+pub fn forked(child: u32, clock: u64) {
+    if state::is_attached() && is_forbidden(CallClass::Threads) {
+        // The child may not even ask for its own pid.
+        lose_child(child);
+    }
+    if let Some(thread) = gate::recording_if_own() {
+        ring::ext(thread, ExtKind::Fork, 0, clock, &[u64::from(child), 0]);
+    }
+}
+
+/// In a forked child: where its parent has reported that nothing of it will be recorded,
+/// it need not report that itself.
+pub fn born_under_filter() {
+    if is_forbidden(CallClass::Threads) && !state::REGION.load(Relaxed).is_null() {
+        state::PHASE.store(state::phase::OFF, Release);
+    }
+}
+
+/// A child was reaped.
+pub fn reaped(child: u32, status: i32) {
+    record(ExtKind::Reaped, 0, &[u64::from(child), status as u32 as u64]);
+}
+
+/// `path` is about to be executed by this process, or by a vfork child of it.
+pub fn executing(path: &[u8], verdict: ExecVerdict, spawn: bool) {
+    const MOST: usize = 512;
+    let mut payload = [0u64; 2 + MOST / 8];
+    // Under a filter nothing may be asked; a vfork child is not detected then.
+    let quiet = is_forbidden(CallClass::Threads);
+    let pid = if quiet { state::PID.load(Relaxed) } else { sys::pid() };
+    let parent = if quiet { 0 } else { sys::parent_pid() };
+    payload[0] = if spawn { 0 } else { u64::from(pid) };
+    let child = !spawn && pid != state::PID.load(Relaxed);
+    payload[1] = verdict as u64 | u64::from(child) << 8 | u64::from(parent) << 32;
+    let kept = path.get(path.len().saturating_sub(MOST)..).unwrap_or(path);
+    for (word, bytes) in payload.iter_mut().skip(2).zip(kept.chunks(8)) {
+        let mut whole = [0u8; 8];
+        if let Some(to) = whole.get_mut(..bytes.len()) {
+            to.copy_from_slice(bytes);
+        }
+        *word = u64::from_ne_bytes(whole);
+    }
+    let words = 2 + kept.len().div_ceil(8);
+    record(ExtKind::Exec, kept.len() as u32, payload.get(..words).unwrap_or(&payload));
+}
+
+/// The exec that [`executing`] announced failed.
+pub fn exec_failed(error: i32) {
+    let quiet = is_forbidden(CallClass::Threads);
+    let pid = if quiet { state::PID.load(Relaxed) } else { sys::pid() };
+    record(ExtKind::ExecFailed, 0, &[u64::from(pid), error as u32 as u64]);
+}
+
+/// Records that `posix_spawn` returned.
+pub fn spawned(child: u32, error: i32) {
+    record(ExtKind::Spawned, 0, &[u64::from(child), error as u32 as u64]);
+}
+
+/// Strict seccomp begins for this thread: no clock and no system call from here on.
+/// Returns the block in which that is noted now, and was not before.
+pub fn entering_strict_seccomp() -> Option<&'static Thread> {
+    let is_recording = gate::recording_if_own().is_some();
+    let thread = tls_owner::own_block()?;
+    if thread.strict.get() {
+        return None;
+    }
+    if is_recording {
+        required_syscalls::make_room_of_own();
+    }
+    // Also one that has no place to record must be known: it may not be examined later.
+    tls_owner::register_thread();
+    tls_owner::STRICT.fetch_add(1, SeqCst);
+    thread.strict.set(true);
+    Some(thread)
+}
+
+/// The kernel refused it; `noted` is what [`entering_strict_seccomp`] returned.
+pub fn strict_seccomp_refused(noted: Option<&Thread>) {
+    if let Some(thread) = noted {
+        thread.strict.set(false);
+        tls_owner::STRICT.fetch_sub(1, SeqCst);
+    }
+}
+
+/// A seccomp filter is about to be installed, the `struct sock_fprog` at `program`:
+/// what it does not permit is not done from here on, in any thread. The clock may
+/// still be read.
+pub fn entering_seccomp_filter(program: usize) -> ForbiddenClasses {
+    let closing = ForbiddenClasses::by(program);
+    if closing.forbids(CallClass::Threads) {
+        required_syscalls::make_room();
+    }
+    closing.begin();
+    closing
+}
+
+/// This thread, where it records mappings.
+fn recording_maps() -> Option<&'static Thread> {
+    if state::MEM_MODE.load(Relaxed) == mem_mode::OFF {
+        return None;
+    }
+    let Some(thread) = gate::recording_if_own() else {
+        lose_event_if_not_own();
+        return None;
+    };
+    thread.is_on().then_some(thread)
+}
+
+/// Records that `mmap` succeeded.
+pub fn mapped(
+    address: usize,
+    bytes: usize,
+    protection_and_flags: u64,
+    fd: i32,
+    sp: usize,
+    fp: usize,
+) {
+    let Some(thread) = recording_maps() else { return };
+    let stack = stacks::stack(thread, sp, fp);
+    let clock = thread.clock();
+    let last = u64::from(fd as u32) | u64::from(stack) << 32;
+    ring::ext(
+        thread,
+        ExtKind::Map,
+        0,
+        clock,
+        &[address as u64, bytes as u64, protection_and_flags, last],
+    );
+}
+
+/// `munmap` succeeded; `clock` was read before it, see [`clock_before`].
+pub fn unmapped(address: usize, bytes: usize, clock: u64) {
+    if let Some(thread) = recording_maps() {
+        ring::ext(thread, ExtKind::Unmap, 0, clock, &[address as u64, bytes as u64]);
+    }
+}
+
+/// The clock before a call with an unknown result.
+pub fn clock_before() -> u64 {
+    gate::recording_if_own().map_or(0, |t| t.clock())
+}
+
+/// Records that `mremap` succeeded.
+pub fn remapped(old: usize, old_bytes: usize, new: usize, bytes: usize) {
+    if let Some(thread) = recording_maps() {
+        let clock = thread.clock();
+        let payload = [old as u64, old_bytes as u64, new as u64, bytes as u64];
+        ring::ext(thread, ExtKind::Remap, 0, clock, &payload);
+    }
+}
+
+/// `shmat` attached the System V segment of this id.
+pub fn attached(address: usize, id: i32, sp: usize, fp: usize) {
+    let Some(thread) = recording_maps() else { return };
+    let is_askable = !thread.is_quiet() && !is_forbidden(CallClass::Segments);
+    let Some(bytes) = is_askable.then(|| sys::segment_bytes(id)).flatten() else {
+        lose_event();
+        return;
+    };
+    let stack = stacks::stack(thread, sp, fp);
+    let payload = [address as u64, bytes as u64, u64::from(stack), 0];
+    ring::ext(thread, ExtKind::Attach, id as u32, thread.clock(), &payload);
+}
+
+/// `shmdt` succeeded; `clock` was read before it, see [`clock_before`].
+pub fn detached(address: usize, clock: u64) {
+    if let Some(thread) = recording_maps() {
+        ring::ext(thread, ExtKind::Detach, 0, clock, &[address as u64, 0]);
+    }
+}
+
+/// `_exit`: recorded unless this is a vfork child, which leaves by itself. Under a
+/// filter the two cannot be separated: nothing is recorded, and the process's end
+/// is known from outside. The agent keeps what CUPTI has, for which it may take two seconds.
+pub fn leaving_at_once(status: i32) {
+    if !is_forbidden(CallClass::Threads) && sys::pid() == state::PID.load(Relaxed) {
+        process_exit(status, how::IMMEDIATE);
+        agent_link::ends_at_once();
+    }
+}

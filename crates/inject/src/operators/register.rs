@@ -1,0 +1,132 @@
+//! Registers the callbacks, once PyTorch is loaded.
+//!
+//! Whether PyTorch is loaded is checked where the thread that runs holds no lock of PyTorch's, and
+//! what it needs is loaded whole: as this library begins (its constructor runs after those of the
+//! libraries that a program is linked with), and as Python looks up the entry of a module that it
+//! has loaded. A thread that begins would be no such place: another one may be in `dlopen`.
+
+use super::callbacks::{self, EndCallback, StartCallback};
+use super::layout;
+use crate::block::Thread;
+use crate::loaded::{self, Loaded};
+use crate::pytorch_registration::{self, phase};
+use crate::{gate, interned, ring, state};
+use core::sync::atomic::{AtomicUsize, Ordering::*};
+use tprof_wire::operators::{SCOPES, USER_SCOPE, mode, note};
+use tprof_wire::record::ExtKind;
+
+const LIBRARY: &[u8] = b"libtorch_cpu.so";
+
+/// `at::RecordFunctionCallback`, which goes by value.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct RecordFunctionCallback {
+    start: StartCallback,
+    end: EndCallback,
+    probability: f64,
+    scopes: [bool; SCOPES],
+    needs_inputs: bool,
+    needs_outputs: bool,
+    needs_ids: bool,
+}
+
+/// An address in the library that they are registered with.
+static LIBRARY_AT: AtomicUsize = AtomicUsize::new(0);
+/// Objects that were loaded when they were last searched.
+static LOADED: AtomicUsize = AtomicUsize::new(0);
+
+/// Registers the callbacks if PyTorch is loaded, they are wanted and not registered yet.
+pub fn register_callbacks() {
+    if pytorch_registration::current_phase() == phase::DONE {
+        return;
+    }
+    let Some(thread) = gate::recording() else { return };
+    // PyTorch's lock may be taken for good in a forked child, once PyTorch was called.
+    if pytorch_registration::interrupted_by_fork() == Some(phase::BUSY) {
+        LOADED.store(0, Relaxed);
+        pytorch_registration::set_phase(phase::NONE);
+    }
+    if pytorch_registration::current_phase() != phase::NONE {
+        return;
+    }
+    let wanted = state::OPERATORS.load(Relaxed);
+    if wanted == mode::OFF || thread.is_quiet() {
+        return;
+    }
+    let count = loaded::count();
+    if LOADED.swap(count, Relaxed) == count {
+        return;
+    }
+    let Some(torch) = loaded::named(LIBRARY) else { return };
+    if pytorch_registration::begin() {
+        register(thread, &torch, wanted);
+        pytorch_registration::set_phase(phase::DONE);
+        pytorch_registration::sync_callback();
+    }
+}
+
+fn register(thread: &Thread, torch: &Loaded, wanted: u32) {
+    let path = interned::id(thread, ExtKind::Name, torch.path.to_bytes());
+    let say = |what, number| {
+        let words = [number, u64::from(path)];
+        ring::ext(thread, ExtKind::OperatorNote, what, thread.clock(), &words);
+    };
+    let add = torch.function(c"_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE");
+    let layout = layout::find(torch);
+    let (Some(add), Some(layout)) = (add, layout) else {
+        return say(note::NO_SYMBOLS, 0);
+    };
+    LIBRARY_AT.store(add, Relaxed);
+    let disable = torch.function(c"_ZN2at15disableCallbackEm");
+    let enable = torch.function(c"_ZN2at16reenableCallbackEm");
+    let with_sizes = wanted == mode::SHAPES && layout.is_ok();
+    if let Err(why) = layout {
+        say(note::NO_SIZES, why);
+    }
+    let start = if with_sizes { callbacks::with_sizes } else { callbacks::operator };
+    let operators = callback(start as StartCallback, callbacks::end, |scope| scope != USER_SCOPE);
+    let operators = RecordFunctionCallback { needs_inputs: with_sizes, ..operators };
+    let ranges = callback(callbacks::range, callbacks::range_end, |scope| scope == USER_SCOPE);
+    let ranges = RecordFunctionCallback { needs_inputs: layout.is_ok(), ..ranges };
+    pytorch_registration::set_phase(phase::REGISTERS);
+    // SAFETY: `at::addGlobalCallback`, which takes such a structure by value.
+    unsafe {
+        let add: unsafe extern "C" fn(RecordFunctionCallback) -> u64 = core::mem::transmute(add);
+        let handle = add(operators);
+        add(ranges);
+        pytorch_registration::registered(handle, disable, enable);
+    }
+    let recorded = if wanted == mode::SHAPES && !with_sizes { mode::NAMES } else { wanted };
+    say(note::ARMED, u64::from(recorded));
+}
+
+fn callback(
+    start: StartCallback,
+    end: EndCallback,
+    wanted: impl Fn(u8) -> bool,
+) -> RecordFunctionCallback {
+    let mut scopes = [false; SCOPES];
+    for (scope, is_wanted) in (0..).zip(&mut scopes) {
+        *is_wanted = wanted(scope);
+    }
+    RecordFunctionCallback {
+        start,
+        end,
+        probability: 1.0,
+        scopes,
+        needs_inputs: false,
+        needs_outputs: false,
+        needs_ids: false,
+    }
+}
+
+/// Code was unloaded: if PyTorch was, it may come again.
+pub fn unloaded() {
+    LOADED.store(0, Relaxed);
+    if pytorch_registration::current_phase() == phase::DONE
+        && !loaded::is_loaded(LIBRARY_AT.load(Relaxed))
+    {
+        pytorch_registration::drop_callback();
+        pytorch_registration::set_phase(phase::NONE);
+    }
+}

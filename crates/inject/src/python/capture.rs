@@ -1,0 +1,230 @@
+//! Takes a thread's Python frames.
+
+use super::bytes::mix;
+use super::interpreter::interpreter;
+use super::key::Keys;
+use super::memory::{self, OwnMemory};
+use super::scratch::{PythonFrames, Scratch};
+use crate::block::Thread;
+use crate::seccomp::{CallClass, is_forbidden};
+use crate::unwind::Walk;
+use crate::{arch, state, sys};
+use core::sync::atomic::{AtomicU64, Ordering::*};
+use tprof_wire::python::{Frames, Interpreter, Memory, WalkEnd};
+use tprof_wire::record::StackEnd;
+
+/// Marks a thread's memory for frames as in use, as long as this lives: a handler that
+/// interrupts it and allocates takes no frames.
+struct Busy<'t>(&'t Thread);
+
+impl Busy<'_> {
+    fn begin(thread: &Thread) -> Option<Busy<'_>> {
+        if thread.python_busy.get() {
+            return None;
+        }
+        thread.python_busy.set(true);
+        Some(Busy(thread))
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.python_busy.set(false);
+    }
+}
+
+/// The frames that a thread took; its handlers do not touch them as long as this lives.
+pub struct ScratchGuard<'t> {
+    /// The frames that were taken.
+    pub scratch: &'t mut Scratch,
+    _busy: Busy<'t>,
+}
+
+/// Takes the Python frames of this thread, which has walked its native stack. `None` if
+/// it runs no Python; where they cannot be had, that is counted.
+#[inline(never)]
+pub fn take<'t>(thread: &'t Thread, walk: &Walk) -> Option<ScratchGuard<'t>> {
+    let interpreter = interpreter()?;
+    if thread.ended.get() || !may_run(walk, &interpreter) {
+        return None;
+    }
+    let busy = Busy::begin(thread)?;
+    let found = state_of(thread, &interpreter)?;
+    let scratch = frames(&busy, walk, &interpreter, found)?;
+    Some(ScratchGuard { scratch, _busy: busy })
+}
+
+/// This thread is gone: so is what it kept.
+pub fn ended(thread: &Thread) {
+    let scratch = thread.python.get();
+    if !scratch.is_null() && !thread.python_busy.get() {
+        thread.python.set(core::ptr::null_mut());
+        // SAFETY: mapped by `frames`, and used by this thread only; not at this moment.
+        unsafe { sys::unmap(scratch, size_of::<Scratch>()) };
+    }
+}
+
+/// Whether the thread may be running Python: it will return to the interpreter's code,
+/// which therefore stays where it is. Of a thread that will not, nothing is asked: it may
+/// run while that code is unloaded.
+fn may_run(walk: &Walk, interpreter: &Interpreter) -> bool {
+    let (start, end) = interpreter.text;
+    let mut frames = walk.frames.iter().take(walk.len);
+    walk.end != StackEnd::Whole || frames.any(|frame| (start..end).contains(frame))
+}
+
+/// The state of this thread, and whether it may run Python now.
+fn state_of(thread: &Thread, interpreter: &Interpreter) -> Option<(u64, bool)> {
+    let runtime = interpreter.runtime as usize;
+    let interpreters = runtime.wrapping_add(interpreter.layout.interpreters as usize);
+    // SAFETY: a variable of a loaded library: it is not being unloaded, see `interpreter`.
+    let (first, main) = unsafe {
+        let list = interpreters as *const AtomicU64;
+        ((*list).load(Relaxed), (*list.add(1)).load(Relaxed))
+    };
+    if first == 0 {
+        // Python has not begun yet, or is finished.
+        return None;
+    }
+    // SAFETY: found by the collector under these names; they take nothing, read one
+    // variable of the thread or the runtime each, and return a pointer.
+    let (thread_of, current) = unsafe {
+        (
+            core::mem::transmute::<usize, unsafe extern "C" fn() -> u64>(
+                interpreter.thread_of as usize,
+            ),
+            core::mem::transmute::<usize, unsafe extern "C" fn() -> u64>(
+                interpreter.current as usize,
+            ),
+        )
+    };
+    // The order matters: what a thread that is unknown to Python would be the first to ask
+    // for, the loader may have to allocate.
+    // SAFETY: one of the two, see above: takes nothing and reads one variable.
+    let own = unsafe { thread_of() };
+    if own == 0 {
+        return None;
+    }
+    // SAFETY: the other of the two.
+    let current = unsafe { current() };
+    if !interpreter.one_lock {
+        return Some(if current != 0 { (current, true) } else { (own, false) });
+    }
+    if current == own {
+        return Some((own, true));
+    }
+    // Another thread's, or this one's in another interpreter.
+    if current != 0 && first != main && !thread.is_quiet() && !is_forbidden(CallClass::Reading) {
+        let mut pthread = [0];
+        let at = current.wrapping_add(interpreter.layout.pthread);
+        if memory::read(at, &mut pthread) && pthread == [arch::thread_pointer() as u64] {
+            return Some((current, true));
+        }
+    }
+    Some((own, false))
+}
+
+/// The memory in which a thread takes frames, mapped when it first does.
+fn scratch<'t>(busy: &Busy<'t>) -> Option<&'t mut Scratch> {
+    let thread = busy.0;
+    if thread.python.get().is_null() {
+        if thread.is_quiet() {
+            return None;
+        }
+        thread.python.set(sys::map_anonymous(size_of::<Scratch>())?);
+    }
+    // SAFETY: mapped above, zeroed (which every field's type allows), long enough, and
+    // used by this thread only; `busy` is asked once, by `take`, and keeps handlers out.
+    Some(unsafe { &mut *thread.python.get().cast() })
+}
+
+/// Reads the frames of a state.
+fn frames<'t>(
+    busy: &Busy<'t>,
+    walk: &Walk,
+    interpreter: &Interpreter,
+    (state, attached): (u64, bool),
+) -> Option<&'t mut Scratch> {
+    let thread = busy.0;
+    let direct = attached && walk.end == StackEnd::Whole && !walk.interrupted;
+    if !direct && (thread.is_quiet() || is_forbidden(CallClass::Reading)) {
+        unread();
+        return None;
+    }
+    let Some(scratch) = scratch(busy) else {
+        unread();
+        return None;
+    };
+    let Scratch { taken, kernel } = &mut *scratch;
+    taken.direct = direct;
+    taken.len = 0;
+    taken.hash = 0;
+    if direct {
+        // SAFETY: held by the interpreter while this thread is in its call: see the module.
+        collect(&mut unsafe { OwnMemory::vouched() }, interpreter, state, taken);
+    } else {
+        kernel.begin();
+        match kernel.u64(state.wrapping_add(interpreter.layout.pthread)) {
+            Some(pthread) if pthread == arch::thread_pointer() as u64 => {
+                collect(kernel, interpreter, state, taken);
+            }
+            // The thread's variable holds a state that is not its own.
+            Some(_) => return None,
+            None => taken.ends = WalkEnd::Unreadable,
+        }
+    }
+    if taken.ends == WalkEnd::Unreadable {
+        unread();
+    }
+    (taken.len > 0).then_some(scratch)
+}
+
+/// Walks the frames of a state and hashes each.
+fn collect(
+    memory: &mut impl Memory,
+    interpreter: &Interpreter,
+    state: u64,
+    taken: &mut PythonFrames,
+) {
+    let PythonFrames { frames, keys, len, hash, ends, .. } = taken;
+    *ends = WalkEnd::Unreadable;
+    let most = frames.len();
+    let Some(mut walk) = Frames::of(memory, &interpreter.layout, state, most) else { return };
+    let Some(mut of_frames) = Keys::begin(interpreter) else { return };
+    let mut are_codes = true;
+    while let Some(raw) = walk.next(memory) {
+        let Some(key) = of_frames.of(memory, raw) else {
+            are_codes = false;
+            break;
+        };
+        let before = len.checked_sub(1).and_then(|before| keys.get_mut(before));
+        if key == 0 {
+            // The interpreter's own code, without a name: no Python function, though the call of
+            // the loop in which the last one runs may begin there.
+            if let Some(before) = before {
+                *before |= raw.entry;
+            }
+            continue;
+        }
+        // Here, beside the reading: in a loop of its own each key waits for the one before.
+        if let Some(before) = before {
+            *hash = mix(*hash, *before);
+        }
+        if let (Some(frame), Some(to)) = (frames.get_mut(*len), keys.get_mut(*len)) {
+            (*frame, *to) = (raw, key | raw.entry);
+            *len += 1;
+        }
+    }
+    if let Some(last) = len.checked_sub(1).and_then(|last| keys.get(last)) {
+        *hash = mix(*hash, *last);
+    }
+    if are_codes {
+        *ends = walk.ends();
+    }
+}
+
+fn unread() {
+    if let Some(header) = state::header() {
+        header.python_unread.fetch_add(1, Relaxed);
+    }
+}

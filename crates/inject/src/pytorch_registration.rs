@@ -1,0 +1,234 @@
+//! How far this process has come with the registration of callbacks with PyTorch, which
+//! [`crate::operators`] does: what a forked child must know of it when it begins. And whether
+//! PyTorch calls those of operators: only while recording is on, and of the steps whose operators
+//! are recorded ([`set_paused`]).
+//!
+//! For each operator with a callback PyTorch makes an object, and copies inputs into it: a third
+//! of the time of small operators, also where the callback does nothing. So the callback of
+//! operators is disabled while recording is off. That of ranges stays: there are few, and they are
+//! the steps that a schedule follows.
+//!
+//! PyTorch's functions for it take a lock, under which its list of callbacks may grow. So
+//! [`sync_callback`] is called only where this thread cannot hold that lock: in a callback, in a hook of
+//! CUDA's, by a function of the program's interface, or where memory is allocated with an
+//! alignment, as tensors are and lists aren't. It does nothing once the process ends: PyTorch's list
+//! is destroyed then.
+
+use crate::seccomp::{CallClass, is_forbidden};
+use crate::{loaded, state};
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+
+/// How far a process has come.
+pub mod phase {
+    /// PyTorch is not loaded, as far as is known.
+    pub const NONE: u32 = 0;
+    /// A thread finds out how to register the callbacks.
+    pub const BUSY: u32 = 1;
+    /// A thread registers the callbacks: PyTorch's lock may be taken.
+    pub const REGISTERS: u32 = 2;
+    /// The callbacks are registered, or cannot be.
+    pub const DONE: u32 = 3;
+}
+
+static PHASE: AtomicU32 = AtomicU32::new(phase::NONE);
+/// The process of the thread that registers: in a child that another thread forked meanwhile
+/// nothing goes on.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+/// The current [`phase`] of this process.
+pub fn current_phase() -> u32 {
+    PHASE.load(Acquire)
+}
+
+/// Goes on to another.
+pub fn set_phase(phase: u32) {
+    PHASE.store(phase, Release);
+}
+
+/// Begins, unless another thread has.
+pub fn begin() -> bool {
+    PROCESS.store(state::PID.load(Relaxed), Relaxed);
+    PHASE.compare_exchange(phase::NONE, phase::BUSY, AcqRel, Relaxed).is_ok()
+}
+
+/// How far a thread of the parent had come when this process was forked, if it was not done.
+pub fn interrupted_by_fork() -> Option<u32> {
+    let phase = current_phase();
+    let is_cut = matches!(phase, phase::BUSY | phase::REGISTERS)
+        && PROCESS.load(Relaxed) != state::PID.load(Relaxed);
+    is_cut.then_some(phase)
+}
+
+/// The callback of operators, as PyTorch knows it; 0 without one, and once it is disabled for good.
+static HANDLE: AtomicU64 = AtomicU64::new(0);
+/// `at::disableCallback` and `at::reenableCallback`; 0 where this PyTorch lacks one.
+static DISABLE: AtomicUsize = AtomicUsize::new(0);
+static ENABLE: AtomicUsize = AtomicUsize::new(0);
+/// 1 while the callback of operators is disabled.
+static DISABLED: AtomicU32 = AtomicU32::new(0);
+/// 1 while operators are not to be recorded though recording is on, see [`set_paused`].
+static PAUSED: AtomicU32 = AtomicU32::new(0);
+
+/// Operators are recorded by the callback of this handle, which was just registered; the functions
+/// disable a callback, and enable it again.
+pub fn registered(handle: u64, disable: Option<usize>, enable: Option<usize>) {
+    DISABLE.store(disable.unwrap_or(0), Relaxed);
+    ENABLE.store(enable.unwrap_or(0), Relaxed);
+    DISABLED.store(0, Relaxed);
+    // PyTorch's list was made before, and what is registered later is called earlier. Where the program
+    // is linked with PyTorch, this library's own destructor comes first.
+    if forget_at_exit() {
+        HANDLE.store(handle, Release);
+    }
+}
+
+/// PyTorch is unloaded, or the process ends.
+pub fn drop_callback() {
+    HANDLE.store(0, Relaxed);
+    DISABLED.store(0, Relaxed);
+}
+
+/// Makes the C library call [`drop_callback`] as the process ends; false if it can't.
+fn forget_at_exit() -> bool {
+    static IS_DONE: AtomicU32 = AtomicU32::new(0);
+    type AtExit = unsafe extern "C" fn(extern "C" fn(*mut c_void), *mut c_void, usize) -> c_int;
+    extern "C" fn at_exit(_: *mut c_void) {
+        drop_callback();
+    }
+    if IS_DONE.load(Relaxed) == 0
+        && let Some(register) = loaded::libc_function(c"__cxa_atexit")
+    {
+        // SAFETY: the C library's function of this name and type, with a function of ours.
+        let error = unsafe {
+            core::mem::transmute::<usize, AtExit>(register)(at_exit, core::ptr::null_mut(), 0)
+        };
+        IS_DONE.store(u32::from(error == 0), Relaxed);
+    }
+    IS_DONE.load(Relaxed) != 0
+}
+
+/// Whether operators have to be recorded now, and PyTorch does not call their callback.
+#[inline(always)]
+pub fn must_reenable() -> bool {
+    DISABLED.load(Relaxed) != 0 && is_wanted()
+}
+
+#[inline(always)]
+fn is_wanted() -> bool {
+    PAUSED.load(Relaxed) == 0
+        && state::PHASE.load(Relaxed) != state::phase::OFF
+        && state::header().is_some_and(|header| header.off.load(Relaxed) == 0)
+}
+
+/// Makes PyTorch call the callback of operators from here on if recording is on, and stop calling
+/// it if recording is off. This thread holds no lock of PyTorch's. Operators that have begun end
+/// normally.
+#[cold]
+#[inline(never)]
+pub fn sync_callback() {
+    let differs = || is_wanted() != (DISABLED.load(Acquire) == 0);
+    // Recording may be switched once more meanwhile.
+    while can_pause() && !is_forbidden(CallClass::Threads) && differs() {
+        let Some(switch) = Switch::take() else { return };
+        // Another thread may have switched it since.
+        let wanted = is_wanted();
+        if wanted != (DISABLED.load(Acquire) == 0) {
+            switch.call(if wanted { &ENABLE } else { &DISABLE });
+            DISABLED.store(u32::from(!wanted), Release);
+        }
+    }
+}
+
+/// Whether [`set_paused`] can have an effect.
+pub fn can_pause() -> bool {
+    DISABLE.load(Relaxed) != 0 && ENABLE.load(Relaxed) != 0
+}
+
+/// Pauses the callback of operators, though recording may be on, or ends the pause. This thread
+/// holds no lock of PyTorch's.
+pub fn set_paused(paused: bool) {
+    PAUSED.store(u32::from(paused), Relaxed);
+    sync_callback();
+}
+
+/// The one thread that switches the callback: while it does, PyTorch's lock may be taken, which a
+/// child that is forked then finds by the phase.
+struct Switch {
+    handle: u64,
+}
+
+impl Switch {
+    /// `None` without a callback, or where another thread has it.
+    fn take() -> Option<Switch> {
+        PROCESS.store(state::PID.load(Relaxed), Relaxed);
+        PHASE.compare_exchange(phase::DONE, phase::REGISTERS, AcqRel, Relaxed).ok()?;
+        let switch = Switch { handle: HANDLE.load(Acquire) };
+        (switch.handle != 0).then_some(switch)
+    }
+
+    /// Calls one of PyTorch's two functions, which is known.
+    fn call(&self, function: &AtomicUsize) {
+        // SAFETY: the function that was found under the name of one that takes a handle; the handle
+        // is of a callback that was registered, in a library that is loaded (`gone`).
+        unsafe {
+            let function: unsafe extern "C" fn(u64) = core::mem::transmute(function.load(Relaxed));
+            function(self.handle);
+        }
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        set_phase(phase::DONE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::sync::atomic::AtomicBool;
+    use tprof_wire::region::RegionHeader;
+
+    static IS_ENABLED: AtomicBool = AtomicBool::new(true);
+    static REPEATED: AtomicU32 = AtomicU32::new(0);
+
+    unsafe extern "C" fn enable(_: u64) {
+        REPEATED.fetch_add(IS_ENABLED.swap(true, SeqCst).into(), SeqCst);
+    }
+
+    unsafe extern "C" fn disable(_: u64) {
+        REPEATED.fetch_add((!IS_ENABLED.swap(false, SeqCst)).into(), SeqCst);
+    }
+
+    // One test: the callback is the process's.
+    #[test]
+    fn threads_that_follow_at_once_leave_the_callback_as_recording_is() {
+        let words = vec![0u64; size_of::<RegionHeader>().div_ceil(8) + 8].leak();
+        let region = words.as_mut_ptr().cast::<u8>();
+        let region = region.wrapping_add(region.align_offset(64));
+        state::REGION.store(region, SeqCst);
+        let off = &state::header().unwrap().off;
+        let address = |function: unsafe extern "C" fn(u64)| Some(function as *const () as usize);
+        assert!(begin());
+        registered(7, address(disable), address(enable));
+        set_phase(phase::DONE);
+        for round in 0..2_000 {
+            off.store(round % 2, SeqCst);
+            let start = std::sync::Barrier::new(4);
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| {
+                        start.wait();
+                        sync_callback();
+                    });
+                }
+            });
+            sync_callback();
+            assert_eq!(IS_ENABLED.load(SeqCst), round % 2 == 0, "round {round}");
+        }
+        assert_eq!(REPEATED.load(SeqCst), 0);
+        drop_callback();
+        state::REGION.store(core::ptr::null_mut(), SeqCst);
+    }
+}

@@ -1,0 +1,128 @@
+//! Whether the running task has thread-local storage of ours.
+//!
+//! A task may run with a thread pointer of anyone's choosing: a child of
+//! `clone(CLONE_VM | CLONE_SETTLS)`, as browsers start them, has zeros there, or
+//! nothing. It may call what touches no thread-local variable: `_exit`, `mmap`,
+//! `prctl`, `execve`. Hooks of those must not touch one either.
+//!
+//! Neither stack nor ids identify such a child (it may run on its parent's stack, and
+//! asking for an id is a system call, which a filter may forbid). The register
+//! that holds the thread pointer does: it is read without memory and without the
+//! kernel, and compared with those of the threads that attached. An unknown one is
+//! examined through the kernel, which never faults, and belongs to a thread of
+//! libc's only if it points to itself and has a table of modules behind it (the
+//! same in glibc and musl).
+//!
+//! Functions that use thread-local storage themselves (allocators, threads, CUDA)
+//! do not ask here: they look at the place that their own caller needs to be there
+//! anyway, see [`crate::gate::recording`].
+
+use crate::block::Thread;
+use crate::seccomp::{CallClass, is_forbidden};
+use crate::{arch, sys};
+use core::ffi::c_ulong;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+use tprof_wire::hash::spread;
+
+unsafe extern "C" {
+    fn getauxval(kind: c_ulong) -> c_ulong;
+}
+
+/// Argument `ARCH_GET_FS` of `arch_prctl`.
+pub const GET_FS: usize = 0x1003;
+
+/// Set once the processor is known to give its thread pointer away.
+static BY_INSTRUCTION: AtomicU32 = AtomicU32::new(0);
+/// Threads under strict seccomp, which may not even make the system call for their ids.
+pub static STRICT: AtomicU32 = AtomicU32::new(0);
+
+/// The thread pointer of the first thread that attached: most processes have no other.
+static FIRST: AtomicUsize = AtomicUsize::new(0);
+const PLACES: usize = 8;
+const BUCKETS: usize = 2048;
+/// Thread pointers of further threads, by hash; one that finds no place is examined anew each time.
+static OTHERS: [Bucket; BUCKETS] =
+    [const { Bucket([const { AtomicUsize::new(0) }; PLACES]) }; BUCKETS];
+
+#[repr(align(64))]
+struct Bucket([AtomicUsize; PLACES]);
+
+/// Learns once how the thread pointer can be read.
+pub fn prepare() {
+    const AT_HWCAP2: c_ulong = 26;
+    const FSGSBASE: c_ulong = 2; // Linux 5.9
+    // SAFETY: reads the auxiliary vector.
+    if unsafe { getauxval(AT_HWCAP2) } & FSGSBASE != 0 {
+        BY_INSTRUCTION.store(1, Relaxed);
+    }
+}
+
+/// Whether reading the thread pointer takes a system call here.
+pub fn needs_system_call() -> bool {
+    BY_INSTRUCTION.load(Relaxed) == 0
+}
+
+/// The thread pointer; 0 where there is none, or it cannot be learnt.
+fn register() -> usize {
+    if !needs_system_call() {
+        // SAFETY: the kernel permits user space to read it.
+        return unsafe { arch::thread_register() };
+    }
+    if is_forbidden(CallClass::Threads) || STRICT.load(Relaxed) != 0 {
+        return 0;
+    }
+    sys::thread_register(GET_FS)
+}
+
+fn bucket(pointer: usize) -> &'static [AtomicUsize; PLACES] {
+    let hash = (spread(pointer as u64 >> 6) >> 48) as usize;
+    let first = &OTHERS[0];
+    &OTHERS.get(hash % BUCKETS).unwrap_or(first).0
+}
+
+fn is_known(pointer: usize) -> bool {
+    pointer == FIRST.load(Relaxed)
+        || bucket(pointer).iter().any(|place| place.load(Relaxed) == pointer)
+}
+
+/// This thread attached, or must be recognised later on.
+pub fn register_thread() {
+    let pointer = arch::thread_pointer();
+    if is_known(pointer) || FIRST.compare_exchange(0, pointer, Relaxed, Relaxed).is_ok() {
+        return;
+    }
+    let free = |place: &&AtomicUsize| place.compare_exchange(0, pointer, Relaxed, Relaxed).is_ok();
+    let _ = bucket(pointer).iter().find(free);
+}
+
+/// This thread is about to end; its memory may become anything.
+pub fn unregister_thread() {
+    let pointer = arch::thread_pointer();
+    for place in bucket(pointer).iter().chain([&FIRST]) {
+        let _ = place.compare_exchange(pointer, 0, Relaxed, Relaxed);
+    }
+}
+
+/// The block of the thread that runs; `None` if its owner is unknown.
+pub fn own_block() -> Option<&'static Thread> {
+    let pointer = register();
+    if pointer == 0 || !pointer.is_multiple_of(8) {
+        return None;
+    }
+    let block: *const Thread = arch::block_of(pointer).cast();
+    if is_known(pointer) {
+        // SAFETY: the block of a thread that attached, and is not gone: of the one that runs.
+        return Some(unsafe { &*block });
+    }
+    if is_forbidden(CallClass::Threads) {
+        return None;
+    }
+    let table = pointer.wrapping_add(8);
+    let last = (block as usize).wrapping_add(arch::THREAD_BYTES - 8);
+    let is_there = [pointer, table, block as usize, last].into_iter().all(sys::is_readable);
+    // SAFETY: the kernel has just read both words.
+    let is_thread =
+        || unsafe { *(pointer as *const usize) == pointer && *(table as *const usize) != 0 };
+    // SAFETY: readable, and laid out as a thread of libc's, which has our block.
+    (is_there && is_thread()).then(|| unsafe { &*block })
+}

@@ -1,0 +1,197 @@
+//! A walk that is compared with the last one as it goes.
+
+use super::frames::HashSoFar;
+use super::last_walk::{self, LastWalk, MARK, top};
+use super::stack_bounds::own_top;
+use crate::arch;
+use crate::block::Thread;
+use crate::signal_cell::SignalCell;
+use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
+
+/// Observes each frame of a walk.
+pub trait FrameObserver {
+    /// How many frames are left, this one among them, where the rest is known to be as it was.
+    fn rest(&mut self, sp: usize, fp: usize) -> Option<usize>;
+    /// The frame of this number has this state; its caller's is found by `fp`, or not; its
+    /// caller's frame pointer was read at `saved`, 0 if nowhere.
+    fn step(&mut self, index: usize, sp: usize, fp: usize, by_fp: bool, saved: usize);
+}
+
+/// The observer of threads that remember nothing.
+pub struct NoReuse;
+
+impl FrameObserver for NoReuse {
+    #[inline(always)]
+    fn rest(&mut self, _: usize, _: usize) -> Option<usize> {
+        None
+    }
+    #[inline(always)]
+    fn step(&mut self, _: usize, _: usize, _: usize, _: bool, _: usize) {}
+}
+
+/// A walk that compares itself with the last one, and leaves its states to the next.
+pub struct WalkReuse<'t> {
+    pub last: &'t LastWalk,
+    /// This walk's number.
+    pub number: usize,
+    /// The same as [`LastWalk::top`].
+    pub top: usize,
+    /// The same as [`LastWalk::code`].
+    pub code: u64,
+    /// The innermost state that holds, and is not passed yet; its stack pointer, the highest
+    /// number if there is none.
+    at: usize,
+    next_sp: usize,
+}
+
+impl FrameObserver for WalkReuse<'_> {
+    #[inline(always)]
+    fn rest(&mut self, sp: usize, fp: usize) -> Option<usize> {
+        if sp < self.next_sp { None } else { self.meet(sp, fp) }
+    }
+
+    #[inline(always)]
+    fn step(&mut self, index: usize, sp: usize, fp: usize, by_fp: bool, saved: usize) {
+        // SAFETY: a walk has at most MAX_FRAMES frames.
+        let step = unsafe { self.last.steps.get_unchecked(index) };
+        step.fp.set(fp);
+        let saved = if saved == 0 { 0 } else { (self.top.wrapping_sub(saved) as u64) << 32 };
+        step.places.set(self.top.wrapping_sub(sp) as u64 & 0xffff_fff8 | u64::from(by_fp) | saved);
+    }
+}
+
+impl<'t> WalkReuse<'t> {
+    /// Begins a walk whose first return address lies at `sp`, which is readable. `None` where this
+    /// thread remembers nothing; what a walk that is learnt from finds is remembered at least.
+    #[inline(always)]
+    pub fn begin(
+        thread: &'t Thread,
+        sp: usize,
+        code: u64,
+        is_learnt_from: bool,
+    ) -> Option<WalkReuse<'t>> {
+        let Some(last) = LastWalk::of(thread) else {
+            last_walk::map(thread);
+            return None;
+        };
+        let pause = last.pause.get();
+        if pause > 0 {
+            last.pause.set(pause - 1);
+            if !is_learnt_from {
+                return None;
+            }
+        }
+        let top = top(thread);
+        // Elsewhere, what was walked may be unmapped.
+        if own_top(thread) == 0 || top.wrapping_sub(sp) > u32::MAX as usize {
+            return None;
+        }
+        // The order matters: a handler may walk between any two of these.
+        let before = arch::advance(last.number.memory(), 1);
+        compiler_fence(SeqCst);
+        let valid = last.valid.get();
+        let number = before + 1;
+        let mut this = WalkReuse { last, number, top, code, at: 0, next_sp: usize::MAX };
+        if pause == 0 && valid >> 16 == before && last.top.get() == top && last.code.get() == code {
+            let held = this.held(valid & 0xffff, sp);
+            this.pass_to(held);
+        }
+        Some(this)
+    }
+
+    /// How many states hold, from the outermost: all of `len` but those that lie below `lowest`,
+    /// and those within a word that changed.
+    #[inline(always)]
+    fn held(&self, mut len: usize, lowest: usize) -> usize {
+        let last = self.last;
+        let depth = (self.top - lowest) as u32;
+        while let Some(sp) = len.checked_sub(1).and_then(|at| last.sp.get(at))
+            && (sp.get() & !MARK) + 8 > depth
+        {
+            len -= 1;
+        }
+        let held = self.same_addresses(len);
+        for (word, links) in last.links.iter().enumerate() {
+            let mut links = links.get();
+            while links != 0 {
+                let state = word * 64 + links.trailing_zeros() as usize;
+                if state >= held {
+                    break;
+                }
+                links &= links - 1;
+                let (Some(at), Some(fp)) = (last.fp_at.get(state), last.fp.get(state)) else {
+                    return 0;
+                };
+                // SAFETY: as above.
+                let is_same = at.get() <= depth
+                    && unsafe { *((self.top - at.get() as usize) as *const usize) } == fp.get();
+                if !is_same {
+                    return state;
+                }
+            }
+        }
+        held
+    }
+
+    /// How many of `len` states have the return address that they had.
+    #[inline(always)]
+    fn same_addresses(&self, len: usize) -> usize {
+        let last = self.last;
+        let (sps, ras) = (last.sp.get(..len).unwrap_or(&[]), last.ra.get(..len).unwrap_or(&[]));
+        let change = |sp: &SignalCell<u32>, ra: &SignalCell<u64>| {
+            let at = self.top - (sp.get() & !MARK) as usize - 8;
+            // SAFETY: aligned, and not below the first return address; from there to the top of
+            // the stack all is readable.
+            unsafe { *(at as *const u64) ^ ra.get() }
+        };
+        let mut held = 0;
+        for (sps, ras) in sps.as_chunks::<4>().0.iter().zip(ras.as_chunks::<4>().0) {
+            let [a, b, c, d] = [0, 1, 2, 3].map(|i| change(&sps[i], &ras[i]));
+            if a | b | c | d != 0 {
+                break;
+            }
+            held += 4;
+        }
+        for (sp, ra) in sps.iter().zip(ras).skip(held) {
+            if change(sp, ra) != 0 {
+                break;
+            }
+            held += 1;
+        }
+        held
+    }
+
+    /// The next state to meet is the last of the outermost `count`.
+    #[inline(always)]
+    fn pass_to(&mut self, count: usize) {
+        self.at = count.saturating_sub(1);
+        self.next_sp = match self.last.sp.get(self.at) {
+            Some(sp) if self.at > 0 => self.top - (sp.get() & !MARK) as usize,
+            _ => usize::MAX,
+        };
+    }
+
+    #[inline(always)]
+    fn meet(&mut self, sp: usize, fp: usize) -> Option<usize> {
+        while sp >= self.next_sp {
+            let (is_marked, known) = self.state(self.at)?;
+            if sp == self.next_sp && (!is_marked || known == fp) {
+                return Some(self.at);
+            }
+            self.pass_to(self.at);
+        }
+        None
+    }
+
+    /// Whether what lies outside of a state depends on its frame pointer, and that.
+    #[inline(always)]
+    pub fn state(&self, at: usize) -> Option<(bool, usize)> {
+        Some((self.last.sp.get(at)?.get() & MARK != 0, self.last.fp.get(at)?.get()))
+    }
+
+    /// The hash of a walk that met the outermost `rest` frames.
+    #[inline(always)]
+    pub fn hash(&self, rest: usize, so_far: &HashSoFar) -> u64 {
+        so_far.within(self.last.hash.get(rest).map_or(0, SignalCell::get))
+    }
+}

@@ -1,0 +1,92 @@
+//! A document as far as it is wanted: of one with 100 MB a summary needs some numbers.
+
+use std::fmt;
+use std::io::Read;
+
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+
+/// Reads JSON, and leaves out all of its objects' values that have other keys than these.
+pub fn only(reader: impl Read, keys: &[&str]) -> serde_json::Result<Value> {
+    let mut from = serde_json::Deserializer::from_reader(reader);
+    let value = KeepKeys(keys).deserialize(&mut from)?;
+    from.end()?;
+    Ok(value)
+}
+
+#[derive(Clone, Copy)]
+struct KeepKeys<'a>(&'a [&'a str]);
+
+impl<'de> DeserializeSeed<'de> for KeepKeys<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for KeepKeys<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(value) = all.next_element_seed(self)? {
+            values.push(value);
+        }
+        Ok(values.into())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<Value, A::Error> {
+        let mut values = Map::new();
+        while let Some(key) = all.next_key::<String>()? {
+            match self.0.contains(&key.as_str()) {
+                true => _ = values.insert(key, all.next_value_seed(self)?),
+                false => _ = all.next_value::<IgnoredAny>()?,
+            }
+        }
+        Ok(values.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_what_is_wanted_is_read() {
+        let text = r#"{"a": [{"b": 1.5, "x": [1, {"a": 2}]}, null, -3, "t", true], "y": {"a": 1}}"#;
+        let read = only(text.as_bytes(), &["a", "b"]).unwrap();
+        assert_eq!(read, json!({ "a": [{ "b": 1.5 }, null, -3, "t", true] }));
+        assert!(only(&b"{\"a\": 1} x"[..], &["a"]).is_err());
+        assert!(only("[".repeat(100_000).as_bytes(), &["a"]).is_err());
+    }
+}

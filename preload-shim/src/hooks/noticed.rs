@@ -1,9 +1,0 @@
-//! What the agent, which hooks nothing, calls as it notices a range of NVTX.
-
-use tprof_inject::noticed::{self, Noticing};
-
-/// For libtprof_cupti.so: steps and captures of this process are counted here.
-#[unsafe(no_mangle)]
-pub extern "C" fn tprof_noticing() -> *const Noticing {
-    noticed::table()
-}

@@ -1,0 +1,155 @@
+//! Bounds the log that a process of the job writes.
+//!
+//! The process keeps its file open and must be able to go on. So the part beyond the bound is given
+//! back to the file system as a hole while the job runs, and cut off at the end.
+
+use nix::fcntl::{FallocateFlags, fallocate};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use tprof_trace::compile_log::CUT_LINE;
+
+/// Bytes to keep of each process's log.
+pub const MOST_BYTES: u64 = 256 << 20;
+/// If less than this is beyond the bound, it waits until the next time.
+const LEAST_HOLE: u64 = 4 << 20;
+
+/// Free bytes that a file system must have for a log to grow: more than the processes of a job
+/// write between two checks. PyTorch prints an error for each event that a full file system
+/// refuses.
+const LEAST_FREE: u64 = 64 << 20;
+
+/// Bounds of the logs of a run, while the job runs.
+#[derive(Debug, Default)]
+pub struct LogBounds {
+    /// Bounds of logs at their length when the file system was almost full.
+    low: BTreeMap<PathBuf, u64>,
+}
+
+impl LogBounds {
+    /// Bounds the logs in a directory whose file system has this many free bytes.
+    pub fn keep(&mut self, logs: &[PathBuf], free: Option<u64>) {
+        let is_low = free.is_some_and(|free| free < LEAST_FREE);
+        for log in logs {
+            let length = || log.metadata().map_or(0, |about| about.len());
+            if is_low && !self.low.contains_key(log) {
+                self.low.insert(log.clone(), length().min(MOST_BYTES));
+            }
+            let least = if is_low { 0 } else { LEAST_HOLE };
+            // If the file system has no holes, the log is cut at the end.
+            let _ = make_hole(log, self.of(log), least);
+        }
+    }
+
+    /// Returns the number of bytes to keep of a log.
+    pub fn of(&self, log: &Path) -> u64 {
+        self.low.get(log).copied().unwrap_or(MOST_BYTES)
+    }
+
+    /// Whether a log was bounded because there was no more room.
+    pub fn is_low(&self, log: &Path) -> bool {
+        self.low.contains_key(log)
+    }
+}
+
+/// Bytes that a file system has free for its users.
+pub fn free_bytes(directory: &Path) -> Option<u64> {
+    let about = nix::sys::statvfs::statvfs(directory).ok()?;
+    Some(about.blocks_available() as u64 * about.fragment_size() as u64)
+}
+
+/// Turns the part beyond the bound into a hole, unless it is small. A file system without holes
+/// keeps it until the job ends.
+fn make_hole(log: &Path, bound: u64, least: u64) -> io::Result<()> {
+    let about = log.metadata()?;
+    let blocks = about.blocks() * 512;
+    if about.len() <= bound || blocks < bound + least.min(bound) {
+        return Ok(());
+    }
+    let file = OpenOptions::new().write(true).open(log)?;
+    let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+    let length = i64::try_from(about.len() - bound).unwrap_or(i64::MAX);
+    fallocate(&file, flags, bound as i64, length)?;
+    Ok(())
+}
+
+/// Cuts a log at the bound, states in its last line how much was cut, and returns that.
+pub fn cut(log: &Path, bound: u64) -> io::Result<u64> {
+    let length = log.metadata()?.len();
+    if length <= bound {
+        return Ok(0);
+    }
+    let file = File::options().write(true).open(log)?;
+    file.set_len(bound)?;
+    let mut end = OpenOptions::new().append(true).open(log)?;
+    writeln!(end, "\n{CUT_LINE}{}", length - bound)?;
+    Ok(length - bound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::BufReader;
+    use std::os::unix::fs::FileExt;
+    use tprof_trace::compile_log::{Bounds, read};
+
+    const LINE: &str = "V1122 08:36:34.041000 7 a.py:1] {\"str\": [\"a\", 0]}\n";
+
+    #[test]
+    fn a_log_beyond_its_bound_is_written_on_and_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.log");
+        let bound = 1 << 20;
+        // The job's own handle, which continues behind the hole.
+        let writer = File::create(&path).unwrap();
+        let text = LINE.repeat(200_000);
+        writer.write_all_at(text.as_bytes(), 0).unwrap();
+        make_hole(&path, bound, LEAST_HOLE).unwrap();
+        let after = path.metadata().unwrap();
+        assert_eq!(after.len(), text.len() as u64);
+        writer.write_all_at(LINE.as_bytes(), text.len() as u64).unwrap();
+        let whole = text.len() as u64 + LINE.len() as u64;
+        let read = |path: &Path| {
+            read(BufReader::new(File::open(path).unwrap()), Bounds::default()).unwrap()
+        };
+        // A launcher that was killed leaves it like this.
+        let holed = read(&path);
+        assert_eq!(holed.bytes, whole);
+        if after.blocks() * 512 < bound + (1 << 20) {
+            assert!(holed.bytes_not_kept >= whole - bound - LINE.len() as u64, "{holed:?}");
+        }
+        assert_eq!(cut(&path, bound).unwrap(), whole - bound);
+        let kept = read(&path);
+        assert_eq!(kept.bytes_not_kept, whole - bound);
+        assert_eq!(kept.events["str"].count, bound / LINE.len() as u64);
+        assert_eq!(cut(&path, whole).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_log_stays_as_it_is_where_the_file_system_has_no_room() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.log");
+        let logs = std::slice::from_ref(&path);
+        let text = LINE.repeat(20_000);
+        let length = text.len() as u64;
+        let writer = File::create(&path).unwrap();
+        let mut bounds = LogBounds::default();
+        writer.write_all_at(text.as_bytes(), 0).unwrap();
+        bounds.keep(logs, Some(1 << 40));
+        bounds.keep(logs, None);
+        assert!(!bounds.is_low(&path) && bounds.of(&path) == MOST_BYTES);
+        bounds.keep(logs, Some(1000));
+        writer.write_all_at(text.as_bytes(), length).unwrap();
+        bounds.keep(logs, Some(1000));
+        assert_eq!((bounds.is_low(&path), bounds.of(&path)), (true, length));
+        let log = || read(File::open(&path).map(BufReader::new).unwrap(), Bounds::default());
+        let log = || log().unwrap();
+        let has_holes = path.metadata().unwrap().blocks() * 512 < length + length / 2;
+        assert_eq!(has_holes, log().bytes_not_kept > 0);
+        assert_eq!(cut(&path, bounds.of(&path)).unwrap(), length);
+        assert_eq!((log().bytes_not_kept, log().events["str"].count), (length, 20_000));
+        assert!(free_bytes(dir.path()).is_some());
+    }
+}

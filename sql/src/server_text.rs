@@ -1,0 +1,163 @@
+//! Translates a statement for a server, token by token as it was parsed and checked here.
+//!
+//! Spark servers divide text in other ways than the parser here: a `\` escapes within texts and
+//! continues a comment, `\r` ends one, and `/*+` begins none. So a text or a comment here could be
+//! a statement there. Comments are therefore sent as blanks, texts with the server's own escapes,
+//! and tokens that have another form are not sent. Line numbers stay the same.
+
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
+
+/// A statement as text for a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerText {
+    /// Text of the statement.
+    pub text: String,
+    /// The query of a `CREATE VIEW name AS SELECT …`: the text after the first AS.
+    pub behind_as: Option<String>,
+    /// Texts in double quotes with line and column, which a server takes for texts and the local
+    /// engine for names.
+    pub quoted: Vec<(String, (u64, u64))>,
+}
+
+/// Translates a statement's tokens, after as many blank lines and columns as the text `before`. The
+/// error is a token that is not sent.
+pub fn sent(before: &str, tokens: &[TokenWithSpan]) -> Result<ServerText, String> {
+    let mut text = before.to_owned();
+    let (mut behind_as, mut quoted) = (None, Vec::new());
+    let mut is_prefix = false;
+    for TokenWithSpan { token, span } in tokens {
+        if let Token::DoubleQuotedString(value) = token {
+            quoted.push((value.clone(), (span.start.line, span.start.column)));
+        }
+        let is_text = matches!(
+            token,
+            Token::SingleQuotedString(_)
+                | Token::DoubleQuotedString(_)
+                | Token::HexStringLiteral(_)
+        );
+        // There, `r'…'` and `U&'…'` are other kinds of texts.
+        if is_text && is_prefix {
+            text.push(' ');
+        }
+        is_prefix = matches!(token, Token::Word(_) | Token::Number(..) | Token::Ampersand);
+        write(token, &mut text)?;
+        if behind_as.is_none() && token.to_string().eq_ignore_ascii_case("as") {
+            behind_as = Some(text.len());
+        }
+    }
+    let behind_as = behind_as.map(|start| blank_lines(&text[..start]) + &text[start..]);
+    Ok(ServerText { text, behind_as, quoted })
+}
+
+fn write(token: &Token, text: &mut String) -> Result<(), String> {
+    match token {
+        Token::Whitespace(Whitespace::Newline) => text.push('\n'),
+        Token::Whitespace(Whitespace::Space | Whitespace::Tab) => text.push(' '),
+        Token::Whitespace(comment) => *text += &blank_lines(&comment.to_string()),
+        Token::SingleQuotedString(value) => quote(value, '\'', text),
+        Token::DoubleQuotedString(value) => quote(value, '"', text),
+        Token::HexStringLiteral(value) if value.chars().all(|c| c.is_ascii_hexdigit()) => {
+            *text += &format!("X'{value}'");
+        }
+        Token::Word(word) => match word.quote_style {
+            None => *text += &word.value,
+            Some('`') => *text += &format!("`{}`", word.value.replace('`', "``")),
+            Some(_) => return Err(token.to_string()),
+        },
+        Token::EOF => {}
+        other if is_plain(other) => *text += &other.to_string(),
+        other => return Err(other.to_string()),
+    }
+    Ok(())
+}
+
+/// Whether a token is a number or a sign, which all servers divide in the same way.
+fn is_plain(token: &Token) -> bool {
+    matches!(
+        token,
+        Token::Number(..)
+            | Token::Comma
+            | Token::DoubleEq
+            | Token::Eq
+            | Token::Neq
+            | Token::Lt
+            | Token::Gt
+            | Token::LtEq
+            | Token::GtEq
+            | Token::Spaceship
+            | Token::Plus
+            | Token::Minus
+            | Token::Mul
+            | Token::Div
+            | Token::Mod
+            | Token::StringConcat
+            | Token::LParen
+            | Token::RParen
+            | Token::Period
+            | Token::Colon
+            | Token::DoubleColon
+            | Token::LBracket
+            | Token::RBracket
+            | Token::Ampersand
+            | Token::Pipe
+            | Token::Caret
+            | Token::Tilde
+            | Token::ShiftLeft
+            | Token::ShiftRight
+            | Token::ExclamationMark
+            | Token::Arrow
+            | Token::RArrow
+    )
+}
+
+fn quote(value: &str, sign: char, text: &mut String) {
+    text.push(sign);
+    for c in value.chars() {
+        if c == sign || c == '\\' {
+            text.push('\\');
+        }
+        text.push(c);
+    }
+    text.push(sign);
+}
+
+/// Returns as many blank lines and columns as the text has.
+pub fn blank_lines(text: &str) -> String {
+    text.chars().map(|c| if c == '\n' { '\n' } else { ' ' }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::statements::{Dialect, parse};
+
+    fn sent(text: &str) -> String {
+        let sources = parse(text, Dialect::Server).unwrap_or_else(|e| panic!("{text}: {e:?}"));
+        sources[0].sent.as_ref().unwrap().text.clone()
+    }
+
+    #[test]
+    fn a_server_gets_what_was_judged_and_no_more() {
+        for (typed, is) in [
+            ("SELECT 1 /*+ h('*/ , 2", "SELECT 1           , 2"),
+            ("SELECT 1 -- a\\\n, 2", "SELECT 1      \n, 2"),
+            (r"SELECT '\' AS a", r"SELECT '\\' AS a"),
+            ("SELECT 'it''s' AS a", r"SELECT 'it\'s' AS a"),
+            ("SELECT \"a'b\" AS a", "SELECT \"a'b\" AS a"),
+            ("SELECT `we``ird` FROM t", "SELECT `we``ird` FROM t"),
+            ("SELECT a /* x */ - -1", "SELECT a         - -1"),
+        ] {
+            assert_eq!(sent(typed), is, "{typed:?}");
+        }
+        assert_eq!(sent("SELECT a -- \rFROM text.`/etc/hostname`").trim_end(), "SELECT a");
+    }
+
+    #[test]
+    fn texts_of_other_forms_are_not_sent_as_such() {
+        for typed in [r"SELECT r'\' AS a", "SELECT $$a$$", "SELECT N'a'", "SELECT U&'a'"] {
+            let sent = parse(typed, Dialect::Server);
+            let sent = sent.ok().map(|all| all[0].sent.as_ref().unwrap().text.clone());
+            let form = typed.split(' ').nth(1).unwrap();
+            assert!(!sent.is_some_and(|sent| sent.contains(form)), "{typed}");
+        }
+    }
+}
