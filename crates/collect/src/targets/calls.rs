@@ -185,7 +185,7 @@ impl Calls {
                     let args = arguments(function, kind, stream, detail);
                     row.args = args.map_or(NameId(0), |args| writer.name(&args));
                     match function.does {
-                        Does::Copies { .. } => {
+                        Effect::Copies { .. } => {
                             let is_fill = function.name.text().starts_with("cudaMemset");
                             let work = if is_fill { StartedWork::Fill } else { StartedWork::Copy };
                             let stream = stream_of(number, stream);
