@@ -47,7 +47,7 @@ functions="$functions|cuptiActivity(Register(Callbacks)|Enable|Disable|SetAttrib
 functions="$functions|cuptiActivityGetNumDroppedRecords(_v2)?|cuptiSetThreadIdType|cuptiSubscribe(_v2)?|cuptiUnsubscribe"
 functions="$functions|cuptiActivityRegisterTimestampCallback|cuptiActivity(Enable|Disable)Context"
 functions="$functions|cuptiActivityGetAttribute|cuptiActivityEnable(Runtime|Driver)Api(_v2)?|cuptiGetThreadIdType|cuptiActivityFlushPeriod"
-functions="$functions|cuptiFinalize|cuptiEnableDomain"
+functions="$functions|cuptiFinalize|cuptiEnableDomain|cuptiGetContextId|cuptiGetStreamIdEx"
 
 printf '#include <cupti.h>\n#include <cupti_activity_deprecated.h>\n' >"$work/all.h"
 "$cache/tools/bin/bindgen" "$work/all.h" \
@@ -67,12 +67,15 @@ calls="$calls|cudaGetLastError_v3020|cudaPeekAtLastError_v3020|cudaGetDeviceCoun
 calls="$calls|cudaGraphInstantiate_v12000|cudaStreamBeginCapture_v10000|cudaStreamEndCapture_v10000|cudaStreamIsCapturing_v10000"
 calls="$calls|__cudaGetKernel_v13000|__cudaLaunchKernel_v13000|__cudaLaunchKernel_ptsz_v13000|cudaMemsetAsync_ptsz_v7000"
 calls="$calls|cudaStreamSynchronize_ptsz_v7000"
+calls="$calls|cudaGetErrorString_v3020|cudaMemcpyPeer_v4000|cudaMemcpyPeerAsync_v4000|cudaLaunchKernel_ptsz_v7000"
+calls="$calls|cudaMemcpy_ptds_v7000|cudaMemcpyAsync_ptsz_v7000|cudaMemset_ptds_v7000"
 calls="$calls|cudaGraphExecDestroy_v10000|cudaGraphDestroy_v10000|cudaProfilerStart_v4000|cudaProfilerStop_v4000"
 {
     cat "$work/raw.rs"
     sed -nE "s/^ *(CUPTI_RUNTIME_TRACE_CBID_($calls)) *= *([0-9]+),.*/pub const \1: u32 = \3;/p" \
         "$cache/$declared/cupti_runtime_cbid.h"
-    driver_calls='cuCtxGetDevice|cuCtxGetCurrent|cuDevicePrimaryCtxGetState|cuKernelGetAttribute'
+    driver_calls='cuCtxGetDevice|cuCtxGetCurrent|cuDevicePrimaryCtxGetState|cuKernelGetAttribute|cuKernelGetName'
+    driver_calls="$driver_calls|cuDriverGetVersion|cuDeviceGet|cuCtxGetLimit|cuGetErrorString|cuGetProcAddress|cuGetProcAddress_v2"
     sed -nE "s/^ *(CUPTI_DRIVER_TRACE_CBID_($driver_calls)) *= *([0-9]+),.*/pub const \1: u32 = \3;/p" \
         "$cache/$declared/cupti_driver_cbid.h"
 } | rustfmt --edition 2024 --config newline_style=Unix >"$work/bindings.rs"

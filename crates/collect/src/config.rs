@@ -30,6 +30,9 @@ pub struct Config {
     pub nccl: Vec<NcclEvent>,
     /// How CUDA graphs that run are recorded.
     pub cuda_graphs: GraphDetail,
+    /// Who records CUDA calls that start work.
+    #[serde(default)]
+    pub cuda_calls: CallSource,
     /// How PyTorch's operators are recorded.
     #[serde(default)]
     pub operators: OperatorDetail,
@@ -157,6 +160,19 @@ pub enum GraphDetail {
     Graph,
     /// Record each node of each run, which costs as much as launching it by itself.
     Node,
+}
+
+/// `--cuda-calls`: who records calls of the CUDA runtime's that start work.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum CallSource {
+    /// What is proven on devices: CUPTI.
+    #[default]
+    Auto,
+    /// CUPTI, which numbers call and work alike.
+    Cupti,
+    /// The hooks; order joins their calls with CUPTI's records of the work.
+    Hooks,
 }
 
 /// `--operators`: what is recorded of PyTorch's operators and ranges.

@@ -50,7 +50,7 @@ mod engine;
 mod session;
 
 pub use config::{
-    Activity, Capture, CaptureEnd, CaptureRange, Config, DEFAULT_GPU_INTERVAL,
+    Activity, CallSource, Capture, CaptureEnd, CaptureRange, Config, DEFAULT_GPU_INTERVAL,
     DEFAULT_RSS_INTERVAL, DEFAULT_SAMPLE_INTERVAL, GPU_INTERVALS, GraphDetail, IfExists,
     KinetoWindow, MemMode, NcclEvent, OnFull, OperatorDetail, PerfEvent, RSS_INTERVALS, StackMode,
 };

@@ -124,6 +124,12 @@ pub struct CUctx_st {
 pub type CUcontext = *mut CUctx_st;
 #[repr(C)]
 #[derive(Copy, Clone)]
+pub struct CUstream_st {
+    _unused: [u8; 0],
+}
+pub type CUstream = *mut CUstream_st;
+#[repr(C)]
+#[derive(Copy, Clone)]
 pub struct CUuuid_st {
     pub bytes: [core::ffi::c_char; 16usize],
 }
@@ -976,6 +982,17 @@ unsafe extern "C" {
     ) -> CUptiResult;
 }
 unsafe extern "C" {
+    pub fn cuptiGetContextId(context: CUcontext, contextId: *mut u32) -> CUptiResult;
+}
+unsafe extern "C" {
+    pub fn cuptiGetStreamIdEx(
+        context: CUcontext,
+        stream: CUstream,
+        perThreadStream: u8,
+        streamId: *mut u32,
+    ) -> CUptiResult;
+}
+unsafe extern "C" {
     pub fn cuptiActivityEnable(kind: CUpti_ActivityKind) -> CUptiResult;
 }
 unsafe extern "C" {
@@ -1554,6 +1571,7 @@ pub struct CUpti_ActivityMemcpy6 {
 pub const CUPTI_RUNTIME_TRACE_CBID_cudaGetDeviceCount_v3020: u32 = 3;
 pub const CUPTI_RUNTIME_TRACE_CBID_cudaGetLastError_v3020: u32 = 10;
 pub const CUPTI_RUNTIME_TRACE_CBID_cudaPeekAtLastError_v3020: u32 = 11;
+pub const CUPTI_RUNTIME_TRACE_CBID_cudaGetErrorString_v3020: u32 = 12;
 pub const CUPTI_RUNTIME_TRACE_CBID_cudaSetDevice_v3020: u32 = 16;
 pub const CUPTI_RUNTIME_TRACE_CBID_cudaGetDevice_v3020: u32 = 17;
 pub const CUPTI_RUNTIME_TRACE_CBID_cudaMalloc_v3020: u32 = 20;
@@ -1574,6 +1592,8 @@ pub const CUPTI_RUNTIME_TRACE_CBID_cudaEventSynchronize_v3020: u32 = 137;
 pub const CUPTI_RUNTIME_TRACE_CBID_cudaEventQuery_v3020: u32 = 138;
 pub const CUPTI_RUNTIME_TRACE_CBID_cudaEventElapsedTime_v3020: u32 = 139;
 pub const CUPTI_RUNTIME_TRACE_CBID_cudaStreamWaitEvent_v3020: u32 = 147;
+pub const CUPTI_RUNTIME_TRACE_CBID_cudaMemcpyPeer_v4000: u32 = 160;
+pub const CUPTI_RUNTIME_TRACE_CBID_cudaMemcpyPeerAsync_v4000: u32 = 161;
 pub const CUPTI_RUNTIME_TRACE_CBID_cudaDeviceReset_v3020: u32 = 164;
 pub const CUPTI_RUNTIME_TRACE_CBID_cudaDeviceSynchronize_v3020: u32 = 165;
 pub const CUPTI_RUNTIME_TRACE_CBID_cudaProfilerStart_v4000: u32 = 171;
@@ -1582,6 +1602,10 @@ pub const CUPTI_RUNTIME_TRACE_CBID_cudaStreamCreateWithFlags_v5000: u32 = 198;
 pub const CUPTI_RUNTIME_TRACE_CBID_cudaStreamDestroy_v5050: u32 = 201;
 pub const CUPTI_RUNTIME_TRACE_CBID_cudaMallocManaged_v6000: u32 = 206;
 pub const CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000: u32 = 211;
+pub const CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_ptsz_v7000: u32 = 214;
+pub const CUPTI_RUNTIME_TRACE_CBID_cudaMemcpy_ptds_v7000: u32 = 215;
+pub const CUPTI_RUNTIME_TRACE_CBID_cudaMemcpyAsync_ptsz_v7000: u32 = 225;
+pub const CUPTI_RUNTIME_TRACE_CBID_cudaMemset_ptds_v7000: u32 = 233;
 pub const CUPTI_RUNTIME_TRACE_CBID_cudaMemsetAsync_ptsz_v7000: u32 = 235;
 pub const CUPTI_RUNTIME_TRACE_CBID_cudaStreamSynchronize_ptsz_v7000: u32 = 239;
 pub const CUPTI_RUNTIME_TRACE_CBID_cudaGraphLaunch_v10000: u32 = 311;
@@ -1597,7 +1621,14 @@ pub const CUPTI_RUNTIME_TRACE_CBID_cudaGraphInstantiate_v12000: u32 = 443;
 pub const CUPTI_RUNTIME_TRACE_CBID___cudaGetKernel_v13000: u32 = 504;
 pub const CUPTI_RUNTIME_TRACE_CBID___cudaLaunchKernel_v13000: u32 = 505;
 pub const CUPTI_RUNTIME_TRACE_CBID___cudaLaunchKernel_ptsz_v13000: u32 = 506;
+pub const CUPTI_DRIVER_TRACE_CBID_cuDriverGetVersion: u32 = 2;
+pub const CUPTI_DRIVER_TRACE_CBID_cuDeviceGet: u32 = 3;
 pub const CUPTI_DRIVER_TRACE_CBID_cuCtxGetDevice: u32 = 16;
+pub const CUPTI_DRIVER_TRACE_CBID_cuCtxGetLimit: u32 = 137;
 pub const CUPTI_DRIVER_TRACE_CBID_cuCtxGetCurrent: u32 = 304;
+pub const CUPTI_DRIVER_TRACE_CBID_cuGetErrorString: u32 = 372;
 pub const CUPTI_DRIVER_TRACE_CBID_cuDevicePrimaryCtxGetState: u32 = 392;
+pub const CUPTI_DRIVER_TRACE_CBID_cuGetProcAddress: u32 = 626;
+pub const CUPTI_DRIVER_TRACE_CBID_cuGetProcAddress_v2: u32 = 677;
 pub const CUPTI_DRIVER_TRACE_CBID_cuKernelGetAttribute: u32 = 686;
+pub const CUPTI_DRIVER_TRACE_CBID_cuKernelGetName: u32 = 719;

@@ -21,6 +21,15 @@ function!(
     GetTimestamp = cuptiGetTimestamp(*mut u64)
 );
 function!(
+    /// The number of a context in records.
+    GetContextId = cuptiGetContextId(CUcontext, *mut u32)
+);
+function!(
+    /// The number of a stream in records: of any context where that is null; whether the program
+    /// is compiled for default streams by thread.
+    GetStreamIdEx = cuptiGetStreamIdEx(CUcontext, CUstream, u8, *mut u32)
+);
+function!(
     /// The name of a result.
     GetResultString = cuptiGetResultString(CUptiResult, *mut *const c_char)
 );

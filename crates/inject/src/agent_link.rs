@@ -29,6 +29,9 @@ pub struct AgentLink {
     /// Holds the function of the agent that hooks have to call before device work that has to be
     /// recorded; 0 while CUPTI records.
     before_work: &'static AtomicUsize,
+    /// Where the agent leaves how CUPTI numbers streams; 0 while CUPTI records the calls that start
+    /// work.
+    numbers_streams: &'static AtomicUsize,
 }
 
 impl AgentLink {
@@ -63,9 +66,11 @@ static TABLE: AgentLink = AgentLink {
     ends,
     at_once: &AT_ONCE,
     before_work: &BEFORE_WORK,
+    numbers_streams: &NUMBERS_STREAMS,
 };
 static AT_ONCE: AtomicUsize = AtomicUsize::new(0);
 static BEFORE_WORK: AtomicUsize = AtomicUsize::new(0);
+static NUMBERS_STREAMS: AtomicUsize = AtomicUsize::new(0);
 
 /// Called when the process ends at once, without what `exit` runs, so that the agent can keep what
 /// CUPTI has.
@@ -95,6 +100,23 @@ pub fn call_before_work(call: Option<extern "C" fn()>) {
     if let Some(table) = found() {
         table.before_work.store(call.map_or(0, |call| call as *const () as usize), Release);
     }
+}
+
+/// How CUPTI numbers streams, if the hooks' records of calls that start work count. In the preloaded
+/// library.
+#[inline(always)]
+pub fn numbers_streams() -> Option<extern "C" fn(u64) -> u64> {
+    let call = NUMBERS_STREAMS.load(Relaxed);
+    // SAFETY: what the agent left there; the driver never unloads it.
+    (call != 0).then(|| unsafe { core::mem::transmute::<usize, extern "C" fn(u64) -> u64>(call) })
+}
+
+/// Has the hooks' records of calls that start work count, with streams that this numbers; false where
+/// there are no hooks. In the agent.
+pub fn count_on_hooks(numbers: extern "C" fn(u64) -> u64) -> bool {
+    let Some(table) = found() else { return false };
+    table.numbers_streams.store(numbers as *const () as usize, Release);
+    true
 }
 
 /// Makes `_exit` call this first. Called by the agent; does nothing without the preloaded library.

@@ -14,10 +14,10 @@ use crate::block::{OuterCall, Thread};
 use crate::call_args::{Frame, half, word};
 use crate::{
     agent_link, array_bytes, capture, contexts, gate, gemm, kernels, mpi, pytorch_registration,
-    ring, stacks,
+    ring, stacks, streams,
 };
 use tprof_wire::calls::{
-    Effect, FUNCTIONS, Function, Joins, Library, Mapping, NO_BYTES, SizeArgument, memory,
+    Effect, FUNCTIONS, Function, Joins, Library, Mapping, NO_BYTES, Number, SizeArgument, memory,
 };
 use tprof_wire::gemm as wire;
 use tprof_wire::hash::{FNV_BASIS, fnv1a_on};
@@ -129,18 +129,27 @@ pub fn leave(number: u32, frame: &Frame) {
         thread.nccl_memory.sp.set(0);
     }
     match function.does {
-        Effect::Plain { stream: of } => stream = of.map_or(0, |at| frame.register(at)),
+        Effect::Plain { stream: of } => {
+            stream = of.map_or(0, |at| frame.register(at));
+            if number == Number::cudaStreamDestroy as u32 {
+                streams::destroyed(stream);
+            }
+        }
         Effect::Launches { kernel, stream: of } => {
             detail = frame.register(kernel);
             if succeeded {
                 stream = frame.at(of);
                 kernels::launched(thread, detail, end);
+                streams::used(thread, number, stream, end);
             }
         }
         Effect::Copies { bytes, kind: of, stream: to } => {
             stream = to.map_or(0, |at| frame.register(at));
             kind = of.map_or(0, |at| frame.register(at) as u32 as u64 + 1);
             detail = frame.register(bytes);
+            if succeeded {
+                streams::used(thread, number, stream, end);
+            }
         }
         Effect::Allocates { bytes, stream: of, memory } => {
             stream = of.map_or(0, |at| frame.register(at));
@@ -154,7 +163,11 @@ pub fn leave(number: u32, frame: &Frame) {
             }
         }
         Effect::Frees { stream: of, .. } => stream = of.map_or(0, |at| frame.register(at)),
-        Effect::Selects | Effect::Limits => detail = frame.register(0) & 0xffff_ffff,
+        Effect::Selects => {
+            detail = frame.register(0) & 0xffff_ffff;
+            streams::moved(thread);
+        }
+        Effect::Limits => detail = frame.register(0) & 0xffff_ffff,
         // As of before the call: what another thread takes meanwhile is not given back.
         Effect::Resets { named } if succeeded => {
             let device = if named { frame.register(0).wrapping_add(1) & 0xffff_ffff } else { 0 };
@@ -165,8 +178,14 @@ pub fn leave(number: u32, frame: &Frame) {
             mapped(thread, number, frame, how, end)
         }
         Effect::Maps(Mapping::Create) if lacks_memory => detail = frame.register(1),
-        Effect::MakesContext if succeeded => contexts::made(),
-        Effect::Ends => detail = frame.register(0),
+        Effect::MakesContext if succeeded => {
+            contexts::made();
+            streams::moved(thread);
+        }
+        Effect::Ends => {
+            detail = frame.register(0);
+            streams::moved(thread);
+        }
         Effect::Resets { .. } | Effect::MakesContext | Effect::Maps(_) | Effect::Finds => {}
         Effect::Instantiates { flags } => detail = if succeeded { frame.at(flags) } else { 0 },
         Effect::Handles if succeeded => kernels::handle_made(frame),

@@ -81,6 +81,7 @@ pub mod agent_link;
 pub mod operators;
 
 pub mod kernels;
+pub mod streams;
 
 pub mod calls;
 pub mod fast_path;

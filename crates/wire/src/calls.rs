@@ -349,6 +349,9 @@ macro_rules! functions {
             does: $does,
         }),*];
 
+        /// Whether a function takes 0 for the default stream of the calling thread, by number.
+        pub const OF_THREADS: &[bool] = &[$(names::is_of_threads(stringify!($name))),*];
+
         /// Numbers of the functions.
         #[allow(non_camel_case_types, missing_docs)]
         #[repr(u32)]
@@ -592,6 +595,42 @@ functions! {
 pub const HOST_CALL_WORDS: usize = 4;
 /// Bytes of a message that are not known.
 pub const NO_BYTES: u64 = u64::MAX;
+/// Whether CUPTI leaves the calls of a function to the hooks, where these are asked for: those that start
+/// most work. Libraries that have a runtime in themselves, past which no hook gets, launch by other
+/// functions (`cudaLaunchKernelExC`, cooperative ones) and by the driver's: of these CUPTI records all.
+pub fn may_be_left_to_hooks(number: u32) -> bool {
+    use Number::*;
+    let others = [
+        cudaLaunchKernelExC,
+        cudaLaunchKernelExC_ptsz,
+        cudaLaunchCooperativeKernel,
+        cudaLaunchCooperativeKernel_ptsz,
+    ];
+    match FUNCTIONS.get(number as usize).map(|function| function.does) {
+        Some(Effect::Launches { .. }) => others.iter().all(|other| *other as u32 != number),
+        Some(Effect::Copies { .. }) => true,
+        _ => false,
+    }
+}
+
+/// Handle of the default stream of all threads, which functions take 0 for too.
+pub const LEGACY_STREAM: u64 = 1;
+/// Handle of the calling thread's default stream.
+pub const THREADS_STREAM: u64 = 2;
+
+/// The stream that a function was given, with a handle of its own for each default one.
+pub fn stream_of(number: u32, handle: u64) -> u64 {
+    match handle {
+        0 if OF_THREADS.get(number as usize) == Some(&true) => THREADS_STREAM,
+        0 => LEGACY_STREAM,
+        handle => handle,
+    }
+}
+
+/// [`crate::record::ExtKind::HostStream`]: a stream as CUPTI numbers it, at the first call that starts
+/// work in it. Words: its handle, by [`stream_of`] (of a default stream as this thread has it from here
+/// on); CUPTI's number of its context in the high half, and its own; all ones if they are not known.
+pub const HOST_STREAM_WORDS: usize = 2;
 /// [`crate::record::ExtKind::HostMemory`]: memory was taken (stamped after) or is about to be
 /// given back (stamped before). Argument: the function's number. Words: address (0: everything live
 /// on a device); bytes (0 for a free, or where they are not known); stream, or for a reset the

@@ -30,6 +30,8 @@ pub const CUPTI_RECORD: &str = "TPROF_CUPTI_RECORD";
 pub const TEST_STACKS: &str = "TPROF_TEST_STACKS";
 /// `1` where each node of CUDA graphs is to be recorded.
 pub const GRAPH_NODES: &str = "TPROF_GRAPH_NODES";
+/// `1` where calls that start work come from the hooks, and CUPTI records none of these.
+pub const CALLS_BY_HOOKS: &str = "TPROF_CALLS_BY_HOOKS";
 /// The library that `CUDA_INJECTION64_PATH` named before tprof's took its place.
 pub const NEXT_INJECTION: &str = "TPROF_NEXT_INJECTION";
 /// The driver loads the library that this names, in `cuInit`.

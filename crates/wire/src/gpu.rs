@@ -435,8 +435,12 @@ pub mod trouble {
     pub const NESTED_KERNELS: u32 = 25;
     /// NCCL's profiler plugin is another library's: the text names it.
     pub const OTHER_PROFILER: u32 = 40;
-    /// CUPTI records the calls of the CUDA runtime from here on.
+    /// From here on CUPTI records the CUDA runtime's calls: all of them (0), or those alone that do not
+    /// start work by a hooked function (1).
     pub const RECORDS_CALLS: u32 = 13;
+    /// CUPTI records calls that start work, though the hooks' records of them were asked for; the
+    /// text has why.
+    pub const NOT_BY_HOOKS: u32 = 27;
 }
 
 /// Longest text of one record, bytes.

@@ -241,6 +241,8 @@ pub enum ExtKind {
     Detach = 74,
     /// A step begins, of the source that a schedule follows: its number, 0.
     StepBegun = 75,
+    /// A handle of a stream: [`crate::calls::HOST_STREAM_WORDS`].
+    HostStream = 76,
 }
 
 /// Kinds that the CUPTI agent writes, which is NCCL's profiler plugin too.
@@ -279,6 +281,7 @@ impl ExtKind {
             Attach,
             Detach,
             StepBegun,
+            HostStream,
         ];
         const ALL: &[ExtKind] = &[
             Wide,

@@ -142,6 +142,7 @@ fn from_layers(
             counters: PerfEvent::STANDARD.to_vec(),
             nccl: Vec::new(),
             cuda_graphs: tprof_collect::GraphDetail::Graph,
+            cuda_calls: tprof_collect::CallSource::Auto,
             operators: tprof_collect::OperatorDetail::Auto,
             modules: false,
             kineto: None,

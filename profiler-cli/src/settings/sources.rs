@@ -19,7 +19,7 @@ use tprof_wire::env as names;
 pub const CONFIG_FILE: &str = "TPROF_CONFIG";
 
 /// Variables that belong to other parts of tprof.
-const OTHER_VARIABLES: [&str; 13] = [
+const OTHER_VARIABLES: [&str; 14] = [
     names::SESSION,
     names::BIN,
     names::HOST,
@@ -30,6 +30,7 @@ const OTHER_VARIABLES: [&str; 13] = [
     names::NEXT_INJECTION,
     names::NCCL_EVENTS,
     names::GRAPH_NODES,
+    names::CALLS_BY_HOOKS,
     CONFIG_FILE,
     LIBRARY_DIR,
     ENABLED,

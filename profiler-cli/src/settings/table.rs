@@ -8,8 +8,8 @@ use super::given::GivenValue;
 use super::resolved::Resolved;
 use super::schedule::{self, CAPTURE_ENDS, UNITS};
 use super::values::{
-    self, ACTIVITIES, GRAPH_DETAILS, IF_EXISTS_MODES, MEM_MODES, NCCL_EVENTS, ON_FULL,
-    OPERATOR_DETAILS, OVERHEADS, STACK_MODES, TABLE_CACHE_MODES, name_of,
+    self, ACTIVITIES, CALL_SOURCES, GRAPH_DETAILS, IF_EXISTS_MODES, MEM_MODES, NCCL_EVENTS,
+    ON_FULL, OPERATOR_DETAILS, OVERHEADS, STACK_MODES, TABLE_CACHE_MODES, name_of,
 };
 use crate::launch::caches;
 use crate::runs::formats;
@@ -61,7 +61,7 @@ impl Setting {
 }
 
 /// All settings in the order of the help.
-pub const SETTINGS: [&Setting; 35] = [
+pub const SETTINGS: [&Setting; 36] = [
     &OUTPUT,
     &IF_EXISTS,
     &FORCE,
@@ -71,6 +71,7 @@ pub const SETTINGS: [&Setting; 35] = [
     &SAMPLE_RATE,
     &COUNTERS,
     &CUDA_GRAPHS,
+    &CUDA_CALLS,
     &OPERATORS,
     &MODULES,
     &KINETO,
@@ -241,6 +242,19 @@ pub static CUDA_GRAPHS: Setting = Setting {
         Ok(())
     },
     show: |resolved| Some(name_of(resolved.config.cuda_graphs, &GRAPH_DETAILS).into()),
+};
+
+/// Who records CUDA calls that start work.
+pub static CUDA_CALLS: Setting = Setting {
+    name: "cuda-calls",
+    short: None,
+    help: "Who records launches and copies: cupti, hooks, or auto: what devices have proven [default: auto]",
+    kind: ValueKind::Text("MODE", || values::names(&CALL_SOURCES)),
+    set: |resolved, given| {
+        resolved.config.cuda_calls = values::one_of(given, &CALL_SOURCES)?;
+        Ok(())
+    },
+    show: |resolved| Some(name_of(resolved.config.cuda_calls, &CALL_SOURCES).into()),
 };
 
 /// How to record PyTorch operators.

@@ -5,8 +5,8 @@ use crate::terminal::errors::{Failure, nearest};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use tprof_collect::{
-    Activity, DEFAULT_SAMPLE_INTERVAL, GraphDetail, IfExists, KinetoWindow, MemMode, NcclEvent,
-    OnFull, OperatorDetail, PerfEvent, StackMode, highest_sample_rate,
+    Activity, CallSource, DEFAULT_SAMPLE_INTERVAL, GraphDetail, IfExists, KinetoWindow, MemMode,
+    NcclEvent, OnFull, OperatorDetail, PerfEvent, StackMode, highest_sample_rate,
 };
 use tprof_facts::units::{exact_duration, exact_size, parse_duration, parse_size};
 
@@ -32,6 +32,9 @@ pub const NCCL_EVENTS: [(&str, NcclEvent); 2] =
 /// Ways to record CUDA graphs.
 pub const GRAPH_DETAILS: [(&str, GraphDetail); 2] =
     [("graph", GraphDetail::Graph), ("node", GraphDetail::Node)];
+/// Who records CUDA calls that start work.
+pub const CALL_SOURCES: [(&str, CallSource); 3] =
+    [("auto", CallSource::Auto), ("cupti", CallSource::Cupti), ("hooks", CallSource::Hooks)];
 /// Ways to record PyTorch operators.
 pub const OPERATOR_DETAILS: [(&str, OperatorDetail); 4] = [
     ("auto", OperatorDetail::Auto),

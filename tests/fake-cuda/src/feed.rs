@@ -167,6 +167,8 @@ pub struct Engine {
     pub called: Callback,
     /// Whether another thread is in `cuInit`.
     pub is_starting: extern "C" fn() -> bool,
+    /// The number of a stream (null: the default one of the thread's device).
+    pub stream_id: extern "C" fn(*mut c_void) -> u32,
     /// Writes a line of JSON to the log.
     pub log: extern "C" fn(*const u8, usize),
 }

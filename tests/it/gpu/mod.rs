@@ -2,6 +2,7 @@
 //! ran on the stand-ins (a simulation).
 
 mod beside;
+mod by_hooks;
 mod call_stacks;
 mod check;
 mod clients;

@@ -409,3 +409,17 @@ fn external_ids_arrive_once_and_reach_what_their_calls_started() {
         }
     }
 }
+
+#[test]
+fn calls_that_only_read_what_is_known_are_not_recorded() {
+    let scratch = Scratch::new();
+    let (job, log) = need_some!(memory(13, &["virtual", "proc"], &scratch));
+    let ran = read(traced(&job, GPU, &scratch), &log, 0);
+    let is_question = |name: &str| name.starts_with("cuGetProcAddress");
+    let calls = of_kind(&ran.log, "driver call");
+    assert!(calls.iter().any(|line| is_question(line["name"].as_str().unwrap())), "{calls:?}");
+    let spans = rows::<Span>(&ran.file);
+    let names: Vec<&str> = spans.iter().map(|span| ran.file.name(span.name)).collect();
+    assert!(names.contains(&"cuMemCreate"), "{names:?}");
+    assert!(!names.iter().any(|name| is_question(name)), "{names:?}");
+}

@@ -1,5 +1,6 @@
 //! What a process's CUPTI agent records, gathered and written.
 
+use super::by_order::{ByOrder, RanWork, StartedWork, WithoutCall, hash_of};
 use super::call_stacks::CallStacks;
 use super::classes::{Class, Classes};
 use super::coverage::Gap;
@@ -53,6 +54,10 @@ pub struct Gpu {
     clock_steps: u32,
     /// From then on CUPTI records the CUDA runtime's calls.
     pub calls_from_ns: Option<u64>,
+    /// It leaves those that start work by a hooked function to the hooks.
+    pub counts_on_hooks: bool,
+    /// Joins these with their work.
+    pub by_order: ByOrder,
     /// The call of the last record.
     pub last_call: Option<Span>,
 }
@@ -77,6 +82,8 @@ impl Gpu {
             launches: Launches::default(),
             clock_steps: 0,
             calls_from_ns: None,
+            counts_on_hooks: false,
+            by_order: ByOrder::default(),
             last_call: None,
         }
     }
@@ -138,6 +145,7 @@ impl Gpu {
                 let [count, text, ..] = payload else { return None };
                 if record.argument == trouble::RECORDS_CALLS {
                     self.calls_from_ns.get_or_insert(clock.ns(record.clock));
+                    self.counts_on_hooks = *count != 0;
                 }
                 self.mark_client(record, place, clock);
                 if record.argument == trouble::USES {
@@ -165,16 +173,36 @@ impl Gpu {
                 }
                 self.on_device(kernel.context, kernel.device, place);
                 let row = self.rows.kernel(&kernel, place);
+                if self.counts_on_hooks && kernel.graph == 0 {
+                    let name = self.rows.texts.text(kernel.name).unwrap_or_default();
+                    let work = StartedWork::Kernel(hash_of(name));
+                    self.ran(
+                        kernel.correlation,
+                        row.start_ns,
+                        (kernel.context, kernel.stream),
+                        work,
+                    );
+                }
                 self.kernels.extend(was_on(row.start_ns).then_some(row));
             }
             ExtKind::Copy => {
                 let copy = gpu::Copy::unpack(payload)?;
                 self.on_device(copy.context, copy.device, place);
                 let row = self.rows.copy(&copy);
+                if self.counts_on_hooks && copy.graph == 0 {
+                    let work =
+                        if copy.kind == gpu::FILL { StartedWork::Fill } else { StartedWork::Copy };
+                    let (stream, work) = ((copy.context, copy.stream), work(copy.bytes));
+                    self.ran(copy.correlation, row.start_ns, stream, work);
+                }
                 self.copies.extend(was_on(row.start_ns).then_some(row));
             }
             ExtKind::Call => {
                 let call = gpu::Call::unpack(payload)?;
+                if self.counts_on_hooks {
+                    let start_ns = self.rows.joins.ns(call.start);
+                    self.by_order.recorded(call.correlation, start_ns);
+                }
                 // The agent's own questions to the driver are none of the job's.
                 if place.threads.get(&call.thread) == Some(&record.thread) {
                     return Some(());
@@ -235,6 +263,11 @@ impl Gpu {
             }
         }
         Some(())
+    }
+
+    fn ran(&mut self, correlation: u32, start_ns: u64, of: (u32, u32), work: StartedWork) {
+        let stream = u64::from(of.0) << 32 | u64::from(of.1);
+        self.by_order.ran(RanWork { correlation, start_ns, stream, work });
     }
 
     /// Work of a context ran on a device.
@@ -384,6 +417,9 @@ impl Gpu {
                 let value = place.writer().name(&value.to_string());
                 place.writer().property(Property { key, value });
             }
+            trouble::NOT_BY_HOOKS => {
+                blind("CUDA calls by hooks, which CUPTI records instead", text)
+            }
             trouble::DROPPED => {
                 self.launches.counted += count;
                 losses.lose("GPU records", "CUPTI had no room for them", count);
@@ -532,9 +568,40 @@ impl Gpu {
         writer.property(Property { key, value });
     }
 
+    /// Rows of calls that the hooks alone recorded, with the numbers of the work that they started.
+    pub fn join_by_order(&mut self, now_ns: u64, last: bool) -> &[Span] {
+        let before = self.spans.len();
+        self.spans.extend(self.by_order.settle(now_ns, last));
+        &self.spans[before..]
+    }
+
+    /// Reports what work could not be joined with the call that started it.
+    pub fn count_unjoined(&self, always_on: bool, losses: &mut Losses) {
+        const LINKS: &str = "links of device work to the calls that started it";
+        let WithoutCall { unclear, unseen, unknown, contradicted, .. } = self.by_order.found;
+        let unseen_why = match always_on {
+            true => {
+                "no hook saw the calls: a library may have a CUDA runtime of its own, which \
+                     --cuda-calls cupti records"
+            }
+            false => "no hook saw the calls, or recording was off then",
+        };
+        for (why, count) in [
+            ("calls and CUPTI's records of a stretch do not add up", unclear),
+            (unseen_why, unseen),
+            ("neither the kernel's name nor CUPTI's number of the stream is known", unknown),
+            ("CUPTI recorded other calls of the same numbers later", contradicted),
+        ] {
+            if count > 0 {
+                losses.lose(LINKS, why, count);
+            }
+        }
+    }
+
     /// Reports how many kernels were launched without a record.
     pub fn count_missing_kernels(&self, losses: &mut Losses) {
-        let missing = self.launches.without_kernels();
+        let missing = self.launches.without_kernels()
+            + self.by_order.found.missing_kernels.saturating_sub(self.launches.counted);
         if missing > 0 {
             let why = "they were launched, and CUPTI gave no record of them before the end";
             losses.lose("kernels", why, missing);

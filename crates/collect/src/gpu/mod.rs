@@ -4,6 +4,7 @@
 //! other: whatever a target wrote becomes a row or a count.
 
 mod agent;
+pub mod by_order;
 pub mod call_stacks;
 mod classes;
 pub mod context_memory;

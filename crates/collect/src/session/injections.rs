@@ -1,7 +1,7 @@
 //! The libraries that are injected into the job, and the variables that do it.
 
 use super::nccl_conf;
-use crate::config::{Activity, Config, GraphDetail};
+use crate::config::{Activity, CallSource, Config, GraphDetail};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use tprof_wire::env;
@@ -38,6 +38,9 @@ pub fn injections(
         }
         if config.cuda_graphs == GraphDetail::Node {
             pairs.push((env::GRAPH_NODES, "1".into()));
+        }
+        if config.cuda_calls == CallSource::Hooks {
+            pairs.push((env::CALLS_BY_HOOKS, "1".into()));
         }
     }
     if config.activities.contains(&Activity::Nvtx) && foreign(env::NVTX_INJECTION).is_none() {

@@ -2,19 +2,23 @@
 //! them, into rows of the trace. Where CUPTI records the same calls, its records are used;
 //! collectives also come from NCCL's profiler plugin.
 
+mod captures;
 mod in_progress;
 mod kernels;
 mod note;
 mod unseen;
 mod words;
 
+use captures::Captures;
 use in_progress::InProgress;
-use kernels::Kernels;
+use kernels::{Kernels, Launched};
 pub use note::CallNote;
 use note::MemoryChange;
 pub use unseen::UnseenLaunches;
 use words::arguments;
 
+use crate::gpu::Gpu;
+use crate::gpu::by_order::{Handle, StartedWork, StartingCall, hash_of};
 use crate::gpu::call_stacks::StackOfCall;
 use crate::gpu::context_memory::ContextMemory;
 use crate::gpu::coverage::Coverage;
@@ -27,7 +31,9 @@ use crate::targets::gemms::Gemms;
 use std::collections::HashMap;
 use tprof_trace::model::*;
 use tprof_trace::{TraceError, TraceWriter};
-use tprof_wire::calls::{Effect, FUNCTIONS, Function, Library, Number, memory};
+use tprof_wire::calls::{
+    Effect, FUNCTIONS, Function, Library, Number, may_be_left_to_hooks, memory, stream_of,
+};
 
 /// Rows that are written at the latest together.
 const MAX_ROWS: usize = 16_384;
@@ -49,6 +55,17 @@ pub struct Calls {
     /// Time from which CUPTI records this process's calls: with the hooks' records they would be
     /// there twice.
     pub cupti_calls_from_ns: Option<u64>,
+    /// CUPTI leaves out those that start work by a hooked function of the runtime's.
+    pub counts_on_hooks: bool,
+    /// These, for [`ByOrder`](crate::gpu::by_order::ByOrder).
+    starting: Vec<StartingCall>,
+    /// What handles are, and from when on, likewise.
+    handles: Vec<(Handle, u64)>,
+    captures: Captures,
+    /// Rows of such calls that started nothing.
+    alone: Vec<Span>,
+    /// Rows of copies and fills that wait.
+    copies: Vec<(Span, StartedWork, u64, u32)>,
     /// Compares the hooks' counts with CUPTI's records.
     pub coverage: Coverage,
     /// Thread and time of the waiting rows that started work.
@@ -81,6 +98,12 @@ impl Calls {
         Calls {
             process,
             cupti_calls_from_ns: None,
+            counts_on_hooks: false,
+            starting: Vec::new(),
+            handles: Vec::new(),
+            captures: Captures::default(),
+            alone: Vec::new(),
+            copies: Vec::new(),
             coverage: Coverage::default(),
             started: Vec::new(),
             memory_calls: Vec::new(),
@@ -117,6 +140,10 @@ impl Calls {
                 self.of_thread(thread, function, number, result, detail, time_ns + duration_ns);
                 self.changed_memory(thread, number, time_ns, time_ns + duration_ns);
                 self.unseen.called(function, result, detail);
+                if result == 0 {
+                    let stream = stream_of(number, stream);
+                    self.captures.called(number, stream, [time_ns, time_ns + duration_ns]);
+                }
                 if function.does == Effect::Ends && result == 0 {
                     self.context_ended(detail, thread, [time_ns, time_ns + duration_ns]);
                 }
@@ -141,8 +168,11 @@ impl Calls {
                     let name = without_version(function.name.text());
                     let (from_ns, to_ns) = (time_ns, time_ns + duration_ns);
                     let call = StackOfCall { thread, name, from_ns, to_ns, stack, args };
-                    self.stack_of_call = (stack != 0 || args != NameId(0)).then_some(call);
-                    if self.is_recorded_by_cupti(time_ns) {
+                    let is_left_to_hooks = self.counts_on_hooks && may_be_left_to_hooks(number);
+                    self.stack_of_call = (stack != 0 || args != NameId(0))
+                        .then_some(call)
+                        .filter(|_| !is_left_to_hooks);
+                    if self.is_recorded_by_cupti(time_ns) && !is_left_to_hooks {
                         return;
                     }
                 }
@@ -150,11 +180,19 @@ impl Calls {
                     self.row(thread, function, number, (time_ns, duration_ns, result), writer);
                 row.stack = stack;
                 if let Effect::Launches { .. } = function.does {
-                    self.kernels.launched(row, detail, stream);
+                    self.kernels.launched(Launched { row, kernel: detail, stream, number });
                 } else {
                     let args = arguments(function, kind, stream, detail);
                     row.args = args.map_or(NameId(0), |args| writer.name(&args));
-                    self.spans.push(row);
+                    match function.does {
+                        Effect::Copies { .. } => {
+                            let is_fill = function.name.text().starts_with("cudaMemset");
+                            let work = if is_fill { StartedWork::Fill } else { StartedWork::Copy };
+                            let stream = stream_of(number, stream);
+                            self.copies.push((row, work(detail), stream, number));
+                        }
+                        _ => self.spans.push(row),
+                    }
                 }
             }
             CallNote::Memory { function, number, change } => {
@@ -190,7 +228,13 @@ impl Calls {
                 self.spans.push(Span { args: text.unwrap_or_default(), ..row });
             }
             CallNote::Communicator(joined) => self.collectives.joined(joined),
-            CallNote::Kernel(kernel, name) => self.kernels.name(kernel, &name),
+            CallNote::Kernel(kernel, name) => {
+                self.handles.push((Handle::Kernel(kernel, hash_of(&name)), time_ns));
+                self.kernels.name(kernel, &name);
+            }
+            CallNote::Stream(handle, stream) => {
+                self.handles.push((Handle::Stream(handle, thread, stream), time_ns));
+            }
         }
         self.first_waiting_ns.get_or_insert(time_ns);
     }
@@ -236,6 +280,35 @@ impl Calls {
         }
         let since_ns = self.cupti_calls_from_ns.map_or(0, |from| row.start_ns.saturating_sub(from));
         self.in_progress.recorded(row, since_ns);
+    }
+
+    /// Brings calls that start work where they belong: those that CUPTI leaves to the hooks wait for its
+    /// records of their work.
+    fn hand_over(&mut self, writer: &mut TraceWriter) {
+        let launches = self.kernels.rows(writer).into_iter().map(|launched| {
+            let Launched { row, kernel, stream, number } = launched;
+            (row, StartedWork::Kernel(kernel), stream_of(number, stream), number)
+        });
+        let from_ns = self.cupti_calls_from_ns.filter(|_| self.counts_on_hooks);
+        for (row, work, stream, number) in launches.chain(std::mem::take(&mut self.copies)) {
+            let until_ns = row.start_ns + row.duration_ns;
+            let runs = row.status == Some(0)
+                && !matches!(work, StartedWork::Copy(0) | StartedWork::Fill(0));
+            let is_left_to_hooks = may_be_left_to_hooks(number);
+            if from_ns.is_none_or(|from_ns| until_ns < from_ns || !is_left_to_hooks) {
+                // The next step leaves it to CUPTI, if that records it.
+                self.spans.push(row);
+            } else if runs {
+                let may_be_captured = self.captures.was_on(row.start_ns);
+                if may_be_captured {
+                    self.coverage.covered(row.thread, row.start_ns);
+                }
+                self.starting.push(StartingCall { row, stream, work, may_be_captured });
+            } else {
+                self.coverage.covered(row.thread, row.start_ns);
+                self.alone.push(row);
+            }
+        }
     }
 
     /// Takes out the rows of calls that CUPTI records, or may have recorded too: it may have begun
@@ -381,9 +454,23 @@ impl Calls {
         self.names[at]
     }
 
+    /// Has what the hooks alone recorded joined with CUPTI's records of the work that it started.
+    pub fn join_by_order(&mut self, gpu: &mut Gpu, now_ns: u64, last: bool) {
+        for (handle, from_ns) in self.handles.drain(..) {
+            gpu.by_order.is_from(handle, from_ns);
+        }
+        self.starting.drain(..).for_each(|call| gpu.by_order.called(call));
+        for row in gpu.join_by_order(now_ns, last) {
+            if row.correlation.is_some() {
+                self.coverage.covered(row.thread, row.start_ns);
+            }
+        }
+    }
+
     /// Rows that wait.
     fn rows(&self) -> usize {
-        self.spans.len() + self.kernels.len() + self.in_progress.len() + self.allocations.len()
+        let calls = self.spans.len() + self.kernels.len() + self.copies.len();
+        calls + self.in_progress.len() + self.allocations.len()
     }
 
     /// Makes the next call of [`Self::write`] write everything that waits for more.
@@ -406,9 +493,10 @@ impl Calls {
             return Ok(());
         }
         self.first_waiting_ns = None;
-        self.spans.extend(self.kernels.rows(writer));
+        self.hand_over(writer);
         self.leave_to_cupti();
         self.spans.extend(self.in_progress.settle(now_ns, last));
+        self.spans.append(&mut self.alone);
         for (thread, start_ns) in std::mem::take(&mut self.started) {
             if self.is_recorded_by_cupti(start_ns) {
                 self.coverage.counted(thread, start_ns);

@@ -156,11 +156,13 @@ impl Target {
             false => &mut self.tids,
         };
         self.gpu.changed_memory(self.calls.memory_calls.drain(..));
+        self.calls.join_by_order(&mut self.gpu, end_ns, true);
         self.gpu.finish(end_ns, threads, &mut open.writer, losses);
         for (what, why) in self.calls.unseen.words() {
             self.gpu.add_blind(&what, why, losses);
         }
         let (gaps, unrecorded) = self.calls.coverage.finish(end_ns);
+        self.gpu.count_unjoined(always_on, losses);
         // Kernels that ended after recording was switched off are not lost.
         if always_on {
             self.gpu.count_missing_kernels(losses);

@@ -324,6 +324,7 @@ impl Target {
         let losses = &mut out.processes.losses;
         self.gpu.changed_memory(self.calls.memory_calls.drain(..));
         self.gpu.write_memory(now, false, &mut open.writer, losses);
+        self.calls.join_by_order(&mut self.gpu, now, false);
         let threads = match self.same_namespace {
             true => self.cpu_rows.threads(),
             false => &mut self.tids,

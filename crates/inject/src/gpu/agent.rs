@@ -17,7 +17,7 @@ use super::notes::{note, reason, refused, without};
 use super::places::{self, Missing};
 use super::raw::Raw;
 use super::reader::{Interner, count_lost, keep, read};
-use super::{buffers, detach, kinds, started, subscriber};
+use super::{buffers, detach, kinds, started, streams, subscriber};
 use crate::block::Thread;
 use crate::{
     agent_link, attach, environment, gate, interned, loaded, required_syscalls, state, sys,
@@ -42,6 +42,9 @@ const IDLE_NS: u64 = 3600 * FLUSH_NS;
 /// Interval at which the agent checks whether recording is on again, while it is off: most work
 /// begins by a call that is hooked, and the hook makes CUPTI record it.
 const LOOK_NS: u64 = 20_000_000;
+/// Interval at which the agent makes a call of its own that CUPTI records, while calls that start work
+/// come from the hooks: its number and time separate those before from those after.
+const MARK_NS: u64 = 10_000_000;
 /// Maximum time that the end of the process, or of a context, waits for the last records.
 const LAST_NS: u64 = 2_000_000_000;
 
@@ -269,8 +272,13 @@ extern "C" fn work(_: *mut c_void) -> *mut c_void {
         let asked = ASKED.load(Acquire);
         let is_asked = asked != ANSWERED.load(Relaxed);
         let is_attached = detach::inside(|| {
-            if is_up && !last {
-                flushing.follow();
+            if is_up {
+                if kinds::counts_on_hooks() && !kinds::is_paused() {
+                    streams::mark();
+                }
+                if !last {
+                    flushing.follow();
+                }
             }
             flushing.round(last, is_asked);
         });
@@ -285,8 +293,7 @@ extern "C" fn work(_: *mut c_void) -> *mut c_void {
         }
         if is_attached {
             let rest_ns = flushing.rest_ns();
-            let looks = kinds::is_paused() || has_short_pauses();
-            buffers::wait(seen, if looks { rest_ns.min(LOOK_NS) } else { rest_ns });
+            buffers::wait(seen, rest_ns.min(flushing.most_ns()));
         } else {
             // The client that detaches CUPTI may still be in a callback of it.
             buffers::wait(buffers::wakes(), FLUSH_NS);
@@ -410,6 +417,17 @@ impl Flushing {
             buffers::recycle(done);
         }
         any
+    }
+
+    /// Maximum time to rest: until it looks again, or makes a call.
+    fn most_ns(&self) -> u64 {
+        if kinds::is_paused() || has_short_pauses() {
+            LOOK_NS
+        } else if kinds::counts_on_hooks() && buffers::OUT.load(Acquire) > 0 {
+            MARK_NS
+        } else {
+            u64::MAX
+        }
     }
 
     /// Time until there is something to do, unless the thread is woken.

@@ -31,6 +31,10 @@ pub struct Cupti {
     pub choose_runtime_call: Option<f::ActivityEnableRuntimeApi>,
     /// Chooses whether a call of the driver API is recorded: since CUDA 12.6.
     pub choose_driver_call: Option<f::ActivityEnableDriverApi>,
+    /// `cuptiGetContextId`: the number that records have for a context.
+    pub context_id: Option<f::GetContextId>,
+    /// `cuptiGetStreamIdEx`: the number that records have for a stream.
+    pub stream_id: Option<f::GetStreamIdEx>,
     /// `cuptiSetThreadIdType`, which holds for all clients of the process.
     pub(super) thread_ids: Option<f::SetThreadIdType>,
     pub(super) name: Option<f::GetCallbackName>,
@@ -90,6 +94,9 @@ impl Cupti {
                 .map(|address| function!(address, f::ActivityEnableRuntimeApi)),
             choose_driver_call: at(c"cuptiActivityEnableDriverApi")
                 .map(|address| function!(address, f::ActivityEnableDriverApi)),
+            context_id: at(c"cuptiGetContextId").map(|address| function!(address, f::GetContextId)),
+            stream_id: at(c"cuptiGetStreamIdEx")
+                .map(|address| function!(address, f::GetStreamIdEx)),
             thread_ids: at(c"cuptiSetThreadIdType")
                 .map(|address| function!(address, f::SetThreadIdType)),
             name: at(c"cuptiGetCallbackName").map(|address| function!(address, f::GetCallbackName)),

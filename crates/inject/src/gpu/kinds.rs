@@ -5,10 +5,10 @@ use super::cupti::Cupti;
 use super::guarded::Guarded;
 use super::journal::{self, JournalEvent};
 use super::notes::{note, refused};
-use super::wants;
+use super::{streams, wants};
 use crate::block::Thread;
 use crate::{agent_link, environment};
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use tprof_cupti_sys::*;
 use tprof_wire::env;
 use tprof_wire::gpu::trouble;
@@ -30,21 +30,80 @@ const KINDS: [(CUpti_ActivityKind, &[u8]); 13] = [
     (CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, b"external ids"),
 ];
 
-/// Calls of the runtime's that only read a state of the calling thread: PyTorch makes one after
-/// each launch, and no report has a figure of them.
-const MUTED_RUNTIME: [u32; 4] = [
+/// Calls of the runtime's that only read what is known: PyTorch makes one after each launch, and no
+/// report has a figure of them. Calls that read the like but may load code at their first use
+/// (`cudaGetFuncBySymbol`, `cuKernelSetAttribute`: milliseconds on an H200) are recorded.
+const MUTED_RUNTIME: [u32; 5] = [
     CUPTI_RUNTIME_TRACE_CBID_cudaGetLastError_v3020,
     CUPTI_RUNTIME_TRACE_CBID_cudaPeekAtLastError_v3020,
+    CUPTI_RUNTIME_TRACE_CBID_cudaGetErrorString_v3020,
     CUPTI_RUNTIME_TRACE_CBID_cudaGetDevice_v3020,
     CUPTI_RUNTIME_TRACE_CBID_cudaStreamIsCapturing_v10000,
 ];
 /// The same of the driver's.
-const MUTED_DRIVER: [u32; 4] = [
+const MUTED_DRIVER: [u32; 11] = [
+    CUPTI_DRIVER_TRACE_CBID_cuDriverGetVersion,
+    CUPTI_DRIVER_TRACE_CBID_cuDeviceGet,
     CUPTI_DRIVER_TRACE_CBID_cuCtxGetDevice,
+    CUPTI_DRIVER_TRACE_CBID_cuCtxGetLimit,
     CUPTI_DRIVER_TRACE_CBID_cuCtxGetCurrent,
+    CUPTI_DRIVER_TRACE_CBID_cuGetErrorString,
     CUPTI_DRIVER_TRACE_CBID_cuDevicePrimaryCtxGetState,
+    CUPTI_DRIVER_TRACE_CBID_cuGetProcAddress,
+    CUPTI_DRIVER_TRACE_CBID_cuGetProcAddress_v2,
     CUPTI_DRIVER_TRACE_CBID_cuKernelGetAttribute,
+    CUPTI_DRIVER_TRACE_CBID_cuKernelGetName,
 ];
+/// Hooked calls of the runtime's that start work, of functions for which
+/// [`tprof_wire::calls::may_be_left_to_hooks`] holds: left out as well where the hooks' records of
+/// them count.
+const HOOKED: [u32; 14] = [
+    CUPTI_RUNTIME_TRACE_CBID_cudaMemcpy_v3020,
+    CUPTI_RUNTIME_TRACE_CBID_cudaMemcpyAsync_v3020,
+    CUPTI_RUNTIME_TRACE_CBID_cudaMemset_v3020,
+    CUPTI_RUNTIME_TRACE_CBID_cudaMemsetAsync_v3020,
+    CUPTI_RUNTIME_TRACE_CBID_cudaMemcpyPeer_v4000,
+    CUPTI_RUNTIME_TRACE_CBID_cudaMemcpyPeerAsync_v4000,
+    CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000,
+    CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_ptsz_v7000,
+    CUPTI_RUNTIME_TRACE_CBID_cudaMemcpy_ptds_v7000,
+    CUPTI_RUNTIME_TRACE_CBID_cudaMemcpyAsync_ptsz_v7000,
+    CUPTI_RUNTIME_TRACE_CBID_cudaMemset_ptds_v7000,
+    CUPTI_RUNTIME_TRACE_CBID_cudaMemsetAsync_ptsz_v7000,
+    CUPTI_RUNTIME_TRACE_CBID___cudaLaunchKernel_v13000,
+    CUPTI_RUNTIME_TRACE_CBID___cudaLaunchKernel_ptsz_v13000,
+];
+/// The hooks' records of these count.
+static COUNTS_ON_HOOKS: AtomicBool = AtomicBool::new(false);
+
+/// Whether CUPTI leaves hooked calls that start work to the hooks.
+pub fn counts_on_hooks() -> bool {
+    COUNTS_ON_HOOKS.load(Relaxed)
+}
+
+/// Leaves hooked calls that start work to the hooks, if that is asked for and possible.
+fn count_on_hooks(thread: &Thread, cupti: &Cupti) {
+    if environment::variable(env::CALLS_BY_HOOKS).is_none_or(|text| text != b"1") {
+        return;
+    }
+    let why: &[u8] = if cupti.choose_runtime_call.is_none() {
+        b"this CUPTI records all calls or none (12.6 and newer can leave some out)"
+    } else if cupti.context_id.is_none() || cupti.stream_id.is_none() {
+        b"this CUPTI does not tell how it numbers streams"
+    } else if !agent_link::count_on_hooks(streams::number) {
+        b"the hooks are not loaded"
+    } else {
+        return COUNTS_ON_HOOKS.store(true, Relaxed);
+    };
+    note(thread, trouble::NOT_BY_HOOKS, 1, why);
+}
+
+/// The calls of a kind that are left out.
+fn muted(driver: bool) -> impl Iterator<Item = u32> {
+    let hooked: &[u32] = if !driver && counts_on_hooks() { &HOOKED } else { &[] };
+    let always: &[u32] = if driver { &MUTED_DRIVER } else { &MUTED_RUNTIME };
+    always.iter().chain(hooked).copied()
+}
 
 /// Kinds that CUPTI collects for the agent, as bits.
 static ON: AtomicU64 = AtomicU64::new(0);
@@ -137,6 +196,7 @@ pub fn enable(thread: &Thread, cupti: &Cupti) -> u32 {
     let mut on = 0;
     PAUSED.store(0, Relaxed);
     agent_link::call_before_work(None);
+    count_on_hooks(thread, cupti);
     for (kind, what) in KINDS {
         // SAFETY: a number that CUPTI defines.
         let result = unsafe { (cupti.enable)(kind) };
@@ -149,8 +209,8 @@ pub fn enable(thread: &Thread, cupti: &Cupti) -> u32 {
         on += 1;
         ON.fetch_or(1 << kind, Relaxed);
         if kind == CUPTI_ACTIVITY_KIND_RUNTIME {
-            // The hooks' records of calls that begin from here on are not needed.
-            note(thread, trouble::RECORDS_CALLS, 0, b"");
+            // The hooks' records of calls that begin from here on are not needed, but for these.
+            note(thread, trouble::RECORDS_CALLS, u64::from(counts_on_hooks()), b"");
         }
     }
     for kind in [CUPTI_ACTIVITY_KIND_RUNTIME, CUPTI_ACTIVITY_KIND_DRIVER] {
@@ -223,14 +283,14 @@ pub fn enable_again(cupti: &Cupti) {
 /// that another client wants now.
 pub fn mute(cupti: &Cupti, kind: CUpti_ActivityKind) {
     let driver = kind == CUPTI_ACTIVITY_KIND_DRIVER;
-    let (choose, calls) = match kind {
-        CUPTI_ACTIVITY_KIND_RUNTIME => (cupti.choose_runtime_call, MUTED_RUNTIME),
-        CUPTI_ACTIVITY_KIND_DRIVER => (cupti.choose_driver_call, MUTED_DRIVER),
+    let choose = match kind {
+        CUPTI_ACTIVITY_KIND_RUNTIME => cupti.choose_runtime_call,
+        CUPTI_ACTIVITY_KIND_DRIVER => cupti.choose_driver_call,
         _ => return,
     };
     let Some(choose) = choose.filter(|_| is_on(kind)) else { return };
     let is_wanted = |call| wants::is_on(kind) && wants::is_chosen(driver, call);
-    for call in calls {
+    for call in muted(driver) {
         // SAFETY: a number that CUPTI defines.
         let result = unsafe { choose(call, u8::from(is_wanted(call))) };
         journal::keep(JournalEvent::Chosen, [u64::from(kind), u64::from(call), u64::from(result)]);
@@ -240,16 +300,25 @@ pub fn mute(cupti: &Cupti, kind: CUpti_ActivityKind) {
 /// Whether a call is left out of the agent's records, also where CUPTI records it for another
 /// client.
 pub fn is_muted(cupti: &Cupti, driver: bool, call: u32) -> bool {
-    let (choose, calls) = match driver {
-        false => (cupti.choose_runtime_call.is_some(), MUTED_RUNTIME),
-        true => (cupti.choose_driver_call.is_some(), MUTED_DRIVER),
+    let can_choose = match driver {
+        false => cupti.choose_runtime_call.is_some(),
+        true => cupti.choose_driver_call.is_some(),
     };
-    choose && calls.contains(&call)
+    can_choose && muted(driver).any(|muted| muted == call)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tprof_wire::calls::{FUNCTIONS, may_be_left_to_hooks};
+
+    #[test]
+    fn what_cupti_leaves_out_is_what_the_hooks_are_left() {
+        let left = (0..FUNCTIONS.len() as u32).filter(|number| may_be_left_to_hooks(*number));
+        assert_eq!(left.count(), HOOKED.len());
+        assert!(HOOKED.is_sorted() && MUTED_DRIVER.is_sorted());
+        assert!(HOOKED.iter().all(|call| !MUTED_RUNTIME.contains(call)));
+    }
 
     #[test]
     fn whole_graphs_are_recorded_unless_nodes_are_wanted() {

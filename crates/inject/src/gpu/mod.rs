@@ -61,6 +61,7 @@ pub mod places;
 pub mod raw;
 pub mod reader;
 pub mod started;
+pub mod streams;
 pub mod subscriber;
 pub mod texts;
 pub mod wants;

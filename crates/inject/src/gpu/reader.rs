@@ -158,8 +158,10 @@ impl Names for Interner {
 
     #[inline]
     fn is_left_out(&self, driver: bool, number: u32, thread: u32) -> bool {
-        started::is_own_thread(thread)
-            || wants::any_ever() && kinds::is_muted(&self.cupti, driver, number)
+        // The agent's own calls part those that the hooks recorded.
+        started::is_own_thread(thread) && !kinds::counts_on_hooks()
+            || (wants::any_ever() || kinds::counts_on_hooks())
+                && kinds::is_muted(&self.cupti, driver, number)
     }
 
     fn names_threads_of_overhead(&self) -> bool {

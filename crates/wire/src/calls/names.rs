@@ -31,6 +31,18 @@ impl Name {
     }
 }
 
+/// Whether a function's 0 is the default stream of the calling thread: what a program that is compiled
+/// for these calls.
+pub(super) const fn is_of_threads(name: &str) -> bool {
+    let (name, len) = (name.as_bytes(), name.len());
+    len > 5
+        && name[len - 5] == b'_'
+        && name[len - 4] == b'p'
+        && name[len - 3] == b't'
+        && (name[len - 2] == b's' && name[len - 1] == b'z'
+            || name[len - 2] == b'd' && name[len - 1] == b's')
+}
+
 /// Returns the offset of each name, and of one more after the last.
 pub(super) const fn starts<const N: usize>(names: &str) -> [u16; N] {
     let (mut found, mut number, mut at) = ([0; N], 1, 0);

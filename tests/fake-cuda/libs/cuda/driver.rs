@@ -3,7 +3,7 @@
 //! Calls return before their work is done, but copies out: a device's memory is the
 //! host's, and the program may read at once what it asked for.
 
-use crate::{begin, callbacks, devices, driver_end, inject, memory, streams, time, virtual_memory};
+use crate::{begin, callbacks, devices, driver_end, memory, streams, time, virtual_memory};
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use tprof_fake_cuda::{Launch, Work, memory::DEVICE, number};
 
@@ -22,10 +22,11 @@ const OUT_OF: u32 = 2;
 /// Stands in for the driver's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> u32 {
-    inject();
-    // SAFETY: the caller's place for the answer.
-    unsafe { *count = devices() as c_int };
-    SUCCESS
+    virtual_memory::call(4, c"cuDeviceGetCount", |_| {
+        // SAFETY: the caller's place for the answer.
+        unsafe { *count = devices() as c_int };
+        SUCCESS
+    })
 }
 
 /// Stands in for the driver's function of this name.

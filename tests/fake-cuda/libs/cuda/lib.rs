@@ -56,6 +56,7 @@ static ENGINE: Engine = Engine {
     attach_callbacks: callbacks::attach,
     called: callbacks::call,
     is_starting,
+    stream_id: streams::id,
     log: log::line,
 };
 

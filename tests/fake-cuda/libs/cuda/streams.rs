@@ -100,6 +100,11 @@ pub extern "C" fn create(priority: u32) -> *mut c_void {
     crate::handle(stream)
 }
 
+/// See [`tprof_fake_cuda::Engine::stream_id`].
+pub extern "C" fn id(handle: *mut c_void) -> u32 {
+    of(handle).id
+}
+
 /// The implementation of [`tprof_fake_cuda::Engine::put`].
 pub extern "C" fn put(handle: *mut c_void, work: Work, correlation: u32) {
     let stream = of(handle);

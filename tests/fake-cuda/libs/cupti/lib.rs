@@ -11,6 +11,7 @@ mod external;
 mod faults;
 mod muted;
 mod names;
+mod numbers;
 mod recording;
 mod records;
 mod replay;

@@ -30,6 +30,7 @@ pub fn of_runtime(number: u32) -> Option<&'static CStr> {
 /// Name of a call of the driver's.
 pub fn of_driver(number: u32) -> Option<&'static CStr> {
     Some(match number {
+        4 => c"cuDeviceGetCount",
         5 => c"cuDeviceGetName",
         17 => c"cuCtxSynchronize",
         89 => c"cuArrayDestroy",

@@ -7,21 +7,33 @@ use std::collections::HashMap;
 use tprof_trace::TraceWriter;
 use tprof_trace::model::*;
 
+/// A launch.
+#[derive(Clone, Copy, Debug)]
+pub struct Launched {
+    /// Its row.
+    pub row: Span,
+    /// The kernel's stub or handle.
+    pub kernel: u64,
+    /// The handle of the stream that was passed.
+    pub stream: u64,
+    /// The function's number.
+    pub number: u32,
+}
+
 /// Kernel names, and the launches that wait for them.
 #[derive(Debug, Default)]
 pub struct Kernels {
     /// Names by stub or handle.
     names: HashMap<u64, String>,
-    /// Rows with kernel and stream.
-    launched: Vec<(Span, u64, u64)>,
+    launched: Vec<Launched>,
     /// Arguments that were written before, by kernel and stream.
     arguments: HashMap<(u64, u64), NameId>,
 }
 
 impl Kernels {
     /// A program launched a kernel in a stream.
-    pub fn launched(&mut self, row: Span, kernel: u64, stream: u64) {
-        self.launched.push((row, kernel, stream));
+    pub fn launched(&mut self, launch: Launched) {
+        self.launched.push(launch);
     }
 
     /// The name of a stub's or handle's kernel, from now on.
@@ -35,14 +47,15 @@ impl Kernels {
         self.launched.len()
     }
 
-    /// The rows that waited, with the names of their kernels where these are known.
-    pub fn rows(&mut self, writer: &mut TraceWriter) -> Vec<Span> {
-        let named = |(row, kernel, stream): (Span, u64, u64)| {
+    /// The launches that waited, with the names of their kernels where these are known.
+    pub fn rows(&mut self, writer: &mut TraceWriter) -> Vec<Launched> {
+        let named = |launch: Launched| {
+            let Launched { row, kernel, stream, .. } = launch;
             let args = *self.arguments.entry((kernel, stream)).or_insert_with(|| {
                 let text = launch_arguments(self.names.get(&kernel).map(String::as_str), stream);
                 text.map_or(NameId(0), |text| writer.name(&text))
             });
-            Span { args, ..row }
+            Launched { row: Span { args, ..row }, ..launch }
         };
         self.launched.drain(..).map(named).collect()
     }
@@ -59,20 +72,25 @@ mod tests {
         let path = dir.path().join("rank-0.tprof");
         let mut writer = TraceWriter::create(&path, &Default::default()).unwrap();
         let mut kernels = Kernels::default();
-        let row = |start_ns| Span { start_ns, ..Span::default() };
-        kernels.launched(row(1), 0x10, 0);
-        kernels.launched(row(2), 0x10, 0x7f);
-        kernels.launched(row(3), 0x20, 0);
+        let launch = |start_ns, kernel, stream| Launched {
+            row: Span { start_ns, ..Span::default() },
+            kernel,
+            stream,
+            number: 0,
+        };
+        kernels.launched(launch(1, 0x10, 0));
+        kernels.launched(launch(2, 0x10, 0x7f));
+        kernels.launched(launch(3, 0x20, 0));
         kernels.name(0x10, "_Z4reluPfi");
         let mut rows = kernels.rows(&mut writer);
         // A library at the place of one that was unloaded.
         kernels.name(0x10, "_Z3addPff");
-        kernels.launched(row(4), 0x10, 0);
+        kernels.launched(launch(4, 0x10, 0));
         rows.extend(kernels.rows(&mut writer));
         assert_eq!(kernels.len(), 0);
         writer.finish().unwrap();
         let file = TraceFile::open(&path).unwrap();
-        let args: Vec<&str> = rows.iter().map(|row| file.name(row.args)).collect();
+        let args: Vec<&str> = rows.iter().map(|launch| file.name(launch.row.args)).collect();
         assert_eq!(
             args,
             [

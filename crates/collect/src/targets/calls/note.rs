@@ -77,6 +77,8 @@ pub enum CallNote {
     Communicator(JoinCall),
     /// A kernel's stub or handle, and its name as the compiler has it.
     Kernel(u64, String),
+    /// A handle of a stream, and CUPTI's numbers of its context and of it.
+    Stream(u64, u64),
 }
 
 impl CallNote {
@@ -126,6 +128,7 @@ impl CallNote {
                 parent: at(4)?,
                 detail: at(5)?,
             }),
+            ExtKind::HostStream => CallNote::Stream(at(0)?, at(1)?),
             ExtKind::KernelName => CallNote::Kernel(at(0)?, unpack_text(words.get(1..)?)?),
             _ => return None,
         })

@@ -106,6 +106,7 @@ impl Note {
             | ExtKind::Collective
             | ExtKind::Communicator
             | ExtKind::Gemm
+            | ExtKind::HostStream
             | ExtKind::KernelName => Note::Call(CallNote::of(kind, argument, p)?),
             ExtKind::Name | ExtKind::Sizes => Note::Defined(argument, Definition::decode(kind, p)?),
             ExtKind::Operator => {

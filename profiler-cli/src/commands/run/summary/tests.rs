@@ -14,6 +14,7 @@ fn config() -> Config {
         counters: Vec::new(),
         nccl: Vec::new(),
         cuda_graphs: tprof_collect::GraphDetail::Graph,
+        cuda_calls: tprof_collect::CallSource::Auto,
         operators: tprof_collect::OperatorDetail::Auto,
         modules: false,
         kineto: None,

@@ -1,0 +1,34 @@
+//! How records number contexts and streams.
+
+use crate::enter;
+use tprof_cupti_sys::bindings::*;
+use tprof_fake_cuda::engine;
+
+/// Handles of contexts that a program makes; below are those of devices, which are their numbers.
+const MADE: usize = 0x1000;
+
+/// As CUPTI's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiGetContextId(context: CUcontext, id: *mut u32) -> CUptiResult {
+    let number = match context as usize {
+        0 => return CUPTI_ERROR_INVALID_PARAMETER,
+        handle if handle < MADE => handle as u32,
+        _ => (engine().chosen)() + 1,
+    };
+    // SAFETY: the caller's place for the answer.
+    unsafe { *id = number };
+    enter("cuptiGetContextId")
+}
+
+/// As CUPTI's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuptiGetStreamIdEx(
+    _context: CUcontext,
+    stream: CUstream,
+    _by_thread: u8,
+    id: *mut u32,
+) -> CUptiResult {
+    // SAFETY: the caller's place for the answer.
+    unsafe { *id = (engine().stream_id)(stream.cast()) };
+    enter("cuptiGetStreamIdEx")
+}

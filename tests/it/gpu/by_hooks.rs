@@ -1,0 +1,168 @@
+//! Calls that start work, from the hooks: joined with the work by order, against the numbers that the
+//! stand-ins gave call and work.
+
+use super::*;
+use tprof_tests::{gemms, profiled};
+
+/// Runs a job with calls from CUPTI and from the hooks.
+fn both(
+    job: impl Fn(&Scratch) -> Result<(Job, PathBuf), String>,
+) -> Result<[(Scratch, Ran); 2], String> {
+    let ran = |source: &str| -> Result<(Scratch, Ran), String> {
+        let scratch = Scratch::new();
+        let (job, log) = job(&scratch)?;
+        let traced = traced(&job, &[GPU, &["--cuda-calls", source]].concat(), &scratch);
+        assert_eq!(traced.outcome.code, Some(0), "{:?}", traced.outcome);
+        let ran = read(traced, &log, 0);
+        Ok((scratch, ran))
+    };
+    Ok([ran("cupti")?, ran("hooks")?])
+}
+
+fn both_train(
+    major: u32,
+    words: &[&str],
+    env: &[(&str, &str)],
+) -> Result<[(Scratch, Ran); 2], String> {
+    both(|scratch| {
+        let (job, log) = train(major, words, scratch)?;
+        Ok((env.iter().fold(job, |job, (name, value)| job.env(name, value)), log))
+    })
+}
+
+/// Each call of the runtime's that has a number: its name and thread, and when it began.
+fn calls_of_file(ran: &Ran) -> BTreeMap<u64, ((&str, u64), u64)> {
+    let thread = |span: &Span| {
+        let found = ran.file.threads().iter().find(|thread| thread.thread == span.thread);
+        u64::from(found.unwrap().tid)
+    };
+    let spans = rows::<Span>(&ran.file).into_iter().filter(|s| s.kind == SpanKind::Runtime);
+    let numbered = spans.filter_map(|span| {
+        Some((span.correlation?, ((ran.file.name(span.name), thread(&span)), span.start_ns)))
+    });
+    numbered.collect()
+}
+
+/// Work outside of graphs, of which the file has a row: its number.
+fn work_of_file(ran: &Ran) -> Vec<u64> {
+    let kernels = rows::<Kernel>(&ran.file).into_iter().filter(|row| row.graph.is_none());
+    let copies = rows::<MemoryCopy>(&ran.file).into_iter().filter(|row| row.graph.is_none());
+    let copies = copies.map(|row| row.correlation.unwrap());
+    kernels.map(|row| row.correlation.unwrap()).chain(copies).collect()
+}
+
+/// Each call that the file numbers is the log's of that number; how much work has a call.
+#[track_caller]
+fn assert_links(ran: &Ran) -> (usize, usize) {
+    let calls = calls_of_file(ran);
+    let lines = of_kind(&ran.log, "call");
+    let of_log: BTreeMap<u64, ((&str, u64), u64)> = lines
+        .iter()
+        .map(|line| {
+            let n = |key: &str| number(line, key);
+            let name = line["name"].as_str().unwrap();
+            (n("correlation"), ((name, n("thread")), n("start")))
+        })
+        .collect();
+    let off_ns = uncertainty(&ran.file);
+    for (number, (call, start_ns)) in &calls {
+        let (of_log, began_ns) = &of_log[number];
+        assert_eq!((of_log, began_ns.abs_diff(*start_ns) <= off_ns), (call, true), "{number}");
+    }
+    let work = work_of_file(ran);
+    (work.iter().filter(|number| calls.contains_key(number)).count(), work.len())
+}
+
+/// Launches have the hooks' arguments where no record of CUPTI's took their place.
+fn launches_of_hooks(ran: &Ran) -> usize {
+    let spans = rows::<Span>(&ran.file);
+    let of_hooks = |span: &&Span| {
+        is_launch(ran.file.name(span.name)) && ran.file.name(span.args).contains("kernel")
+    };
+    spans.iter().filter(of_hooks).count()
+}
+
+#[test]
+fn order_joins_what_numbers_join() {
+    for (major, words, env) in [
+        (12, &["9"][..], ("", "")),
+        (13, &["9", "overlap", "memory", "threads"], ("", "")),
+        (13, &["7", "graph"], ("", "")),
+        (12, &["9", "overlap"], ("FAKE_CUPTI_FAULTS", "late")),
+        (13, &["6", "peer"], ("FAKE_CUDA_DEVICES", "2")),
+        (13, &["9", "threads"], ("FAKE_CUPTI_FAULTS", "contexts")),
+    ] {
+        let env: Vec<_> = [env].into_iter().filter(|(name, _)| !name.is_empty()).collect();
+        let [(_a, cupti), (_b, hooks)] = need_some!(both_train(major, words, &env));
+        assert_eq!((launches_of_hooks(&cupti), losses(&hooks, "", "")), (0, 0), "{words:?}");
+        for ran in [&cupti, &hooks] {
+            assert_kernels(ran);
+            // The log has copies between devices in another form.
+            if !words.contains(&"peer") {
+                assert_copies(ran);
+            }
+            assert_waits(ran);
+            assert_calls(ran);
+            let (linked, work) = assert_links(ran);
+            assert_eq!(linked, work, "{words:?}");
+        }
+        let launched = of_kind(&hooks.log, "call").into_iter();
+        let launched = launched.filter(|line| is_launch(line["name"].as_str().unwrap())).count();
+        assert_eq!(launches_of_hooks(&hooks), launched, "{words:?}");
+    }
+}
+
+/// As the stand-in for cuBLAS launches: only CUPTI could record it, and leaves the function to the hooks.
+#[test]
+fn launches_past_all_hooks_are_counted_and_get_no_others_call() {
+    let [(_a, cupti), (_b, hooks)] = need_some!(both(|scratch| gemms(13, &[], scratch)));
+    let (linked, work) = assert_links(&cupti);
+    assert_eq!((linked, losses(&cupti, "links", "")), (work, 0));
+    let (linked, work) = assert_links(&hooks);
+    assert_eq!(losses(&hooks, "links of device work", "no hook saw"), (work - linked) as u64);
+    assert!(work - linked >= rows::<Kernel>(&hooks.file).len());
+}
+
+#[test]
+fn where_records_are_dropped_no_call_gets_anothers_work() {
+    let faulty = [("FAKE_CUPTI_FAULTS", "drop=7"), ("FAKE_CUDA_BLOCK_NS", "20000")];
+    let [(_a, cupti), (_b, hooks)] = need_some!(both_train(13, &["40", "threads"], &faulty));
+    let dropped = faults(&hooks.log, "dropped");
+    assert_eq!(dropped, faults(&cupti.log, "dropped"));
+    // Numbers tell all apart.
+    let (linked, work) = assert_links(&cupti);
+    assert_eq!(linked, work);
+    let (linked, work) = assert_links(&hooks);
+    let unclear = losses(&hooks, "links of device work", "do not add up");
+    assert_eq!(linked as u64 + unclear, work as u64);
+    // One of 14 launches in each of the two steps at a time is lost, with its neighbours of the name.
+    assert!(linked * 4 > work * 3, "{linked} of {work}");
+    assert_eq!(losses(&hooks, "GPU records", "no room"), dropped as u64);
+}
+
+#[test]
+fn a_jobs_own_profiler_gets_the_calls_that_come_from_hooks() {
+    for (major, words) in [(12, &["3"][..]), (13, &["3", "threads"])] {
+        let native = Scratch::new();
+        let outcome = need_some!(profiled(major, words, &native)).0.run_in(native.cwd());
+        let [(_a, _), (_b, hooks)] = need_some!(both(|scratch| profiled(major, words, scratch)));
+        assert_eq!(hooks.traced.outcome, outcome);
+        assert_kernels(&hooks);
+        assert_copies(&hooks);
+        let (linked, work) = assert_links(&hooks);
+        assert_eq!((linked, losses(&hooks, "links", "")), (work, 0), "{words:?}");
+        assert!(launches_of_hooks(&hooks) > 0);
+    }
+}
+
+#[test]
+fn without_hooks_cupti_records_all_calls_and_the_run_says_so() {
+    let scratch = Scratch::new();
+    let (job, log) = need_some!(train(13, &["5"], &scratch));
+    let job = job.behind(&["env", "-u", "LD_PRELOAD"].map(Into::into));
+    let traced = traced(&job, &[GPU, &["--cuda-calls", "hooks"]].concat(), &scratch);
+    let ran = read(traced, &log, 0);
+    assert!(blind(&ran, "the hooks are not loaded"));
+    let (linked, work) = assert_links(&ran);
+    assert_eq!(linked, work);
+}
