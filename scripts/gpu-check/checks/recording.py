@@ -12,6 +12,7 @@ TPROF = "tprof"
 PARTS = {
     TPROF: [],
     "tprof, paused": ["--paused"],
+    "tprof, calls by hooks": ["--cuda-calls", "hooks"],
     "tprof, no operators": ["--operators", "off"],
     "tprof, no allocations": ["--mem", "off"],
     "tprof, no CPU samples": ["--activities", "gpu,mem,comm,nvtx"],
