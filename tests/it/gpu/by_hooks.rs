@@ -124,7 +124,7 @@ fn launches_past_all_hooks_are_counted_and_get_no_others_call() {
 }
 
 #[test]
-fn where_records_are_dropped_no_call_gets_anothers_work() {
+fn where_records_are_dropped_no_call_gets_work_of_another() {
     let faulty = [("FAKE_CUPTI_FAULTS", "drop=7"), ("FAKE_CUDA_BLOCK_NS", "20000")];
     let [(_a, cupti), (_b, hooks)] = need_some!(both_train(13, &["40", "threads"], &faulty));
     let dropped = faults(&hooks.log, "dropped");
