@@ -21,7 +21,7 @@ fn find(handle: u64) -> Option<u64> {
     let cupti = started::cupti()?;
     let (context_id, stream_id) = (cupti.context_id?, cupti.stream_id?);
     let context = current_context()?;
-    let (mut of_context, mut of_stream) = (0, 0);
+    let (mut of_context, mut number) = (0, 0);
     // Default streams are null, and whose that is states the flag.
     let (stream, by_thread) = match handle {
         LEGACY_STREAM => (0, 0),
@@ -29,14 +29,18 @@ fn find(handle: u64) -> Option<u64> {
         handle => (handle, 0),
     };
     // SAFETY: CUPTI's functions of these types, a context and a stream that the driver has just
-    // used, and places for the answers. A null context is the usual way, by the header.
-    let results = unsafe {
-        [
-            context_id(context, &raw mut of_context),
-            stream_id(core::ptr::null_mut(), stream as CUstream, by_thread, &raw mut of_stream),
-        ]
+    // used, and places for the answers.
+    let of_stream = |context: CUcontext, number: &mut u32| unsafe {
+        stream_id(context, stream as CUstream, by_thread, number)
     };
-    (results == [CUPTI_SUCCESS; 2]).then(|| u64::from(of_context) << 32 | u64::from(of_stream))
+    // Without a context CUPTI has no number for a default stream, though its header has that as the usual
+    // way (CUPTI 13.0 on an H200). A stream that was made may be of another context.
+    let is_numbered = of_stream(context, &mut number) == CUPTI_SUCCESS
+        || of_stream(core::ptr::null_mut(), &mut number) == CUPTI_SUCCESS;
+    // SAFETY: as above.
+    let result = unsafe { context_id(context, &raw mut of_context) };
+    (is_numbered && result == CUPTI_SUCCESS)
+        .then(|| u64::from(of_context) << 32 | u64::from(number))
 }
 
 fn current_context() -> Option<CUcontext> {

@@ -23,11 +23,16 @@ pub unsafe extern "C" fn cuptiGetContextId(context: CUcontext, id: *mut u32) -> 
 /// As CUPTI's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiGetStreamIdEx(
-    _context: CUcontext,
+    context: CUcontext,
     stream: CUstream,
     _by_thread: u8,
     id: *mut u32,
 ) -> CUptiResult {
+    // As CUPTI 13.0 on an H200: without a context a default stream has no number.
+    if context.is_null() && (stream as usize) <= 2 {
+        enter("cuptiGetStreamIdEx");
+        return CUPTI_ERROR_INVALID_STREAM;
+    }
     // SAFETY: the caller's place for the answer.
     unsafe { *id = (engine().stream_id)(stream.cast()) };
     enter("cuptiGetStreamIdEx")
