@@ -114,7 +114,7 @@ fn is_within(outer: &OuterCall, frame: &Frame) -> bool {
     unsafe { Frame::start_of(sp) == outer.start.get() }
 }
 
-/// It returned.
+/// Records a hooked call that returned.
 pub fn leave(number: u32, frame: &Frame) {
     if frame.start == 0 {
         return;

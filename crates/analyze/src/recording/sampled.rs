@@ -36,7 +36,7 @@ pub(super) struct StepSamples {
 /// Samples that show something.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SampleCount {
-    /// How many.
+    /// Number of samples.
     pub count: u64,
     /// Time that one stands for; 0 where nothing was sampled.
     pub period_ns: u64,

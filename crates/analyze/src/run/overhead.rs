@@ -37,7 +37,7 @@ pub struct Overhead {
 /// A figure with its bounds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bounded<T> {
-    /// The figure.
+    /// The figure itself.
     pub value: Reading<T>,
     /// It is no less.
     pub low: Reading<T>,

@@ -123,7 +123,7 @@ fn many_runs(tables: Value) -> Value {
     titled("tprof compare --json", object.finish())
 }
 
-/// Of comparisons.
+/// Schema of a comparison.
 fn comparison(tables: Value) -> Value {
     let object = ObjectSchema::default()
         .plain("version", version())

@@ -44,7 +44,7 @@ pub struct Gpu {
     pub call_stacks: CallStacks,
     /// CUPTI records memory.
     records_memory: bool,
-    /// CUPTI's version.
+    /// CUPTI's own version number.
     version: u64,
     externals: Vec<ExternalId>,
     ranges: Ranges,
@@ -661,12 +661,12 @@ fn write_rows<R: TraceRow>(
 pub struct AgentRecord<'a> {
     /// What it is.
     pub kind: ExtKind,
-    /// See [`ExtKind`].
+    /// The record's argument, whose meaning [`ExtKind`] states.
     pub argument: u32,
     /// Ticks of our clock.
     pub clock: u64,
     /// Thread that wrote it.
     pub thread: ThreadIndex,
-    /// Words.
+    /// Words of the payload.
     pub payload: &'a [u64],
 }

@@ -62,7 +62,7 @@ pub enum Handle {
 /// A call of the hooks' that started work.
 #[derive(Clone, Copy, Debug)]
 pub struct StartingCall {
-    /// Its row.
+    /// The call's row.
     pub row: Span,
     /// The handle of its stream, by [`tprof_wire::calls::stream_of`].
     pub stream: u64,

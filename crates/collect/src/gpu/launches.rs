@@ -47,9 +47,9 @@ type Build = BuildHasherDefault<Spread>;
 pub struct RuntimeCall {
     /// What it means.
     pub class: Class,
-    /// Its number.
+    /// CUPTI's number of the call.
     pub correlation: u32,
-    /// By whom.
+    /// Thread that made the call.
     pub thread: ThreadIndex,
     /// When it began, ns.
     pub start_ns: u64,

@@ -71,9 +71,9 @@ impl MemoryCall {
 /// How often which side recorded a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Matched {
-    /// Both.
+    /// Changes that both recorded.
     pub both: u64,
-    /// Only CUPTI.
+    /// Changes that only CUPTI recorded.
     pub only_cupti: u64,
     /// Only the hooks.
     pub only_hooks: u64,

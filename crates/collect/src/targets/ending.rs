@@ -13,7 +13,7 @@ use tprof_wire::region::mem_mode;
 /// What recording did in processes, and what they used themselves.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RecordedWork {
-    /// Processes.
+    /// Number of processes that attached.
     pub starts: u64,
     /// Time that they took to attach, ns.
     pub start_ns: u64,

@@ -22,7 +22,7 @@ pub struct Counter {
 pub struct RecordingTotals {
     /// When it was read.
     pub time_ns: u64,
-    /// The process.
+    /// Process that was recorded.
     pub process: ProcessIndex,
     /// Records of calls, ranges and mappings that its threads wrote.
     pub notes: u64,

@@ -16,9 +16,9 @@ type Complete = unsafe extern "C" fn(CUcontext, u32, *mut u8, usize, usize);
 
 /// A buffer that a client lent.
 pub struct Buffer {
-    /// Its address.
+    /// Address of the buffer.
     pub at: usize,
-    /// Its length.
+    /// Length of the buffer.
     pub bytes: usize,
     /// Bytes of records.
     pub used: usize,

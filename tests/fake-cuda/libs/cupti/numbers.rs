@@ -7,7 +7,7 @@ use tprof_fake_cuda::engine;
 /// Handles of contexts that a program makes; below are those of devices, which are their numbers.
 const MADE: usize = 0x1000;
 
-/// As CUPTI's.
+/// `cuptiGetContextId` of CUPTI.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiGetContextId(context: CUcontext, id: *mut u32) -> CUptiResult {
     let number = match context as usize {
@@ -20,7 +20,7 @@ pub unsafe extern "C" fn cuptiGetContextId(context: CUcontext, id: *mut u32) -> 
     enter("cuptiGetContextId")
 }
 
-/// As CUPTI's.
+/// `cuptiGetStreamIdEx` of CUPTI.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuptiGetStreamIdEx(
     context: CUcontext,

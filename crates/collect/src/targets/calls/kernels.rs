@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use tprof_trace::TraceWriter;
 use tprof_trace::model::*;
 
-/// A launch.
+/// A launch of a kernel, as its hook recorded it.
 #[derive(Clone, Copy, Debug)]
 pub struct Launched {
-    /// Its row.
+    /// The call's row.
     pub row: Span,
     /// The kernel's stub or handle.
     pub kernel: u64,
