@@ -261,11 +261,11 @@ mod tests {
 
     /// A field that moves is another version of the wire.
     #[test]
-    fn fields_lie_where_version_20_has_them() {
-        assert_eq!(WIRE_VERSION, 20);
+    fn fields_lie_where_version_22_has_them() {
+        assert_eq!(WIRE_VERSION, 22);
         let bytes = hello().to_bytes();
         assert_eq!(bytes[..8], HELLO_MAGIC.to_ne_bytes());
-        assert_eq!(bytes[8..12], 20u32.to_ne_bytes());
+        assert_eq!(bytes[8..12], 22u32.to_ne_bytes());
         assert_eq!(bytes[12..16], 1u32.to_ne_bytes());
         assert_eq!(bytes[16..20], 0x4142_4344u32.to_ne_bytes());
         assert_eq!(bytes[20..24], 0x5152_5354u32.to_ne_bytes());

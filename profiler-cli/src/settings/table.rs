@@ -248,7 +248,7 @@ pub static CUDA_GRAPHS: Setting = Setting {
 pub static CUDA_CALLS: Setting = Setting {
     name: "cuda-calls",
     short: None,
-    help: "Who records launches and copies: cupti, hooks, or auto: what devices have proven [default: auto]",
+    help: "Record calls that start GPU work by CUPTI, or cheaper by hooks: cupti, hooks, or auto (cupti) [default: auto]",
     kind: ValueKind::Text("MODE", || values::names(&CALL_SOURCES)),
     set: |resolved, given| {
         resolved.config.cuda_calls = values::one_of(given, &CALL_SOURCES)?;
@@ -313,7 +313,7 @@ pub static COMPILE: Setting = Setting {
 pub static OVERHEAD: Setting = Setting {
     name: "overhead",
     short: None,
-    help: "What recording costs a step: by its parts, or by 5 of 20 steps that go unrecorded: estimate or paired [default: estimate]",
+    help: "How to find what recording costs a step: estimate, or paired (leaves 5 of 20 steps unrecorded) [default: estimate]",
     kind: ValueKind::Text("HOW", || values::names(&OVERHEADS)),
     set: |resolved, given| {
         resolved.parts.paired = values::one_of(given, &OVERHEADS)?;

@@ -98,9 +98,9 @@ fn peaks_that_make_no_sense_are_named() {
     for (text, part) in [
         ("bf16", "no `=`"),
         ("bf17=3T", "there is no `bf17`"),
-        ("bf16=-3T", "no number above 0"),
-        ("bf16=T", "no number above 0"),
-        ("memory=NaN", "no number above 0"),
+        ("bf16=-3T", "not a number above 0"),
+        ("bf16=T", "not a number above 0"),
+        ("memory=NaN", "not a number above 0"),
     ] {
         assert!(Peaks::parse(text).unwrap_err().contains(part), "{text}");
     }
