@@ -327,7 +327,7 @@ fn of_operators_that_take_more_than_their_share_those_of_some_steps_are_recorded
     let updates = named(&file, &spans, "Optimizer.step#SGD.step");
     let mut ends: Vec<_> = updates.iter().map(|span| span.start_ns + span.duration_ns).collect();
     ends.sort_unstable();
-    assert_eq!(ends.len(), 300);
+    assert_eq!(ends.len(), 600);
     let mut operators = vec![0; ends.len() + 1];
     for span in spans.iter().filter(|span| span.kind == SpanKind::Operator) {
         operators[ends.partition_point(|end| *end <= span.start_ns)] += 1;
@@ -335,7 +335,7 @@ fn of_operators_that_take_more_than_their_share_those_of_some_steps_are_recorded
     // The first step has 15 more, from before; the one in which the share was found is cut.
     let after = operators.iter().position(|count| *count == 0).expect("a step without operators");
     assert_eq!(operators[..after - 1].iter().filter(|n| !matches!(n, 900 | 915)).count(), 0);
-    let turns = &operators[after..300];
+    let turns = &operators[after..600];
     assert!(turns.iter().all(|count| matches!(count, 0 | 900)), "{operators:?}");
     assert!(turns.contains(&900), "{operators:?}");
 }

@@ -15,11 +15,9 @@ use tprof_wire::record::ExtKind;
 
 /// One of this many operators is measured.
 const EACH: u64 = 32;
-/// Operators after which the share is computed.
+/// Operators after which the share is computed, in as many recorded steps as they take: in fewer one
+/// slow callback counts too much.
 const WINDOW: u64 = 1 << 13;
-/// Operators after which the share is computed where steps are sampled and the recorded one is
-/// over: fewer tell little.
-const ENOUGH: u64 = 1 << 8;
 /// The share of a thread's time that operators may take: one part in this many.
 const SHARE: u64 = 100;
 /// Parts of PyTorch and of ours, in units of ours.
@@ -27,8 +25,8 @@ const PARTS: u64 = 4;
 /// A callback that takes longer, some 10 us, was interrupted, or waited for the collector, which
 /// is counted by itself.
 const LONGEST: u64 = 1 << 15;
-/// At least one step in this many is recorded.
-const FEWEST: u64 = 1000;
+/// At least one step in this many is recorded: operators take no more than all of a thread's time.
+const FEWEST: u64 = SHARE;
 
 /// The clock, if the operator that begins is measured; else 0.
 #[inline(always)]
@@ -38,7 +36,7 @@ pub fn begins(thread: &Thread, open: &OpenOperators) -> u64 {
     }
     let clock = thread.clock();
     if open.turn.get() != step_sampling::recorded_step() {
-        next_turn(thread, open);
+        next_turn(open);
     }
     if open.since.get() == 0 {
         open.since.set(clock);
@@ -46,16 +44,15 @@ pub fn begins(thread: &Thread, open: &OpenOperators) -> u64 {
     clock
 }
 
-/// Judges what was measured in the last recorded step, at the first operator of another one.
+/// At the first operator of another recorded step: the time between the two is no time of recording.
 #[cold]
 #[inline(never)]
-fn next_turn(thread: &Thread, open: &OpenOperators) {
-    if open.count.get() >= ENOUGH {
-        judge(thread, open, open.last.get());
+fn next_turn(open: &OpenOperators) {
+    if open.since.get() != 0 {
+        let lasted = open.last.get().saturating_sub(open.since.get());
+        open.before.set(open.before.get() + lasted);
     }
-    for word in [&open.count, &open.ticks, &open.since] {
-        word.set(0);
-    }
+    open.since.set(0);
     open.turn.set(step_sampling::recorded_step());
 }
 
@@ -96,9 +93,9 @@ pub fn ends(thread: &Thread, open: &OpenOperators, clock: u64) {
 #[cold]
 #[inline(never)]
 fn judge(thread: &Thread, open: &OpenOperators, now: u64) {
-    let elapsed = now.saturating_sub(open.since.get());
+    let elapsed = open.before.get() + now.saturating_sub(open.since.get());
     let taken = open.ticks.get() * EACH * PARTS;
-    for word in [&open.count, &open.ticks, &open.since] {
+    for word in [&open.count, &open.ticks, &open.since, &open.before] {
         word.set(0);
     }
     if state::OPERATORS.load(Relaxed) != mode::AUTO

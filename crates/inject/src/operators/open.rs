@@ -45,6 +45,8 @@ pub struct OpenOperators {
     pub ticks: SignalCell<u64>,
     /// Clock when `count` began.
     pub since: SignalCell<u64>,
+    /// Ticks that the recorded steps of the count before this one lasted.
+    pub before: SignalCell<u64>,
     /// Clock of the last operator that was measured.
     pub last: SignalCell<u64>,
     /// The recorded step that they belong to, see [`super::step_sampling`].
