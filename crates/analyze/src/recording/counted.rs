@@ -44,7 +44,12 @@ impl<R> RisingTotals<R> {
             return from as f64;
         };
         let (whole, part) = (self.on_ns(from_ns, to_ns), self.on_ns(from_ns, time_ns));
-        let share = if whole == 0 { 1.0 } else { part as f64 / whole as f64 };
+        // A total that rose while recording was off rises evenly over all of that time.
+        let (whole, part) = match whole {
+            0 => (to_ns.saturating_sub(from_ns).max(1), time_ns.saturating_sub(from_ns)),
+            _ => (whole, part),
+        };
+        let share = part as f64 / whole as f64;
         from as f64 + to.saturating_sub(from) as f64 * share
     }
 
