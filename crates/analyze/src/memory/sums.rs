@@ -109,7 +109,14 @@ impl Pass<'_> {
         let last_ns = recorded.iter().map(|(_, to_ns)| (*to_ns).min(self.end_ns)).max();
         for process in &processes {
             windows.extend(recorded.iter().map(|(from, to)| window(*process, *from, *to)));
-            windows.extend(last_ns.map(|at_ns| window(*process, at_ns, at_ns)));
+            // A window also holds what is live where it begins: at the last moment itself that is a level by
+            // samples, which the reading of that moment replaces.
+            let after = last_ns.map(|at_ns| at_ns.saturating_add(1));
+            windows.extend(after.map(|at_ns| HeldWindow {
+                process: *process,
+                start_ns: at_ns,
+                end_ns: at_ns,
+            }));
         }
         let held = heap_within(self.file, &windows);
         let (mut highest, mut sum, mut at_end) = (Reading::Is(0), Reading::Is(0), Reading::Is(0));
