@@ -76,9 +76,10 @@ unit_tests() {
 }
 
 # Builds the whole workspace, so that features of dependencies, and so what is already compiled, are those of the unit
-# tests. The tests wait half of their time, so two of them share a processor.
+# tests. The tests wait half of their time, so there is one more than processors: with two for each the collector of a
+# test that samples waits often finds no processor in time.
 process_tests() {
-    TPROF_TEST_BIN=${TPROF_TEST_BIN:-$target/release/tprof} RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) * 2))} \
+    TPROF_TEST_BIN=${TPROF_TEST_BIN:-$target/release/tprof} RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc) + 1))} \
         cargo test --workspace --test it --locked
 }
 
