@@ -166,7 +166,7 @@ pub enum GraphDetail {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum CallSource {
-    /// What is proven on devices: CUPTI.
+    /// CUPTI, which has been proven on devices.
     #[default]
     Auto,
     /// CUPTI, which numbers call and work alike.

@@ -12,7 +12,7 @@ use crate::run::step_cost::StepCost;
 /// wall times.
 const CROWDED: f64 = 0.1;
 
-/// What recording cost a step, where it is a visible part of one on either side: two recordings of
+/// States the cost of recording per step, if it is a visible part of a step on either side: two recordings of
 /// one program may differ by it.
 fn recorded(a: &Side, b: &Side) -> Option<String> {
     let [of_a, of_b] = [a, b].map(|side| side.cost.as_ref());

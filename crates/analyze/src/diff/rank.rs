@@ -30,7 +30,7 @@ pub(super) struct RankSide {
     pub warm_up: Vec<u64>,
     pub facts: Facts,
     pub peaks: Peaks,
-    /// What recording cost its steps.
+    /// Cost of recording per step.
     pub cost: Option<StepCost>,
     /// Time from its first process's start to the last event of the rank, ns.
     pub life_ns: Option<u64>,

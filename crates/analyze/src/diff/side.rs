@@ -56,7 +56,7 @@ pub struct Side {
     pub names: TimesByName,
     /// The activity of the hosts.
     pub host: HostActivity,
-    /// What recording cost a step of the rank that it slowed most.
+    /// Cost of recording per step, of the rank that it slowed most.
     pub cost: Option<StepCost>,
     /// Whether a rank's operators were recorded for only a part of the time.
     pub operators_ended: bool,

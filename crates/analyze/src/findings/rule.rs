@@ -3,7 +3,7 @@
 use super::scene::Scene;
 use super::verdict::Verdict;
 
-/// What the documentation says of a rule: `docs/metrics.md` lists all of them.
+/// The texts that document a rule. `docs/metrics.md` lists those of all rules.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleAbout {
     /// Its name, as reports write it.
@@ -14,7 +14,7 @@ pub struct RuleAbout {
     pub gain: &'static str,
     /// Without which data it is not checked.
     pub needs: &'static str,
-    /// What to try, in short; a finding says more.
+    /// A short remedy; each finding states it in full.
     pub remedy: &'static str,
 }
 

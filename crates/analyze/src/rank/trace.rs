@@ -59,7 +59,7 @@ pub struct RankTrace<'a> {
     pub compile: RankCompile,
     /// Ranks that its launcher started, if it gave that.
     pub world_size: Option<u32>,
-    /// What recording cost its steps, for who judges these.
+    /// Cost of recording per step, for analyses that judge steps.
     pub recording: Option<StepCost>,
     /// Threads that work on this rank may use.
     pub cores: usize,

@@ -1,4 +1,4 @@
-//! What recording cost the steps that reports judge: what was recorded in them times what one of it
+//! The cost of recording per step that reports judge: the number of records in it times what one of them
 //! costs, and, where steps were left unrecorded for it (`--overhead paired`), by comparison.
 
 mod counted;
@@ -29,14 +29,14 @@ const NO_ROWS: &str =
 const NO_COUNT: &str = "it is measured as time";
 const NO_DEVICE: &str = "devices did nothing in the steps";
 
-/// What CUPTI takes of a job's threads for a record of a kernel or a copy, at most, ns: on an H200 one cost an
+/// The most time of a job's threads that CUPTI takes for a record of a kernel or a copy, ns: on an H200 one cost an
 /// eager job 3 us with CUPTI 13.0, most of it in the driver, where no sample tells it from a
 /// launch's own work.
 const MOST_OF_WORK_NS: f64 = 3000.0;
 /// And for a record of a call, which cost 0.2 to 0.44 us there.
 const MOST_OF_CALL_NS: f64 = 500.0;
 
-/// What one part cost all steps, ns; `high` is none where the cost of one is not known.
+/// The cost of one part over all steps, ns; `high` is none where the cost of one is not known.
 struct PartOfAll {
     part: &'static str,
     count: Option<f64>,
@@ -44,7 +44,7 @@ struct PartOfAll {
     high: Option<f64>,
 }
 
-/// What recording cost a step of a rank. Steps must have been read.
+/// Returns the cost of recording per step of a rank. Steps must have been read.
 pub(crate) fn of_rank(
     rank: &RankTrace<'_>,
     label: &str,
@@ -109,7 +109,7 @@ fn idle_ns(rank: &RankTrace<'_>, steps: &[Step]) -> Option<u64> {
     Some(window.without(&of_devices(rank, |busy| &busy.any)).length())
 }
 
-/// What each part cost all of these steps.
+/// Returns the cost of each part over all of these steps.
 fn parts_of(
     rank: &RankTrace<'_>,
     steps: &[Step],
@@ -186,7 +186,7 @@ fn parts_of(
     Ok(parts)
 }
 
-/// What recording did in some steps.
+/// The work that recording did in some steps.
 struct StepWork {
     notes: f64,
     device_records: f64,

@@ -1,4 +1,4 @@
-//! What reports say where recording is a visible part of what they judge, with its value without.
+//! Notes of reports in which recording is a visible part of what they judge, with the value without it.
 
 use tprof_facts::units::{duration, percent};
 

@@ -1,4 +1,4 @@
-//! What recording costs a step, by steps that were not recorded (`--overhead paired`): the steps of a stretch without
+//! The cost of recording per step, by steps that were not recorded (`--overhead paired`): the steps of a stretch without
 //! recording are compared with as many recorded ones before it and behind it, so that what changes
 //! slowly (clocks of processors, other programs) is on both sides. The cost is the median of these
 //! differences, its interval that of a median by order statistics, which asks for no distribution.

@@ -8,7 +8,7 @@ use tprof_trace::{CodeMap, TraceFile};
 
 use crate::base::intervals::{Cover, Interval};
 
-/// What names of tprof's libraries begin with.
+/// Prefix of the names of tprof's libraries.
 const OWN: &str = "libtprof_";
 /// And that of CUPTI's.
 const CUPTI: &str = "libcupti.so";

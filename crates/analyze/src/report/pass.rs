@@ -58,7 +58,7 @@ pub struct Reports {
     pub reports: Vec<Report>,
     /// All documents besides those reports.
     pub documents: Vec<Document>,
-    /// What recording cost a step of the rank that it slowed most, where a report judges steps.
+    /// Cost of recording per step, of the rank that it slowed most, if a report judges steps.
     pub step: Option<StepCost>,
 }
 
@@ -171,7 +171,7 @@ pub(crate) struct ReadRun {
     part: Option<String>,
     /// The device work after the end of that part, in sentences.
     unfinished: Vec<String>,
-    /// What recording cost steps of each rank, as far as it is known.
+    /// Cost of recording per step of each rank, as far as it is known.
     costs: Vec<StepCost>,
     /// The properties for each analysis.
     pub of_kinds: Vec<DocumentContext>,
@@ -186,7 +186,7 @@ struct ReadRank {
     /// Problems with the parts of its file that could not be read.
     problems: Vec<String>,
     part: Option<RankSummary>,
-    /// What recording cost its steps, where any report judges them.
+    /// Cost of recording per step, if any report judges steps.
     cost: Option<StepCost>,
     /// Whether its recording of operators [`operators::ended`] early.
     operators_ended: bool,
@@ -204,7 +204,7 @@ struct ReadRank {
 struct Context<'a> {
     dir: &'a RunDir,
     zero: Zero,
-    /// What one of each thing costs that recording does.
+    /// Unit costs of recording.
     prices: Result<Prices, &'static str>,
     /// Logs of `torch.compile`, once they are needed.
     logs: OnceLock<RunLogs>,
@@ -417,7 +417,7 @@ impl Context<'_> {
         })
     }
 
-    /// What recording cost a step of a rank; none where steps were not read.
+    /// Returns the cost of recording per step of a rank; none if steps were not read.
     fn cost(&self, rank: &RankTrace<'_>, at: &RankContext) -> Option<Reading<StepCost>> {
         let has_steps = rank.needs.has(Needs::STEPS);
         has_steps.then(|| recording::of_rank(rank, &at.label, &self.prices))

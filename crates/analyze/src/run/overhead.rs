@@ -1,4 +1,4 @@
-//! What the recording cost the job.
+//! The cost of recording for the whole job.
 
 use std::collections::BTreeMap;
 
@@ -26,9 +26,9 @@ pub struct Overhead {
     pub job_cpu_ns: Reading<u64>,
     /// CPU time of the collectors; measured.
     pub collector_cpu_ns: Bounded<u64>,
-    /// What `host_ns` consists of.
+    /// The parts of `host_ns`.
     pub parts: Vec<OverheadPart>,
-    /// What recording cost a step of the rank that it slowed most.
+    /// Cost of recording per step, of the rank that it slowed most.
     pub step: Reading<StepCost>,
     /// Always true: `host_ns` and both fractions are estimates.
     pub estimate: bool,
@@ -51,7 +51,7 @@ impl<T: Copy> Bounded<T> {
         Bounded { value: missing(), low: missing(), high: missing() }
     }
 
-    /// What was measured has no error.
+    /// Returns a measured figure, which has no error.
     fn measured(value: Reading<T>) -> Bounded<T> {
         Bounded { low: value.clone(), high: value.clone(), value }
     }
@@ -200,7 +200,7 @@ pub(super) fn cpus(infos: &[RunInfo]) -> Option<u64> {
     Some(hosts.into_values().sum()).filter(|cpus| *cpus > 0)
 }
 
-/// What slowed a job.
+/// The causes that slowed a job.
 struct Slowed<'a> {
     host_ns: &'a Bounded<u64>,
     wait_ns: &'a Reading<u64>,

@@ -1,4 +1,4 @@
-//! What one of each thing that recording does cost a job: what a step cost is that times how often it
+//! Unit costs of recording: the cost of a step is these times how often each
 //! was done in the step.
 
 use tprof_trace::run::{OVERHEAD_VERSION, OverheadPart, RunInfo};

@@ -1,4 +1,4 @@
-//! What recording cost a step of a rank, in figures and in words.
+//! The cost of recording per step of a rank, in figures and in words.
 
 use tprof_facts::units::{duration, percent};
 
@@ -14,7 +14,7 @@ const WORTH_A_WORD: f64 = 0.002;
 const OF_OLDER: &str =
     "; with all stacks and waits of the run, as an older tprof recorded no totals over time";
 
-/// What recording cost a step of a rank: of the steps that reports judge, those after warm-up.
+/// The cost of recording per step of a rank, over the steps that reports judge, those after warm-up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepCost {
     /// The rank: `rank 3`.
@@ -27,7 +27,7 @@ pub struct StepCost {
     pub ns_low: Reading<u64>,
     /// It took no more.
     pub ns_high: Reading<u64>,
-    /// What it consists of.
+    /// The parts of the cost.
     pub parts: Vec<StepPart>,
     /// For how long the rank's devices were idle in a step, on average: more than that recording
     /// cannot have taken. Missing where no device worked.
@@ -60,7 +60,7 @@ pub struct StepPart {
 }
 object! { StepPart { plain part, reading count, plain ns_low, reading ns_high } }
 
-/// What recording cost a step, by comparison with steps that were not recorded.
+/// The cost of recording per step, by comparison with steps that were not recorded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PairedCost {
     /// The median difference.
@@ -81,7 +81,7 @@ object! { PairedCost {
 } }
 
 impl StepPart {
-    /// What it is called in a sentence.
+    /// Name of the part in a sentence.
     fn words(&self) -> &'static str {
         match self.part {
             "calls" => "records of calls and ranges",
@@ -141,7 +141,7 @@ impl StepCost {
         (least > 0).then(|| (factor(most), factor(least)))
     }
 
-    /// What it takes, and of what: `recording itself took 4.9 ms to 6.6 ms of a step of 30.7 ms (16 % to 21 %)`.
+    /// States the cost and the step that it is part of: `recording itself took 4.9 ms to 6.6 ms of a step of 30.7 ms (16 % to 21 %)`.
     pub(crate) fn taken(&self) -> Option<String> {
         let (low, high) = self.bounds()?;
         let how = if self.paired.value().is_some() { "measured" } else { "an estimate" };

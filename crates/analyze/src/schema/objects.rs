@@ -1,4 +1,4 @@
-//! What is printed besides tables, as text: members by object, so that a change is seen in a few lines.
+//! The printed objects besides tables, as text: members by object, so that a change is seen in a few lines.
 
 use std::{env, fs};
 

@@ -21,13 +21,13 @@ struct Columns {
 /// A column of these tables.
 #[derive(Clone, Debug)]
 struct ListedColumn {
-    /// What it holds: one of [`TYPES`].
+    /// Type of its values: one of [`TYPES`].
     holds: &'static str,
     /// How many of the tables have it.
     tables: usize,
 }
 
-/// What columns hold: its name in the list, its type in JSON, and a description.
+/// Types of columns: the name in the list, its type in JSON, and a description.
 const TYPES: [(&str, &str, &str); 10] = [
     ("text", "string", ""),
     ("flag", "boolean", ""),

@@ -1,4 +1,4 @@
-//! What a process's CUPTI agent records, gathered and written.
+//! Gathers and writes what a process's CUPTI agent records.
 
 use super::by_order::{ByOrder, RanWork, StartedWork, WithoutCall, hash_of};
 use super::call_stacks::CallStacks;
@@ -26,7 +26,7 @@ use tprof_wire::record::ExtKind;
 /// node's ranks.
 const ROWS: usize = 8_192;
 
-/// What only NCCL's profiler plugin records.
+/// Kinds that only NCCL's profiler plugin records.
 pub const NCCL_CHOICES: &str = "NCCL's algorithms, protocols and channels";
 /// So many joins in a row at which the clock was set are another clock.
 const OTHER_CLOCK: u32 = 3;
@@ -659,7 +659,7 @@ fn write_rows<R: TraceRow>(
 
 /// A record of the agent's.
 pub struct AgentRecord<'a> {
-    /// What it is.
+    /// Kind of the record.
     pub kind: ExtKind,
     /// The record's argument, whose meaning [`ExtKind`] states.
     pub argument: u32,

@@ -18,7 +18,7 @@ use tprof_wire::calls::{LEGACY_STREAM, THREADS_STREAM};
 const LATE_NS: u64 = 2_500_000_000;
 /// How long a call waits for its work where later work of its stream is known.
 const PATIENCE_NS: u64 = 30_000_000_000;
-/// What is joined at a time: sorting all that waits at each pass would cost more.
+/// Number of calls joined at a time: sorting all that wait at each pass would cost more.
 const BETWEEN_NS: u64 = 500_000_000;
 /// So many times as long as joining took passes before the next: much may wait where no records come.
 const RESTS: u64 = 16;
@@ -31,7 +31,7 @@ const JOINED_MOST: usize = 1 << 16;
 /// How far the joined clocks may lie apart, ns.
 const APART_NS: u64 = 100_000;
 
-/// What a call starts, as far as both sides know it.
+/// The work that a call starts, as far as both sides know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StartedWork {
     /// A kernel, by [`hash_of`] its name.
@@ -49,7 +49,7 @@ pub fn hash_of(name: &str) -> u64 {
     hasher.finish()
 }
 
-/// What a handle is, from a moment on.
+/// The meaning of a handle, from a moment on.
 #[derive(Clone, Copy, Debug)]
 pub enum Handle {
     /// A stream, which CUPTI numbers so (its context in the high half): to this thread, if it is a default
@@ -66,7 +66,7 @@ pub struct StartingCall {
     pub row: Span,
     /// The handle of its stream, by [`tprof_wire::calls::stream_of`].
     pub stream: u64,
-    /// What it started: of a kernel its stub or handle.
+    /// The work that it started: for a kernel, its stub or handle.
     pub work: StartedWork,
     /// A stream was captured meanwhile: it may have gone into a graph.
     pub may_be_captured: bool,
@@ -81,11 +81,11 @@ pub struct RanWork {
     pub start_ns: u64,
     /// CUPTI's context in the high half, and its stream.
     pub stream: u64,
-    /// What it was.
+    /// The work itself, as its record names it.
     pub work: StartedWork,
 }
 
-/// What could not be joined.
+/// Work and calls that could not be joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WithoutCall {
     /// Kernels that were launched and have no record.
@@ -101,7 +101,7 @@ pub struct WithoutCall {
 }
 
 type Key = (u64, StartedWork);
-/// What a handle has meant, and from when on.
+/// Meanings of a handle over time.
 type Meanings = Vec<(u64, u64)>;
 
 /// See the module.
@@ -120,7 +120,7 @@ pub struct ByOrder {
     /// The last call of each stream with known work.
     last_of: HashMap<u64, u32>,
     next_ns: u64,
-    /// What was found so far.
+    /// Results so far.
     pub found: WithoutCall,
 }
 
@@ -128,7 +128,7 @@ fn thread_of(handle: u64, thread: ThreadIndex) -> Option<ThreadIndex> {
     matches!(handle, LEGACY_STREAM | THREADS_STREAM).then_some(thread)
 }
 
-/// What a handle meant then.
+/// Returns what a handle meant at a moment.
 fn meant(meanings: &Meanings, then_ns: u64) -> Option<u64> {
     let at = meanings.partition_point(|(from_ns, _)| *from_ns <= then_ns);
     Some(meanings.get(at.checked_sub(1)?)?.1)

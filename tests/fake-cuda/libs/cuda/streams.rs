@@ -100,7 +100,7 @@ pub extern "C" fn create(priority: u32) -> *mut c_void {
     crate::handle(stream)
 }
 
-/// See [`tprof_fake_cuda::Engine::stream_id`].
+/// Number of a stream, as [`tprof_fake_cuda::Engine::stream_id`] has it.
 pub extern "C" fn id(handle: *mut c_void) -> u32 {
     of(handle).id
 }

@@ -75,7 +75,7 @@ impl Rule for LaunchBound {
     }
 }
 
-/// What of that recording itself may be, where it is a visible part of a step.
+/// States how much of the idle time recording itself may cause, if it is a visible part of a step.
 fn recorded(scene: &Scene<'_>) -> Option<String> {
     let cost = scene.rank.recording.as_ref().filter(|cost| cost.is_visible())?;
     let (least, most) = cost.idle_without()?;

@@ -13,7 +13,7 @@ use crate::findings::severity::LEAST_SHARE;
 use crate::findings::verdict::Unchecked;
 use crate::gpu::stragglers::{Arrival, arrivals};
 
-/// What the documentation says of it.
+/// The texts that document this rule.
 pub(in crate::findings) const ABOUT: RuleAbout = RuleAbout {
     name: "Stragglers",
     found_if: "ranks come late to collectives ([stragglers](#stragglers)); where none was recorded, by \

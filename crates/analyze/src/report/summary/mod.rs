@@ -123,7 +123,7 @@ pub(crate) struct RankSummary {
     sigkills: u64,
     findings: Option<RankFindings>,
     devices: Option<(RankContext, report_gpu::FileSamples)>,
-    /// What recording cost its steps.
+    /// Cost of recording per step.
     pub(crate) cost: Reading<StepCost>,
     /// Problems with the parts of its file that could not be read.
     pub(crate) problems: Vec<String>,
@@ -267,7 +267,7 @@ pub(crate) fn report_of(
     }
 }
 
-/// What recording cost a step of the rank that it slowed most.
+/// Cost of recording per step, of the rank that it slowed most.
 fn step_of(kind: Kind, costs: Vec<Reading<StepCost>>) -> Reading<StepCost> {
     if kind == Kind::Memory {
         return Reading::missing(NOT_IN_MEMORY);
