@@ -78,6 +78,21 @@ fn short_waits_of_two_lines_keep_their_lines() {
     }
 }
 
+/// Two switches within a few microseconds make the kernel sample one of hundreds afterwards.
+#[test]
+fn waits_after_a_burst_of_switches_keep_their_places() {
+    let scratch = Scratch::new();
+    let run = traced(&Job::new(program("burst_naps")), &["--activities", "cpu"], &scratch);
+    assert_eq!(run.outcome.code, Some(0), "{:?}", run.outcome);
+    let host = document("host", &run.run);
+    if !has_native_or_skip(&host) {
+        return;
+    }
+    let parts = host["tables"]["parts"].as_array().unwrap();
+    let of = |part| parts.iter().find(|row| row["part"] == part).map_or(0.0, seconds("wall_ns"));
+    assert!(of("other") > 1.0 && of("unknown") < 0.1 * of("other"), "{parts:#?}");
+}
+
 #[test]
 fn time_without_a_free_core_is_a_part_of_its_own() {
     let Some(planted) = Planted::run("core") else { return };

@@ -7,18 +7,22 @@ import copy
 import time
 
 
+# Each loop calls the clock seldom: a busy machine preempts the thread in that call, and Python's line
+# is read there.
 def hot(seconds):
     end = time.thread_time() + seconds
     total = 0
     while time.thread_time() < end:
-        total += sum(list(range(50000)))  # line: hot
+        for _ in range(25):
+            total += sum(list(range(50000)))  # line: hot
     return total
 
 
 def through_library(seconds):
     end = time.thread_time() + seconds
     while time.thread_time() < end:
-        copy.deepcopy([[i] for i in range(2000)])  # line: library
+        for _ in range(10):
+            copy.deepcopy([[i] for i in range(2000)])  # line: library
 
 
 def idle():

@@ -54,12 +54,16 @@ struct Thread {
     on_since: Option<u64>,
     /// Off since, and whether it could have gone on.
     off_since: Option<(u64, bool)>,
-    /// Sampled as it left.
+    /// Where it was when it left, by a sample or by a reading during its wait.
     leaving: Option<WaitSite>,
+    /// The counter sampled it as it left.
+    sampled: bool,
     /// Its registers at that moment; the argument is the first of its system call.
     left_at: Option<Registers>,
     /// Whether it was read while it waited.
     looked: bool,
+    /// The counter took no sample of its last wait that was not short.
+    passed_over: bool,
     /// Exact time on processors that no sample covers yet.
     unsampled_ns: i64,
     first_ns: u64,
@@ -150,6 +154,7 @@ impl Threads {
         let thread = self.of(pid, tid, time_ns);
         thread.leaving = Some(place);
         thread.left_at = at;
+        thread.sampled = true;
     }
 
     /// Records that a thread left its processor.
@@ -167,6 +172,12 @@ impl Threads {
             true => thread.counts.involuntary += 1,
             false => thread.counts.voluntary += 1,
         }
+    }
+
+    /// Whether the counter that samples threads as they leave took no sample of a thread's last
+    /// wait that was not short.
+    pub fn is_passed_over(&self, tid: u32) -> bool {
+        self.by_tid.get(&tid).is_some_and(|thread| thread.passed_over)
     }
 
     /// Threads that have waited since `before_ns` or longer, in unknown places,
@@ -299,9 +310,12 @@ impl Thread {
     /// Ends an absence.
     fn close(&mut self, tid: u32, time_ns: u64, out: &mut Vec<ThreadInterval>) {
         let place = self.leaving.take();
+        let sampled = std::mem::take(&mut self.sampled);
         let Some((since, preempted)) = self.off_since.take() else { return };
         let kind = if preempted { Kind::Ready } else { Kind::Waited };
         let length_ns = time_ns.saturating_sub(since);
+        self.passed_over =
+            !sampled && (self.passed_over || (!preempted && length_ns >= SHORT_WAIT_NS));
         let short_ns = if preempted { SHORT_READY_NS } else { SHORT_WAIT_NS };
         if length_ns >= short_ns {
             let (pid, spread_ns) = (self.pid, None);

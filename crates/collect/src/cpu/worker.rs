@@ -9,15 +9,15 @@ mod frames;
 mod poll;
 mod queued_record;
 mod records;
+mod waits;
 mod watch;
 
-use super::blocked;
 use super::counters::Counters;
 use super::descriptors::Descriptors;
 use super::options::SamplingOptions;
 use super::polled::PolledProcesses;
 use super::probe::why_kernel_names_are_hidden;
-use super::sample::{CpuSample, Frame, Interruptions, SamplerEvent};
+use super::sample::{CpuSample, Interruptions, SamplerEvent};
 use super::threads::Threads;
 use crate::modules::AddressSpaces;
 use crate::os::sys;
@@ -33,9 +33,8 @@ use std::time::Duration;
 
 /// Longest sleep; samples wake the thread sooner.
 const PASS: Duration = Duration::from_millis(50);
-/// Longest sleep while threads come and go. A record is processed one pass after it was read: a
-/// wait without a stack is then read after some 22 ms. With passes of 50 ms half of the waits of 30
-/// ms were over before that.
+/// Longest sleep while threads come and go: a wait without a sample is read by the second pass
+/// after its beginning.
 const BUSY_PASS: Duration = Duration::from_millis(10);
 /// Threads come and go for that long after the last record of one.
 const BUSY_NS: u64 = 1_000_000_000;
@@ -44,14 +43,8 @@ const PYTHON_PASS: Duration = Duration::from_millis(4);
 /// A process that mapped code this recently may be about to run Python: its mappings must be known
 /// before its frames can be read.
 const STIR_NS: u64 = 200_000_000;
-/// Waits of this length are read, if nothing else shows where they are.
-const LONG_WAIT_NS: u64 = 10_000_000;
 /// Python frames are read for samples that are no older.
 const FRESH_NS: u64 = 10_000_000;
-/// Readings in one pass, at most: some 10 us each.
-const MAX_WAITS_READ: usize = 256;
-/// Waits whose files are looked up in one pass, at most.
-const MAX_NAMED: usize = 8;
 /// Sleep while a caller waits.
 const AWAITED_PASS: Duration = Duration::from_millis(1);
 /// A record's time is taken before it is written; a virtual processor may stand
@@ -305,6 +298,7 @@ impl Worker {
         if self.waiting.len() > kept {
             self.stirred_ns = now;
         }
+        self.read_queued_waits(now);
         // All that there will be was read; else a record may yet come that is older than some.
         self.settled_ns = match self.have_all_ended() {
             true => now,
@@ -324,34 +318,6 @@ impl Worker {
             self.take_intervals(intervals);
         }
         self.deliver();
-    }
-
-    /// Long waits that were not sampled as they began are read while they last.
-    fn read_long_waits(&mut self, now: u64) {
-        let mut waits = self.threads.waits_unseen(now.saturating_sub(LONG_WAIT_NS));
-        // The states of threads are as old as the records that wait for their turn.
-        let come = queued_record::resumed_threads(&self.waiting);
-        waits.retain(|(_, tid)| !come.contains(tid));
-        let mut places = Vec::new();
-        for (pid, tid) in waits.into_iter().take(MAX_WAITS_READ) {
-            places.extend(self.place_of_wait(pid, tid, None).map(|place| (tid, place)));
-        }
-        if !places.is_empty() {
-            // A thread that came back meanwhile may have been read in its next wait.
-            self.drain();
-            let come = queued_record::resumed_threads(&self.waiting);
-            for (tid, place) in places.into_iter().filter(|(tid, _)| !come.contains(tid)) {
-                self.threads.waits_at(tid, place);
-            }
-        }
-        let waits = self.threads.waits_unnamed(now);
-        for (pid, tid, at) in waits.into_iter().take(MAX_NAMED) {
-            if let Some(descriptor) = blocked::descriptor(pid, tid, at)
-                && let Some(frame) = self.descriptors.frame(pid, tid, descriptor)
-            {
-                self.threads.waits_for(tid, Frame::KernelFunction(frame));
-            }
-        }
     }
 
     fn end(&mut self) {

@@ -1,15 +1,11 @@
 //! The stack of a sample: the kernel's frames, the user's unwound, Python's put in.
 
-use super::super::blocked::{self, BlockedThread};
 use super::super::sample::Frame;
-use super::super::threads::WaitSite;
 use super::super::unwind;
 use super::Worker;
-use crate::config::StackMode;
 use crate::perf::record::{self, Registers};
 use crate::python::{PyStack, merge};
 use std::path::Path;
-use tprof_trace::model::ThreadState;
 use tprof_wire::env;
 use tprof_wire::record::StackEnd;
 
@@ -81,44 +77,6 @@ impl Worker {
     /// at: the interpreter's functions that take it have no names where it is stripped.
     pub(super) fn is_at_lock(&self, pid: u32, registers: Option<Registers>) -> bool {
         registers.is_some_and(|at| self.pythons.is_lock(pid, at.argument))
-    }
-
-    /// Reads where a thread waits and what for, from outside, while it waits. `maps_at_ns`: set if
-    /// no event lists what the process maps; the mappings are then read again if need be.
-    pub(super) fn place_of_wait(
-        &mut self,
-        pid: u32,
-        tid: u32,
-        maps_at_ns: Option<u64>,
-    ) -> Option<WaitSite> {
-        let with_stack = self.wanted.stacks != StackMode::Off;
-        let blocked = blocked::inspect(pid, tid, with_stack)?;
-        let BlockedThread { mut waits_for, descriptor, function, registers, stack } = blocked;
-        if !with_stack {
-            return Some(WaitSite { waits_for, ..WaitSite::default() });
-        }
-        let (mut frames, mut end) = self.frames(pid, &[], registers, &stack);
-        let known = !frames.is_empty() && end == StackEnd::Whole;
-        if !known && maps_at_ns.is_some_and(|now_ns| self.read_maps_again(pid, now_ns)) {
-            (frames, end) = self.frames(pid, &[], registers, &stack);
-        }
-        let python = self.pythons.stack(pid, tid, &mut self.spaces);
-        if self.is_at_lock(pid, registers) {
-            waits_for = Some(ThreadState::Gil);
-        }
-        let (mut frames, mut end) = self.with_python(pid, frames, end, python);
-        if let Some(function) = function {
-            if frames.is_empty() {
-                end = StackEnd::OutsideStack;
-            }
-            frames.insert(0, Frame::KernelFunction(function.into()));
-        }
-        if let Some(descriptor) = descriptor
-            && let Some(frame) = self.descriptors.frame(pid, tid, descriptor)
-        {
-            frames.insert(0, Frame::KernelFunction(frame));
-        }
-        Some(WaitSite { frames, end: end as u8, waits_for })
     }
 
     /// Reads the modules of frames that the kernel found.

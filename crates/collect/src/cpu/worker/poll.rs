@@ -182,8 +182,8 @@ impl Worker {
                 });
             }
             Some(ThreadActivity::Waits) => {
-                if let Some(place) = self.place_of_wait(pid, tid, Some(now_ns)) {
-                    self.polling.polled.waits_at(pid, tid, place);
+                if let Some(site) = self.site_of_wait(pid, tid, Some(now_ns)) {
+                    self.polling.polled.waits_at(pid, tid, site);
                 }
             }
         }

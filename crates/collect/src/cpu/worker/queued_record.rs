@@ -2,6 +2,7 @@
 
 use super::super::counters::Purpose;
 use super::super::sample::Frame;
+use super::waits::WaitReading;
 use crate::config::PerfEvent;
 use crate::os::maps::Mapping;
 use crate::perf::record::{Origin, Registers};
@@ -16,8 +17,8 @@ pub struct QueuedRecord {
 
 /// Threads that came back to a processor by these records.
 pub fn resumed_threads(waiting: &[QueuedRecord]) -> FxHashSet<u32> {
-    let came = |what: &QueuedEvent| matches!(what, QueuedEvent::Switch { out: false, .. });
-    waiting.iter().filter(|one| came(&one.what)).map(|one| one.origin.tid).collect()
+    let came = |one: &&QueuedRecord| matches!(one.what, QueuedEvent::Came);
+    waiting.iter().filter(came).map(|one| one.origin.tid).collect()
 }
 
 /// The content of a record.
@@ -55,8 +56,12 @@ pub enum QueuedEvent {
         pid: u32,
         tid: u32,
     },
-    Switch {
-        out: bool,
+    /// A thread left its processor.
+    Left {
         preempted: bool,
+        /// What was read of its wait, if it was read before this record's turn came.
+        reading: Option<Box<WaitReading>>,
     },
+    /// A thread came back to a processor.
+    Came,
 }

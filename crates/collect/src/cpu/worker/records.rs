@@ -45,8 +45,8 @@ impl Worker {
             let Origin { pid, tid, time_ns, .. } = *origin;
             let (ran_ns, until_ns) = ran.entry(tid).or_insert((0, now));
             match what {
-                QueuedEvent::Switch { out: true, .. } => *until_ns = time_ns,
-                QueuedEvent::Switch { .. } => {
+                QueuedEvent::Left { .. } => *until_ns = time_ns,
+                QueuedEvent::Came => {
                     *ran_ns += until_ns.saturating_sub(time_ns);
                     *until_ns = time_ns;
                 }
@@ -109,7 +109,10 @@ impl Worker {
             Record::Ended { pid, tid } => QueuedEvent::Ended { pid, tid },
             Record::Switch { out, preempted } => {
                 self.interruptions.switches.fetch_add(out.into(), Relaxed);
-                QueuedEvent::Switch { out, preempted }
+                match out {
+                    true => QueuedEvent::Left { preempted, reading: None },
+                    false => QueuedEvent::Came,
+                }
             }
             Record::Lost(count) => {
                 self.lost.records += count;
@@ -219,10 +222,14 @@ impl Worker {
                     (self.emit)(SamplerEvent::Ended(pid, time_ns));
                 }
             }
-            QueuedEvent::Switch { out: true, preempted } => {
+            QueuedEvent::Left { preempted, reading } => {
                 self.threads.left(pid, tid, time_ns, preempted);
+                if let Some(reading) = reading {
+                    let site = self.site_of(pid, *reading, None);
+                    self.threads.waits_at(tid, site);
+                }
             }
-            QueuedEvent::Switch { .. } => self.threads.came(pid, tid, cpu, time_ns, intervals),
+            QueuedEvent::Came => self.threads.came(pid, tid, cpu, time_ns, intervals),
         }
     }
 }
