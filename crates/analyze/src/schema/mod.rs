@@ -3,14 +3,17 @@
 //! Those of the summary and the report on memory are made of their types. Which tables and columns
 //! another report has depends on the run, so those are made of a list of all of them, [`TableList`].
 //! Two files hold what is printed in a compact form, so that a change of it is seen: `tables.txt`, the
-//! list, and `objects.txt`, the members of everything that is no table.
+//! list, and `objects.txt`, the members of everything that is no table. `meanings.txt` says what each
+//! key means.
 
+mod meanings;
 #[cfg(test)]
 mod objects;
 mod table_list;
 
 use serde_json::{Map, Value, json};
 
+use meanings::Meanings;
 pub use table_list::TableList;
 
 use crate::base::has_schema::{HasSchema, ObjectSchema, plain_field};
@@ -56,9 +59,25 @@ pub fn merged(more: Vec<(&str, Value)>) -> Value {
     let shared =
         [("run", Run::schema()), ("completeness", Completeness::schema()), ("side", side())];
     printed.extend(shared.map(|(name, schema)| (name.to_owned(), schema)));
+    let meanings = Meanings::kept();
+    for (name, schema) in &mut printed {
+        meanings.describe(&place_of_object(name), schema);
+    }
     json!({
         "$schema": DRAFT, "title": "JSON of tprof", "anyOf": any, "$defs": printed,
     })
+}
+
+/// The place in `meanings.txt` of an object by the name of its definition: `document` for a report that
+/// is made of tables.
+fn place_of_object(name: &str) -> String {
+    match name {
+        "diff" => "comparison".to_owned(),
+        "compare" => "runs".to_owned(),
+        "memory" => "summary".to_owned(),
+        kind if TableList::kept().kinds().any(|one| one == kind) => "document".to_owned(),
+        name => name.to_owned(),
+    }
 }
 
 /// The schema with a name among the definitions.

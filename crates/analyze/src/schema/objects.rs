@@ -15,8 +15,26 @@ const HEAD: &str = "\
 const SHOWN: [&str; 8] =
     ["summary", "steps", "several", "diff", "compare", "side", "run", "completeness"];
 
+/// Each member of the shown objects: the path of the object, the key, and what it holds.
+fn listed(merged: &Value) -> Vec<(String, String, String)> {
+    let mut members = Vec::new();
+    for name in SHOWN {
+        list(name, &merged["$defs"][name], &mut members);
+    }
+    members
+}
+
+/// The same, with paths as `meanings.txt` has them.
+pub fn members(merged: &Value) -> Vec<(String, String, String)> {
+    let is_described = |(path, ..): &(String, String, String)| path != "several";
+    let place = |(path, key, holds): (String, String, String)| {
+        (super::place_of_object(&path.replace("[]", "")), key, holds)
+    };
+    listed(merged).into_iter().filter(is_described).map(place).collect()
+}
+
 /// Lists an object, then those within it.
-fn list(path: &str, object: &Value, to: &mut String) {
+fn list(path: &str, object: &Value, to: &mut Vec<(String, String, String)>) {
     let members = object["properties"].as_object().unwrap();
     let has = |key: String| members.contains_key(&key);
     let is_reading = |key: &str| has(format!("error_{key}")) && has(format!("{key}_missing"));
@@ -24,7 +42,7 @@ fn list(path: &str, object: &Value, to: &mut String) {
         let of = key.strip_prefix("error_").or_else(|| key.strip_suffix("_missing"));
         of.is_some_and(is_reading)
     };
-    let (mut words, mut within) = (Vec::new(), Vec::new());
+    let mut within = Vec::new();
     for (key, schema) in members.iter().filter(|(key, _)| !is_of_reading(key)) {
         let mut of = schema;
         let mut lists = String::new();
@@ -39,7 +57,7 @@ fn list(path: &str, object: &Value, to: &mut String) {
             };
         }
         if path == "several" || key == "tables" {
-            words.push(key.clone());
+            to.push((path.to_owned(), key.clone(), String::new()));
             continue;
         }
         if of["properties"].is_object() {
@@ -60,28 +78,34 @@ fn list(path: &str, object: &Value, to: &mut String) {
             (.., true) => "|null",
             _ => "",
         };
-        words.push(format!("{key} {what}{lists}{mark}"));
+        to.push((path.to_owned(), key.clone(), format!("{what}{lists}{mark}")));
     }
-    let mut line = format!("{path}:");
-    for (at, word) in words.iter().enumerate() {
-        let end = if at + 1 < words.len() { "," } else { "" };
-        if line.len() + word.len() > 108 {
-            *to += &format!("{line}\n");
-            line = "   ".to_owned();
-        }
-        line += &format!(" {word}{end}");
-    }
-    *to += &format!("{line}\n");
     within.iter().for_each(|(path, object)| list(path, object, to));
+}
+
+/// The file's text.
+fn text(members: &[(String, String, String)]) -> String {
+    let mut text = HEAD.to_owned();
+    for of_object in members.chunk_by(|a, b| a.0 == b.0) {
+        let mut line = format!("{}:", of_object[0].0);
+        for (at, (_, key, holds)) in of_object.iter().enumerate() {
+            let end = if at + 1 < of_object.len() { "," } else { "" };
+            let word = format!("{key} {holds}");
+            let word = word.trim_end();
+            if line.len() + word.len() > 108 {
+                text += &format!("{line}\n");
+                line = "   ".to_owned();
+            }
+            line += &format!(" {word}{end}");
+        }
+        text += &format!("{line}\n");
+    }
+    text
 }
 
 #[test]
 fn members_are_those_of_the_list() {
-    let merged = super::merged(Vec::new());
-    let mut text = HEAD.to_owned();
-    for name in SHOWN {
-        list(name, &merged["$defs"][name], &mut text);
-    }
+    let text = text(&listed(&super::merged(Vec::new())));
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/schema/objects.txt");
     if env::var_os("UPDATE_GOLDEN").is_some() {
         fs::write(path, &text).unwrap();

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::meanings::Meanings;
 use crate::base::has_schema::{HasSchema, ObjectSchema, nullable};
 use crate::document::{Table, Unit};
 
@@ -32,12 +33,12 @@ const TYPES: [(&str, &str, &str); 10] = [
     ("text", "string", ""),
     ("flag", "boolean", ""),
     ("id", "integer", ""),
-    ("count", "number", "how many"),
+    ("count", "number", ""),
     ("duration", "number", "nanoseconds"),
     ("time", "number", "nanoseconds since the run began"),
     ("bytes", "number", "bytes"),
     ("rate", "number", "bytes a second"),
-    ("share", "number", "a share: 1 is all"),
+    ("share", "number", "a fraction; 1 is all"),
     ("number", "number", ""),
 ];
 
@@ -121,6 +122,18 @@ impl TableList {
         self.0.values().flat_map(|tables| tables.keys().copied())
     }
 
+    /// Each column: the kind of report, the table, the key, and the type.
+    #[cfg(test)]
+    pub(super) fn columns(
+        &self,
+    ) -> impl Iterator<Item = (&'static str, &'static str, &'static str, &'static str)> {
+        self.0.iter().flat_map(|(kind, tables)| {
+            tables.iter().flat_map(move |(table, of)| {
+                of.columns.iter().map(move |(key, column)| (*kind, *table, *key, column.holds))
+            })
+        })
+    }
+
     /// The file's text.
     pub fn text(&self) -> String {
         let mut text = HEAD.to_owned();
@@ -146,8 +159,13 @@ impl TableList {
 
     /// The schema of the tables of a kind.
     pub(super) fn schema(&self, kind: &str) -> Value {
+        let meanings = Meanings::kept();
         let add = |object: ObjectSchema, (key, table): (&&str, &Columns)| {
-            let rows = json!({ "type": "array", "items": table.row() });
+            let row = table.row(|column| meanings.column(kind, key, column));
+            let mut rows = json!({ "type": "array", "items": row });
+            if let Some(about) = meanings.about(&format!("{kind}.{key}")) {
+                rows["description"] = about.into();
+            }
             object.some(key, rows).some(&format!("{key}_missing"), String::schema())
         };
         let tables = self.0.get(kind).into_iter().flatten();
@@ -157,10 +175,14 @@ impl TableList {
 
 impl Columns {
     /// The schema of a row.
-    fn row(&self) -> Value {
+    fn row<'a>(&self, meaning: impl Fn(&str) -> Option<&'a str>) -> Value {
         let mut row = ObjectSchema::default();
         for (key, column) in &self.columns {
-            let value = nullable(of_type(column.holds));
+            let mut value = nullable(of_type(column.holds));
+            if let Some(meaning) = meaning(key) {
+                let unit = value["description"].as_str().map(|unit| format!(" Unit: {unit}."));
+                value["description"] = format!("{meaning}{}", unit.unwrap_or_default()).into();
+            }
             row = match column.tables == self.tables {
                 true => row.plain(key, value),
                 false => row.some(key, value),

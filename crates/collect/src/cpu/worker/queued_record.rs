@@ -1,8 +1,8 @@
 //! Records of perf events that wait for their turn.
 
+use super::super::blocked::BlockedThread;
 use super::super::counters::Purpose;
 use super::super::sample::Frame;
-use super::waits::WaitReading;
 use crate::config::PerfEvent;
 use crate::os::maps::Mapping;
 use crate::perf::record::{Origin, Registers};
@@ -64,4 +64,13 @@ pub enum QueuedEvent {
     },
     /// A thread came back to a processor.
     Came,
+}
+
+/// The part of a wait's place that can only be read while the thread waits. Its frames can be found
+/// later.
+pub struct WaitReading {
+    pub blocked: BlockedThread,
+    pub python: Option<PyStack>,
+    /// The file that the thread waits for.
+    pub file: Option<Frame>,
 }

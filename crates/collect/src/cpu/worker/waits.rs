@@ -12,9 +12,8 @@ use super::super::counters::Purpose;
 use super::super::sample::Frame;
 use super::super::threads::WaitSite;
 use super::Worker;
-use super::queued_record::{self, QueuedEvent};
+use super::queued_record::{self, QueuedEvent, WaitReading};
 use crate::config::StackMode;
-use crate::python::PyStack;
 use rustc_hash::FxHashMap;
 use tprof_trace::model::ThreadState;
 use tprof_wire::record::StackEnd;
@@ -27,14 +26,6 @@ const MAX_LONG_WAITS: usize = 256;
 const MAX_SHORT_WAITS: usize = 16;
 /// Waits whose files are looked up in one pass, at most.
 const MAX_NAMED: usize = 8;
-
-/// What can only be read of a thread while it waits. Its frames can be found later.
-pub struct WaitReading {
-    blocked: BlockedThread,
-    python: Option<PyStack>,
-    /// The file that it waits for.
-    file: Option<Frame>,
-}
 
 /// The last that the records in the queue tell about a thread.
 #[derive(Clone, Copy, Default)]

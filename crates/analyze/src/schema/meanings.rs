@@ -1,0 +1,228 @@
+//! The meaning of every key that is printed as JSON, from `meanings.txt`: the descriptions of
+//! `tprof report --schema`, and the tables of keys in `docs/metrics.md`.
+
+use serde_json::Value;
+
+/// A section of the file: keys that mean the same wherever the section applies.
+struct Section {
+    /// `any`, a kind of report, `kind.table`, or the path of an object: `summary.cgroup`.
+    places: Vec<&'static str>,
+    /// A sentence on the table's rows or on the object; empty in a section of many tables.
+    about: &'static str,
+    lines: Vec<KeyMeaning>,
+}
+
+/// Keys of a section that share a meaning.
+struct KeyMeaning {
+    keys: Vec<&'static str>,
+    meaning: &'static str,
+}
+
+/// The content of the file.
+pub(super) struct Meanings(Vec<Section>);
+
+impl Meanings {
+    /// Reads the file: `[PLACE, PLACE] Sentence.`, then a line `KEY, KEY: Meaning.` for each.
+    ///
+    /// # Panics
+    ///
+    /// On a line that is neither, which the tests of this module would meet.
+    pub fn kept() -> Meanings {
+        let mut sections: Vec<Section> = Vec::new();
+        let is_content = |line: &&str| !line.is_empty() && !line.starts_with('#');
+        for line in include_str!("meanings.txt").lines().filter(is_content) {
+            if let Some((places, about)) =
+                line.strip_prefix('[').and_then(|rest| rest.split_once(']'))
+            {
+                let places = places.split(", ").collect();
+                sections.push(Section { places, about: about.trim(), lines: Vec::new() });
+                continue;
+            }
+            let (keys, meaning) = line.split_once(": ").expect("a key and its meaning");
+            let keys = keys.split(", ").collect();
+            let section = sections.last_mut().expect("the first line names a place");
+            section.lines.push(KeyMeaning { keys, meaning });
+        }
+        Meanings(sections)
+    }
+
+    fn at(&self, place: &str) -> Option<&Section> {
+        self.0.iter().find(|section| section.places.contains(&place))
+    }
+
+    /// The sentence on a table or an object.
+    pub fn about(&self, place: &str) -> Option<&'static str> {
+        self.at(place).map(|section| section.about).filter(|about| !about.is_empty())
+    }
+
+    /// The meaning of a key of an object.
+    pub fn member(&self, place: &str, key: &str) -> Option<&'static str> {
+        let mut lines = self.at(place)?.lines.iter();
+        lines.find(|line| line.keys.contains(&key)).map(|line| line.meaning)
+    }
+
+    /// The meaning of a column: what its table says, else its kind of report, else all tables.
+    pub fn column(&self, kind: &str, table: &str, key: &str) -> Option<&'static str> {
+        let places = [&format!("{kind}.{table}"), kind, "any"];
+        places.into_iter().find_map(|place| self.member(place, key))
+    }
+
+    /// Adds the descriptions of an object's members to its schema, and of the objects within it.
+    pub fn describe(&self, place: &str, schema: &mut Value) {
+        if let Some(about) = self.about(place) {
+            schema["description"] = about.into();
+        }
+        let Some(members) = schema["properties"].as_object_mut() else { return };
+        for (key, member) in members.iter_mut().filter(|(key, _)| *key != "tables") {
+            self.describe(&format!("{place}.{key}"), innermost(member));
+            if let Some(meaning) = self.member(place, key) {
+                member["description"] = meaning.into();
+            }
+        }
+    }
+}
+
+/// The schema of what a list holds, or of what stands where null may stand.
+fn innermost(schema: &mut Value) -> &mut Value {
+    if schema["items"].is_object() {
+        return innermost(&mut schema["items"]);
+    }
+    if schema["anyOf"][0].is_object() {
+        return innermost(&mut schema["anyOf"][0]);
+    }
+    schema
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{TableList, merged, objects};
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::fs;
+
+    /// A key in its place, with its type.
+    struct Printed {
+        place: String,
+        key: String,
+        holds: String,
+    }
+
+    fn printed() -> Vec<Printed> {
+        let list = TableList::kept();
+        let columns = list.columns().map(|(kind, table, key, holds)| Printed {
+            place: format!("{kind}.{table}"),
+            key: key.to_owned(),
+            holds: holds.to_owned(),
+        });
+        let members = objects::members(&merged(Vec::new()));
+        let members = members.into_iter().map(|(place, key, holds)| Printed { place, key, holds });
+        columns.chain(members).collect()
+    }
+
+    fn kind_of(place: &str) -> &str {
+        place.split('.').next().unwrap()
+    }
+
+    #[test]
+    fn every_key_that_is_printed_has_a_meaning_and_no_other() {
+        let (meanings, printed) = (Meanings::kept(), printed());
+        let mut used = BTreeSet::new();
+        let mut problems = Vec::new();
+        for Printed { place, key, .. } in &printed {
+            let places = [place, kind_of(place), "any"];
+            let found = places.into_iter().find(|at| meanings.member(at, key).is_some());
+            match found.and_then(|found| meanings.at(found)) {
+                Some(section) => drop(used.insert((section.places[0], key.as_str()))),
+                None => problems.push(format!("`{key}` of {place} has no meaning")),
+            }
+            if meanings.about(place).is_none() {
+                problems.push(format!("{place} has no sentence"));
+            }
+        }
+        for section in &meanings.0 {
+            for key in section.lines.iter().flat_map(|line| &line.keys) {
+                if !used.contains(&(section.places[0], key)) {
+                    problems.push(format!("`{key}` of {:?} is not printed", section.places));
+                }
+            }
+        }
+        problems.dedup();
+        assert!(problems.is_empty(), "meanings.txt: {problems:#?}");
+    }
+
+    const HEADER: &str = "| key | type | meaning |";
+
+    /// The table of a section in `docs/metrics.md`.
+    fn table(section: &Section, printed: &[Printed]) -> String {
+        let is_here = |place: &str| {
+            let kind = kind_of(place);
+            section.places.iter().any(|at| [place, kind, "any"].contains(at))
+        };
+        let names = section.places.iter().map(|place| match place.split_once('.') {
+            Some((kind, table)) if !place.starts_with("summary.") && kind != "completeness" => {
+                table
+            }
+            _ => place,
+        });
+        let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+        let mut text = match section.about {
+            "" => String::new(),
+            about => format!("**{}** {about}\n\n", names.join(", ")),
+        };
+        if section.lines.is_empty() {
+            return text;
+        }
+        text += &format!("{HEADER}\n|---|---|---|\n");
+        for KeyMeaning { keys, meaning } in &section.lines {
+            let mut types = Vec::new();
+            for one in printed.iter().filter(|one| is_here(&one.place)) {
+                if keys.contains(&one.key.as_str()) && !types.contains(&one.holds) {
+                    types.push(one.holds.clone());
+                }
+            }
+            let keys: Vec<String> = keys.iter().map(|key| format!("`{key}`")).collect();
+            text += &format!("| {} | {} | {meaning} |\n", keys.join(", "), types.join(", "));
+        }
+        text + "\n"
+    }
+
+    /// What follows a table that was made before, if one stands here.
+    fn after_made(text: &str) -> &str {
+        let mut rest = text.trim_start();
+        for begin in ["**`", HEADER] {
+            if rest.starts_with(begin) {
+                rest = rest.split_once("\n\n").map_or("", |(_, rest)| rest);
+            }
+        }
+        rest
+    }
+
+    #[test]
+    fn the_tables_of_keys_are_those_of_the_reference() {
+        const MARK: &str = "<!-- keys: ";
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
+        let (meanings, printed) = (Meanings::kept(), printed());
+        let kept = fs::read_to_string(path).unwrap();
+        let mut made = String::new();
+        let mut placed = Vec::new();
+        let mut rest = kept.as_str();
+        while let Some(at) = rest.find(MARK) {
+            let (before, from) = rest.split_at(at);
+            let (mark, after) = from.split_once('\n').unwrap();
+            let place = mark[MARK.len()..].trim_end_matches(" -->").split(", ").next().unwrap();
+            let section = meanings.at(place).unwrap_or_else(|| panic!("{mark}: no such place"));
+            placed.push(section.places[0]);
+            made += &format!("{before}{mark}\n\n{}", table(section, &printed));
+            rest = after_made(after);
+        }
+        made += rest;
+        let all: Vec<&str> = meanings.0.iter().map(|section| section.places[0]).collect();
+        let missing: Vec<&&str> = all.iter().filter(|place| !placed.contains(place)).collect();
+        assert!(missing.is_empty(), "docs/metrics.md has no `{MARK}PLACE -->` of {missing:?}");
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            fs::write(path, &made).unwrap();
+            return;
+        }
+        assert!(made == kept, "docs/metrics.md: UPDATE_GOLDEN=1 writes its tables of keys");
+    }
+}
