@@ -1,8 +1,8 @@
-//! Phases of a job: epochs, training, validation and checkpoints.
+//! Finds phases of a job: epochs, training, validation and checkpoints.
 //!
-//! Ranges that a program names give them. If it names none, epochs and validation are estimated
-//! from fetches of data loaders and updates of optimizers: an epoch ends with a fetch that finds no
-//! batch, and batches of validation are followed by no update.
+//! Ranges of the program name them. If none does, epochs and validation are estimated from fetches
+//! of data loaders and updates of optimizers: an epoch ends with a fetch that finds no batch, and
+//! batches of validation are followed by no update.
 
 use tprof_trace::TraceFile;
 use tprof_trace::model::{NameId, ProcessIndex, SpanKind};
@@ -12,7 +12,7 @@ use super::inherent;
 use super::step::StepRange;
 use super::windows::Windows;
 
-/// The kind of a phase of a job.
+/// The kind of phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PhaseKind {
     /// Everything that belongs to one pass over the data, including validation.
@@ -21,12 +21,12 @@ pub enum PhaseKind {
     Train,
     /// Validation, evaluation or test.
     Validation,
-    /// A checkpoint is written or read.
+    /// Writing or reading a checkpoint.
     Checkpoint,
 }
 
 impl PhaseKind {
-    /// The name that reports print.
+    /// Returns the name that reports print.
     pub fn word(self) -> &'static str {
         match self {
             PhaseKind::Epoch => "epoch",
@@ -44,24 +44,25 @@ pub struct Phase {
     pub start_ns: u64,
     /// The end on the host, ns.
     pub end_ns: u64,
-    /// Index of its process.
+    /// Index of the phase's process.
     pub process: ProcessIndex,
     /// The kind of the phase.
     pub kind: PhaseKind,
-    /// Number of the phase: the first in its range's name; for an estimated epoch its place, from
-    /// 0.
+    /// Number of the phase: the first number in its range's name, or the index of an estimated
+    /// epoch, from 0.
     pub number: Option<u64>,
-    /// Name of its range; `None` for an estimate.
+    /// Name of the phase's range; `None` for an estimate.
     pub name: Option<NameId>,
-    /// Fetches of data loaders that began within it; one that found no batch counts too.
+    /// Number of data loader fetches that began within the phase, including a fetch that found no
+    /// batch.
     pub fetches: usize,
 }
 
-/// Words of ranges within a step, or around what serves one.
+/// Words in the names of ranges that lie within a step, or that only prepare or end one.
 const NO_PHASE: [&str; 9] =
     ["step", "iteration", "iter", "batch", "forward", "backward", "next", "loss", "hook"];
 
-/// The phase that ranges of this kind and name are, if any.
+/// Returns the kind of phase that a range with this kind and name is, if any.
 pub fn phase_of(kind: SpanKind, name: &str) -> Option<PhaseKind> {
     if !matches!(kind, SpanKind::Annotation | SpanKind::Nvtx) {
         return None;
@@ -86,7 +87,8 @@ pub fn phase_of(kind: SpanKind, name: &str) -> Option<PhaseKind> {
     }
 }
 
-/// Words of a name in lower case: runs of letters, `trainEpoch` is two.
+/// Splits a name into words in lower case. Words are runs of letters, and `trainEpoch` is two
+/// words.
 fn words(name: &str) -> impl Iterator<Item = String> {
     let mut words = vec![String::new()];
     let mut was_lower = false;
@@ -109,9 +111,9 @@ fn number(name: &str) -> Option<u64> {
         .ok()
 }
 
-/// Phases of a file in order of time, the outer first: those that are named, and estimates unless epochs,
-/// training or validation are.
-/// `ranges` are those that [`super::StepNames`] chooses.
+/// Returns the phases of a file in order of time, outer ones first. If ranges name no epoch,
+/// training or validation, estimates are added. `ranges` are those that [`super::StepNames`]
+/// chooses.
 pub fn phases(file: &TraceFile, ranges: &[StepRange]) -> Vec<Phase> {
     let mut phases = named(file, ranges);
     if phases.iter().all(|phase| phase.kind == PhaseKind::Checkpoint) {
@@ -134,12 +136,12 @@ fn named(file: &TraceFile, ranges: &[StepRange]) -> Vec<Phase> {
     ranges.iter().filter_map(phase).collect()
 }
 
-/// Number of fetches that began before a time.
+/// Returns the number of fetches that began before a time.
 fn begun_before(fetches: &[StepRange], ns: u64) -> usize {
     fetches.partition_point(|fetch| fetch.start_ns < ns)
 }
 
-/// Estimates: an epoch is a run of updates with as many batches each as most have.
+/// Estimates phases. An epoch is a run of updates with the usual number of batches each.
 fn estimated(file: &TraceFile, ranges: &[StepRange]) -> Vec<Phase> {
     let mut phases = Vec::new();
     for (process, fetches) in inherent::named(file, ranges, LOADER_FETCH) {
@@ -153,7 +155,7 @@ fn estimated(file: &TraceFile, ranges: &[StepRange]) -> Vec<Phase> {
     phases
 }
 
-/// Fetches of a process, as they are divided into phases.
+/// Divides the fetches of a process into phases.
 struct Parts<'a> {
     process: ProcessIndex,
     fetches: &'a [StepRange],
@@ -161,7 +163,8 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// Divides by the ends of updates, between each pair of which recording may have paused.
+    /// Divides the fetches by the ends of updates. `pauses` tells for each pair of updates whether
+    /// recording paused in between.
     fn divide(&mut self, updates: &[u64], pauses: &[bool]) {
         let fetched: Vec<usize> = updates
             .iter()
@@ -176,16 +179,20 @@ impl Parts<'_> {
             return;
         }
         let is_whole = !pauses.contains(&true);
-        // Batches before the first update's own: of a check of validation; one may be fetched ahead.
+        // Batches before those of the first update are of a validation check, but a few may also
+        // have been fetched ahead.
         let mut train = first.saturating_sub(own);
         if is_validation(train, own) {
             self.phase(PhaseKind::Validation, 0..train, None, 0);
         }
         for (number, &end) in ends.iter().chain([&fetched.len()]).enumerate() {
             let trained = fetched[end - 1];
-            let next = fetched.get(end).map_or(self.fetches.len(), |&before| before - own);
+            // After a pause an update may follow fewer batches than a step has.
+            let next = fetched
+                .get(end)
+                .map_or(self.fetches.len(), |&before| before.saturating_sub(own).max(trained));
             let paused = pauses.get(end - 1).is_some_and(|pause| *pause);
-            // The fetch after the last one found no batch.
+            // The fetch after an epoch's last batch found no batch.
             let of_train = if paused { trained } else { (trained + 1).min(next.max(trained)) };
             let validates = !paused && is_validation(next.saturating_sub(of_train), own);
             let of_epoch = if validates { next } else { of_train };
@@ -199,7 +206,7 @@ impl Parts<'_> {
         }
     }
 
-    /// Makes a phase of fetches; it ends with the last, or with an update after it.
+    /// Adds a phase for some fetches. It ends with the last of them, or with an update after that.
     fn phase(
         &mut self,
         kind: PhaseKind,
@@ -215,9 +222,9 @@ impl Parts<'_> {
     }
 }
 
-/// Whether this many fetches without an update are of validation: at least one batch and the fetch
-/// that finds none. Fewer than a step has may be of an update that was left out at the end of an
-/// epoch.
+/// Whether this many fetches without an update are those of validation: at least one batch, and the
+/// fetch that finds none. If there are no more than a step has, they may be those of an update that
+/// was left out at the end of an epoch.
 fn is_validation(fetches: usize, own: usize) -> bool {
     fetches > own.max(1)
 }
@@ -231,7 +238,7 @@ mod tests {
     const NEXT: &str = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
     const SGD: &str = "Optimizer.step#SGD.step";
 
-    /// Phases of ranges that begin at these times and last for 5 ns.
+    /// Finds the phases in ranges that begin at these times and last for 5 ns.
     fn of(ranges: &[(u64, &str)]) -> Vec<Phase> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.tprof");
@@ -253,7 +260,8 @@ mod tests {
         phases.iter().map(shown).collect()
     }
 
-    /// An epoch of `batches` with `accumulated` for each update from a time, then validation; 10 ns each.
+    /// Adds an epoch of `batches` with an update after each `accumulated` of them, and then
+    /// validation; each takes 10 ns.
     fn epoch(
         ranges: &mut Vec<(u64, &'static str)>,
         batches: usize,
@@ -301,6 +309,23 @@ mod tests {
         epoch(&mut ranges, 9, 2, 0);
         let kinds: Vec<_> = of(&ranges).iter().map(|phase| phase.kind.word()).collect();
         assert_eq!(kinds, ["epoch", "train", "epoch", "train"]);
+    }
+
+    #[test]
+    fn a_pause_before_the_first_batches_leaves_no_phase_without_batches() {
+        let fetches: Vec<StepRange> = (1..=4)
+            .map(|at| StepRange {
+                kind: SpanKind::Annotation,
+                process: 0,
+                name: NameId(0),
+                start_ns: 100 * at,
+                end_ns: 100 * at + 5,
+            })
+            .collect();
+        let mut phases = Vec::new();
+        let mut parts = Parts { process: 0, fetches: &fetches, phases: &mut phases };
+        parts.divide(&[10, 20, 150, 250, 350, 450], &[true, false, false, false, false]);
+        assert_eq!(shown(&phases), [("epoch", 100, 450, 4), ("train", 100, 450, 4)]);
     }
 
     #[test]
