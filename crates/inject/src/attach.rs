@@ -1,5 +1,5 @@
-//! Attaching to the collector: one message out, one back with three
-//! descriptors, three mappings, and nothing left open.
+//! Attaching to the collector: the process sends one message, receives one with three descriptors,
+//! maps all three, and leaves no descriptor open.
 
 use crate::block::Thread;
 use crate::loss::lose_child;
@@ -23,17 +23,18 @@ unsafe extern "C" {
 
 /// Longest socket path (`sun_path` less its NUL).
 const PATH_MAX: usize = 107;
-/// How long a process waits for the collector's answer, once.
+/// How long a process waits for the collector's answer. It waits only once.
 const ANSWER_NS: u64 = 5_000_000_000;
-/// How long a process waits for a collector that it started, and how often it checks.
+/// How long a process waits for a collector that it started.
 const START_NS: u64 = 5_000_000_000;
+/// How often it tries to connect meanwhile.
 const STEP_NS: u64 = 2_000_000;
-/// After this many collectors that left or could not begin, a process goes on by itself.
+/// After so many collectors that exited or failed to start, a process runs on without recording.
 const IN_VAIN_MOST: u32 = 4;
 
 static SOCKET_PATH: PathBuffer =
     PathBuffer { bytes: [const { AtomicU32::new(0) }; PATH_MAX + 1], len: AtomicUsize::new(0) };
-/// Facts for the hello, gathered by the library's constructor.
+/// Flags of the hello message, gathered by the library's constructor.
 pub static HELLO_FLAGS: AtomicU32 = AtomicU32::new(0);
 static WIPE_ASKED: AtomicBool = AtomicBool::new(false);
 
@@ -42,7 +43,7 @@ struct PathBuffer {
     len: AtomicUsize,
 }
 
-/// What one attempt to reach a collector came to.
+/// The outcome of one attempt to reach a collector.
 enum Answer {
     Attached,
     /// The collector refuses this process, or cannot record it.
@@ -53,7 +54,7 @@ enum Answer {
     Late,
 }
 
-/// What attaching came to.
+/// The outcome of attaching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// This process records.
@@ -75,8 +76,8 @@ pub fn attach(thread: &Thread, forked: bool, again: bool) -> Outcome {
         }
     }
     let was_asked = state::WIPED.asked.load(Relaxed) != 0;
-    // The child of a process without an answer does not wait: what is mapped here is its
-    // parent's, as is the thread's block.
+    // A forked child doesn't wait if its parent got no answer: what is mapped here, and the
+    // thread's block, are its parent's.
     let patient = !(again && !was_asked || forked && collector_liveness::is_stalled(thread));
     SEEN_CHANGED.store(changed(), Relaxed);
     let outcome = meet(forked, patient, was_asked);
@@ -90,12 +91,12 @@ pub fn attach(thread: &Thread, forked: bool, again: bool) -> Outcome {
     outcome
 }
 
-/// Time when the socket was last changed, as of the last try: the collector touches it when it
-/// comes back, since a process that is not attached has no other sign of it.
+/// Modification time of the socket at the last attempt. The collector touches the socket when it
+/// resumes, since a process that is not attached has no other way to notice.
 static SEEN_CHANGED: AtomicU64 = AtomicU64::new(0);
-/// Ticks of the processor of the last check.
+/// Processor ticks at the last check of the socket.
 static LOOKED_AT: AtomicU64 = AtomicU64::new(0);
-/// Ticks between checks, some milliseconds on any processor: each is a system call.
+/// Ticks between checks, a few milliseconds on any processor. Each check is a system call.
 const LOOK_TICKS: u64 = 1 << 24;
 
 fn changed() -> u64 {
@@ -103,8 +104,8 @@ fn changed() -> u64 {
     sys::changed_at(path.as_ptr()).map_or(0, |[s, ns]| s.wrapping_mul(1_000_000_000) + ns)
 }
 
-/// Whether a process without an answer should ask again: the collector has come back, or
-/// this is a forked child that never asked.
+/// Whether a process without an answer should ask again: because the collector has resumed, or
+/// because this is a forked child that never asked.
 #[cold]
 pub fn is_time_again() -> bool {
     if state::WIPED.asked.load(Relaxed) == 0 {
@@ -119,7 +120,7 @@ pub fn is_time_again() -> bool {
     changed() != SEEN_CHANGED.load(Relaxed)
 }
 
-/// Connects to the collector, which is started here if need be.
+/// Connects to the collector, and starts one first if necessary.
 fn meet(forked: bool, patient: bool, late: bool) -> Outcome {
     const ENOENT: isize = -2;
     const EAGAIN: isize = -11;
@@ -128,12 +129,13 @@ fn meet(forked: bool, patient: bool, late: bool) -> Outcome {
     let Some(path) = path.get(..len) else { return Outcome::Never };
     let mut started = None;
     let mut in_vain = 0;
-    // A timeout of 0 would mean no timeout.
+    // The kernel takes a timeout of 0 for none.
     let time_ns = if patient { ANSWER_NS } else { 1000 };
     for _ in 0..START_NS / STEP_NS {
         match sys::socket::connect(path, time_ns) {
             Ok(fd) => {
-                // Another version's collector takes the plain message only, and states who sent it.
+                // A collector of another version accepts the plain message only, and its answer
+                // says which version it is.
                 let is_plain = forked || late || in_vain > 0;
                 let answer = shake_hands(fd, forked, late, is_plain);
                 sys::close(fd);
@@ -144,21 +146,21 @@ fn meet(forked: bool, patient: bool, late: bool) -> Outcome {
                     Answer::None => in_vain += 1,
                 }
             }
-            // So many processes wait for the collector that there is no place to wait.
+            // So many processes wait for the collector that the socket's backlog is full.
             Err(EAGAIN) => {
                 if forked {
                     lose_child(sys::pid());
                 }
                 return Outcome::Later;
             }
-            // Refused by the socket of a collector that was killed.
+            // The session has no socket, or it is that of a collector that was killed.
             Err(ENOENT | ECONNREFUSED) if !forked && may_start() => match started {
                 None => match start_collector::start() {
                     None => return Outcome::Never,
                     pid => started = pid,
                 },
                 Some(pid) if !sys::has_ended(pid) => {}
-                // Another collector was faster, and has left since; or this one could not begin.
+                // Another collector was faster and has exited since, or this one could not start.
                 Some(_) => {
                     started = None;
                     in_vain += 1;
@@ -174,8 +176,7 @@ fn meet(forked: bool, patient: bool, late: bool) -> Outcome {
     Outcome::Never
 }
 
-/// Whether the session's socket can be reached from here, which it cannot after a change of
-/// user or of root.
+/// Whether this process can reach the session's socket. It can't after a change of user or of root.
 pub fn is_reachable() -> bool {
     let (path, _) = socket_path();
     sys::may_use(path.as_ptr())
@@ -209,8 +210,8 @@ fn remember_socket() -> bool {
     true
 }
 
-/// Whether a missing session means "start one here": by `tprof env` on any
-/// host, after `tprof run` on every host but its own.
+/// Whether a process that finds no collector should start one: it should under `tprof env` on any
+/// host, and under `tprof run` on every host but the one where it was started.
 fn may_start() -> bool {
     if environment::variable(env::BIN).is_none() {
         return false;
@@ -228,7 +229,7 @@ fn may_start() -> bool {
 fn shake_hands(fd: i32, forked: bool, late: bool, is_plain: bool) -> Answer {
     if state::STACK_TOP.load(Relaxed) == 0 {
         const AT_EXECFN: c_ulong = 31;
-        // SAFETY: reads the auxiliary vector.
+        // SAFETY: `getauxval` only reads the auxiliary vector.
         state::STACK_TOP.store(unsafe { getauxval(AT_EXECFN) } as usize, Relaxed);
     }
     let mut flags = HELLO_FLAGS.load(Relaxed);
@@ -243,7 +244,7 @@ fn shake_hands(fd: i32, forked: bool, late: bool, is_plain: bool) -> Answer {
         stack_top: state::STACK_TOP.load(Relaxed) as u64,
         ..Hello::new(Role::Target, sys::pid())
     };
-    // Later, and in a forked child, the program may have changed it.
+    // Later, and in a forked child, the program may have changed its arguments and environment.
     let began = if is_plain { None } else { environment::beginning() };
     let with_beginning = began.is_some_and(|began| {
         let hello = Hello { flags: hello.flags | hello_flags::BEGAN_WITH, ..hello };
@@ -251,7 +252,8 @@ fn shake_hands(fd: i32, forked: bool, late: bool, is_plain: bool) -> Answer {
         let parts = [&hello.to_bytes()[..], &began.head(), arguments, environment];
         sys::socket::send(fd, parts)
     });
-    // Where messages of that length are not taken, it is read from /proc.
+    // If the socket doesn't accept a message of that length, the collector reads the arguments and
+    // environment from /proc.
     if !with_beginning && !sys::socket::send(fd, [&hello.to_bytes()]) {
         return Answer::None;
     }
@@ -276,38 +278,46 @@ fn map_all([session_fd, region_fd, tables_fd]: [i32; 3]) -> bool {
     state::SPARING.store(sparing, Relaxed);
     let region_bytes = if sparing { SPARING_REGION_BYTES } else { REGION_BYTES };
     let tables_bytes = if sparing { SPARING_TABLES_BYTES } else { TABLES_BYTES };
-    // Chunks and tables are opened up one by one when they are used: what is
-    // closed cannot be filled by an `mlockall` of the job.
+    // Chunks and tables become accessible one by one when they are used: pages that are
+    // inaccessible can't be filled by an `mlockall` of the job.
     let shared = flags::MAP_SHARED | flags::MAP_NORESERVE;
     let Some(region) = sys::map(region_bytes, flags::PROT_NONE, shared, region_fd) else {
         return false;
     };
-    // SAFETY: just mapped, and not used yet.
+    // SAFETY: the region was just mapped, and nothing uses it yet.
     let is_open = unsafe {
         sys::advise(region, region_bytes, flags::MADV_DONTDUMP);
-        // With the first chunk: to open that by itself would split the mapping once more.
+        // The first chunk is opened along with the header: opening it separately would split the
+        // mapping once more.
         let open = SMALL_OFFSET + SMALL_BYTES;
         sys::protect(region, open, flags::PROT_READ | flags::PROT_WRITE)
     };
+    let unmap_region = || {
+        // SAFETY: the region was just mapped, and its address was not published.
+        unsafe { sys::unmap(region, region_bytes) };
+    };
     if !is_open {
+        unmap_region();
         return false;
     }
     let Some(session) = sys::map(SESSION_BYTES, flags::PROT_READ, flags::MAP_SHARED, session_fd)
     else {
-        // SAFETY: just mapped, not published.
-        unsafe { sys::unmap(region, region_bytes) };
+        unmap_region();
         return false;
     };
-    // SAFETY: mapped, REGION_BYTES long, page aligned.
+    // SAFETY: the region is mapped, page aligned, and longer than its header.
     let header = unsafe { &*region.cast::<RegionHeader>() };
     if header.magic.load(Relaxed) != REGION_MAGIC {
+        // SAFETY: the session was just mapped, and its address was not published.
+        unsafe { sys::unmap(session, SESSION_BYTES) };
+        unmap_region();
         return false;
     }
-    // Without tables there are no stacks by unwind rows; everything else works.
+    // Without tables, stacks can't be unwound by rows; everything else works.
     if state::TABLES.load(Relaxed).is_null()
         && let Some(tables) = sys::map(tables_bytes, flags::PROT_NONE, shared, tables_fd)
     {
-        // SAFETY: just mapped, and not used yet.
+        // SAFETY: the tables were just mapped, and nothing uses them yet.
         unsafe { sys::advise(tables, tables_bytes, flags::MADV_DONTDUMP) };
         state::TABLES_BYTES.store(tables_bytes, Relaxed);
         state::TABLES.store(tables, Relaxed);
@@ -330,12 +340,13 @@ fn map_all([session_fd, region_fd, tables_fd]: [i32; 3]) -> bool {
     if header.stack_mode.load(Relaxed) == stack_mode::PYTHON {
         python::prepare();
     }
-    // SAFETY: mapped above, published below.
+    // SAFETY: `region` was mapped above, and is published only below.
     unsafe { ring::prepare(region, sparing) };
     state::SESSION.store(session.cast(), Release);
     state::REGION.store(region, Release);
     state::WIPED.generation.store(state::next_generation(), Release);
-    // Read after others see that they may record: what they count from here on is in the region.
+    // The losses are read after other threads see that they may record: what those lose from here
+    // on is counted in the region.
     header.missed.fetch_add(state::WIPED.missed.swap(0, AcqRel), Relaxed);
     true
 }
@@ -344,7 +355,7 @@ fn map_all([session_fd, region_fd, tables_fd]: [i32; 3]) -> bool {
 fn ask_for_wiping() {
     if !WIPE_ASKED.swap(true, Relaxed) {
         let page = (&raw const state::WIPED).cast_mut().cast::<u8>();
-        // Refused by kernels before 4.14: then only the `fork` hook detects a child.
+        // Kernels before 4.14 refuse this; then only the `fork` hook detects a child.
         // SAFETY: `Wiped` is a page of its own; its users expect zeros in a forked child.
         unsafe { sys::advise(page, 4096, flags::MADV_WIPEONFORK) };
     }

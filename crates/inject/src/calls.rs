@@ -1,13 +1,12 @@
-//! What the hooks of CUDA's runtime and driver, of NCCL and of cuBLAS report.
+//! The records that the hooks of CUDA's runtime and driver, of NCCL, of cuBLAS and of MPI write.
 //!
-//! One hook serves every function (`preload-shim/src/hooks/calls.rs`): it keeps
-//! the arguments as they came in a [`Frame`], and the table in
-//! [`tprof_wire::calls`] defines their meaning.
+//! One hook serves every function (`preload-shim/src/hooks/calls.rs`). It saves the arguments in a
+//! [`Frame`], and the table in [`tprof_wire::calls`] defines their meaning.
 //!
-//! Only calls by the functions' public names get here. A statically linked runtime, code that was
-//! loaded with `RTLD_DEEPBIND`, and `dlsym` on a library's own handle bypass the hook.
-//! `dlsym(RTLD_DEFAULT, …)` finds it. If no library has the function, the hook returns what the
-//! caller knows as a failure: `cudaErrorSharedObjectInitFailed` (303), `ncclSystemError`,
+//! Only calls by the functions' public names and by `dlsym(RTLD_DEFAULT, …)` get here. A statically
+//! linked runtime, code that was loaded with `RTLD_DEEPBIND`, and `dlsym` on a library's own handle
+//! bypass the hook. If no library has the function, the hook returns a failure that the caller
+//! knows: `cudaErrorSharedObjectInitFailed` (303), `ncclSystemError`,
 //! `CUBLAS_STATUS_NOT_INITIALIZED`, or MPI's error 16.
 
 use crate::block::{OuterCall, Thread};
@@ -23,8 +22,8 @@ use tprof_wire::gemm as wire;
 use tprof_wire::hash::{FNV_BASIS, fnv1a_on};
 use tprof_wire::record::ExtKind;
 
-/// Memory is taken and given back, communicators are made, devices selected,
-/// whether or not recording is on at this moment: what happens later refers to them.
+/// Whether a call is recorded even while recording is off. Calls that allocate or free memory, make
+/// communicators or select devices are: later records refer to what they did.
 fn matters(does: Effect) -> bool {
     matches!(
         does,
@@ -43,7 +42,7 @@ fn matters(does: Effect) -> bool {
     )
 }
 
-/// A function is about to be called.
+/// Called when a function is about to be called.
 pub fn enter(number: u32, frame: &mut Frame) {
     frame.start = 0;
     let Some(function) = FUNCTIONS.get(number as usize) else { return };
@@ -77,7 +76,7 @@ pub fn enter(number: u32, frame: &mut Frame) {
     } else if is_nccl_memory(function) {
         begins(&thread.nccl_memory, frame);
     }
-    // Before the call, as of any free: another thread may be given the address.
+    // Frees are recorded before the call: during it another thread may be given the address.
     if let Effect::Frees { stream, .. } = function.does
         && frame.register(0) != 0
         && !is_within(&thread.nccl_memory, frame)
@@ -89,8 +88,8 @@ pub fn enter(number: u32, frame: &mut Frame) {
     }
 }
 
-/// Whether NCCL takes or gives back memory for the program: `ncclMemAlloc` makes calls of the
-/// runtime's or the driver's, which are hooked where NCCL does not have the runtime in itself.
+/// Whether NCCL allocates or frees memory for the program. `ncclMemAlloc` itself calls the CUDA
+/// runtime or driver, and those calls are hooked unless NCCL has the runtime linked in.
 fn is_nccl_memory(function: &Function) -> bool {
     function.library == Library::Nccl
         && matches!(function.does, Effect::Allocates { .. } | Effect::Frees { .. })
@@ -101,20 +100,22 @@ fn begins(outer: &OuterCall, frame: &Frame) {
     outer.start.set(frame.start);
 }
 
-/// Whether NCCL itself makes this call, to do what an outer one asked for: `ncclBcast` calls
-/// `ncclBroadcast` by its public name. The outer call lies above on the stack, and still has
-/// the clock of its beginning: else it was left without a return.
+/// Whether NCCL itself makes this call, within an outer call of the program: `ncclBcast` calls
+/// `ncclBroadcast` by its public name. The outer call lies above on the stack, and its frame still
+/// holds the clock of its beginning. If the clock differs, the outer call was left without a
+/// return.
 #[inline]
 fn is_within(outer: &OuterCall, frame: &Frame) -> bool {
     let sp = outer.sp.get();
     if sp <= frame.sp() {
         return false;
     }
-    // SAFETY: the place of a frame of this thread's, above the one that runs.
+    // SAFETY: `sp` is a frame's of this thread, above the running frame, so the memory is still
+    // part of its stack.
     unsafe { Frame::start_of(sp) == outer.start.get() }
 }
 
-/// Records a hooked call that returned.
+/// Records a hooked call that has returned.
 pub fn leave(number: u32, frame: &Frame) {
     if frame.start == 0 {
         return;
@@ -168,7 +169,8 @@ pub fn leave(number: u32, frame: &Frame) {
             streams::moved(thread);
         }
         Effect::Limits => detail = frame.register(0) & 0xffff_ffff,
-        // As of before the call: what another thread takes meanwhile is not given back.
+        // Stamped as of before the call: memory that another thread allocates meanwhile is not
+        // freed by it.
         Effect::Resets { named } if succeeded => {
             let device = if named { frame.register(0).wrapping_add(1) & 0xffff_ffff } else { 0 };
             let payload = [0, 0, device, 1 << 32];
@@ -219,12 +221,12 @@ pub fn leave(number: u32, frame: &Frame) {
     ring::quick(thread, ExtKind::HostCall, number, frame.start, &[end, result, stream, detail]);
 }
 
-/// Time that a thread spends in calls between two stacks of them, in 1,024 ticks: about 10 ms. Where
-/// Python's lock was given up its frames are read through the kernel, which may take 50 us.
+/// Time that a thread spends in calls between two stacks, in units of 1,024 ticks: about 10 ms. If
+/// Python's lock was released, its frames are read through the kernel, which may take 50 us.
 const BETWEEN_STACKS: u64 = 30_000;
 
-/// Whether this call gets a stack, which took so many ticks: a place has as many as it takes of the
-/// time in such calls, of which most is waiting for a device.
+/// Whether this call, which took so many ticks, gets a stack. So a call site gets stacks in
+/// proportion to its share of the time in such calls, most of which is waiting for a device.
 #[inline(always)]
 fn is_due(thread: &Thread, ticks: u64) -> bool {
     let spent = u64::from(thread.in_calls.get()) + ticks / 1024;
@@ -232,11 +234,12 @@ fn is_due(thread: &Thread, ticks: u64) -> bool {
     spent >= BETWEEN_STACKS
 }
 
-/// `cudaErrorMemoryAllocation` and `CUDA_ERROR_OUT_OF_MEMORY`: the arguments were right, and read.
+/// `cudaErrorMemoryAllocation` and `CUDA_ERROR_OUT_OF_MEMORY`. With this result the arguments were
+/// valid, and the function has read them.
 const OUT_OF_MEMORY: u32 = 2;
 
-/// Bytes that an allocation asked for, which the device did not have: where a successful one stores
-/// the pitch of its rows, those without the device's padding.
+/// Bytes that a failed allocation asked for. [`taken`] uses the pitch that a successful call
+/// stores; here rows count without the device's padding.
 fn asked(frame: &Frame, bytes: SizeArgument) -> u64 {
     match bytes {
         SizeArgument::Pitch => frame.register(2).wrapping_mul(frame.register(3)),
@@ -244,7 +247,7 @@ fn asked(frame: &Frame, bytes: SizeArgument) -> u64 {
             frame.stack(0).wrapping_mul(frame.stack(1)).wrapping_mul(frame.stack(2))
         }
         SizeArgument::Plain => frame.register(1),
-        // The driver may lack memory for itself before it reads what is asked for.
+        // The driver may lack memory for itself before it reads the descriptor at argument 1.
         _ if frame.register(1) == 0 => 0,
         _ => taken(frame, bytes),
     }
@@ -255,11 +258,12 @@ fn taken(frame: &Frame, bytes: SizeArgument) -> u64 {
     match bytes {
         SizeArgument::Plain => frame.register(1),
         SizeArgument::Pitch => {
-            // SAFETY: the function has stored the pitch there.
+            // SAFETY: the function succeeded, so it has stored the pitch there.
             unsafe { word(frame.register(1), 0) }.wrapping_mul(frame.register(3))
         }
         SizeArgument::Extent => {
-            // SAFETY: the function has stored a `cudaPitchedPtr` there: pointer, pitch, ….
+            // SAFETY: the function succeeded, so it has stored a `cudaPitchedPtr` there: pointer,
+            // pitch, ….
             let pitch = unsafe { word(frame.register(0), 8) };
             pitch.wrapping_mul(frame.stack(1)).wrapping_mul(frame.stack(2))
         }
@@ -284,7 +288,8 @@ fn allocated(
     let stack = stacks::stack(thread, frame.sp(), frame.fp);
     let address = match of {
         memory::REGISTERED => frame.register(0),
-        // SAFETY: the function has stored the address there, first of what it stores.
+        // SAFETY: the function succeeded, so it has stored the address there, in the first word
+        // that it stores.
         _ => unsafe { word(frame.register(0), 0) },
     };
     if address != 0 {
@@ -299,15 +304,15 @@ fn allocated(
     }
 }
 
-/// Physical memory was made, mapped or given up. What takes something is stamped after the call,
-/// what gives something up as of before it.
+/// Records that physical memory was made, mapped or released. Records of memory that is taken have
+/// the time after the call, those of memory that is given up the time before it.
 fn mapped(thread: &Thread, number: u32, frame: &Frame, how: Mapping, end: u64) {
-    // SAFETY: the function has stored the handle there.
+    // SAFETY: the function succeeded, so it has stored the handle there.
     let handle = || unsafe { word(frame.register(0), 0) };
     let (clock, [what, bytes, of], stack) = match how {
         Mapping::Create => {
-            // SAFETY: the function has read a `CUmemAllocationProp` there: two words of 32 bits,
-            // then the kind of place and its number.
+            // SAFETY: the function has read a `CUmemAllocationProp` there: two 32-bit words, then
+            // the location's type and id.
             let place = unsafe { word(frame.register(2), 8) };
             let stack = stacks::stack(thread, frame.sp(), frame.fp);
             (end, [handle(), frame.register(1), place], stack)
@@ -336,15 +341,16 @@ fn communicated(thread: &Thread, number: u32, frame: &Frame, does: Effect, end: 
     ring::quick(thread, ExtKind::Collective, number, frame.start, &payload);
 }
 
-/// The thread is found again: asking the library for attributes may have come
-/// back to a hook.
+/// Records a matrix product. This looks the thread up again: asking the library for attributes may
+/// have led back to a hook.
 fn multiplied(number: u32, frame: &Frame, shape: Option<wire::Shape>, end: u64) {
     let Some(thread) = gate::recording() else { return };
     let payload = wire::pack(end, frame.result as u32, shape.as_ref());
     ring::quick(thread, ExtKind::Gemm, number, frame.start, &payload);
 }
 
-/// MPI is asked what was exchanged; the thread is found again, as of [`multiplied`].
+/// Records an MPI call, after asking MPI what was exchanged. This looks the thread up again, like
+/// [`multiplied`].
 fn met(number: u32, frame: &Frame, does: Effect, end: u64) {
     let Effect::Meets { message, peer, communicator } = does else { return };
     let (mut ranks, mut bytes) = (0, NO_BYTES);
@@ -352,7 +358,7 @@ fn met(number: u32, frame: &Frame, does: Effect, end: u64) {
         ranks = mpi::ranks(frame, frame.at(communicator));
         bytes = mpi::bytes(frame, message, ranks);
     }
-    // Negative: any rank, or none.
+    // Negative ranks stand for any rank, or for none.
     let peer = peer.map(|at| frame.at(at) as u32 as i32).filter(|peer| *peer >= 0);
     let peer = peer.map_or(0, |peer| peer as u64 + 1);
     let Some(thread) = gate::recording() else { return };
@@ -361,27 +367,28 @@ fn met(number: u32, frame: &Frame, does: Effect, end: u64) {
     ring::quick(thread, ExtKind::HostCall, number, frame.start, &payload);
 }
 
-/// `ncclInProgress`: a non-blocking communicator has its address, and is still being made.
+/// `ncclInProgress`: the call has returned a non-blocking communicator, which is still being made.
 const IN_PROGRESS: u32 = 7;
 /// Stands for `ncclDataType_t` where no data is exchanged.
 const NO_TYPE: u64 = u32::MAX as u64;
-/// Most ids or ranks of a list that are read.
+/// Maximum number of ids or ranks of a list that are read.
 const LIST_MOST: u64 = 1 << 16;
 
 fn joined(thread: &Thread, number: u32, frame: &Frame, how: Joins, clock: u64) {
     let is_made = matches!(frame.result as u32, 0 | IN_PROGRESS);
-    // SAFETY: the function has stored the communicator there.
+    // SAFETY: the call succeeded or is in progress, so the function has stored the communicator
+    // there.
     let made = |at: u8| if is_made { unsafe { word(frame.register(at), 0) } } else { 0 };
     let parent = frame.register(0);
     let narrow = |at: u8| u64::from(frame.register(at) as u32);
-    // What is not in the arguments is not asked of the library: a communicator may still be in
-    // the making.
+    // NCCL is not asked for values that the arguments lack: it may still be making the
+    // communicator.
     let payload = match how {
         Joins::Rank => [made(0), identity(frame), narrow(1), narrow(2), 0, 0],
         Joins::Scalable => {
-            // Of a refused call the number of ids may be any.
+            // If the call was refused, the number of ids may be anything.
             let ids = if is_made { narrow(3) * 16 } else { 0 };
-            // SAFETY: the function has read so many ids of 16 words there.
+            // SAFETY: the function has read so many ids, of 16 words each, there.
             let identity = unsafe { words(frame.register(4), ids) };
             [made(0), identity, narrow(1), narrow(2), 0, 0]
         }
@@ -390,10 +397,10 @@ fn joined(thread: &Thread, number: u32, frame: &Frame, how: Joins, clock: u64) {
         Joins::Shrink => {
             let ranks = if is_made { narrow(2) } else { 0 };
             let (whole, odd) = (ranks / 2, ranks & 1);
-            // SAFETY: the function has read so many ranks, two to a word, there.
+            // SAFETY: the function has read so many pairs of 32-bit ranks there.
             let list = unsafe { words(frame.register(1), whole) };
             let last = match odd {
-                // SAFETY: the list's last rank.
+                // SAFETY: the function has read the list's last rank there.
                 1 => unsafe { half(frame.register(1), whole as usize * 8) },
                 _ => 0,
             };
@@ -401,9 +408,9 @@ fn joined(thread: &Thread, number: u32, frame: &Frame, how: Joins, clock: u64) {
         }
         Joins::Grow => {
             let identity = match frame.register(2) {
-                0 => 0,
-                // SAFETY: an id of 16 words.
-                id => unsafe { words(id, 16) },
+                // SAFETY: the function, which succeeded, has read an id of 16 words there.
+                id if is_made && id != 0 => unsafe { words(id, 16) },
+                _ => 0,
             };
             [made(4), identity, narrow(1), narrow(3), parent, 0]
         }
@@ -412,7 +419,8 @@ fn joined(thread: &Thread, number: u32, frame: &Frame, how: Joins, clock: u64) {
     ring::quick(thread, ExtKind::Communicator, number, clock, &payload);
 }
 
-/// One process has all ranks, so their number need only be its own.
+/// Records all communicators of a process that has all ranks. The number that stands for their id
+/// need only be unique in this process.
 fn joined_all(thread: &Thread, number: u32, frame: &Frame, is_made: bool, clock: u64) {
     let ranks = u64::from(frame.register(1) as u32).min(LIST_MOST);
     let identity =
@@ -425,19 +433,19 @@ fn joined_all(thread: &Thread, number: u32, frame: &Frame, is_made: bool, clock:
     }
 }
 
-/// A number that is the same in every rank: a hash (FNV-1a) of the 128 bytes
-/// that all of them gave.
+/// A number that is the same in every rank: a hash (FNV-1a) of the 128-byte id, which every rank
+/// passes.
 fn identity(frame: &Frame) -> u64 {
     (0..16).fold(FNV_BASIS, |hash, at| fnv1a_on(hash, &frame.stack(at).to_le_bytes()))
 }
 
-/// The same of words in memory.
+/// The hash of so many words in memory.
 ///
 /// # Safety
-/// `address` is 0, or so many words lie there.
+/// `address` is 0, or so many words can be read there.
 unsafe fn words(address: u64, count: u64) -> u64 {
     (0..count.min(LIST_MOST)).fold(FNV_BASIS, |hash, at| {
-        // SAFETY: the caller's premise.
+        // SAFETY: the caller guarantees that `count` words can be read at `address`.
         fnv1a_on(hash, &unsafe { word(address, at as usize * 8) }.to_le_bytes())
     })
 }

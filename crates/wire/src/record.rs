@@ -1,9 +1,9 @@
-//! Records: 16-byte slots, written by one thread each, read by the collector.
+//! Records: 16-byte slots. Each is written by one thread and read by the collector.
 //!
-//! A slot is two words. `word0` is written last, with release order, and is
-//! never zero; chunks are zeroed before they are handed out, so a slot with
-//! `word0` zero has not been written (yet). No head needs publishing, and
-//! what a thread wrote before SIGKILL is read like everything else.
+//! A slot is two words. `word0` is written last, with release order, and is never zero. Chunks are
+//! zeroed before they are handed out, so a slot whose `word0` is zero has not been written yet. No
+//! position of the writer has to be published, and what a thread wrote before a SIGKILL is read
+//! like everything else.
 //!
 //! Heap record:
 //!
@@ -12,14 +12,14 @@
 //! word1   0..27 clock, low 27 bits | 27..40 size, high 13 bits | 40..64 stack id
 //! ```
 //!
-//! Addresses beyond 2^47, sizes beyond 2^29 and unaligned addresses go into a
-//! wide record ([`ExtKind::Wide`]).
+//! Events with an address of 2^47 or more, a size of 2^29 or more, or an unaligned address are
+//! written as a wide record ([`ExtKind::Wide`]).
 //!
-//! The low clock bits are decoded as the tick nearest to the ring's previous
-//! record, so a writer emits [`Kind::Time`] whenever bits 26 and up of the
-//! clock changed since its last [`Kind::Time`].
+//! The low bits of the clock are decoded as the tick nearest to the ring's previous record. So a
+//! writer writes a [`Kind::Time`] whenever bits 26 and up of the clock have changed since its last
+//! [`Kind::Time`].
 //!
-//! Extended record: `1 + ext slots` long.
+//! An extended record has several slots:
 //!
 //! ```text
 //! word0   0..4 kind = Ext | 4..16 ext kind | 16..32 slots in all | 32..64 argument
@@ -31,46 +31,46 @@
 pub const SLOT_BYTES: usize = 16;
 /// Clock bits in a heap record.
 pub const CLOCK_BITS: u32 = 27;
-/// A new [`Kind::Time`] is due when `clock >> EPOCH_SHIFT` changes.
+/// A new [`Kind::Time`] is needed when `clock >> EPOCH_SHIFT` changes.
 pub const EPOCH_SHIFT: u32 = CLOCK_BITS - 1;
 /// Sizes below this fit a narrow record.
 pub const NARROW_SIZE_LIMIT: u64 = 1 << 29;
-/// Addresses below this, and aligned to 8, fit a narrow record.
+/// Addresses that are below this and a multiple of 8 fit a narrow record.
 pub const NARROW_ADDRESS_LIMIT: u64 = 1 << 47;
-/// Stack ids fit 24 bits; 0 means that there is none.
+/// Stack ids are below this, so they fit 24 bits; 0 means no stack.
 pub const STACK_ID_LIMIT: u32 = 1 << 24;
-/// Most frames in one [`ExtKind::Stack`] record.
+/// Maximum number of frames in an [`ExtKind::Stack`] record.
 pub const MAX_FRAMES: usize = 192;
 
 /// The content of a slot.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A block was handed out (stamped after the real call).
+    /// A block was allocated; the time is after the real call.
     Alloc = 1,
-    /// A block is about to be given back (stamped before the real call).
+    /// A block is about to be freed; the time is before the real call.
     Free = 2,
-    /// `realloc` of this block is about to be called. Written before the call:
-    /// another thread may be given the address before it returns.
+    /// `realloc` of this block is about to be called. Written before the call, since another thread
+    /// may get the address before `realloc` returns.
     ReallocFree = 3,
     /// A `realloc` succeeded: the new block, with address 0 if it only freed.
     ReallocAlloc = 4,
-    /// A `realloc` failed: the old block, which lives on.
+    /// A `realloc` failed: the old block, which stays live.
     ReallocFailed = 5,
     /// Full clock in `word1`.
     Time = 6,
-    /// Space skipped by the writer; `word0 >> 16 & 0xffff` slots in all.
+    /// Space that the writer skipped: `word0 >> 16 & 0xffff` slots in all.
     Pad = 7,
-    /// An [`ExtKind`] record with a payload that is still being written: slots as in
-    /// an extended record. Signals are blocked meanwhile, so it gets done unless
-    /// the thread dies.
+    /// An [`ExtKind`] record whose payload is still being written; it has as many slots as the
+    /// extended record will have. The record gets completed unless the thread dies, or a signal
+    /// handler that interrupts the writer never returns.
     Pending = 8,
     /// An extended record; see [`ExtKind`].
     Ext = 15,
 }
 
 impl Kind {
-    /// The kind in the low bits of a `word0`, if it is one.
+    /// The kind in the low bits of a `word0`; `None` for an unknown kind.
     pub fn of(word0: u64) -> Option<Kind> {
         Some(match word0 & 15 {
             1 => Kind::Alloc,
@@ -91,8 +91,8 @@ impl Kind {
 #[repr(u16)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExtKind {
-    /// A heap event that does not fit a slot: heap kind in the argument;
-    /// address, size, stack id, 0.
+    /// A heap event that does not fit a slot. Argument: the heap kind. Payload: address, size,
+    /// stack id, 0.
     Wide = 1,
     /// Stack definition: id in the argument's low 24 bits, [`StackEnd`] in its
     /// high 8; payload: number of return addresses | number of Python frames << 16 |
@@ -102,35 +102,35 @@ pub enum ExtKind {
     Stack = 2,
     /// `mmap` succeeded: address, length, prot | flags << 32, fd | stack id << 32.
     Map = 3,
-    /// `munmap` is about to be called: address, length. Argument: 0.
+    /// `munmap` succeeded; the time is before the call: address, length. Argument: 0.
     Unmap = 4,
     /// `mremap` succeeded: old address, old length, new address, new length.
     Remap = 5,
-    /// A thread began: tid, creator's tid (0: unknown).
+    /// A thread began: its tid, its creator's tid (0 if unknown).
     ThreadStart = 6,
     /// The thread's start routine returned, or it called `pthread_exit`: tid, 0.
     ThreadExit = 7,
     /// Thread name: 16 bytes, NUL padded.
     ThreadName = 8,
-    /// The process is leaving by `exit`, `_exit`, `quick_exit`: status, how.
+    /// The process is about to end by `exit`, `_exit` or `quick_exit`: status, how.
     ProcessExit = 9,
     /// `fork` or `vfork` returned in the parent: child's pid, 0.
     Fork = 10,
-    /// An exec or a spawn is about to happen: pid, [`ExecVerdict`] | vfork << 8;
-    /// then the path's bytes, NUL padded to whole slots.
+    /// An exec or a spawn is about to happen: pid, [`ExecVerdict`] | vfork << 8 | parent's pid <<
+    /// 32; then the path's bytes, NUL padded to whole slots.
     Exec = 11,
     /// The exec of this pid failed: pid, errno.
     ExecFailed = 12,
     /// A child was reaped: pid, wait status.
     Reaped = 13,
-    /// `posix_spawn` returned: pid (0: failed), error.
+    /// `posix_spawn` returned: pid (0 if it failed), error.
     Spawned = 14,
     /// The definition of a Python frame: its key (bit 0 clear, a hash of all that follows); line |
-    /// [`crate::python::Chars`] of the name << 32 | of the file << 40; bytes of the name, and << 32
-    /// of the file, that follow; bytes of both in whole; then the name's bytes, then the file's,
-    /// each padded to words with NULs.
+    /// [`crate::python::Chars`] of the name << 32 | [`crate::python::Chars`] of the file << 40;
+    /// kept bytes of the name | kept bytes of the file << 32; all bytes of the name | all bytes of
+    /// the file << 32; then the name's kept bytes, then the file's, each padded to words with NULs.
     PythonFrame = 15,
-    /// CUPTI's clock at this moment: [`crate::gpu::ClockJoin`].
+    /// A reading of CUPTI's clock: [`crate::gpu::ClockJoin`].
     ClockJoin = 16,
     /// A text: its id in the argument; length in bytes, then the bytes, NUL padded.
     Text = 17,
@@ -144,7 +144,7 @@ pub enum ExtKind {
     Wait = 21,
     /// Device memory changed: [`crate::gpu::Memory`].
     Memory = 22,
-    /// CUPTI or the driver took time: [`crate::gpu::Overhead`].
+    /// CUPTI or the driver spent time on its own work: [`crate::gpu::Overhead`].
     Overhead = 23,
     /// Properties of a device: [`crate::gpu::Device`].
     Device = 24,
@@ -152,8 +152,8 @@ pub enum ExtKind {
     Stream = 25,
     /// Properties of a context: [`crate::gpu::Context`].
     Context = 26,
-    /// Something that the run must report: [`crate::gpu::trouble`] in the argument;
-    /// how many, text id.
+    /// Something that the run must report. Argument: one of [`crate::gpu::trouble`]. Payload: a
+    /// count, a text id.
     AgentNote = 27,
     /// An external id: [`crate::gpu::External`].
     External = 28,
@@ -165,9 +165,9 @@ pub enum ExtKind {
     RangeStart = 34,
     /// [`crate::gpu::Range`]: that range ends.
     RangeEnd = 35,
-    /// [`crate::gpu::Range`]: an instant.
+    /// [`crate::gpu::Range`]: a mark.
     RangeMark = 36,
-    /// [`crate::gpu::Range`]: this thread's name; the thread's id in `id`.
+    /// [`crate::gpu::Range`]: a thread's name, with the thread's id in `id`.
     RangeThread = 37,
     /// [`crate::nccl::Context`]: NCCL's profiler plugin serves a communicator.
     NcclContext = 40,
@@ -175,81 +175,83 @@ pub enum ExtKind {
     NcclCall = 41,
     /// [`crate::nccl::Task`]: NCCL enqueued an operation.
     NcclTask = 42,
-    /// [`crate::nccl::Transfer`]: an operation's work on one channel is over.
+    /// [`crate::nccl::Transfer`]: an operation's work on one channel ended.
     NcclTransfer = 43,
-    /// A CUDA runtime or NCCL call returned: [`crate::calls::HOST_CALL_WORDS`].
+    /// An intercepted call returned: [`crate::calls::HOST_CALL_WORDS`].
     HostCall = 48,
-    /// An intercepted call took or gives back memory: [`crate::calls::HOST_MEMORY_WORDS`].
+    /// An intercepted call allocated or frees memory: [`crate::calls::HOST_MEMORY_WORDS`].
     HostMemory = 49,
-    /// An intercepted call exchanges data with other ranks: [`crate::calls::COLLECTIVE_WORDS`].
+    /// An intercepted call exchanged data with other ranks: [`crate::calls::COLLECTIVE_WORDS`].
     Collective = 50,
-    /// An intercepted call made or ends a communicator: [`crate::calls::COMMUNICATOR_WORDS`].
+    /// An intercepted call made or ended a communicator: [`crate::calls::COMMUNICATOR_WORDS`].
     Communicator = 51,
     /// An intercepted call multiplied matrices: [`crate::gemm::GEMM_WORDS`].
     Gemm = 52,
-    /// The name of a kernel, at the first launch of it: the kernel as [`ExtKind::HostCall`] has it
-    /// (stub or handle), and the name by [`crate::gpu::pack_text`].
+    /// The name of a kernel, at the kernel's first launch: its stub or handle, as in
+    /// [`ExtKind::HostCall`], and the name, packed by [`crate::gpu::pack_text`].
     KernelName = 53,
-    /// A name that other records refer to, by its id in the argument: [`crate::interned`].
+    /// A name that other records refer to by its id, which is in the argument: [`crate::interned`].
     Name = 54,
-    /// A list of sizes, likewise.
+    /// A list of sizes that other records refer to by its id, which is in the argument:
+    /// [`crate::interned`].
     Sizes = 55,
-    /// [`crate::operators::Operator`]: an operator of PyTorch is over.
+    /// [`crate::operators::Operator`]: an operator of PyTorch ended.
     Operator = 56,
-    /// [`crate::operators::RangeEdge`]: a range of PyTorch's begins, of the name in the argument.
+    /// [`crate::operators::RangeEdge`]: a range of PyTorch begins. Its name is in the argument.
     RangeOpen = 57,
-    /// [`crate::operators::RangeEdge`]: it ends.
+    /// [`crate::operators::RangeEdge`]: a range of PyTorch ends.
     RangeClosed = 58,
-    /// What is recorded of operators from here on: [`crate::operators::note`] in the argument, and
-    /// two words.
+    /// A change in the recording of operators from now on. Argument: one of
+    /// [`crate::operators::note`]. Payload: two words.
     OperatorNote = 59,
-    /// [`crate::spans::Place`]: a span begins on this thread, of the name in the argument.
+    /// [`crate::spans::OnStack`]: a span begins on this thread. Its name is in the argument.
     SpanPush = 60,
-    /// [`crate::spans::Place`]: the innermost span of this thread ends; with an argument of 1 one
-    /// that others were pushed within, which go on.
+    /// [`crate::spans::OnStack`]: the innermost span of this thread ends. If the argument is 1, it
+    /// isn't the innermost one, and spans within it stay open.
     SpanPop = 61,
-    /// [`crate::spans::Place`]: a span begins that any thread may end.
+    /// [`crate::spans::Place`]: a span begins that any thread may end. Its name is in the argument.
     SpanStart = 62,
-    /// [`crate::spans::Place`]: that span ends.
+    /// [`crate::spans::Place`]: a span that any thread may end ends.
     SpanEnd = 63,
-    /// An instant, of the name in the argument: two words, not used.
+    /// An instant, with its name in the argument. The two words are not used.
     SpanMark = 64,
-    /// A training step begins: its number, and 1 where the program gave it.
+    /// A training step begins: its number, and 1 if the program gave the number.
     Step = 65,
-    /// A value of the program's, of the name in the argument: an `f64`'s bits; 1 where it is added
-    /// to the sum of those before, else 0.
+    /// A value of the program's, with its name in the argument: the bits of an `f64`; 1 if it is
+    /// added to the sum of those before, otherwise 0.
     CounterValue = 66,
     /// Floating-point operations of the innermost span of this thread: the count, and the span's
     /// depth. The argument is one of [`crate::spans::dtype`].
     Flops = 67,
-    /// The process's recording was switched: the new [`crate::region::off`] | the old << 32; live
-    /// bytes, all ones where they are not counted. The argument is the number of the schedule's
-    /// cycle, from 1; 0 if there is none.
+    /// The process's recording was switched: the new [`crate::region::off`] | the old one << 32;
+    /// live bytes, or all ones if they are not counted. The argument is the number of the
+    /// schedule's cycle, from 1; 0 if there is none.
     Switched = 68,
-    /// [`crate::spans::Arguments`]: of a span that was recorded before; the name of their keys in
-    /// the argument.
+    /// [`crate::spans::Arguments`]: arguments of a span that was recorded before. The name that
+    /// holds their keys is in the argument.
     SpanArguments = 69,
-    /// A span of the name in the argument that is over: how long ago it began and ended, ns.
+    /// A span that has ended, with its name in the argument: how many ns ago it began and ended.
     SpanComplete = 70,
-    /// The pool of the name in the argument handed out a block: address, bytes.
+    /// A memory pool of the program, with its name in the argument, handed out a block: address,
+    /// bytes.
     PoolTook = 71,
-    /// A pool takes a block back: its address, and 0.
+    /// A memory pool takes a block back: its address, 0.
     PoolGave = 72,
     /// `shmat` attached a System V segment, its id in the argument: address, bytes, stack id, 0.
     Attach = 73,
-    /// `shmdt` detached one: address, 0.
+    /// `shmdt` detached a System V segment: address, 0.
     Detach = 74,
-    /// A step begins, of the source that a schedule follows: its number, 0.
+    /// A step of the schedule's source begins: its number, 0.
     StepBegun = 75,
-    /// A handle of a stream: [`crate::calls::HOST_STREAM_WORDS`].
+    /// CUPTI's number of a stream: [`crate::calls::HOST_STREAM_WORDS`].
     HostStream = 76,
 }
 
-/// Kinds that the CUPTI agent writes, which is NCCL's profiler plugin too.
+/// The kinds that the CUPTI agent writes, which is also NCCL's profiler plugin.
 pub const AGENT_KINDS: core::ops::Range<u16> = 16..48;
 
 impl ExtKind {
-    /// The extended kind of a `word0`, if it is one.
+    /// The extended kind of a `word0`; `None` for an unknown kind.
     pub fn of(word0: u64) -> Option<ExtKind> {
         use ExtKind::*;
         const CALLS: &[ExtKind] = &[
@@ -319,24 +321,24 @@ impl ExtKind {
     }
 }
 
-/// Why a stack ends where it ends.
+/// The reason why a stack ends.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StackEnd {
     /// The outermost frame was reached.
     Whole = 0,
-    /// Deeper than [`MAX_FRAMES`].
+    /// The stack has more than [`MAX_FRAMES`] frames.
     TooDeep = 1,
-    /// Code without unwind information (JIT, hand-written assembly).
+    /// The next frame's code has no unwind information (JIT, hand-written assembly).
     NoUnwindInfo = 2,
-    /// The next frame lay outside the stack.
+    /// The next frame would be outside the stack.
     OutsideStack = 3,
-    /// Unwind tables were not ready in time.
+    /// The unwind tables were not ready in time.
     NotReady = 4,
 }
 
 impl StackEnd {
-    /// Decodes what a target wrote; anything unknown counts as missing unwind information.
+    /// Decodes a value that a target wrote. An unknown value counts as missing unwind information.
     pub fn of(value: u8) -> StackEnd {
         match value {
             0 => StackEnd::Whole,
@@ -348,23 +350,23 @@ impl StackEnd {
     }
 }
 
-/// What the process that is about to be executed will be, as far as its file shows.
+/// Whether tprof will follow the program that is about to be executed, as far as its file tells.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExecVerdict {
     /// The library will be loaded.
     Followed = 0,
-    /// The environment carries no session.
+    /// The environment has no session.
     NoEnvironment = 1,
     /// The program is statically linked.
     Static = 2,
-    /// Another ELF class or machine.
+    /// The program is of another ELF class or machine.
     OtherClass = 3,
-    /// Set-user-id or set-group-id.
+    /// The program is set-user-id or set-group-id.
     Setuid = 4,
-    /// A sanitizer build, which must be loaded first; not touched.
+    /// The program is a sanitizer build, whose library must be loaded first. tprof leaves it alone.
     Sanitizer = 5,
-    /// A seccomp filter is in force, which may kill for what attaching does.
+    /// A seccomp filter is in force, which may kill the process for attaching.
     Filtered = 6,
 }
 
@@ -389,19 +391,19 @@ pub const fn ext(kind: ExtKind, slots: usize, argument: u32) -> u64 {
     Kind::Ext as u64 | (kind as u64) << 4 | (slots as u64 & 0xffff) << 16 | (argument as u64) << 32
 }
 
-/// Address of a narrow heap record.
+/// Address in a narrow heap record.
 #[inline(always)]
 pub const fn address(word0: u64) -> u64 {
     (word0 >> 4 & ((1 << 44) - 1)) << 3
 }
 
-/// Size of a narrow heap record, bytes.
+/// Size in a narrow heap record, in bytes.
 #[inline(always)]
 pub const fn size(word0: u64, word1: u64) -> u64 {
     word0 >> 48 | (word1 >> CLOCK_BITS & 0x1fff) << 16
 }
 
-/// Stack id of a narrow heap record.
+/// Stack id in a narrow heap record.
 #[inline(always)]
 pub const fn stack(word1: u64) -> u32 {
     (word1 >> 40) as u32
@@ -452,7 +454,7 @@ mod tests {
 
     #[test]
     fn ext_kind_round_trips() {
-        for value in (1..=28u64).chain(32..=37).chain(40..=43).chain(48..=68) {
+        for value in (1..=28u64).chain(32..=37).chain(40..=43).chain(48..=76) {
             let kind = ExtKind::of(value << 4 | 15).unwrap();
             assert_eq!(kind as u64, value);
             assert_eq!(ExtKind::of(ext(kind, 3, 9)), Some(kind));

@@ -1,9 +1,9 @@
-//! Hooks of the loader. Where code is unloaded, what was learnt of its addresses must be forgotten.
-//! Of the hooked functions, profilers find CUPTI's by name through `dlsym`. And once Python looks
-//! up the entry of a module, all of the module's libraries are loaded.
+//! Hooks of the loader. When code is unloaded, what was learnt about its addresses must be dropped.
+//! `dlsym` is hooked because profilers use it to find CUPTI's functions by name, and because all
+//! libraries of a Python module are loaded by the time that Python looks up the module's entry.
 //!
-//! `dlopen` is not hooked: the loader would look up the caller's RUNPATH by
-//! this library's return address. New code shows by its unknown addresses.
+//! `dlopen` is not hooked: the loader would use this library's RUNPATH instead of the caller's,
+//! since it goes by the return address. New code is noticed by its unknown addresses.
 
 use super::cupti;
 use crate::{real, table};
@@ -19,18 +19,19 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     unwind::let_readers_leave();
     let error = real!(DLCLOSE(handle) as fn(*mut c_void) -> c_int, else -1);
     python::unloaded();
-    unloading.end();
+    // What was learnt is dropped before threads may read again: other code may lie there by now.
     if error == 0 {
         unwind::code_changed();
         kernels::forget();
         operators::unloaded();
     }
+    unloading.end();
     error
 }
 
-/// Interposes libc's `dlsym`. Names that begin neither with `cupti` nor with `PyIn`, and the
-/// handles that mean the caller's own scope, are left to the real function: it is jumped to, so
-/// that it finds its caller.
+/// Interposes libc's `dlsym`. Names that begin neither with `cupti` nor with `PyIn`, and handles
+/// that mean the caller's own scope, are left to the real function. The hook jumps to it, so that
+/// it sees the original caller.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn dlsym() {
@@ -76,7 +77,7 @@ pub unsafe extern "C" fn dlsym() {
         "pop rdi",
         ".cfi_adjust_cfa_offset -8",
         "jmp rax",
-        // PyInit_…: the entry of a module that Python has loaded.
+        // PyInit_…: the entry function of a module that Python has loaded.
         "4:",
         "cmp byte ptr [rsi + 1], 'y'",
         "jne 2b",
@@ -111,7 +112,7 @@ extern "C" fn module_loaded() {
     operators::register_callbacks();
 }
 
-/// The real function, for a call before the list was searched.
+/// The real function, for a call before the real functions were looked up.
 extern "C" fn late() -> usize {
     let of: &AtomicUsize = &table::DLSYM;
     match table::address(of) {
@@ -120,7 +121,7 @@ extern "C" fn late() -> usize {
     }
 }
 
-/// Stands for the function where no library has it: nothing can be found.
+/// Replaces `dlsym` if no library has it: finds nothing.
 extern "C" fn nothing() -> usize {
     0
 }
