@@ -1,13 +1,13 @@
-//! `tprof env` attaches by hand: no collector runs beforehand, and the
-//! process that starts it is not disturbed.
+//! `tprof env` attaches processes without `tprof run`: the first attached process starts the
+//! collector, and is not disturbed by it.
 
 use tprof_tests::{
     Job, Kind, Scratch, attach_script, build, expected, memory_report, need_some, program,
     run_info, tprof, wait_until,
 };
 
-/// Runs `body` natively in `sh`, then after `eval "$(tprof env …)"`: both must
-/// be the same. Waits for the collector to finish.
+/// Runs `body` natively in `sh`, then after `eval "$(tprof env …)"`. Both must behave the same.
+/// Waits for the collector to finish.
 #[track_caller]
 fn attached(
     body: &str,
@@ -22,7 +22,7 @@ fn attached(
     (traced, run)
 }
 
-/// Waits until each collector that joined a run has written its last.
+/// Waits until each collector that joined a run has written its last file.
 fn all_finished(run: &std::path::Path) {
     let infos = || std::fs::read_dir(run).unwrap().map(|entry| entry.unwrap().path());
     let is_over = |path: &std::path::PathBuf| {
@@ -94,8 +94,8 @@ fn processes_started_together_share_one_run() {
     assert_eq!(memory_report(&run).in_victims("allocations"), 8);
 }
 
-/// A collector on demand leaves half a second after its last process: a process that comes in that
-/// moment is recorded by it or by the next one.
+/// An on-demand collector ends half a second after its last process. A process that starts at that
+/// moment is recorded by that collector or by the next one.
 #[test]
 fn processes_that_come_as_the_collector_leaves_are_recorded() {
     let scratch = Scratch::new();
@@ -106,7 +106,8 @@ fn processes_that_come_as_the_collector_leaves_are_recorded() {
     done; echo all";
     let (_, run) = attached(body, &[program("short")], &scratch);
     all_finished(&run);
-    assert_eq!(memory_report(&run).in_victims("allocations"), 80);
+    // Not by their stacks: on a busy machine a process may end before its unwind tables are ready.
+    assert_eq!(memory_report(&run).total("allocations"), 80);
 }
 
 #[test]
@@ -128,7 +129,7 @@ fn export_lines_survive_odd_names() {
     let outcome = Job::sh(&script).arg(&odd).arg(program("short")).run_in(scratch.cwd());
     assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(3), ""), "{outcome:?}");
     run_info(&odd, |info| info["finished"] == true);
-    // Two words where the library's own path is odd would break every later command.
+    // LD_PRELOAD is separated by spaces, so a library path of two words would break later commands.
     let lines = tprof(["env", "-o", "run"]).run_in(scratch.cwd()).expect_code(0);
     assert!(lines.stdout.lines().all(|line| line.starts_with("export ")), "{lines:?}");
 }

@@ -1,5 +1,5 @@
-//! ITT's tasks, against what the program itself wrote down: from a program with its own static
-//! part of ITT, and from Intel's own in Python's `ittapi`.
+//! ITT's tasks, compared with the program's own log: from a program with its own static part of
+//! ITT, and from Intel's library in Python's `ittapi`.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use tprof_trace::model::{MarkKind, Span, SpanKind};
 const ITT: &[&str] = &["--activities", "nvtx"];
 const ALL: [&str; 4] = ["tasks", "overlapped", "threads", "fork"];
 
-/// Process, thread, name, domain, and how many there are.
+/// Process, thread, name, domain, and the number of tasks.
 type Counts = BTreeMap<(u64, u64, String, String), usize>;
 
 fn logged(text: &str) -> Counts {
@@ -53,7 +53,7 @@ fn every_task_is_recorded_once_in_its_domain() {
     assert_eq!(marks.map(|mark| file.name(mark.name)).collect::<Vec<_>>(), ["marked"]);
     let named = file.threads().iter().filter_map(|thread| file.thread_name(thread.thread));
     assert_eq!(named.filter(|name| *name == "worker of ITT").count(), 4);
-    // Tasks of one thread lie in each other as they did.
+    // Tasks of one thread nest as they did in the program.
     let spans = rows::<Span>(&file);
     let of = |name: &str| {
         let span = spans.iter().find(|span| file.name(span.name) == name).unwrap();
@@ -114,7 +114,7 @@ fn a_collector_of_the_jobs_own_keeps_the_tasks_and_the_run_reports_it() {
     let (named, groups) = ("INTEL_LIBITTNOTIFY64", "INTEL_ITTNOTIFY_GROUPS");
     for (variable, value, printed, why) in [
         (named, tool.to_str().unwrap(), "own tool", "another library (tool.so), which keeps them"),
-        (named, "/no/such/tool.so", "", "/no/such/tool.so, which is no library"),
+        (named, "/no/such/tool.so", "", "/no/such/tool.so, which is not a library"),
         (groups, "sync", "", "is set: libittnotify.so gets them"),
     ] {
         let job = Job::new(program("itt")).arg(scratch.join("log")).arg("tasks");
@@ -167,7 +167,7 @@ fn tasks_of_intels_own_library_are_recorded_and_reported() {
     assert!(rows.iter().any(|row| row["range"] == "forward" && row["runs"] == 5), "{report}");
 }
 
-/// PyTorch's own ranges, those of its operators within `emit_itt`, and oneDNN's primitives.
+/// Records PyTorch's own ranges, those of its operators within `emit_itt`, and oneDNN's primitives.
 #[test]
 fn ranges_of_pytorch_are_recorded() {
     let Some(python) = std::env::var_os("TPROF_TEST_TORCH") else {

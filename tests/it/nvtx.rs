@@ -1,5 +1,5 @@
-//! NVTX ranges, against what the program itself wrote down: from a program with its
-//! own copy of the loading protocol, from NVIDIA's own headers, and from Python.
+//! NVTX ranges, compared with the program's own log: from a program with its own copy of the
+//! loading protocol, from NVIDIA's own headers, and from Python.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,9 +12,9 @@ use tprof_trace::TraceFile;
 use tprof_trace::model::{HeapChange, Span, SpanKind};
 
 const NVTX: &[&str] = &["--activities", "nvtx"];
-/// All that the program can do, but for ending badly.
+/// Everything that the program can do, except the bad endings.
 const ALL: [&str; 6] = ["push", "domains", "start", "marks", "threads", "fork"];
-/// Both sides read CLOCK_MONOTONIC; ticks are turned into it to within this.
+/// Both sides read CLOCK_MONOTONIC; converted ticks are accurate to this many nanoseconds.
 const SLACK_NS: u64 = 2_000;
 
 fn number(line: &Value, key: &str) -> u64 {
@@ -49,7 +49,7 @@ fn ranges_of_steps_are_the_steps_of_reports() {
     assert!((judged_ns / took_ns - 1.0).abs() < 0.05, "{judged_ns} of {took_ns}");
 }
 
-/// A range but for its times: pid, tid, name, domain, arguments.
+/// Everything about a range but its times: pid, tid, name, domain, arguments.
 type Facts = (u64, u64, String, String, String);
 
 fn facts_of_line(line: &Value) -> Facts {
@@ -80,7 +80,8 @@ fn facts_of_span(file: &TraceFile, span: &Span) -> Facts {
     )
 }
 
-/// Every range once, on its thread, between the readings around its calls.
+/// Checks that every range is recorded once, on its thread, between the clock readings around its
+/// calls.
 #[track_caller]
 fn assert_ranges(run: &Path, log: &[Value]) {
     let file = rank_file(run, 0);
@@ -199,8 +200,8 @@ fn a_tool_that_owns_the_variable_keeps_the_ranges_and_the_run_reports_it() {
     std::fs::write(&text, "no library").unwrap();
     for (named, printed, why) in [
         (tool.to_str().unwrap(), "own tool", "another library (tool.so), which keeps them"),
-        ("/no/such/tool.so", "", "/no/such/tool.so, which is no library: the ranges are lost"),
-        (text.to_str().unwrap(), "", "text.so, which is no library: the ranges are lost"),
+        ("/no/such/tool.so", "", "/no/such/tool.so, which is not a library: the ranges are lost"),
+        (text.to_str().unwrap(), "", "text.so, which is not a library: the ranges are lost"),
     ] {
         let job = Job::new(program("nvtx"))
             .arg(scratch.join("log"))

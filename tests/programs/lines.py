@@ -7,8 +7,8 @@ import copy
 import time
 
 
-# Each loop calls the clock seldom: a busy machine preempts the thread in that call, and Python's line
-# is read there.
+# Each loop calls the clock seldom, because a busy machine often preempts the thread in that call, and
+# the sampler then reads that line.
 def hot(seconds):
     end = time.thread_time() + seconds
     total = 0
