@@ -2,11 +2,10 @@
 
     python3 scripts/bench/agree.py [--tprof PATH] [--rate HZ] [--rounds N]
 
-The programs are the tests' own: each function takes a known share, by its thread's
-own CPU time, so that a busy machine changes nothing. A share is that of samples of
-running threads with the function anywhere on the stack, of the whole process tree,
-among samples within these functions (starting Python takes time as well); medians of
-the rounds. What is not installed is left out and listed.
+The programs are the tests' own: each function takes a known share of its thread's own CPU time, so that a busy machine
+changes nothing. The share of a function is counted over the whole process tree: samples of running threads with the
+function anywhere on the stack, divided by the samples within any of these functions (starting Python takes time as
+well). The shares are medians over the rounds. Profilers that are not installed are left out and listed.
 """
 
 import argparse
@@ -36,14 +35,14 @@ def run(argv, folder):
 
 
 def shares(weight_of, functions):
-    """Each function's share of what all of them have."""
+    """Returns each function's share of the weight of all functions."""
     weights = {f: weight_of(f) for f in functions}
     whole = sum(weight for f, weight in weights.items() if f not in WITHIN)
     return {f: weight / whole for f, weight in weights.items()}
 
 
 def on_stacks(stacks, functions):
-    """Shares of stacks: pairs of functions and weight."""
+    """Returns the functions' shares of weighted stacks, which are pairs of functions and weight."""
     return shares(lambda f: sum(weight for stack, weight in stacks if f in stack), functions)
 
 

@@ -32,10 +32,11 @@ ROOT = HERE.parent.parent
 PROGRAMS = HERE / "programs"
 # Cost of recording: the table in docs/notes/overhead-bench.md.
 RECORDING = ("probe", "exact", "mixed", "sampled", "threads", "cc1", "start", "memory")
-# Compiler options to build the floor as a library.
+# Compiler options that build the floor as a library.
 FLOOR = ("-shared", "-fPIC", "-fno-builtin", "-fno-omit-frame-pointer")
 PARTS = (*RECORDING, "exports", "pages", "import", "reports", "gpu", "python", "scale", "overhead-line", "abi", "collector-torch", "import-torch", "operators", "eager", "sdk")
-# Above this, transferring a record to the collector is the larger part of its cost.
+# If a cache line takes longer than this between cores, transferring a record to the collector is the larger part of its
+# cost.
 DISTANT_NS = 50
 
 
@@ -47,7 +48,7 @@ class Bench:
         self.rows, self.sections, self.notes = [], [], []
         self.scale = []
         self.overhead_line, self.tables = [], []
-        # A copy, so that a build meanwhile does not change what is measured.
+        # A copy, so that a build in the meantime does not change the measured program.
         self.tprof = shutil.copy2(args.tprof, self.built / "tprof")
         self.heaptrack = shutil.which("heaptrack")
         if not self.heaptrack:
@@ -67,7 +68,7 @@ class Bench:
         compile("empty_callbacks.c", "empty_callbacks.so", "-shared", "-fPIC")
         for level in (1, 2, 3):
             compile("floor.c", f"floor{level}.so", f"-DLEVEL={level}", *FLOOR)
-        # heaptrack comes with it.
+        # libunwind is installed if heaptrack is.
         try:
             compile("floor.c", "floor4.so", "-DLEVEL=4", *FLOOR, "-Wl,--no-as-needed", "-l:libunwind.so.8")
             self.unwinds = True
@@ -78,7 +79,7 @@ class Bench:
         self.cc1 = found if os.path.isabs(found) else None
         big_c.write(self.built / "big.c")
 
-    # Contenders: how to turn a workload's command into theirs.
+    # A contender maps a workload's command to its own command and environment.
 
     def traced(self, *options):
         return lambda argv: ([self.tprof, "run", "--quiet", "-o", "{folder}/run", *options, "--", *argv], {})
@@ -93,7 +94,7 @@ class Bench:
         return [str(self.built / name), *map(str, arguments)]
 
     def pairs(self, argv, contenders, rounds, most_s):
-        """Interleaved pairs, `rounds` of them or what fits into `most_s`."""
+        """Runs interleaved pairs: `rounds` of them, or as many as fit into `most_s`."""
         found = {name: Pairs() for name in contenders}
         Run(argv)
         began = time.monotonic()
@@ -106,7 +107,7 @@ class Bench:
         return found
 
     def peers(self, argv):
-        """heaptrack raw and as it comes, under a memory limit; once each if quick."""
+        """Runs heaptrack with --raw and with its defaults, under a memory limit; once each if quick."""
         found = {}
         if self.heaptrack:
             for name, options in (("heaptrack --raw", ["--raw"]), ("heaptrack", [])):
@@ -119,7 +120,7 @@ class Bench:
         return found
 
     def section(self, workload, found):
-        """Added cost per event of each contender."""
+        """Adds a section with each contender's additional cost per event."""
         entries = []
         for name, pairs in found.items():
 
@@ -150,9 +151,9 @@ class Bench:
         self.rows.append({"what": what, "value": value, "unit": unit, "target": target, **more})
 
     def judged(self, what, entry, target, threads=1, exact=True):
-        """The row of an added cost: by wall time on a machine that is otherwise
-        idle. Else the collector starves, and what would be is modelled: CPU
-        time, and the wait for a collector that has a core of its own."""
+        """Adds a row for an additional cost. On an otherwise idle machine it is wall time. On a disturbed one the
+        collector starves, so the row models the cost: CPU time, plus the wait for a collector that has a core of its
+        own."""
         disturbed = entry["others"] is None or entry["others"] > table.DISTURBED
         value = entry["cpu"] if disturbed else entry["wall"]
         if disturbed and exact and value is not None:
@@ -160,8 +161,8 @@ class Bench:
         self.row(what, value, "ns/event", target, basis="cpu, modelled" if disturbed else "wall")
 
     def against_floor(self, entry, floor, target):
-        """Added CPU time of the job as a multiple of a floor's. Not by wall time: two threads and the
-        collector have no processor each on a machine of two."""
+        """Adds a row with the added CPU time of the job as a multiple of a floor's. Wall time would mislead on a
+        machine of two processors, where two threads and the collector don't have one each."""
         both = entry["cpu"] is not None and floor["cpu"]
         self.row(f"  of it CPU, times that of {floor['contender']}", entry["cpu"] / floor["cpu"] if both else None, "ratio", target, basis="cpu")
 
@@ -169,7 +170,7 @@ class Bench:
         return quick if self.quick else full
 
     def torch(self, what):
-        """A Python with PyTorch, or none, and a note of what "is not measured" then."""
+        """Returns a Python with PyTorch. Without one, returns None and notes which figure is not measured."""
         python = self.args.torch_python
         if python and subprocess.run([python, "-c", "import torch"], capture_output=True, check=False).returncode == 0:
             return python
@@ -179,8 +180,8 @@ class Bench:
     # The rows.
 
     def probe(self, when="before"):
-        """How far the cores are apart; a virtual machine's may move meanwhile,
-        so that it is asked before and after, and the nearer one counts."""
+        """Measures how far the cores are apart. A virtual machine's cores may move during the benchmark, so this runs
+        before and after it, and the smaller distance counts."""
         runs = [Run(self.program("pingpong")) for _ in range(3)]
         one_way = min((run.printed["one_way_ns"] for run in runs if run.status == 0), default=None)
         self.distances.append(one_way or 0)
@@ -237,7 +238,7 @@ class Bench:
                 self.memory(traced)
 
     def memory(self, pairs):
-        """What the target holds in addition: its own pages, and rings, which are shared."""
+        """Measures the additional memory of the target: its own pages, and the rings, which are shared."""
         own = pairs.median(lambda plain, run: run.printed["peak_kib"] - run.printed["shared_kib"] - plain.printed["peak_kib"])
         rings = pairs.median(lambda _, run: run.printed["shared_kib"])
         self.row("target's extra memory without rings", own / 1024, "MiB", 4)
@@ -256,7 +257,7 @@ class Bench:
             self.judged(f"{label}, sampled (the default)", self.section(label, found)[1], target, exact=False)
 
     def threads(self):
-        """CPU per event: with more threads than cores, wall time has no meaning."""
+        """Measures CPU time per event: with more threads than cores, wall time has no meaning."""
         for mode, options in (("exact, no stacks", ("--mem", "exact", "--stacks", "off")), ("sampled", ())):
             for threads in (1, 2, 4):
                 argv = self.program("malloc_tight", self.rounds(8_000_000, 4_000_000), threads)
@@ -265,7 +266,7 @@ class Bench:
                 self.row(f"{mode}, {threads} thread{'s' * (threads > 1)}", cost, "ns/event", None, basis="cpu")
 
     def exports(self):
-        """Million events per CPU second, and bytes of each, from a synthetic rank."""
+        """Measures million events per CPU second, and bytes per event, of exports of a synthetic rank."""
         events = self.rounds(2_000_000, 500_000)
         # torch.profiler wrote 300,000 events to .json.gz in 5.8 s.
         targets = {"perfetto": (1.5, 20), "chrome": (0.259, None), "parquet": (None, 5), "json": (None, None), "csv": (None, None)}
@@ -278,7 +279,7 @@ class Bench:
             self.row("  peak memory", float(found[3]), "MB", None)
 
     def pages(self):
-        """The timeline of a million events in a browser, as pages.py measures it."""
+        """Measures the timeline of a million events in a browser with pages.py."""
         figures = self.built / "pages.json"
         command = [sys.executable, HERE / "pages.py", "--tprof", self.tprof, "--json", figures]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
@@ -322,7 +323,7 @@ class Bench:
         processes.measure(self)
 
     def long_run(self):
-        """Whether the collector grows with the run: events and seconds as many as allowed."""
+        """Shows whether the collector grows with the run, which lasts for as many events and seconds as allowed."""
         command, env = self.traced("--mem", "exact")(self.program("malloc_mixed", self.rounds(120_000_000, 8_000_000)))
         run = Run(command, env, watch=True, timeout=180)
         if run.status != 0 or not run.peaks:

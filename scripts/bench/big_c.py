@@ -1,6 +1,6 @@
-"""Writes one large C file, the same one every time: about 50,000 lines of
-structs, switches, loops and calls. One function in eight is external and calls
-external ones; the others are static and unused, as most of what headers bring."""
+"""Writes one large C file, the same one every time: about 50,000 lines of structs, switches, loops and calls. One
+function in eight is external and calls external ones; the others are static and unused, like most functions that
+headers define."""
 
 import random
 

@@ -1,8 +1,8 @@
 """The collector's CPU time on a PyTorch job with a DataLoader, by thread. See docs/notes/overhead-history.md.
 
-The run states it (`collector_cpu_ns`); beside that stands what the kernel counts, read from outside ten times a second
-(`/proc/PID/task/*/schedstat`), by name of the thread. With `--against PATH` another tprof runs beside in each round,
-at the same time and so under the same load.
+The table compares two measurements: the time that the run reports (`collector_cpu_ns`), and the time that the kernel
+counts for each thread. This script reads the latter from `/proc/PID/task/*/schedstat` ten times a second and adds it up
+by thread name. With `--against PATH`, each round also runs another tprof at the same time, and so under the same load.
 """
 
 import json
@@ -23,7 +23,7 @@ PAUSE_S = 0.1
 
 
 class Recording:
-    """A run under one tprof, watched from outside while it lasts."""
+    """A run by one tprof. Until it ends, a thread reads the CPU time of the collector's threads."""
 
     def __init__(self, tprof, argv):
         self.folder = Path(tempfile.mkdtemp(prefix="bench-"))
@@ -40,7 +40,7 @@ class Recording:
                     name, ran_ns = (task / "comm").read_text().strip(), (task / "schedstat").read_text().split()[0]
                 except (OSError, IndexError):
                     continue
-                # A thread has its parent's name until it gives itself its own.
+                # A new thread has its parent's name until it sets its own.
                 self.threads[task.name] = (name, int(ran_ns))
             try:
                 self.child.wait(PAUSE_S)

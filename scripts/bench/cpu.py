@@ -2,9 +2,8 @@
 
     python3 scripts/bench/cpu.py [--tprof PATH] [--rounds N]
 
-Seconds are CPU time, so that other work on the machine matters less: the job's
-own as the job prints it, the sampler's as the kernel counts it. Each contender runs in
-turn, the order reversed every other time; medians are printed.
+Seconds are CPU time, so that other work on the machine matters less. The job prints its own CPU time, and the kernel
+counts the sampler's. The contenders run in turn, in reversed order every other time; medians are printed.
 """
 
 import argparse
@@ -35,7 +34,7 @@ print(r.ru_utime + r.ru_stime)
 
 
 def cost(argv, cwd):
-    """Runs a command; CPU seconds that it and its children took, and its stdout."""
+    """Runs a command. Returns the CPU seconds of it and its children, and its stdout."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(argv, cwd=cwd, capture_output=True, text=True, check=False)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -46,7 +45,7 @@ def cost(argv, cwd):
 
 
 def own(stdout):
-    """What the job printed that it took: its line among those of others."""
+    """Returns the time that the job printed on a line among other lines."""
     lines = [line for line in stdout.splitlines() if line.replace(".", "").isdigit()]
     return float(lines[-1])
 

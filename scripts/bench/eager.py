@@ -1,9 +1,10 @@
-"""Rows for what recording costs a step of eager PyTorch whose time is the host's: what a job that waits for launches pays.
+"""Measures what recording costs a step of eager PyTorch that is bound by the host, which launches the kernels.
 
-CPU time of the training thread, all contenders in turn in an order that changes, and of each the median over rounds of the
-ratio to the plain run of the same round. The least step of a run is what it takes where nothing else ran. Where valgrind is
-installed, instructions of the training process by callgrind, which do not depend on the load: of two runs of different
-length, so that what comes before the steps drops out.
+The figure is the CPU time of the training thread in a step. Each round runs all contenders, in an order that changes.
+For each contender a row has the median, over the rounds, of the ratio to the plain run of the same round. The shortest
+step of a run shows the duration of a step while nothing else runs. If valgrind is installed, callgrind counts the
+instructions of the training process, which do not depend on the load. It counts two runs of different length, so that
+the start drops out.
 """
 
 import os
@@ -11,12 +12,14 @@ import random
 import re
 import shutil
 import statistics
+import subprocess
+import tempfile
 from pathlib import Path
 
 from measure import Run
 
 JOB = Path(__file__).resolve().parent / "programs" / "eager_gpt.py"
-# Largest time of a step as a multiple of one without tprof.
+# Targets: the largest time of a step, as a multiple of its time without tprof.
 PAUSED, DEFAULT = 1.01, 1.04
 NOTHING = ["--mem", "off", "--operators", "off", "--activities", "nvtx"]
 CONTENDERS = {
@@ -63,27 +66,35 @@ def measure(bench):
 
 
 def interval(ratios):
-    """The 95 % interval of a median, by drawing rounds with replacement."""
+    """Returns the 95 % interval of a median, which it estimates by drawing rounds with replacement."""
     draws = sorted(statistics.median(random.choices(ratios, k=len(ratios))) for _ in range(2000))
     return draws[50], draws[-51]
 
 
 def instructions(bench, command):
-    # Starting PyTorch takes a billion instructions and varies by a percent, so the steps must take more.
+    # Starting PyTorch takes a billion instructions and varies by a percent, which would hide tprof's part of a step. So that part is
+    # what ran in tprof's own libraries.
     few, many = 10, 90
 
     def counted(options, steps):
-        tool = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
+        folder = Path(tempfile.mkdtemp(prefix="bench-"))
+        tool = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/counts"]
         run = Run(command(options, steps, tool), timeout=1200)
         found = re.search(r"Collected : (\d+)", run.output)
         if run.status != 0 or not found:
             raise RuntimeError(f"callgrind failed: {run.output[-400:]}")
-        return int(found[1])
+        listed = subprocess.run(
+            ["callgrind_annotate", "--threshold=100", folder / "counts"], capture_output=True, text=True, check=True
+        ).stdout
+        shutil.rmtree(folder)
+        lines = re.findall(r"^ *([\d,]+) .*\[.*/libtprof_\w+\.so\]$", listed, re.M)
+        return int(found[1]), sum(int(count.replace(",", "")) for count in lines)
 
     def of_step(options):
-        return (counted(options, many) - counted(options, few)) / (many - few)
+        return [(most - least) / (many - few) for most, least in zip(counted(options, many), counted(options, few), strict=True)]
 
-    plain = of_step(None)
+    plain, _ = of_step(None)
     bench.row("eager step, plain: instructions", plain / 1e6, "M", None, basis="callgrind")
-    for name in ("paused", "memory only"):
-        bench.row(f"  {name}", of_step(CONTENDERS[name][0]) / plain, "x", None, basis="callgrind")
+    for name in ("paused", "memory only", "default"):
+        _, own = of_step(CONTENDERS[name][0])
+        bench.row(f"  {name}, with those in tprof's libraries", 1 + own / plain, "x", CONTENDERS[name][1], basis="callgrind")

@@ -1,8 +1,8 @@
-"""Rows for recording of GPUs, on stand-ins that do nothing but call and make records: no GPU is
-needed, and none is measured. See docs/notes/overhead-history.md.
+"""Measures the recording of GPUs on stand-ins that only accept calls and make records. It needs no GPU, and measures
+none. See docs/notes/overhead-history.md.
 
-Nanoseconds are CPU time of the thread concerned, so that other work on the machine matters less;
-medians over rounds.
+Nanoseconds are CPU time of the measured thread, so that other work on the machine matters less. Figures are medians
+over rounds.
 """
 
 import json
@@ -16,12 +16,12 @@ from pathlib import Path
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 CALLS = 1_000_000
 KERNELS = 2_000_000
-# Kernels per second, each with its launch: a million records.
+# Kernels per second. Each has a launch, so there are a million records per second.
 RATE = 500_000
 
 
 def compile_all(folder):
-    """The stand-ins and the programs on them."""
+    """Compiles the stand-ins and the programs that use them."""
 
     def compile(output, source, *options):
         command = ["gcc", "-O2", "-o", folder / output, PROGRAMS / source, *options]
@@ -38,7 +38,7 @@ def compile_all(folder):
 
 
 def run(folder, argv):
-    """What a program prints of itself, and the CPU seconds of it and its children."""
+    """Returns the figures that a program prints about itself, and the CPU seconds of it and its children."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     env = {**os.environ, "LD_LIBRARY_PATH": str(folder)}
     done = subprocess.run([str(word) for word in argv], env=env, capture_output=True, text=True, check=False)
@@ -51,7 +51,7 @@ def run(folder, argv):
 
 
 def lost(path):
-    """How much a run reports as lost, of whatever."""
+    """Returns the sum of all losses that a run reports."""
     info = json.loads((path / "run.json").read_text(encoding="utf-8"))
     return sum(max(1, loss["count"]) for loss in info["completeness"]["losses"])
 

@@ -1,10 +1,9 @@
-"""Rows for reports on a real trace, beside Holistic Trace Analysis: CPU seconds
-of `tprof report all` on the trace as it was written (.json.gz), import included,
-and of HTA's load and the same analyses.
+"""Measures reports on a real trace, beside Holistic Trace Analysis: CPU seconds of `tprof report all` on the trace as
+PyTorch wrote it (.json.gz), import included, and of HTA's load and the same analyses.
 
-HTA runs in the Python that TPROF_BENCH_HTA names (HolisticTraceAnalysis 0.5.0,
-pandas 2.3.3); the trace lies in the folder that TPROF_SHARED_DATA names, or in
-one beside the repository. Where either is missing, its rows have that in place of a number.
+HTA runs in the Python that TPROF_BENCH_HTA names (HolisticTraceAnalysis 0.5.0, pandas 2.3.3). The trace is in the
+folder that TPROF_SHARED_DATA names, or in one beside the repository. If either is missing, its rows say so in place of
+a number.
 """
 
 import os
@@ -17,8 +16,7 @@ from scale import kinds
 
 TRACE = "kineto/large_v100/rank-1.json.gz"
 ROUNDS = 3
-# Share of HTA's loading time that tprof may take, and share of its loading time with the same
-# analyses.
+# Largest CPU time of all reports as a share of HTA's load, and as a share of HTA's load and analyses together.
 OF_LOAD, OF_ALL = 1 / 10, 1 / 40
 
 # Prints CPU seconds of the load and of the analyses, children included.

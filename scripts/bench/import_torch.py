@@ -1,8 +1,9 @@
-"""Starting PyTorch: `import torch` natively, under tprof, under parts of it, and under `perf record`. See docs/notes/overhead-history.md.
+"""Measures `import torch` natively, under tprof, under parts of tprof, and under `perf record`. See
+docs/notes/overhead-history.md.
 
-Each round runs all of them once, in random order. Two rounds before fill the page cache and tprof's kept tables. The
-difference of a second's work is within what a virtual machine varies by, so that the least, the lower quartile and the
-median of each are compared with those of the native runs, and all three are printed.
+Each round runs all of them once, in random order. Two rounds before fill the page cache and tprof's kept tables. On a
+virtual machine, the duration of a second's work varies by more than the difference that is measured. So the minimum,
+the lower quartile and the median of each are compared with those of the native runs, and all three are printed.
 """
 
 import json
@@ -20,12 +21,13 @@ import table
 
 ROUNDS = 20
 WARM = 2
-# Stacks as deep as tprof's.
+# perf's stacks are as deep as tprof's.
 PERF = ["perf", "record", "-q", "-e", "cpu-clock", "-F", "99", "--call-graph", "dwarf,32768", "-o", "perf.data", "--"]
 
 
 class Import:
-    """One run: wall seconds, CPU seconds of all processes, and waits for the collector that a run of tprof states."""
+    """One run: its wall seconds, the CPU seconds of all processes, and the waits for the collector that a run of tprof
+    reports."""
 
     def __init__(self, argv):
         folder = Path(tempfile.mkdtemp(prefix="bench-"))

@@ -1,4 +1,4 @@
-"""Rows for `tprof import`: CPU per megabyte of JSON, and memory, over three decades."""
+"""Measures `tprof import`: CPU time per megabyte of JSON, and memory, over three decades of sizes."""
 
 import gzip
 import os
@@ -9,21 +9,21 @@ from measure import Run
 
 # Approximate bytes of one synthetic step; see tests/src/synthetic.rs.
 STEP_BYTES = 95_000
-# 400 MB of JSON per CPU second, 200 from .gz.
+# Targets in ms per megabyte: 400 MB of JSON per CPU second, and 200 MB from .gz.
 PLAIN_MS, GZIPPED_MS = 2.5, 5.0
-# Size that is judged; smaller ones measure the start of a process.
+# The size whose cost is compared with the targets; smaller ones measure the start of a process.
 JUDGED_MB = 100
 
 
 def maker(root):
-    """The program that writes synthetic traces."""
+    """Builds the program that writes synthetic traces, and returns its path."""
     build = ["cargo", "build", "--release", "--locked", "--quiet", "-p", "tprof-tests", "--bin", "make-traces"]
     subprocess.run(build, cwd=root, check=True)
     return Path(os.environ.get("CARGO_TARGET_DIR", root / "target")) / "release/make-traces"
 
 
 def cost(tprof, path, rounds):
-    """Least CPU milliseconds per megabyte of `size`, and peak memory in MiB."""
+    """Returns the least CPU milliseconds per megabyte of a trace, and the peak memory in MiB."""
     runs = [Run([tprof, "import", path, "--quiet", "-o", "{folder}/run"], timeout=300) for _ in range(rounds)]
     failed = [run for run in runs if run.status != 0]
     if failed:

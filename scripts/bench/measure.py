@@ -1,9 +1,7 @@
-"""Runs one command, and what can be known about it from outside; pairs of
-runs, and their medians.
+"""Runs a command and measures it from outside; makes pairs of runs, and their medians.
 
-A machine that does other things meanwhile disturbs wall time. Each run
-therefore knows how much of the processors went to others (from /proc/stat),
-and medians are taken over the quieter half of the pairs.
+Other work on the machine disturbs wall time. Each run therefore knows how much processor time others used (from
+/proc/stat), and medians are taken over the quieter half of the pairs.
 """
 
 import json
@@ -69,7 +67,7 @@ class Run:
         return self.printed.get("events")
 
     def loop_ns(self, clock):
-        """The timed loop by "wall", "cpu" or "slice", ns per event."""
+        """Returns the nanoseconds per event of the timed loop by the clock "wall", "cpu" or "slice"."""
         return self.printed[f"loop_{clock}_ns"] / self.printed["events"]
 
     @property
@@ -97,7 +95,7 @@ def stop(pid, group):
 
 
 class Watcher(threading.Thread):
-    """Reads a process's peak resident memory, KiB, while it runs."""
+    """Reads the peak resident memory of a process, in KiB, while the process runs."""
 
     def __init__(self, pid):
         super().__init__(daemon=True)
@@ -123,14 +121,14 @@ class Watcher(threading.Thread):
 
 
 def busy_seconds():
-    """Processor time used on the whole machine, stolen time included."""
+    """Returns the processor time used on the whole machine, stolen time included."""
     with open("/proc/stat") as stat:
         user, nice, system, _idle, _wait, irq, soft, steal, *_ = map(int, stat.readline().split()[1:])
     return (user + nice + system + irq + soft + steal) / os.sysconf("SC_CLK_TCK")
 
 
 class Pairs:
-    """Interleaved pairs of a plain run and a contender's."""
+    """Interleaved pairs of a plain run and a run of a contender."""
 
     def __init__(self):
         self.all = []
@@ -139,28 +137,28 @@ class Pairs:
         self.all.append((plain, contender))
 
     def died(self):
-        """How the contender ended, if it ever ended badly."""
+        """Returns how the contender ended, if it ever ended badly."""
         bad = [run.status for _, run in self.all if run.status != 0]
         return f"died ({bad[0]})" if bad else None
 
     def quiet(self):
-        """The pairs with least going on beside them."""
+        """Returns the half of the pairs during which other programs used least."""
         good = [pair for pair in self.all if pair[1].status == 0]
         good.sort(key=lambda pair: max(run.others for run in pair))
         return good[: max(FEWEST, (len(good) + 1) // 2)]
 
     def median(self, figure):
-        """Median of a figure of each quiet pair."""
+        """Returns the median of a figure over the quiet pairs."""
         values = [figure(plain, contender) for plain, contender in self.quiet()]
         return statistics.median(values) if values else None
 
     def least(self, figure):
-        """Least of a figure of a run with the contender minus least without."""
+        """Returns the least of a figure of runs with the contender minus the least of plain runs."""
         good = [pair for pair in self.all if pair[1].status == 0]
         if not good:
             return None
         return min(figure(run) for _, run in good) - min(figure(run) for run, _ in good)
 
     def others(self):
-        """Processors taken by others during the quiet pairs."""
+        """Returns how many processors other programs took during the quiet pairs."""
         return self.median(lambda plain, run: max(plain.others, run.others))

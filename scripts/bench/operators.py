@@ -1,9 +1,10 @@
-"""Rows for what recording PyTorch's operators costs the thread that runs them, beside torch.profiler. See docs/notes/overhead-history.md.
+"""Measures the cost of recording PyTorch's operators for the thread that runs them, beside torch.profiler. See
+docs/notes/overhead-history.md.
 
-CPU time of the training thread by its own clock (its quickest quarter of blocks of ten steps), so that the collector and
-other work on the machine matter less; all contenders in turn, and the median over rounds of the difference from the plain
-run of the same round, by the operators of a step. PyTorch's own part, which it has while any callback is registered, is in
-it: callbacks that do nothing show how much that is.
+The figure is the CPU time of the training thread by its own clock, so that the collector and other work on the machine
+matter less. Of blocks of ten steps, the quickest quarter counts. All contenders run in turn. A row has the median over
+rounds of the difference from the plain run of the same round, divided by the operators of a step. It includes PyTorch's
+own part, which is there as soon as any callback is registered; callbacks that do nothing show how large that part is.
 """
 
 import os
@@ -13,7 +14,7 @@ from pathlib import Path
 from measure import Run
 
 JOB = Path(__file__).resolve().parent / "programs" / "train_small.py"
-# Largest cost of an operator in ns: with its name only, and with sizes.
+# Largest cost of an operator in ns: if only its name is recorded, and if its sizes are recorded too.
 NAMES_NS, SIZES_NS = 150, 300
 
 
@@ -24,7 +25,7 @@ def measure(bench):
     steps, rounds = bench.rounds(400, 200), bench.rounds(7, 3)
 
     def traced(*options):
-        # Operators only: samples and blocks of memory have rows of their own.
+        # Operators only: samples and memory blocks have rows of their own.
         return [bench.tprof, "run", "--quiet", "-o", "{folder}/run", "--mem", "off", "--activities", "nvtx", *options, "--", python, JOB, steps]
 
     empty = bench.built / "empty_callbacks.so"

@@ -1,12 +1,15 @@
-"""Whether what tprof prints of its own cost is true: jobs with and without it in turn, and the
-interval that the run states beside the difference. See docs/notes/overhead-history.md.
+"""Checks the cost that tprof states for itself: runs jobs with and without tprof in turn, and prints the interval that
+the run states beside the measured difference. See docs/notes/overhead-history.md.
 
-CPU time is the job's own, as the kernel counts it for its parent, without the collector's, as a share of the job's CPU time under tprof,
-as `fraction` is; wall time is a share of the run's, as `fraction_of_wall` is. A difference is of one
-pair. The median over pairs has a confidence interval of 95 % by its order statistics, which
-supposes nothing of how differences are distributed: where a job without tprof varies by a tenth, a
-median outside of what was stated proves nothing. Such a one is `in the noise` while the interval
-reaches into what was stated; a job has more pairs as long as one of its two clocks is.
+A pair of runs, one with tprof and one without, gives one difference for each of two clocks. The difference in CPU time
+is a share of the job's CPU time under tprof, like `fraction` in the report. It counts the job's own CPU time, as the
+kernel reports it to the job's parent, without the collector's. The difference in wall time is a share of the run's wall
+time, like `fraction_of_wall`.
+
+The median over pairs has a confidence interval of 95 % by its order statistics, which assume nothing about how the
+differences are distributed. If a job without tprof varies by a tenth, a median outside of the stated interval proves
+nothing. Such a median is `in the noise` if its own interval overlaps the stated one. More pairs are run, up to a limit, as
+long as one of the job's two clocks is in the noise.
 """
 
 import json
@@ -30,7 +33,7 @@ MISSED_SHARE = 0.05
 
 
 def jobs(bench):
-    """Name and command of each job that this machine can run."""
+    """Yields the name and the command of each job that this machine can run."""
     python = bench.torch("the stated overhead of its job is")
     if python:
         steps = bench.rounds(400, 150)
@@ -45,7 +48,7 @@ def jobs(bench):
 
 
 class Pair:
-    """A run without tprof, one with it, and what that states."""
+    """A run without tprof, a run with it, and the cost that the latter states."""
 
     def __init__(self, bench, argv, turn):
         command = [bench.tprof, "run", "--quiet", "-o", "{folder}/run", "--", *argv]
@@ -68,7 +71,7 @@ class Pair:
 
 
 def stated(bench, info):
-    """What the report of a run states, from its run.json."""
+    """Returns the cost that the report of a run states, from its run.json."""
     folder = Path(tempfile.mkdtemp(prefix="bench-"))
     try:
         (folder / "run.json").write_text(json.dumps({**info, "files": [], "ranks": []}))
@@ -83,9 +86,10 @@ def percent(share):
 
 
 def median_interval(values):
-    """The values that hold the true median between them in 95 % of cases."""
+    """Returns the two of the values that enclose the true median in 95 % of cases."""
     ordered, count = sorted(values), len(values)
-    # Number of values that may lie below the true median: each does with probability one half.
+    # Each value lies below the true median with probability one half. `below` is the probability that at most `rank`
+    # values do, or at most `rank` lie above it.
     below, rank = 2 * 0.5**count, 0
     while below <= MISSED_SHARE:
         rank += 1
@@ -95,7 +99,7 @@ def median_interval(values):
 
 
 def judged(values, low, high):
-    """Median, its interval and the verdict."""
+    """Returns the median, the two ends of its interval, and the verdict on the stated interval `low` to `high`."""
     first, last = median_interval(values)
     median = statistics.median(values)
     if low is None or high is None:
@@ -113,7 +117,7 @@ CLOCKS = (("CPU", Pair.cpu, "fraction"), ("wall", Pair.wall, "fraction_of_wall")
 
 
 def compared(pairs):
-    """A row for each clock."""
+    """Returns a row for each clock."""
     rows = []
     for clock, figure, key in CLOCKS:
 
@@ -129,7 +133,7 @@ def compared(pairs):
 
 
 def measured(bench, argv):
-    """Pairs of one job, until they decide or there are enough of them."""
+    """Returns the pairs of runs of one job: as many as its verdicts need, within limits, or up to a run that failed."""
     pairs = []
     while len(pairs) < MOST_PAIRS:
         pairs.append(Pair(bench, argv, len(pairs)))

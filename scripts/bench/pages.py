@@ -53,7 +53,7 @@ def hold(page, key, kind):
 
 
 def moving(page):
-    """Frames a second while `d` is held, at several magnifications."""
+    """Returns the frames per second while `d` is held, at several magnifications."""
     page.run("document.querySelector('#scroll').focus()")
     rates = []
     for zoom in (0, 0.4, 0.6, 0.8):

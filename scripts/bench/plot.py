@@ -1,10 +1,10 @@
-"""A log-log picture as SVG: costs over sizes, side by side."""
+"""Draws a log-log picture as SVG: costs over sizes, in panels side by side."""
 
 import math
 from html import escape
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 470, 330, 62, 104, 42, 52
-# Most colour-blind people can distinguish them; Okabe and Ito, 2008.
+# Okabe and Ito (2008) chose these so that most colour-blind people can distinguish them.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6d00", "#56b4e9", "#000000", "#a6611a")
 
 
@@ -22,7 +22,7 @@ def tick(power, unit=""):
 
 
 def panel(title, lines, offset, powers, colours):
-    """One picture; `powers` are the decades of the vertical axis."""
+    """Returns one panel; `powers` are the decades of the vertical axis."""
     sizes = [x for _, points in lines for x, _ in points]
     across = decades(sizes)
     wide, high = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
@@ -42,7 +42,7 @@ def panel(title, lines, offset, powers, colours):
         at = y(10**power)
         out.append(f'<line x1="{x(10 ** across[0]):.1f}" y1="{at:.1f}" x2="{x(10 ** across[-1]):.1f}" y2="{at:.1f}" class="grid"/>')
         out.append(f'<text x="{offset + LEFT - 8}" y="{at + 4:.1f}" text-anchor="end">{tick(power, " s")}</text>')
-    # A cost that is proportional to the size.
+    # A guide line: a cost that is proportional to the size.
     low = 10 ** powers[0]
     steps = min(across[-1] - across[0], powers[-1] - powers[0])
     from_x, to_x = 10 ** (across[-1] - steps), 10 ** across[-1]
@@ -54,7 +54,7 @@ def panel(title, lines, offset, powers, colours):
         out.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         out += [f'<circle cx="{x(size):.1f}" cy="{y(cost):.1f}" r="3" fill="{colour}"/>' for size, cost in points]
         labels.append([y(points[-1][1]), name, colour])
-    # Labels keep their order, and at least a line's distance.
+    # Labels keep their order, and are at least one text line apart.
     labels.sort()
     for before, label in zip(labels, labels[1:]):
         label[0] = max(label[0], before[0] + 14)
@@ -65,7 +65,7 @@ def panel(title, lines, offset, powers, colours):
 
 
 def write(path, panels):
-    """Each panel: what its sizes count, and lines of a name and points (size, cost)."""
+    """Writes the picture. Each panel has a name for its sizes, and lines with a name and points (size, cost)."""
     costs = [cost for _, lines in panels for _, points in lines for _, cost in points]
     powers = decades([max(cost, 1e-3) for cost in costs])
     out = [

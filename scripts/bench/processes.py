@@ -1,8 +1,8 @@
-"""Rows for what a process costs that lasts for a millisecond, as a build or a shell script has by
-the hundred: however it is started, and in a build that keeps all processors busy itself.
+"""Measures the cost for a process that lasts a millisecond, as builds and shell scripts start by the hundred: for
+several ways to start it, and in a build that keeps all processors busy itself.
 
-Wall time leaves out what the collector does on a processor that the job does not need. A build
-has none to spare, so that CPU time of everything is what it pays.
+Wall time leaves out the collector's work on a processor that the job does not need. A build has no idle processor, so
+it pays for the CPU time of everything.
 """
 
 import shutil
@@ -16,7 +16,7 @@ LOOP = "i=0; while [ $i -lt {count} ]; do /bin/true; i=$((i+1)); done"
 
 
 def starters(bench, count):
-    """Commands that start /bin/true so many times, by how they do it."""
+    """Returns commands that start /bin/true `count` times, by the way in which they start it."""
     found = {"fork and exec": bench.program("children", count), "posix_spawn": bench.program("spawn", count)}
     for shell in SHELLS:
         if shutil.which(shell):
@@ -27,7 +27,7 @@ def starters(bench, count):
 
 
 def sources(folder, count):
-    """So many small C files, each of them a program, and a makefile for all of them."""
+    """Writes `count` small C programs, and a makefile for all of them."""
     folder.mkdir()
     for number in range(count):
         body = "".join(

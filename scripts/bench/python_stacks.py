@@ -1,8 +1,8 @@
-"""Rows for Python's functions in stacks of allocations, beside memray where this Python has it.
+"""Measures Python's functions in stacks of allocations, beside memray if this Python has it.
 See docs/notes/overhead-history.md.
 
-A round takes and gives back one block; what is shown is CPU time of the thread beyond native:
-medians over rounds in which all contenders ran in turn.
+A round allocates and frees one block. The figure is the CPU time of the thread beyond the native run: medians over
+rounds in which all contenders ran in turn.
 """
 
 import re
@@ -13,7 +13,7 @@ from pathlib import Path
 
 PROGRAM = Path(__file__).resolve().parent / "programs/python_stacks.py"
 ROUNDS = 20_000
-# Frames of Python, and whether its lock is held.
+# Number of Python frames, and whether Python's lock is held.
 SHAPES = [(7, "held"), (42, "held"), (7, "given-up"), (42, "given-up")]
 
 

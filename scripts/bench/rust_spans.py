@@ -1,5 +1,5 @@
-"""Spans of Rust programs by the crate tprof, beside those of other crates: not recorded and
-recorded. Each in the same loop, less the loop itself.
+"""Measures spans of Rust programs made with the crate tprof, beside those of other crates, both while nothing records
+and while recording. All run in the same loop, whose own time is subtracted.
 """
 
 import os
@@ -33,6 +33,6 @@ def measure(bench, root):
     for group, recorded, what in ((OFF, False, "not recorded"), (ON, True, "recorded"), (OTHERS, False, "recording")):
         for name, described, target_ns in group:
             entry = added(name, recorded)
-            # If a collector runs next to it, its own CPU time counts; otherwise its quieter slices.
+            # If a collector runs at the same time, the job's own CPU time counts; otherwise its quieter slices.
             clock = "cpu" if recorded else "slice"
             bench.row(f"a Rust span, {what}: {described}", entry[clock], "ns/event", target_ns, basis=clock)

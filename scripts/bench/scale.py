@@ -1,5 +1,5 @@
-"""Rows for how the cost of an import and of reports grows: over three decades of
-events in one rank, and of ranks; every kind of report on ten million events."""
+"""Measures how the cost of an import and of reports grows: over three decades of events in one rank, over three decades
+of ranks, and for every kind of report on ten million events."""
 
 import re
 import shutil
@@ -10,25 +10,25 @@ import table
 from imports import maker
 from measure import Run
 
-# Rows of one synthetic step; see tests/src/synthetic.rs.
+# Rows in one synthetic step; see tests/src/synthetic.rs.
 ROWS_A_STEP = 134
 EVENTS = (10_000, 100_000, 1_000_000, 10_000_000)
 RANKS = (1, 10, 100, 1_000)
 # Largest duration in seconds of a report on the most events.
 REPORT_S = 2
-# Measures to draw.
+# The measures to draw.
 BY_EVENTS = ("import", "all", "findings", "critical-path", "operators", "breakdown", "steps")
 BY_RANKS = ("all", "summary", "operators", "breakdown")
 
 
 def kinds(tprof):
-    """Every kind of report, as its help lists them."""
+    """Returns every kind of report that the help lists."""
     text = subprocess.run([tprof, "report", "--help"], capture_output=True, text=True, check=True).stdout
     return re.findall(r"^  ([a-z-]+)  ", text[text.index("Kinds:") :], re.M)
 
 
 def least(argv, rounds):
-    """The run that took least CPU time."""
+    """Returns the run that took least CPU time."""
     runs = [Run(argv, timeout=600) for _ in range(rounds)]
     failed = [run for run in runs if run.status != 0]
     if failed:
@@ -50,7 +50,7 @@ def point(bench, what, size, run):
 
 
 def by_events(bench, make, folder):
-    """Runs of one rank; the smallest stays for the ranks."""
+    """Measures runs of one rank. Keeps the smallest run for the measurements over ranks."""
     most = EVENTS[-2] if bench.quick else EVENTS[-1]
     for size in (size for size in EVENTS if size <= most):
         trace, run = folder / f"{size}.json", folder / f"events-{size}"
@@ -86,7 +86,7 @@ def by_ranks(bench, make, folder):
 
 
 def growth(bench, what):
-    """How many times the cost grew over the last decade: 10 is linear."""
+    """Returns the factor by which the cost grew over the last decade: 10 is linear."""
     costs = [point["cpu_s"] for point in bench.scale if point["what"] == what]
     return costs[-1] / max(costs[-2], 1e-3)
 
@@ -103,5 +103,5 @@ def measure(bench, root, folder):
 
 
 def lines(bench, names, suffix):
-    """Name and points of each line."""
+    """Returns the name and the points of each line."""
     return [(name, [(at["size"], at["cpu_s"]) for at in bench.scale if at["what"] == name + suffix]) for name in names]

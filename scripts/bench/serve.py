@@ -28,7 +28,7 @@ RANK = "import time\nwhile True:\n    kept = [bytes(100) for _ in range(20000)]\
 
 
 class Served:
-    """A server, and a client of it."""
+    """A server and its client."""
 
     def __init__(self, tprof, directory):
         command = [tprof, "serve", "--no-browser", directory]
@@ -51,7 +51,7 @@ class Served:
         return answer
 
     def get(self, path):
-        """The answer, and how long it took, seconds."""
+        """Returns the answer, and the seconds that it took."""
         began = time.monotonic()
         text = self.open(path).read()
         return text, time.monotonic() - began
@@ -74,7 +74,7 @@ def median(served, path):
 
 
 def linked(source, directory):
-    """A run with the files of another."""
+    """Makes a run that links the files of another."""
     directory.mkdir(parents=True)
     for file in source.iterdir():
         if file.is_file():

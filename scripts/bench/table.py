@@ -1,4 +1,4 @@
-"""The table as text, as JSON and in docs/notes/overhead-bench.md."""
+"""Writes the table as text, as JSON and into docs/notes/overhead-bench.md."""
 
 import json
 import os

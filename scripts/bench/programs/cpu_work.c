@@ -1,4 +1,4 @@
-/* A fixed amount of work, some calls deep, and what it cost this process. */
+/* Does a fixed amount of work, some calls deep, and prints what it cost this process. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>

@@ -1,8 +1,9 @@
 """eager_gpt.py STEPS: trains a transformer of twelve layers on tensors so small that only the host's part of a step is left.
 
-A step is some 4,600 operators and 22,600 allocations, as of the same model on a device that waits for launches. Prints the
-CPU time of the thread for the least and the median step, ns, without the first tenth, which warms caches. `trainer` has the
-steps for a device too: there tensors are wide enough that a kernel is one of a real job's, and any device is ahead of the host.
+A step has some 4,600 operators and 22,600 allocations, like a step of the same model on a device that waits for
+launches. Prints the CPU time of the thread for the least and the median step in ns, without the first tenth of the
+steps, which warms caches. `trainer` makes the steps for a device too: there tensors are wide enough that its kernels
+are as long as a real job's, and any device is ahead of the host.
 """
 
 import statistics
@@ -36,7 +37,7 @@ class Layer(nn.Module):
 
 
 def trainer(device="cpu", sizes=SMALL):
-    """One step of training, to be called."""
+    """Returns a function that does one step of training."""
     torch.manual_seed(0)
     words, places = nn.Embedding(sizes.words, sizes.width), nn.Embedding(sizes.tokens, sizes.width)
     layers = nn.Sequential(*[Layer(sizes) for _ in range(LAYERS)], nn.LayerNorm(sizes.width),

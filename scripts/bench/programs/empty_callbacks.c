@@ -1,4 +1,4 @@
-/* Callbacks for PyTorch that do nothing: what is added with them is PyTorch's own part. */
+/* Callbacks for PyTorch that do nothing, so the cost that they add is PyTorch's own part. */
 void **begin(void **context, const void *function);
 void **begin(void **context, const void *function) {
     (void)function;

@@ -1,9 +1,9 @@
-// The least that a preloaded recorder can cost, with nobody reading what it
-// writes. -DLEVEL=1 forwards to libc. 2 also writes the time-stamp counter,
-// address and size (32 bytes) into this thread's ring. 3 also walks the frame
-// pointers of each allocation and writes the number of the interned stack. 4 has
-// libunwind walk it in their place (unw_backtrace).
-// Not for use on real programs: no fork, no signal handlers, no aligned blocks.
+// The least that a preloaded recorder can cost if nobody reads its records. Level 1 (-DLEVEL=1)
+// only forwards to libc. Level 2 also writes the time-stamp counter, the address and the size (32
+// bytes) into this thread's ring. Level 3 also walks the frame pointers of each allocation and
+// writes the number of the interned stack. Level 4 walks the stack with libunwind instead
+// (unw_backtrace). Don't use it on real programs: it lacks fork, signal handlers and aligned
+// blocks.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stddef.h>
@@ -68,7 +68,7 @@ IN_HOOK uint64_t with(uint64_t hash, uintptr_t address) {
 }
 
 #if LEVEL >= 4
-// Declared here: the library comes with profilers, its headers do not.
+// Declared here, because the library comes with profilers, but its headers don't.
 int unw_backtrace(void **, int);
 
 static uint64_t walked(uintptr_t frame) {
@@ -76,7 +76,7 @@ static uint64_t walked(uintptr_t frame) {
     void *frames[DEEPEST];
     uint64_t hash = 1;
     (void)frame;
-    // It allocates when it is first called.
+    // unw_backtrace allocates when it is first called.
     if (is_within) return 0;
     is_within = 1;
     int found = unw_backtrace(frames, DEEPEST);

@@ -1,5 +1,5 @@
-/* Calls CUDA's runtime N times and prints the CPU time of a call, in nanoseconds; with a second
- * argument after the driver has started, and the agent with it. */
+/* Calls CUDA's runtime N times and prints the CPU time of a call, in nanoseconds. With a second
+ * argument it starts the driver first, and the agent with it. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* A cuBLASLt that multiplies nothing and keeps attributes as the real one must: by number, each with its width. */
+/* A cuBLASLt that multiplies nothing. It stores attributes as the real one must: by number, each with its
+ * width. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

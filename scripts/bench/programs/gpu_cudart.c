@@ -1,4 +1,4 @@
-/* A runtime of CUDA whose calls do nothing: what is left is the hook's own cost. */
+/* A CUDA runtime whose calls do nothing, so that the measured time is the hook's own cost. */
 typedef struct { unsigned x, y, z; } dim3_t;
 
 int cudaLaunchKernel(const void *stub, dim3_t grid, dim3_t block, void **arguments,

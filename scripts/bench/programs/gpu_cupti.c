@@ -1,6 +1,6 @@
-/* A driver and a CUPTI that make records as fast as they are wanted: of each kernel, and
- * of the call that launched it, laid out as by CUDA 12.0 to 12.9. Built twice:
- * libcuda.so.1 with -DDRIVER, libcupti.so.12 without. */
+/* A driver and a CUPTI that make records as fast as they are asked to: one for each kernel, and
+ * one for the call that launched it, in the layout of CUDA 12.0 to 12.9. This file is built
+ * twice: as libcuda.so.1 with -DDRIVER, and as libcupti.so.12 without. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
@@ -62,8 +62,8 @@ int cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid, uint8_t **record) 
 static void put32(uint8_t *at, uint32_t value) { memcpy(at, &value, 4); }
 static void put64(uint8_t *at, uint64_t value) { memcpy(at, &value, 8); }
 
-/* Makes records of so many kernels, so many a second; 0: as fast as buffers come.
- * How many found no buffer. */
+/* Makes the records of `kernels` kernels at `rate` kernels a second, or as fast as buffers come
+ * if `rate` is 0. Returns the number of kernels that found no buffer. */
 long bench_feed(long kernels, long rate) {
     static const char *names[] = {
         "_ZN2at6native29vectorized_elementwise_kernelILi4EEEviT0_T1_", "_Z4gemmPKfS0_Pfiii",
@@ -82,7 +82,8 @@ long bench_feed(long kernels, long rate) {
         }
         for (; made < kernels && used + CALL_BYTES + KERNEL_BYTES <= bytes; made++) {
             uint8_t *call = buffer + used, *kernel = call + CALL_BYTES;
-            /* Times as irregular as real ones, or a trace of them would be too small. */
+            /* Times are as irregular as real ones; with regular times a trace would compress too
+             * well. */
             random ^= random << 13, random ^= random >> 7, random ^= random << 17;
             time += 1500 + random % 2000;
             put32(call, RUNTIME), put32(call + 4, 211), put64(call + 8, time), put64(call + 16, time + 900 + (random >> 16) % 900);

@@ -1,5 +1,5 @@
-/* Calls cublasLtMatmul N times, with layouts and descriptors of 64 places in turn, as a framework does that makes them
- * anew for each call; prints the CPU time of a call, in nanoseconds. */
+/* Calls cublasLtMatmul N times, with layouts and descriptors at 64 addresses in turn, like a framework that makes
+ * new ones for each call. Prints the CPU time of a call, in nanoseconds. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
-/* Has records of N kernels and their launches made, R kernels a second (0: as fast as
- * buffers come), and prints what the agent's thread took for one, in nanoseconds. */
+/* Lets the stand-in make records of N kernels and their launches, R kernels a second (0: as fast
+ * as buffers come), and prints the time that the agent's thread took for one record, in
+ * nanoseconds. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 extern int cuInit(unsigned);
 extern long bench_feed(long kernels, long rate);
 
-/* CPU time of the thread of this name. */
+/* Returns the CPU time of the thread with this name. */
 static double thread_ns(const char *name) {
     double found = 0;
     DIR *tasks = opendir("/proc/self/task");
@@ -39,7 +40,7 @@ int main(int argc, char **argv) {
     long lost = bench_feed(kernels, rate);
     clock_gettime(CLOCK_MONOTONIC, &to);
     double seconds = (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) / 1e9;
-    /* Until the flush thread has nothing more to do. */
+    /* Wait until the flush thread has nothing more to do. */
     for (double before = -1, at; (at = thread_ns("tprof-cupti")) > before + 3e6; before = at) usleep(300000);
     printf("record_ns=%.1f\nlost=%ld\nmade_per_s=%.0f\n", thread_ns("tprof-cupti") / (2.0 * kernels), lost, 2.0 * kernels / seconds);
     return 0;

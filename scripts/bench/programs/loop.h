@@ -1,8 +1,8 @@
-// What the timed loops print: wall and CPU time of the loop alone, the heap
-// events in it, and the process's memory at the end. CPU time leaves out what
-// other programs on the machine took, wall time includes waits. The first
-// thread also times slices of its loop, of a millisecond or so: their lower
-// quartile is wall time without the slices in which something else ran.
+// Prints the results of the timed loops: wall and CPU time of the loop alone, the number of heap
+// events in it, and the process's memory at the end. CPU time excludes the time of other programs
+// on the machine; wall time includes waits. The first thread also times slices of its loop, each
+// about a millisecond long. Their lower quartile is wall time without the slices in which something
+// else ran.
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>

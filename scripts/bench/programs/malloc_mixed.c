@@ -1,8 +1,7 @@
-// malloc_mixed OPERATIONS [THREADS]: each operation frees a random live block
-// and allocates another, of 16 B to 64 KiB (small ones most), under 5 to 30
-// calls through eight functions that call one another: about 2,000 different
-// stacks. 100,000 blocks are live, split over the threads; filling and emptying
-// is not timed.
+// malloc_mixed OPERATIONS [THREADS]: each operation frees a random live block and allocates another
+// one of 16 B to 64 KiB, mostly small. It allocates below 5 to 30 calls of eight functions that
+// call one another, which makes about 2,000 different stacks. 100,000 blocks are live, split over
+// the threads. Allocating the first blocks and freeing the last ones is not timed.
 #include "loop.h"
 #include <pthread.h>
 

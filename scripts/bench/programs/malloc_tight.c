@@ -1,5 +1,5 @@
-// malloc_tight PAIRS [THREADS]: PAIRS times malloc(64) and free, split over the
-// threads. The cheapest allocator path there is, so added cost shows most.
+// malloc_tight PAIRS [THREADS]: calls malloc(64) and free PAIRS times, split over the threads. This
+// is the cheapest path of the allocator, so additional cost shows most.
 #include "loop.h"
 #include <pthread.h>
 

@@ -1,5 +1,5 @@
-// pingpong: how long a cache line takes from one core to another, one way, ns.
-// The least of many short rounds: other programs only ever make it longer.
+// Measures how long a cache line takes from one core to another, one way, in ns.
+// Prints the least of many short rounds: other programs only ever make a round longer.
 #include "loop.h"
 #include <pthread.h>
 #include <sched.h>

@@ -1,10 +1,10 @@
-"""Takes and gives memory back below so many functions of Python, all different, and
-prints the CPU time of a round, least of five loops.
+"""Allocates and frees memory below FRAMES different Python functions, and prints the CPU time of a round, the least
+of five loops.
 
     python_stacks.py FRAMES held|given-up ROUNDS
 
-held: a bytearray whose bytes are a malloc of their own, Python's lock held.
-given-up: malloc and free through ctypes, which gives the lock up.
+held: a bytearray, whose bytes are one malloc, with Python's lock held.
+given-up: malloc and free through ctypes, which releases the lock.
 """
 
 import ctypes

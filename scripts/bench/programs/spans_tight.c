@@ -1,5 +1,5 @@
-// spans_tight PAIRS: PAIRS times a span of the program's own, begun and ended by the table
-// `tprof_abi`; without it the same loop does nothing. An event is a pair.
+// spans_tight PAIRS: begins and ends a span PAIRS times through the table `tprof_abi`. Without the
+// table, the same loop does nothing. One event is a pair.
 #include "loop.h"
 #include "../../../preload-shim/include/tprof.h"
 

@@ -1,4 +1,4 @@
-"""train_mlp.py STEPS [WORKERS]: an MLP trained on the CPU, its rows made in Python by a DataLoader's workers."""
+"""train_mlp.py STEPS [WORKERS]: trains an MLP on the CPU; a DataLoader's workers make its rows in Python."""
 
 import sys
 

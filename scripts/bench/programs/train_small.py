@@ -1,8 +1,8 @@
 """train_small.py STEPS [PROFILE [LIBRARY]]: an MLP of small operators, trained on the CPU.
 
-PROFILE: `names` or `shapes`, by torch.profiler; `empty` or `empty-shapes`, with the callbacks of LIBRARY, which do nothing.
-Prints the CPU time of the thread for the quickest quarter of blocks of ten steps, ns a step; and with torch.profiler, which
-is needed for that, operators a step.
+PROFILE is `names` or `shapes` to record with torch.profiler, or `empty` or `empty-shapes` to register the callbacks of
+LIBRARY, which do nothing. Prints the CPU time of the thread in ns per step, for the quickest quarter of blocks of ten
+steps. With torch.profiler, which counts them, it also prints the operators per step.
 """
 
 import ctypes
@@ -30,7 +30,7 @@ class Callback(ctypes.Structure):
 
 
 def register(library, needs_inputs):
-    """Registers the callbacks of a library for all scopes but that of ranges, as tprof does."""
+    """Registers the callbacks of a library for all scopes but the one of ranges, as tprof does."""
     ours = ctypes.CDLL(library)
     begin, end = (ctypes.cast(function, ctypes.c_void_p) for function in (ours.begin, ours.end))
     scopes = (ctypes.c_bool * 10)(*[scope != 7 for scope in range(10)])

@@ -1,5 +1,5 @@
-//! `sdk-bench CONTENDER PAIRS` begins and ends this many spans; an event is a pair. `empty` is the
-//! loop without spans. It prints what `scripts/bench/programs/loop.h` prints.
+//! `sdk-bench CONTENDER PAIRS` begins and ends PAIRS spans; one event is a pair. The contender
+//! `empty` is the loop without spans. The output has the form of `scripts/bench/programs/loop.h`.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -14,7 +14,8 @@ extern "C" {
 fn cpu() -> Duration {
     const CLOCK_THREAD_CPUTIME_ID: i32 = 3;
     let mut time = [0; 2];
-    // SAFETY: a `timespec` of 64-bit Linux.
+    // SAFETY: `time` is a valid `timespec` with the two 64-bit fields of 64-bit Linux, and the call
+    // only writes it.
     unsafe { clock_gettime(CLOCK_THREAD_CPUTIME_ID, &mut time) };
     Duration::new(time[0] as u64, time[1] as u32)
 }
