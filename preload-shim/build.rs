@@ -1,8 +1,8 @@
-//! How the library is linked.
+//! Sets linker options.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    // The tables of hooks hold this library's own, whatever else is preloaded, and the loader searches
-    // none of their 233 symbols in each process.
+    // With this option, the tables of hooks contain this library's own functions, whatever else is
+    // preloaded, and the loader need not look up their 233 symbols in each process.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic");
 }

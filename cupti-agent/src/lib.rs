@@ -1,10 +1,10 @@
-//! `libtprof_cupti.so`: loaded by the CUDA driver (`CUDA_INJECTION64_PATH`), by every copy
-//! of NVTX (`NVTX_INJECTION64_PATH`) and of ITT (`INTEL_LIBITTNOTIFY64`), and by NCCL as its
-//! profiler plugin (`NCCL_PROFILER_PLUGIN`).
+//! `libtprof_cupti.so`: loaded by the CUDA driver (`CUDA_INJECTION64_PATH`), by every copy of NVTX
+//! (`NVTX_INJECTION64_PATH`) and of ITT (`INTEL_LIBITTNOTIFY64`), and by NCCL as its profiler
+//! plugin (`NCCL_PROFILER_PLUGIN`).
 //!
-//! The agent attaches by itself, as one more region of the process: it also works where
-//! the hooks of `libtprof_preload.so` are not loaded. The logic lives in
-//! `tprof-inject`. Without `TPROF_SESSION` in the environment it does nothing.
+//! The agent attaches by itself, as an additional region of the process, so it also works if the
+//! hooks of `libtprof_preload.so` are not loaded. The logic is in `tprof-inject`. Without
+//! `TPROF_SESSION` in the environment the agent does nothing.
 #![no_std]
 #![allow(non_snake_case)] // NCCL's names
 
@@ -16,9 +16,8 @@ use tprof_inject::itt;
 use tprof_inject::nccl;
 use tprof_inject::nvtx::{self, GetExportTable};
 
-/// Never reached: the release library contains no panic (checked by
-/// `scripts/check.sh`). Stopping this thread for good would be better than
-/// taking the job down, so it does not abort.
+/// Never called: the release library contains no panic (checked by `scripts/check.sh`). Stopping
+/// this thread for good would be better than ending the job, so this does not abort.
 #[panic_handler]
 fn stopped(_: &core::panic::PanicInfo) -> ! {
     loop {
@@ -26,54 +25,55 @@ fn stopped(_: &core::panic::PanicInfo) -> ! {
     }
 }
 
-/// The driver's `cuInit` calls this, once. Not 0: it stays loaded.
+/// The driver's `cuInit` calls this once. The result isn't 0, so that the driver keeps the library
+/// loaded.
 #[unsafe(no_mangle)]
 pub extern "C" fn InitializeInjection() -> c_int {
     agent::start();
     1
 }
 
-/// The preloaded library's hooks call this, for a function of CUPTI's with this number and
-/// address: what to call in its place, or that address.
+/// The preloaded library's hooks call this for a function of CUPTI's with this number and address.
+/// Returns the address of the function to call instead, or the same address.
 #[unsafe(no_mangle)]
 pub extern "C" fn tprof_cupti_instead(number: u32, real: usize) -> usize {
     functions::instead(number, real)
 }
 
-/// The preloaded library's hooks call this before a context ends.
+/// The preloaded library's hooks call this before a context is destroyed.
 #[unsafe(no_mangle)]
 pub extern "C" fn tprof_cupti_flush() {
     agent::flush_before_end();
 }
 
-/// Every copy of NVTX calls this, at its first use. 0: nothing is recorded, and the
-/// copy goes on as without a tool.
+/// Every copy of NVTX calls this at its first use. If the result is 0, nothing is recorded, and the
+/// copy works as without a tool.
 ///
 /// # Safety
-/// `get` is what a copy of NVTX passes.
+/// A copy of NVTX passed `get`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn InitializeInjectionNvtx2(get: Option<GetExportTable>) -> c_int {
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees that a copy of NVTX passed `get`.
     get.map_or(0, |get| c_int::from(unsafe { nvtx::install(get) }))
 }
 
 /// Every static part of ITT calls this, at its first use.
 ///
 /// # Safety
-/// `global` is what a static part of ITT passes, which holds its lock meanwhile.
+/// A static part of ITT passed `global`, and holds its own lock during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __itt_api_init(global: *mut itt::Global, groups: c_int) {
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees that a static part of ITT passed `global` and holds its lock.
     unsafe { itt::install(global, groups) };
 }
 
-/// The table of NCCL's profiler plugin in this version, or null.
+/// The table of NCCL's profiler plugin for this version of the interface, or null.
 extern "C" fn resolve(version: usize) -> *const c_void {
     nccl::table(version)
 }
 
-/// Names by which NCCL finds the tables. Each is an indirect function: what `dlsym` returns for
-/// it is what its code returns, so that a plugin of the job's own can be handed over.
+/// Defines the names by which NCCL finds the tables. Each name is an indirect function: `dlsym`
+/// returns what its code returns, which may be the table of the job's own plugin.
 macro_rules! plugin {
     ($($name:ident $version:literal)*) => {$(
         /// See NCCL's `ext-profiler`.

@@ -1,20 +1,18 @@
 //! `libtprof_preload.so`: loaded into the job by `LD_PRELOAD`.
 //!
-//! Each hook calls the real function and reports what it saw; the logic lives
-//! in `tprof-inject`. Without `TPROF_SESSION` in the environment every hook
-//! only passes through.
+//! Each hook calls the real function and reports what it saw; the logic is in `tprof-inject`.
+//! Without `TPROF_SESSION` in the environment, every hook only calls the real function.
 #![no_std]
-#![allow(clippy::missing_safety_doc)] // every hook: "as the function of this name in libc"
-#![allow(clippy::macro_metavars_in_unsafe)] // `real!` is given the hooks' own arguments
+#![allow(clippy::missing_safety_doc)] // every hook has the premises of the libc function of this name
+#![allow(clippy::macro_metavars_in_unsafe)] // hooks pass their own arguments to `real!`
 
 mod hooks;
 mod table;
 
 use core::ffi::c_char;
 
-/// Never reached: the release library contains no panic (checked by
-/// `scripts/check.sh`). Stopping this thread for good would be better than
-/// taking the job down, so it does not abort.
+/// Never called: the release library contains no panic (checked by `scripts/check.sh`). Stopping
+/// this thread for good would be better than ending the job, so this does not abort.
 #[panic_handler]
 fn stopped(_: &core::panic::PanicInfo) -> ! {
     loop {
@@ -22,8 +20,8 @@ fn stopped(_: &core::panic::PanicInfo) -> ! {
     }
 }
 
-/// Runs when the loader has relocated the library: finds the real functions and
-/// attaches. A hook that is called earlier does the same.
+/// Runs when the loader has relocated the library: looks up the real functions and attaches. A hook
+/// that is called earlier does the same.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static CONSTRUCTOR: unsafe extern "C" fn(i32, *const *const c_char, *const *const c_char) = {
@@ -33,7 +31,8 @@ static CONSTRUCTOR: unsafe extern "C" fn(i32, *const *const c_char, *const *cons
         variables: *const *const c_char,
     ) {
         table::resolve();
-        // SAFETY: as glibc calls constructors: with what it gives `main`.
+        // SAFETY: glibc passes the arguments of `main` to constructors, and they are the kernel's
+        // arrays.
         unsafe { tprof_inject::environment::began_with(count, arguments, variables) };
         let _ = tprof_inject::gate::recording();
         tprof_inject::operators::register_callbacks();
@@ -41,7 +40,8 @@ static CONSTRUCTOR: unsafe extern "C" fn(i32, *const *const c_char, *const *cons
     constructor
 };
 
-/// Runs as the process ends, before the destructors of libraries that the program is linked with.
+/// Runs when the process exits, before the destructors of libraries that the program is linked
+/// with.
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static DESTRUCTOR: extern "C" fn() = {

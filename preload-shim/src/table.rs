@@ -1,4 +1,4 @@
-//! Addresses of the real functions, found once.
+//! Addresses of the real functions, looked up once.
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use tprof_inject::real::{self, Wanted};
@@ -18,11 +18,12 @@ macro_rules! functions {
     };
 }
 
-/// The real `malloc`. The functions that are called most lie beside what else their hooks read.
+/// The real `malloc`. The addresses of the most called functions are next to what else their hooks
+/// read.
 pub const MALLOC: &AtomicUsize = &state::HOT.malloc;
-/// The real `calloc`, beside [`MALLOC`].
+/// The real `calloc`, next to [`MALLOC`].
 pub const CALLOC: &AtomicUsize = &state::HOT.calloc;
-/// The real `free`, beside [`MALLOC`].
+/// The real `free`, next to [`MALLOC`].
 pub const FREE: &AtomicUsize = &state::HOT.free;
 
 functions! {
@@ -41,8 +42,8 @@ functions! {
 
 static RESOLVED: AtomicU32 = AtomicU32::new(0);
 
-/// Finds every real function that is not known yet. Early calls come from one
-/// thread (the loader's); running twice does no harm.
+/// Looks up every real function that is not known yet. Early calls come from one thread (the
+/// loader's), and running twice does no harm.
 #[cold]
 #[inline(never)]
 pub fn resolve() {
@@ -68,8 +69,8 @@ pub fn address(of: &AtomicUsize) -> usize {
     if address == 0 { late(of) } else { address }
 }
 
-/// Finds a function in the first call of all, or a function of a library that was loaded later
-/// (libdl and libpthread are libraries of their own before glibc 2.34).
+/// Looks up a function at the very first call, or one of a library that was loaded later (libdl and
+/// libpthread are separate libraries before glibc 2.34).
 #[cold]
 #[inline(never)]
 fn late(of: &AtomicUsize) -> usize {
@@ -77,7 +78,7 @@ fn late(of: &AtomicUsize) -> usize {
     of.load(Relaxed)
 }
 
-/// Calls a real function, or gives `$missing` where no library defines it.
+/// Calls a real function; returns `$missing` if no library defines it.
 #[macro_export]
 macro_rules! real {
     ($of:ident($($arg:expr),* $(,)?) as fn($($type:ty),*) -> $result:ty, else $missing:expr) => {{
@@ -85,8 +86,8 @@ macro_rules! real {
         if address == 0 {
             $missing
         } else {
-            // SAFETY: the address was found under this function's name, so it has
-            // its type; the arguments are the caller's, untouched.
+            // SAFETY: the address was found under this function's name, so it has this type; the
+            // arguments are those that the hook's caller passed to that function.
             unsafe {
                 let call: unsafe extern "C" fn($($type),*) -> $result = core::mem::transmute(address);
                 call($($arg),*)

@@ -1,6 +1,6 @@
-//! Reads numbers as DWARF writes them.
+//! Reads numbers in DWARF's encodings.
 
-/// Bytes that are still to be read.
+/// The bytes that have not been read yet.
 pub struct Input<'a> {
     bytes: &'a [u8],
 }
@@ -28,7 +28,7 @@ impl<'a> Input<'a> {
         self.take().map(u32::from_le_bytes)
     }
 
-    /// An unsigned number of at most 63 bits.
+    /// Reads an unsigned number of at most 63 bits.
     pub fn uleb(&mut self) -> Option<u64> {
         let mut value = 0;
         for shift in (0..63).step_by(7) {
@@ -41,7 +41,7 @@ impl<'a> Input<'a> {
         None
     }
 
-    /// A signed number of at most 63 bits.
+    /// Reads a signed number of at most 63 bits.
     pub fn sleb(&mut self) -> Option<i64> {
         let mut value = 0;
         for shift in (0..63).step_by(7) {
@@ -55,12 +55,12 @@ impl<'a> Input<'a> {
         None
     }
 
-    /// An unsigned number times `align`.
+    /// Reads an unsigned number and multiplies it by `align`.
     pub fn factored(&mut self, align: i64) -> Option<i64> {
         self.uleb()?.cast_signed().checked_mul(align)
     }
 
-    /// Takes `length` bytes and moves past them.
+    /// Reads `length` bytes.
     pub fn slice(&mut self, length: u64) -> Option<&'a [u8]> {
         let (taken, rest) = self.bytes.split_at_checked(usize::try_from(length).ok()?)?;
         self.bytes = rest;
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn numbers_are_read_as_dwarf_writes_them() {
-        // The examples of DWARF 5, 7.6.
+        // These are the examples of DWARF 5, 7.6.
         for (value, bytes) in
             [(2, &[2][..]), (127, &[127]), (128, &[0x80, 1]), (12857, &[0xb9, 100])]
         {

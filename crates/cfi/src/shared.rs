@@ -1,15 +1,15 @@
-//! The part that the descriptions of many functions share: a CIE.
+//! The part that the descriptions of several functions share: a CIE.
 
 use crate::input::Input;
 use crate::state::CfaState;
 
-/// `DW_EH_PE_pcrel | DW_EH_PE_sdata4`: addresses are 32-bit and relative to where they stand.
+/// `DW_EH_PE_pcrel | DW_EH_PE_sdata4`: addresses have 32 bits and are relative to their own place.
 const RELATIVE: u8 = 0x1b;
-/// Longest entry that is run, bytes. Every description runs it first; real entries have some thirty
-/// bytes.
+/// Longest entry that is run, in bytes. Every description runs its shared entry first. Real entries
+/// have some thirty bytes.
 const MAX_BYTES: usize = 1024;
 
-/// The entry that descriptions of functions refer to.
+/// The entry to which descriptions of functions refer.
 #[derive(Clone, Copy, Debug)]
 pub struct SharedEntry {
     pub(crate) code_align: u64,
@@ -18,8 +18,8 @@ pub struct SharedEntry {
 }
 
 impl SharedEntry {
-    /// Reads an entry, whose length `bytes` begin with. `None` unless addresses have the form that
-    /// compilers write; also `None` for signal trampolines.
+    /// Reads an entry; the first bytes are its length. `None` if addresses do not have the form
+    /// that compilers write, and for signal trampolines.
     pub fn read(bytes: &[u8]) -> Option<SharedEntry> {
         let mut input = Input::new(bytes);
         let length = input.u32()?;
@@ -33,7 +33,7 @@ impl SharedEntry {
         input.slice(name.len() as u64 + 1)?;
         let code_align = input.uleb()?;
         let data_align = input.sleb()?;
-        // The register that holds the return address.
+        // The number of the register that holds the return address.
         match version {
             1 => u64::from(input.u8()?),
             3 => input.uleb()?,
@@ -52,19 +52,20 @@ impl SharedEntry {
     }
 }
 
-/// Returns how addresses of functions are encoded, by the letters of an entry and their data.
+/// Returns the encoding of functions' addresses, from the letters of an entry's augmentation and
+/// their data.
 fn encoding(letters: &[u8], data: &[u8]) -> Option<u8> {
     let mut data = Input::new(data);
     let mut found = None;
     for letter in letters {
         match letter {
             b'R' => found = Some(data.u8()?),
-            // Language's data of a function.
+            // The encoding of a language's data for a function.
             b'L' => drop(data.u8()?),
-            // A language's own function.
+            // A language's personality function.
             b'P' => {
                 let bytes = match data.u8()? {
-                    // Padded to a multiple of its size.
+                    // The pointer is padded to a multiple of its size.
                     0x50 => return None,
                     encoding => match encoding & 0x0f {
                         0x00 | 0x04 | 0x0c => 8,
@@ -86,7 +87,7 @@ mod tests {
     use super::*;
     use tprof_wire::unwind::{Row, RowKind};
 
-    /// The entry that GCC writes for C++ functions with destructors.
+    /// An entry that GCC writes for C++ functions with destructors.
     const WITH_PERSONALITY: [u8; 32] = [
         28, 0, 0, 0, 0, 0, 0, 0, 1, b'z', b'P', b'L', b'R', 0, 1, 0x78, 16, 7, 0x9b, 1, 2, 3, 4,
         0x1b, 0x1b, 0x0c, 7, 8, 0x90, 1, 0, 0,
@@ -100,8 +101,9 @@ mod tests {
     }
 
     #[test]
-    fn what_compilers_do_not_write_is_refused() {
-        // Its length, its mark, its version, a letter, the encoding, an instruction.
+    fn forms_that_compilers_do_not_write_are_refused() {
+        // Each pair changes one part: the length, the mark, the version, a letter, the encoding, an
+        // instruction.
         for (at, value) in [(0, 27), (4, 1), (8, 2), (11, b'S'), (24, 0x0b), (25, 0x0a)] {
             let mut entry = WITH_PERSONALITY;
             entry[at] = value;

@@ -3,7 +3,7 @@
 use crate::input::Input;
 use tprof_wire::unwind::{Row, RowKind};
 
-/// DWARF numbers of the registers that are followed (System V psABI for x86-64, 3.6.2).
+/// DWARF numbers of the registers that are tracked (System V psABI for x86-64, 3.6.2).
 const RBP: u64 = 6;
 const RSP: u64 = 7;
 const RA: u64 = 16;
@@ -11,16 +11,16 @@ const RA: u64 = 16;
 /// How the CFA is computed.
 #[derive(Clone, Copy, Debug)]
 enum Cfa {
-    /// The value of a register plus an offset.
+    /// As the value of a register plus an offset.
     At(u64, i64),
-    /// The result of an expression.
+    /// By an expression, which is not evaluated.
     Expression,
 }
 
-/// The location of the caller's value of a register.
+/// Where the caller's value of a register is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Rule {
-    /// The register is not mentioned, or keeps its value.
+    /// The register is not mentioned, or still has the caller's value.
     Same,
     Undefined,
     /// The value is saved at the CFA plus this offset.
@@ -40,7 +40,7 @@ impl CfaState {
     /// The state before the first instruction.
     pub const BEFORE: CfaState = CfaState { cfa: Cfa::Expression, rbp: Rule::Same, ra: Rule::Same };
 
-    /// Returns the state as an unwind row of the wire.
+    /// Converts the state to an unwind row.
     pub fn row(&self) -> Row {
         match self.ra {
             Rule::Undefined => return Row::END,
@@ -61,7 +61,7 @@ impl CfaState {
         Row::new(kind, offset, saved).unwrap_or(Row::NONE)
     }
 
-    /// Sets the rule of a register, if it is one that is followed.
+    /// Sets the rule of a register, if it is one of those that are tracked.
     fn set(&mut self, register: u64, rule: Rule) {
         match register {
             RBP => self.rbp = rule,
@@ -70,7 +70,7 @@ impl CfaState {
         }
     }
 
-    /// Gives a register the rule that it has in another state.
+    /// Sets a register's rule to the one that it has in another state.
     pub fn restore(&mut self, register: u64, initial: &CfaState) {
         match register {
             RBP => self.rbp = initial.rbp,
@@ -79,8 +79,7 @@ impl CfaState {
         }
     }
 
-    /// Runs an instruction that only changes this state; `None` if it is another kind of
-    /// instruction.
+    /// Executes an instruction that only changes this state; `None` for any other instruction.
     pub fn step(&mut self, op: u8, input: &mut Input<'_>, data_align: i64) -> Option<()> {
         match op {
             // nop

@@ -1,9 +1,9 @@
-//! Types of CUPTI's functions, for addresses that were looked up by name.
+//! Types of CUPTI's functions, for functions that are looked up by name.
 
 use crate::bindings::*;
 use core::ffi::{c_char, c_void};
 
-/// Declares a function's type, and has the compiler compare it with the header's.
+/// Declares a function's type, and makes the compiler compare it with the header's.
 macro_rules! function {
     ($(#[$doc:meta])* $alias:ident = $name:ident($($argument:ty),*)) => {
         $(#[$doc])*
@@ -13,40 +13,41 @@ macro_rules! function {
 }
 
 function!(
-    /// The library's version, e.g. 28 for 12.9 and 130500 for 13.5.
+    /// Returns the library's version, e.g. 28 for 12.9 and 130500 for 13.5.
     GetVersion = cuptiGetVersion(*mut u32)
 );
 function!(
-    /// Now, on the clock of the records.
+    /// Returns the current time, on the clock of the records.
     GetTimestamp = cuptiGetTimestamp(*mut u64)
 );
 function!(
-    /// The number of a context in records.
+    /// Returns the number of a context in records.
     GetContextId = cuptiGetContextId(CUcontext, *mut u32)
 );
 function!(
-    /// The number of a stream in records: of any context where that is null; whether the program
-    /// is compiled for default streams by thread.
+    /// Returns the number of a stream in records. The context may be null, for a stream of any
+    /// context. The third argument says whether the program is compiled for per-thread default
+    /// streams.
     GetStreamIdEx = cuptiGetStreamIdEx(CUcontext, CUstream, u8, *mut u32)
 );
 function!(
-    /// The name of a result.
+    /// Returns the name of a result.
     GetResultString = cuptiGetResultString(CUptiResult, *mut *const c_char)
 );
 function!(
-    /// The name of a call.
+    /// Returns the name of a call.
     GetCallbackName =
         cuptiGetCallbackName(CUpti_CallbackDomain, CUpti_CallbackId, *mut *const c_char)
 );
 function!(
-    /// Whom to ask for buffers, and to give them to.
+    /// Registers the callbacks that lend buffers and that get them back.
     ActivityRegisterCallbacks = cuptiActivityRegisterCallbacks(
         CUpti_BuffersCallbackRequestFunc,
         CUpti_BuffersCallbackCompleteFunc
     )
 );
 function!(
-    /// Begins to collect a kind of record.
+    /// Starts collecting a kind of record.
     ActivityEnable = cuptiActivityEnable(CUpti_ActivityKind)
 );
 function!(
@@ -64,7 +65,7 @@ function!(
         cuptiActivityGetAttribute(CUpti_ActivityAttribute, *mut usize, *mut c_void)
 );
 function!(
-    /// Begins to collect a kind of record in one context.
+    /// Starts collecting a kind of record in one context.
     ActivityEnableContext = cuptiActivityEnableContext(CUcontext, CUpti_ActivityKind)
 );
 function!(
@@ -72,20 +73,20 @@ function!(
     ActivityDisableContext = cuptiActivityDisableContext(CUcontext, CUpti_ActivityKind)
 );
 function!(
-    /// Chooses whether one call of the runtime's is recorded (CUDA 12.6 and newer).
+    /// Selects whether one call of the runtime is recorded (CUDA 12.6 and newer).
     ActivityEnableRuntimeApi = cuptiActivityEnableRuntimeApi(CUpti_CallbackId, u8)
 );
 function!(
-    /// Chooses whether one call of the driver's is recorded (CUDA 12.6 and newer).
+    /// Selects whether one call of the driver is recorded (CUDA 12.6 and newer).
     ActivityEnableDriverApi = cuptiActivityEnableDriverApi(CUpti_CallbackId, u8)
 );
 function!(
-    /// Takes the times of records from a function.
+    /// Registers a function that returns the times for records.
     ActivityRegisterTimestampCallback =
         cuptiActivityRegisterTimestampCallback(CUpti_TimestampCallbackFunc)
 );
 function!(
-    /// Whether threads are named by pthread or by the kernel.
+    /// Returns whether records name threads by `pthread_t` or by the kernel's id.
     GetThreadIdType = cuptiGetThreadIdType(*mut CUpti_ActivityThreadIdType)
 );
 function!(
@@ -93,33 +94,33 @@ function!(
     Finalize = cuptiFinalize()
 );
 function!(
-    /// Switches the callbacks of all calls of a domain on or off.
+    /// Enables or disables the callbacks of all calls of a domain.
     EnableDomain = cuptiEnableDomain(u32, CUpti_SubscriberHandle, CUpti_CallbackDomain)
 );
 function!(
-    /// Has CUPTI hand over buffers at regular times.
+    /// Makes CUPTI return buffers at regular intervals.
     ActivityFlushPeriod = cuptiActivityFlushPeriod(u32)
 );
 function!(
-    /// Hands over buffers.
+    /// Makes CUPTI return buffers.
     ActivityFlushAll = cuptiActivityFlushAll(u32)
 );
 function!(
-    /// The record after this one in a buffer.
+    /// Returns the record after this one in a buffer.
     ActivityGetNextRecord =
         cuptiActivityGetNextRecord(*mut u8, usize, *mut *mut CUpti_Activity)
 );
 function!(
-    /// Records that found no place, since the last question.
+    /// Returns the number of records that found no room since the last call.
     ActivityGetNumDroppedRecords =
         cuptiActivityGetNumDroppedRecords(CUcontext, u32, *mut usize)
 );
 function!(
-    /// Whether threads are named by pthread or by the kernel.
+    /// Sets whether records name threads by `pthread_t` or by the kernel's id.
     SetThreadIdType = cuptiSetThreadIdType(CUpti_ActivityThreadIdType)
 );
 function!(
-    /// Subscribes as one client among several (CUDA 13).
+    /// Subscribes as one of several clients (CUDA 13).
     SubscribeV2 = cuptiSubscribe_v2(
         *mut CUpti_SubscriberHandle,
         CUpti_CallbackFunc,
@@ -128,7 +129,7 @@ function!(
     )
 );
 function!(
-    /// Stops being a client.
+    /// Ends a subscription.
     Unsubscribe = cuptiUnsubscribe(CUpti_SubscriberHandle)
 );
 function!(
@@ -154,21 +155,21 @@ function!(
     )
 );
 function!(
-    /// As [`GetTimestamp`], for one client.
+    /// The variant of [`GetTimestamp`] for one client.
     GetTimestampV2 = cuptiGetTimestamp_v2(CUpti_SubscriberHandle, *mut u64)
 );
 function!(
-    /// As [`ActivityEnableRuntimeApi`], for one client.
+    /// The variant of [`ActivityEnableRuntimeApi`] for one client.
     ActivityEnableRuntimeApiV2 =
         cuptiActivityEnableRuntimeApi_v2(CUpti_SubscriberHandle, CUpti_CallbackId, u8)
 );
 function!(
-    /// As [`ActivityEnableDriverApi`], for one client.
+    /// The variant of [`ActivityEnableDriverApi`] for one client.
     ActivityEnableDriverApiV2 =
         cuptiActivityEnableDriverApi_v2(CUpti_SubscriberHandle, CUpti_CallbackId, u8)
 );
 function!(
-    /// As [`ActivityGetNextRecord`], for one client.
+    /// The variant of [`ActivityGetNextRecord`] for one client.
     ActivityGetNextRecordV2 = cuptiActivityGetNextRecord_v2(
         CUpti_SubscriberHandle,
         *mut u8,
@@ -177,7 +178,7 @@ function!(
     )
 );
 function!(
-    /// As [`ActivityGetNumDroppedRecords`], for one client.
+    /// The variant of [`ActivityGetNumDroppedRecords`] for one client.
     ActivityGetNumDroppedRecordsV2 = cuptiActivityGetNumDroppedRecords_v2(
         CUpti_SubscriberHandle,
         CUcontext,
@@ -186,7 +187,7 @@ function!(
     )
 );
 function!(
-    /// As [`ActivityDisable`], for one client.
+    /// The variant of [`ActivityDisable`] for one client.
     ActivityDisableV2 =
         cuptiActivityDisable_v2(CUpti_SubscriberHandle, CUpti_ActivityKind, *mut CUpti_ActivityConfig)
 );

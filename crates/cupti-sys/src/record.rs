@@ -1,5 +1,5 @@
-//! The struct through which each kind of record is read, of every version from
-//! CUDA 12.0 on.
+//! The structs through which records are read, one for each kind, for all versions from CUDA 12.0
+//! on.
 
 use crate::bindings::*;
 
@@ -7,17 +7,17 @@ use crate::bindings::*;
 pub type Kernel = CUpti_ActivityKernel9;
 /// The record of a copy.
 pub type Memcpy = CUpti_ActivityMemcpy5;
-/// A copy between two devices.
+/// The record of a copy between two devices.
 pub type MemcpyPeer = CUpti_ActivityMemcpyPtoP4;
 /// The record of a fill.
 pub type Memset = CUpti_ActivityMemset4;
-/// An allocation or a release of device memory.
+/// The record of an allocation or a free of device memory.
 pub type Memory = CUpti_ActivityMemory3;
 /// The record of a wait.
 pub type Synchronization = CUpti_ActivitySynchronization;
-/// Time that CUPTI or the driver spent on its own affairs.
+/// The record of time that CUPTI or the driver spent on its own work.
 pub type Overhead = CUpti_ActivityOverhead;
-/// A call of the runtime's or the driver's interface.
+/// The record of a call of the runtime or driver API.
 pub type Api = CUpti_ActivityAPI;
 /// The record of a context.
 pub type Context = CUpti_ActivityContext;
@@ -25,13 +25,14 @@ pub type Context = CUpti_ActivityContext;
 pub type Device = CUpti_ActivityDevice4;
 /// The record of a stream.
 pub type Stream = CUpti_ActivityStream;
-/// A graph that ran as a whole.
+/// The record of a graph that ran as a whole.
 pub type GraphTrace = CUpti_ActivityGraphTrace;
-/// The same with where it ended, since CUDA 12.4: [`GraphTrace`] is its beginning.
+/// The record of such a graph since CUDA 12.4, which also says where the graph ended. It begins
+/// with the fields of [`GraphTrace`].
 pub type GraphTrace2 = CUpti_ActivityGraphTrace2;
-/// The device of a graph with a first node on the host, only in [`GraphTrace2`].
+/// The device number of a graph whose first node ran on the host, only in [`GraphTrace2`].
 pub const ON_HOST: u32 = i32::MAX as u32;
-/// A name that the program gave to something.
+/// The record of a name that the program gave to an object.
 pub type Name = CUpti_ActivityName;
-/// An id of another library's, attached to calls.
+/// The record of an external id, which another library attached to calls.
 pub type ExternalCorrelation = CUpti_ActivityExternalCorrelation;

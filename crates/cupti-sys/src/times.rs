@@ -1,11 +1,11 @@
-//! The offsets of the times in each kind of record, bytes, by NVIDIA's headers of CUDA 12.0 to
-//! 13.5, in which no field moves.
+//! The offsets of the times in each kind of record, in bytes, from NVIDIA's headers of CUDA 12.0 to
+//! 13.5, between which no field moves.
 
 use crate::bindings::*;
 use crate::record::*;
 use core::mem::offset_of;
 
-/// Offsets of a record's times, its beginning first; empty for kinds without times, `None` for
+/// Offsets of a record's times, the start time first. Empty for kinds without times; `None` for
 /// kinds that are not listed.
 pub fn offsets(kind: CUpti_ActivityKind) -> Option<&'static [usize]> {
     Some(match kind {
@@ -42,7 +42,7 @@ pub fn offsets(kind: CUpti_ActivityKind) -> Option<&'static [usize]> {
         | CUPTI_ACTIVITY_KIND_NVLINK
         | CUPTI_ACTIVITY_KIND_PCIE
         | CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION => &[],
-        // Structs of kinds that are not decoded here are not declared either.
+        // The structs of kinds that are not decoded are not declared either.
         CUPTI_ACTIVITY_KIND_MARKER
         | CUPTI_ACTIVITY_KIND_ENVIRONMENT
         | CUPTI_ACTIVITY_KIND_PREEMPTION => &[8],

@@ -1,5 +1,5 @@
-//! The declarations that are compiled in lie where five CUDA versions' headers
-//! put them (`offsets.txt`, made by `scripts/bindgen.sh`).
+//! The fields of the compiled declarations have the offsets that they have in the headers of five
+//! CUDA versions (`offsets.txt`, made by `scripts/bindgen.sh`).
 
 use std::collections::HashMap;
 use std::mem::{offset_of, size_of};
@@ -7,7 +7,7 @@ use tprof_cupti_sys::*;
 
 const TABLE: &str = include_str!("offsets.txt");
 
-/// (record, field) → its column in each version.
+/// Maps (record, field) to the field's offset in each version.
 fn table() -> HashMap<(&'static str, &'static str), Vec<&'static str>> {
     let lines = TABLE.lines().filter(|line| !line.starts_with('#')).skip(1);
     let row = |line: &'static str| {

@@ -2,8 +2,8 @@
 //!
 //! NVTX reports ranges to the agent, but the preloaded library counts the steps and captures of the
 //! process. So the agent reads that library's region, and calls the library where names of ranges
-//! matter. In the other direction, the library tells the agent of an end of the process that the
-//! agent would not notice.
+//! matter. In the other direction, the library tells the agent that the process ends where the
+//! agent would not notice it.
 
 use crate::block::Thread;
 use crate::capture;
@@ -15,7 +15,7 @@ use tprof_wire::env;
 use tprof_wire::region::{RegionHeader, off};
 use tprof_wire::schedule::{is_epoch, is_step};
 
-/// The table that the preloaded library offers the agent.
+/// The table through which the agent reaches the preloaded library.
 #[repr(C)]
 pub struct AgentLink {
     /// Holds the address of the library's region, null before it has one.
@@ -24,18 +24,19 @@ pub struct AgentLink {
     begins: unsafe extern "C" fn(*const u8, usize, u64),
     /// Called when the range of this number ends.
     ends: extern "C" fn(u64),
-    /// Holds the function of the agent that `_exit` has to call first; 0 without one.
+    /// Holds the agent's function that `_exit` has to call first; 0 without one.
     at_once: &'static AtomicUsize,
-    /// Holds the function of the agent that hooks have to call before device work that has to be
+    /// Holds the agent's function that hooks have to call before device work that has to be
     /// recorded; 0 while CUPTI records.
     before_work: &'static AtomicUsize,
-    /// Where the agent leaves how CUPTI numbers streams; 0 while CUPTI records the calls that start
-    /// work.
+    /// Holds the agent's function that maps a stream to CUPTI's number for it; 0 while CUPTI
+    /// records the calls that start work.
     numbers_streams: &'static AtomicUsize,
 }
 
 impl AgentLink {
-    /// The region's header: read in place, since most ranges need no more.
+    /// The header of the preloaded library's region. The agent reads it in place, without a call,
+    /// since that is all that most ranges need.
     #[inline(always)]
     fn header(&self) -> Option<&'static RegionHeader> {
         let region = self.region.load(Relaxed);
@@ -43,13 +44,13 @@ impl AgentLink {
         unsafe { region.cast::<RegionHeader>().as_ref() }
     }
 
-    /// The reasons why recording is off in the process: [`off`].
+    /// The reasons why recording is off in the process, as bits of [`off`].
     #[inline(always)]
     fn off(&self) -> u32 {
         self.header().map_or(0, |header| header.off.load(Relaxed))
     }
 
-    /// Whether names of ranges matter.
+    /// Whether the preloaded library has to know names of ranges, for its steps or captures.
     #[inline(always)]
     fn has_use_of_names(&self) -> bool {
         self.header().is_some_and(|header| {
@@ -59,7 +60,7 @@ impl AgentLink {
     }
 }
 
-/// The table of this library, where it is the preloaded one.
+/// This library's table. Only the preloaded library's is used.
 static TABLE: AgentLink = AgentLink {
     region: &state::REGION,
     begins,
@@ -72,13 +73,14 @@ static AT_ONCE: AtomicUsize = AtomicUsize::new(0);
 static BEFORE_WORK: AtomicUsize = AtomicUsize::new(0);
 static NUMBERS_STREAMS: AtomicUsize = AtomicUsize::new(0);
 
-/// Called when the process ends at once, without what `exit` runs, so that the agent can keep what
-/// CUPTI has.
-/// Only called in the preloaded library, also in a signal's handler: nothing is looked up.
+/// Called when the process ends without running `exit` handlers, so that the agent can save what
+/// CUPTI has buffered. Only the preloaded library calls this, possibly in a signal handler, so it
+/// looks nothing up.
 pub fn ends_at_once() {
     let call = AT_ONCE.load(Acquire);
     if call != 0 {
-        // SAFETY: what the agent left there; the driver never unloads it.
+        // SAFETY: `call_at_once` stored a function of this type; the driver never unloads the
+        // agent.
         unsafe { core::mem::transmute::<usize, extern "C" fn()>(call)() };
     }
 }
@@ -89,51 +91,54 @@ pub fn ends_at_once() {
 pub fn before_work() {
     let call = BEFORE_WORK.load(Acquire);
     if call != 0 {
-        // SAFETY: what the agent left there; the driver never unloads it.
+        // SAFETY: `call_before_work` stored a function of this type; the driver never unloads the
+        // agent.
         unsafe { core::mem::transmute::<usize, extern "C" fn()>(call)() };
     }
 }
 
-/// Makes hooks call this, or nothing, before work that has to be recorded. Called by the agent;
-/// does nothing without the preloaded library.
+/// Makes hooks call this function, or with `None` nothing, before work that has to be recorded.
+/// Called by the agent; does nothing without the preloaded library.
 pub fn call_before_work(call: Option<extern "C" fn()>) {
     if let Some(table) = found() {
         table.before_work.store(call.map_or(0, |call| call as *const () as usize), Release);
     }
 }
 
-/// How CUPTI numbers streams, if the hooks' records of calls that start work count. In the preloaded
-/// library.
+/// The function that maps a stream to CUPTI's number for it, if the hooks record the calls that
+/// start work in CUPTI's place. Called in the preloaded library.
 #[inline(always)]
 pub fn numbers_streams() -> Option<extern "C" fn(u64) -> u64> {
     let call = NUMBERS_STREAMS.load(Relaxed);
-    // SAFETY: what the agent left there; the driver never unloads it.
+    // SAFETY: `count_on_hooks` stored a function of this type; the driver never unloads the agent.
     (call != 0).then(|| unsafe { core::mem::transmute::<usize, extern "C" fn(u64) -> u64>(call) })
 }
 
-/// Has the hooks' records of calls that start work count, with streams that this numbers; false where
-/// there are no hooks. In the agent.
+/// Makes the hooks record the calls that start work in CUPTI's place; `numbers` returns CUPTI's
+/// number of a stream. Returns false where there are no hooks. Called in the agent.
 pub fn count_on_hooks(numbers: extern "C" fn(u64) -> u64) -> bool {
     let Some(table) = found() else { return false };
     table.numbers_streams.store(numbers as *const () as usize, Release);
     true
 }
 
-/// Makes `_exit` call this first. Called by the agent; does nothing without the preloaded library.
+/// Makes `_exit` call this function first. Called by the agent; does nothing without the preloaded
+/// library.
 pub fn call_at_once(call: extern "C" fn()) {
     if let Some(table) = found() {
         table.at_once.store(call as *const () as usize, Release);
     }
 }
 
-/// The table of this library, for the agent.
+/// This library's table, for the agent.
 pub fn table() -> *const AgentLink {
     &raw const TABLE
 }
 
 unsafe extern "C" fn begins(text: *const u8, bytes: usize, number: u64) {
     let Some(thread) = gate::recording() else { return };
-    // SAFETY: the agent's own call, with a text that lasts as long as it.
+    // SAFETY: only `range_begins` calls this, with a slice's pointer and length; the slice outlives
+    // the call.
     let name = unsafe { core::slice::from_raw_parts(text, bytes) };
     if schedule::is_followed() {
         if is_step(name) {
@@ -151,14 +156,14 @@ extern "C" fn ends(number: u64) {
     }
 }
 
-/// The preloaded library's table, in the agent; null without one.
+/// The preloaded library's table, as the agent found it; null without one.
 static FOUND: AtomicPtr<AgentLink> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Finds the preloaded library's table. Called by the agent.
 pub fn find() {
     let Some(preloaded) = loaded::named(env::PRELOAD_LIBRARY.as_bytes()) else { return };
     let Some(function) = preloaded.function(c"tprof_noticing") else { return };
-    // SAFETY: the function of this name and type, of a library of this version's.
+    // SAFETY: `tprof_noticing` has this type in the preloaded library, which is of this version.
     let table =
         unsafe { core::mem::transmute::<usize, extern "C" fn() -> *const AgentLink>(function)() };
     FOUND.store(table.cast_mut(), Release);
@@ -166,12 +171,12 @@ pub fn find() {
 
 #[inline(always)]
 fn found() -> Option<&'static AgentLink> {
-    // SAFETY: null or the table of a library that stays.
+    // SAFETY: `FOUND` is null or the table of the preloaded library, which is never unloaded.
     unsafe { FOUND.load(Acquire).as_ref() }
 }
 
-/// Called when a range begins; `name` hands its name to what it is given. Returns whether the range
-/// is recorded.
+/// Called when a range begins. `name` calls its argument with the range's name. Returns whether the
+/// range is recorded.
 #[inline(always)]
 pub fn range_begins(
     thread: &Thread,
@@ -180,7 +185,7 @@ pub fn range_begins(
 ) -> bool {
     let Some(table) = found() else { return thread.is_on() };
     if table.has_use_of_names() {
-        // SAFETY: a text that lasts as long as the call.
+        // SAFETY: `begins` reads the text during the call only, and the slice lasts as long.
         name(&mut |text| unsafe { (table.begins)(text.as_ptr(), text.len(), number) });
     }
     is_on_in_both(thread, table)
@@ -196,8 +201,8 @@ pub fn range_ends(number: u64) {
     }
 }
 
-/// Whether a record of this moment is wanted. The preloaded library's region holds whether the
-/// process has switched its own recording off; this library's region, whether the session has.
+/// Whether events of this moment are recorded. The preloaded library's region says whether the
+/// process has switched its own recording off; this library's region says whether the session has.
 #[inline]
 pub fn is_on(thread: &Thread) -> bool {
     match found() {

@@ -4,10 +4,10 @@ use core::arch::{asm, global_asm};
 use core::hint::assert_unchecked;
 use core::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize};
 
-// Thread-local storage in the initial-exec model: one `mov` and one `add`
-// instead of a call to `__tls_get_addr` (3 ns per event, measured in C).
-// `thread_local!` in a cdylib is general-dynamic, and its attribute form is not
-// stable, hence the section by hand. 256 bytes fit the static TLS reserve.
+// Thread-local storage in the initial-exec model takes one `mov` and one `add` instead of a call to
+// `__tls_get_addr` (3 ns per event, measured in C). `thread_local!` in a cdylib is general-dynamic,
+// and `#[thread_local]` is not stable, so this section is written by hand. 256 bytes fit the static
+// TLS reserve.
 global_asm!(
     ".section .tbss.tprof_thread,\"awT\",@nobits",
     ".balign 64",
@@ -40,23 +40,25 @@ pub fn thread_block() -> *mut u8 {
     block
 }
 
-/// Keeps the number in a general register, so that what is computed with it is not vectorized.
-/// Where numbers are multiplied whole that costs more than it saves: 1.5 of 17 ns for the hash of a
-/// frame of Python's.
+/// Keeps the number in a general register, so that the compiler doesn't vectorize the arithmetic
+/// that follows. For 64-bit multiplications this costs more than it saves: 1.5 of 17 ns for the
+/// hash of a Python frame.
 #[inline(always)]
 pub fn scalar(mut number: u64) -> u64 {
-    // SAFETY: no instruction.
+    // SAFETY: the template is an assembler comment, so nothing is executed.
     unsafe { asm!("/* {0} */", inout(reg) number, options(pure, nomem, nostack, preserves_flags)) };
     number
 }
 
-/// [`thread_block`], and the word at this offset, read before anything else of the thread:
-/// the block of a task without thread-local storage may be out of reach.
+/// [`thread_block`], and the word at this offset of it. The word is read relative to `fs`, before
+/// the block's address is used: a task without thread-local storage may not be able to reach its
+/// block.
 #[inline(always)]
 pub fn thread_block_and_word<const OFFSET: usize>() -> (*mut u8, u64) {
     let block: *mut u8;
     let word: u64;
-    // SAFETY: the caller's function reads thread-local variables of its own, which lie beside.
+    // SAFETY: callers are hooks of functions that use thread-local variables themselves, so `fs`
+    // points at a thread's static TLS, of which the block is a part.
     unsafe {
         asm!(
             "mov {0}, qword ptr [rip + tprof_thread@GOTTPOFF]",
@@ -68,17 +70,18 @@ pub fn thread_block_and_word<const OFFSET: usize>() -> (*mut u8, u64) {
             options(readonly, nostack)
         );
     }
-    // SAFETY: the thread pointer is far from the lowest addresses.
+    // SAFETY: a TLS block never lies at the lowest addresses, so the sum is not null.
     unsafe { assert_unchecked(!block.is_null()) };
     (block, word)
 }
 
-/// As [`thread_block_and_word`], with the word's complement.
+/// Like [`thread_block_and_word`], but returns the word's complement.
 #[inline(always)]
 pub fn thread_block_and_complement<const OFFSET: usize>() -> (*mut u8, u64) {
     let block: *mut u8;
     let word: u64;
-    // SAFETY: as there.
+    // SAFETY: the same as in `thread_block_and_word`: callers are hooks of functions that use
+    // thread-local variables themselves.
     unsafe {
         asm!(
             "mov {0}, qword ptr [rip + tprof_thread@GOTTPOFF]",
@@ -91,7 +94,7 @@ pub fn thread_block_and_complement<const OFFSET: usize>() -> (*mut u8, u64) {
             options(readonly, nostack)
         );
     }
-    // SAFETY: the thread pointer is far from the lowest addresses.
+    // SAFETY: a TLS block never lies at the lowest addresses, so the sum is not null.
     unsafe { assert_unchecked(!block.is_null()) };
     (block, word)
 }
@@ -100,7 +103,7 @@ pub fn thread_block_and_complement<const OFFSET: usize>() -> (*mut u8, u64) {
 #[inline(always)]
 pub fn block_of(pointer: usize) -> *mut u8 {
     let mut block = pointer;
-    // SAFETY: reads a GOT entry that the loader filled.
+    // SAFETY: this only reads a GOT entry that the loader filled.
     unsafe {
         asm!(
             "add {0}, qword ptr [rip + tprof_thread@GOTTPOFF]",
@@ -118,7 +121,7 @@ pub fn block_of(pointer: usize) -> *mut u8 {
 #[inline(always)]
 pub unsafe fn thread_register() -> usize {
     let pointer: usize;
-    // SAFETY: the caller's premise; touches no memory.
+    // SAFETY: the caller guarantees that `rdfsbase` is enabled; it touches no memory.
     unsafe { asm!("rdfsbase {0}", out(reg) pointer, options(nomem, nostack, preserves_flags)) };
     pointer
 }
@@ -141,15 +144,15 @@ pub fn ticks() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// A mask of which of the 16 bytes at an address are zero, one bit for each.
+/// Returns a mask with one bit for each of the 16 bytes at an address, set if the byte is zero.
 ///
 /// # Safety
-/// The address is a multiple of 16, and one of the bytes may be read: then all of them can, since
-/// they lie in one page.
+/// The address is a multiple of 16, and at least one of the bytes may be read. Then all of them may
+/// be read, since they lie in one page.
 #[inline(always)]
 pub unsafe fn zeros(at: *const u8) -> u32 {
     let mask: u32;
-    // SAFETY: the caller's premise; the bytes are read by the instruction only.
+    // SAFETY: the caller guarantees that the 16 bytes can be read; only the instruction reads them.
     unsafe {
         asm!(
             "pxor {bytes}, {bytes}",
@@ -164,8 +167,8 @@ pub unsafe fn zeros(at: *const u8) -> u32 {
     mask
 }
 
-/// Adds to a counter that only this thread writes, in one instruction, so that
-/// a signal handler that counts too cannot be lost. Not atomic between threads.
+/// Adds to a counter that only this thread writes, in one instruction, so that an addition by a
+/// signal handler in between is not lost. Not atomic between threads.
 #[inline(always)]
 pub fn add_local(counter: &AtomicU64, value: u64) {
     // SAFETY: the address is valid for writes for as long as the reference.
@@ -177,53 +180,54 @@ pub fn add_local(counter: &AtomicU64, value: u64) {
 /// The same as [`add_local`], for a signed counter.
 #[inline(always)]
 pub fn add_local_signed(counter: &AtomicI64, value: i64) {
-    // SAFETY: as `add_local`.
+    // SAFETY: the address is valid for writes for as long as the reference.
     unsafe {
         asm!("add qword ptr [{0}], {1}", in(reg) counter.as_ptr(), in(reg) value, options(nostack))
     };
 }
 
-/// As [`add_local`], for the field at an offset: without an instruction for its address.
+/// Like [`add_local`], for the field at an offset, which saves the instruction that computes its
+/// address.
 ///
 /// # Safety
-/// A word that only this thread writes lies there.
+/// A word that only this thread writes lies at `OFFSET` in `of`.
 #[inline(always)]
 pub unsafe fn add<const OFFSET: usize>(of: &impl Sized, value: usize) {
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees a word at this offset that only this thread writes.
     unsafe {
         asm!("add qword ptr [{0} + {2}], {1}", in(reg) of, in(reg) value, const OFFSET, options(nostack))
     };
 }
 
-/// The opposite of [`add`].
+/// Subtracts where [`add`] adds.
 ///
 /// # Safety
 /// The same premises as [`add`].
 #[inline(always)]
 pub unsafe fn subtract<const OFFSET: usize>(of: &impl Sized, value: usize) {
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees a word at this offset that only this thread writes.
     unsafe {
         asm!("sub qword ptr [{0} + {2}], {1}", in(reg) of, in(reg) value, const OFFSET, options(nostack))
     };
 }
 
-/// As [`add`], with the value 1.
+/// Like [`add`], with the value 1.
 ///
 /// # Safety
 /// The same premises as [`add`].
 #[inline(always)]
 pub unsafe fn increment<const OFFSET: usize>(of: &impl Sized) {
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees a word at this offset that only this thread writes.
     unsafe { asm!("inc qword ptr [{0} + {1}]", in(reg) of, const OFFSET, options(nostack)) };
 }
 
-/// Subtracts from the field at an offset; whether it is negative then.
+/// Subtracts from the field at an offset; returns whether the result is negative.
 ///
 /// # Safety
 /// The same premises as [`add`].
 #[inline(always)]
 pub unsafe fn subtract_to_negative<const OFFSET: usize>(of: &impl Sized, value: usize) -> bool {
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees a word at this offset that only this thread writes.
     unsafe {
         asm!(
             "sub qword ptr [{0} + {2}], {1}",
@@ -238,9 +242,9 @@ pub unsafe fn subtract_to_negative<const OFFSET: usize>(of: &impl Sized, value: 
     false
 }
 
-/// Advances a cursor that only this thread moves, in one instruction, so that
-/// a signal handler gets the next place and never the same. Returns the value before.
-/// The addition is not atomic between threads.
+/// Advances a cursor that only this thread moves, in one instruction, so that a signal handler in
+/// between gets the next place and never the same. Returns the value before. Not atomic between
+/// threads.
 #[inline(always)]
 pub fn advance(cursor: &AtomicUsize, bytes: usize) -> usize {
     let mut before = bytes;
@@ -252,21 +256,22 @@ pub fn advance(cursor: &AtomicUsize, bytes: usize) -> usize {
     before
 }
 
-/// Asks for a cache line for writing, ahead of need: the collector read it last.
+/// Prefetches a cache line for writing, since the collector was the last to read it.
 #[inline(always)]
 pub fn prefetch_for_write(address: usize) {
-    // SAFETY: a prefetch of any address has no effect but on caches.
+    // SAFETY: a prefetch affects caches only, at any address.
     unsafe { asm!("prefetchw byte ptr [{0}]", in(reg) address, options(nostack, preserves_flags)) };
 }
 
 /// A system call with up to six arguments; returns the kernel's value (errors are negative).
 ///
 /// # Safety
-/// The premises of the call itself.
+/// The premises of the system call itself.
 #[inline(always)]
 pub unsafe fn syscall(number: usize, a: [usize; 6]) -> isize {
     let result: isize;
-    // SAFETY: the x86-64 Linux convention: rcx and r11 are clobbered.
+    // SAFETY: the caller guarantees the call's premises; the asm follows the x86-64 Linux
+    // convention, in which the kernel clobbers rcx and r11.
     unsafe {
         asm!(
             "syscall",
@@ -329,8 +334,8 @@ pub mod number {
     pub const CLOSE_RANGE: usize = 436;
 }
 
-/// Offsets at which a `ucontext_t` keeps a register, relative to the stack pointer at a
-/// signal trampoline (`uc_mcontext.gregs` begins at 40; Linux, x86-64).
+/// Offsets of the registers in a `ucontext_t`, relative to the stack pointer at a signal trampoline
+/// (`uc_mcontext.gregs` begins at 40; Linux, x86-64).
 pub mod ucontext {
     /// Offset of the frame pointer.
     pub const FP: usize = 40 + 8 * 10;
@@ -340,16 +345,16 @@ pub mod ucontext {
     pub const PC: usize = 40 + 8 * 16;
 }
 
-/// Defines an exported hook that passes the caller's stack pointer (which points
-/// at the return address) and frame pointer on, in two further arguments, to a
-/// Rust function of the same ABI: exact unwinding begins there, whatever the
-/// compiler does with frames in between. The jump leaves no frame.
+/// Defines an exported hook that passes the caller's stack pointer (which points at the return
+/// address) and frame pointer in two further arguments to a Rust function of the same ABI. So exact
+/// unwinding can begin at the caller, whatever frames the compiler puts in between. The jump leaves
+/// no frame.
 #[macro_export]
 macro_rules! stack_hook {
     ($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) -> $result:ty, $target:path, $sp:literal, $fp:literal) => {
         $(#[$doc])*
         /// # Safety
-        /// As the function of this name in libc.
+        /// The same premises as the libc function of this name.
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name($($arg: $type),*) -> $result {
@@ -362,7 +367,7 @@ macro_rules! stack_hook {
             )
         }
     };
-    // One that a table leads to.
+    // A private hook, which is reached through a table.
     (private $(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) -> $result:ty, $target:path, $sp:literal, $fp:literal) => {
         $(#[$doc])*
         #[unsafe(naked)]

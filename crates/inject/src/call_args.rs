@@ -1,13 +1,13 @@
-//! The arguments of a call of an intercepted function, as they came.
+//! The arguments of a call of an intercepted function, as the caller passed them.
 
 use tprof_wire::calls::ArgumentAt;
 
-/// A call in progress, as the hook laid it out below its caller's frame. There is no other
-/// way to get one: what it holds are the arguments of a real call, in registers and in the
-/// memory that follows.
+/// A call in progress, as the hook laid it out below its caller's frame. Only the hooks make
+/// frames, so a frame holds the arguments of a real call, in registers and in the memory behind the
+/// frame.
 #[repr(C)]
 pub struct Frame {
-    /// Clock before the real call; 0 if nothing is recorded of it.
+    /// Clock before the real call; 0 if the call is not recorded.
     pub(crate) start: u64,
     /// Result of the real function.
     pub(crate) result: u64,
@@ -26,25 +26,25 @@ impl Frame {
         self.caller
     }
 
-    /// Sets the result of the call where there is no real function.
+    /// Sets the call's result if there is no real function.
     pub fn set_result(&mut self, result: u64) {
         self.result = result;
     }
 
-    /// A frame with these registers, for tests.
+    /// A frame with these argument registers, for tests.
     #[cfg(test)]
     pub(crate) fn of_registers(registers: [u64; 6]) -> Frame {
         Frame { start: 1, result: 0, registers, fp: 0, caller: 0 }
     }
 
-    /// Clock before the real call, of the frame of a call with the stack pointer `sp`.
+    /// Clock before the real call, read from the frame whose stack pointer is `sp`.
     ///
     /// # Safety
-    /// `sp` is what [`Frame::sp`] returned on this thread, and that memory still belongs to its
-    /// stack.
+    /// [`Frame::sp`] returned `sp` on this thread, and that memory still belongs to its stack.
     pub(crate) unsafe fn start_of(sp: usize) -> u64 {
         let start = (sp - core::mem::offset_of!(Frame, caller)) as *const u64;
-        // SAFETY: the caller's premise; the frame may be gone, and its memory is still there.
+        // SAFETY: the caller guarantees that the memory is this thread's stack; the frame itself
+        // may be gone.
         unsafe { start.add(core::mem::offset_of!(Frame, start) / 8).read_volatile() }
     }
 
@@ -55,8 +55,8 @@ impl Frame {
     /// A word of the arguments in memory.
     pub(crate) fn stack(&self, at: u8) -> u64 {
         let words = (&raw const *self).wrapping_add(1).cast::<u64>();
-        // SAFETY: a frame is followed by the call's arguments, and the table names no word
-        // beyond what the function's own type has.
+        // SAFETY: the call's arguments in memory follow the frame, and the table of functions names
+        // only words that the function's type has.
         unsafe { words.add(usize::from(at)).read() }
     }
 
@@ -66,7 +66,7 @@ impl Frame {
             ArgumentAt::Stack(at) => self.stack(at),
             // SAFETY: the real function has read the same structure, and it succeeded.
             ArgumentAt::Field(offset) => unsafe { word(self.register(0), usize::from(offset)) },
-            // SAFETY: as above.
+            // SAFETY: the real function has written or read through this pointer, and it succeeded.
             ArgumentAt::Pointee(at) => unsafe { word(self.register(at), 0) },
         }
     }
@@ -80,24 +80,23 @@ impl Frame {
 /// A word in memory that belongs to the caller; 0 behind a null pointer.
 ///
 /// # Safety
-/// `address` is 0, or what the caller gave a function that reads or writes there.
+/// `address` is 0, or a pointer that the caller passed to a function that reads or writes there.
 pub(crate) unsafe fn word(address: u64, offset: usize) -> u64 {
     if address == 0 {
         return 0;
     }
-    // SAFETY: the caller's premise; CUDA's interface aligns what it points at, and an
-    // unaligned read is as good.
+    // SAFETY: the caller guarantees that the word can be read; the read needs no alignment.
     unsafe { ((address as usize + offset) as *const u64).read_unaligned() }
 }
 
-/// The low half of a word at the end of a list, which may end with it; 0 behind a null pointer.
+/// A 32-bit number, for the odd last element of a list; 0 behind a null pointer.
 ///
 /// # Safety
-/// As [`word`], of four bytes.
+/// The same premises as [`word`], for four bytes.
 pub(crate) unsafe fn half(address: u64, offset: usize) -> u64 {
     if address == 0 {
         return 0;
     }
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees that the four bytes can be read; the read needs no alignment.
     u64::from(unsafe { ((address as usize + offset) as *const u32).read_unaligned() })
 }

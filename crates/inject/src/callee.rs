@@ -1,14 +1,12 @@
 //! Finds the library that a call of an intercepted function was meant for.
 //!
-//! Two CUDA majors may be loaded side by side, each under the name that its
-//! callers asked the linker for, and a library that came in under `dlopen` with
-//! `RTLD_LOCAL` is in no global scope. So the caller's own object decides:
-//! it names the library that it needs, and that one's function is called. Where
-//! it names none, the next definition after this library is, as a call without
-//! it would find; then any loaded library of that name.
+//! Two CUDA majors may be loaded side by side, each under the name that its callers asked the
+//! linker for, and a library that was loaded with `RTLD_LOCAL` is in no global scope. So the
+//! caller's own object decides: its `DT_NEEDED` entries name the library whose function is called.
+//! If they name none, the next definition after this library is called, which is the one that a
+//! call without the hook would reach; if there is none, that of any loaded library of that name.
 //!
-//! Answers are kept by call site, which is fast. Code that goes away takes its call sites along
-//! ([`forget`]).
+//! Answers are cached by call site. When code is unloaded, [`forget`] drops them.
 
 use crate::real::{self, ObjectInfo, base_name};
 use core::ffi::{c_int, c_void};
@@ -19,11 +17,11 @@ const NEEDED: u64 = 1;
 /// ELF tag `DT_SONAME`.
 const SONAME: u64 = 14;
 
-/// Call sites that are remembered.
+/// Number of call sites that are cached.
 const PLACES: usize = 1024;
 
-/// A call site and the function meant there. The two words are written apart:
-/// `check` is the exclusive or of both, so that a torn pair shows.
+/// A call site and the function that its calls mean. `check` is the exclusive or of both, so that a
+/// pair of which only one word was written is detected.
 struct CallSite {
     check: AtomicUsize,
     address: AtomicUsize,
@@ -32,16 +30,16 @@ struct CallSite {
 static KNOWN: [CallSite; PLACES] =
     [const { CallSite { check: AtomicUsize::new(0), address: AtomicUsize::new(0) } }; PLACES];
 
-/// The function to call, by its name (NUL terminated), for a call that returns to `caller`; 0 if
-/// no library has it. `own` is an address in this library; `prefix` begins the names of libraries
-/// that have the function.
+/// The address of the function `name` (NUL terminated) that a call which returns to `caller` means;
+/// 0 if no library has it. `own` is an address in this library. The names of libraries that have
+/// the function begin with `prefix`.
 #[inline]
 pub fn find(name: &'static [u8], number: u32, caller: usize, prefix: &[u8], own: usize) -> usize {
     find_as(caller, name, number, caller, prefix, own)
 }
 
-/// As [`find`], for a function that other libraries wrap under its own name: whatever the caller's
-/// object names, the next definition after this library is meant, which may be a wrapper's.
+/// Like [`find`], for a function that other libraries wrap under its own name: returns the next
+/// definition after this library, which may be a wrapper's, whatever the caller's object names.
 #[inline]
 pub fn find_next(
     name: &'static [u8],
@@ -53,8 +51,8 @@ pub fn find_next(
     remembered(caller, number, || search(name, 0, prefix, own))
 }
 
-/// As [`find`], for a function that each object calls from very many places, each of them once: an
-/// answer is kept by page, which is of one object.
+/// Like [`find`], for a function that objects call once from each of very many places. Answers are
+/// cached by page instead of call site, since all code of a page is one object's.
 pub fn find_by_page(
     name: &'static [u8],
     number: u32,
@@ -79,7 +77,8 @@ fn find_as(
 
 #[inline(always)]
 fn remembered(site: usize, number: u32, search: impl FnOnce() -> usize) -> usize {
-    // One return address may serve calls of several functions, through a pointer.
+    // One return address may serve calls of several functions, if it follows a call through a
+    // pointer.
     let key = site ^ (number as usize) << 48;
     let Some(place) = KNOWN.get((site ^ site >> 10 ^ number as usize) % PLACES) else {
         return 0;
@@ -96,8 +95,7 @@ fn remembered(site: usize, number: u32, search: impl FnOnce() -> usize) -> usize
     address
 }
 
-/// Called when code was unloaded: what lay at a remembered call site, or was called from it, may be
-/// gone.
+/// Called when code was unloaded. A cached call site, or the function cached for it, may be gone.
 pub fn forget() {
     for place in &KNOWN {
         place.address.store(0, Relaxed);
@@ -109,9 +107,9 @@ struct DefinitionSearch<'a> {
     caller: usize,
     prefix: &'a [u8],
     own: usize,
-    /// The library that the caller's object names.
+    /// File name of the library that the caller's object needs.
     wanted: Option<&'static [u8]>,
-    /// Set once this library was passed in the search.
+    /// Set once the search has passed this library.
     after: bool,
     named: usize,
     next: usize,
@@ -132,7 +130,8 @@ fn search(name: &[u8], caller: usize, prefix: &[u8], own: usize) -> usize {
         any: 0,
     };
     let data: *mut c_void = (&raw mut search).cast();
-    // SAFETY: the callbacks live for the calls and treat `data` as `&mut DefinitionSearch`.
+    // SAFETY: the callbacks run only during the calls, and treat `data` as `&mut DefinitionSearch`,
+    // which it points at.
     unsafe {
         if caller != 0 {
             real::dl_iterate_phdr(find_caller, data);
@@ -143,7 +142,8 @@ fn search(name: &[u8], caller: usize, prefix: &[u8], own: usize) -> usize {
 }
 
 unsafe extern "C" fn find_caller(info: *mut ObjectInfo, _: usize, data: *mut c_void) -> c_int {
-    // SAFETY: `data` is the `DefinitionSearch` that `search` passed; `info` is the loader's.
+    // SAFETY: `data` is the `DefinitionSearch` that `search` passed; the loader's `info` is valid
+    // during the callback.
     let (search, info) = unsafe { (&mut *data.cast::<DefinitionSearch>(), &*info) };
     if !info.holds(search.caller.wrapping_sub(1)) {
         return 0;
@@ -159,7 +159,8 @@ unsafe extern "C" fn find_caller(info: *mut ObjectInfo, _: usize, data: *mut c_v
 }
 
 unsafe extern "C" fn find_callee(info: *mut ObjectInfo, _: usize, data: *mut c_void) -> c_int {
-    // SAFETY: `data` is the `DefinitionSearch` that `search` passed; `info` is the loader's.
+    // SAFETY: `data` is the `DefinitionSearch` that `search` passed; the loader's `info` is valid
+    // during the callback.
     let (search, info) = unsafe { (&mut *data.cast::<DefinitionSearch>(), &*info) };
     if info.holds(search.own) {
         search.after = true;
@@ -208,7 +209,7 @@ mod tests {
         let here = a_call_goes_where_its_object_points as fn() as usize + 1;
         let got = find(b"qsort\0", 3, here, b"libc.so", 0);
         assert_eq!(got, qsort as *const () as usize);
-        // The second answer is remembered under its own number only.
+        // The second answer is cached under its own number only.
         assert_eq!(find(b"qsort\0", 3, here, b"libc.so", 0), got);
         assert_eq!(find(b"no_such_function\0", 4, here, b"libc.so", 0), 0);
         forget();
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_entry_is_no_answer() {
+    fn a_torn_entry_is_not_used() {
         let place = &KNOWN[(7 ^ 9) % PLACES];
         place.check.store(5, Relaxed);
         place.address.store(6, Relaxed);

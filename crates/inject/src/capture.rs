@@ -1,5 +1,5 @@
-//! `--capture-range`: only this range of the program is recorded. Modules that notice that a range
-//! begins or ends call [`begins`] and [`ends`].
+//! `--capture-range`: only this range of the program is recorded. Modules that see a range begin or
+//! end call [`begins`] and [`ends`].
 
 use crate::block::Thread;
 use crate::{schedule, state};
@@ -9,14 +9,15 @@ use tprof_wire::capture::{self, CaptureTrigger};
 /// Number of the range that the CUDA profiler functions enclose.
 const PROFILER: u64 = 1;
 
-/// Whether ranges of a kind matter in this process, so that callers have to read their names.
+/// Whether ranges of this kind can start a capture in this process, so that callers have to read
+/// their names.
 #[inline(always)]
 pub fn is_opened_by(kind: CaptureTrigger) -> bool {
     state::header()
         .is_some_and(|header| capture::opens(header.capture[0].load(Relaxed)) == kind as u64)
 }
 
-/// Called when a range begins; `number` identifies it while it lasts, and is not 0.
+/// Called when a range begins. `number` identifies the range while it lasts, and is not 0.
 pub fn begins(thread: &Thread, kind: CaptureTrigger, name: &[u8], number: u64) {
     let Some(header) = state::header().filter(|_| is_opened_by(kind)) else { return };
     let words = header.capture.each_ref().map(|word| word.load(Relaxed));

@@ -1,9 +1,9 @@
 //! Detects whether the collector makes progress or is stalled: stopped by a signal, on a suspended
 //! machine, in a frozen cgroup, or dead.
 //!
-//! The time since its last pass decides, without further state: no thread waits for a stalled
-//! collector, and threads wait again after its next pass. A collector is given up for good only if
-//! its process is gone.
+//! The time since the collector's last pass decides, without further state: no thread waits for a
+//! stalled collector, and threads wait again after its next pass. Recording is turned off for good
+//! only if the collector's process is gone.
 
 use crate::block::Thread;
 use crate::seccomp::{CallClass, is_forbidden};
@@ -15,10 +15,10 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 pub static COLLECTOR: AtomicU32 = AtomicU32::new(0);
 /// Clock at which the collector's process is checked next.
 static NEXT_CHECK_AT: AtomicU64 = AtomicU64::new(0);
-/// The collector's clock when the wait of a thread without a clock of its own timed out.
+/// The collector's clock when a thread that may not read a clock last waited in vain.
 static TIMED_OUT_AT: AtomicU64 = AtomicU64::new(0);
 
-/// Whether the collector's last pass was longer ago than threads wait for it.
+/// Whether the collector's last pass was longer ago than the time for which threads wait for it.
 #[cold]
 pub fn is_stalled(thread: &Thread) -> bool {
     let (Some(header), Some(session)) = (state::header(), state::session()) else { return true };
@@ -36,18 +36,19 @@ pub fn is_stalled(thread: &Thread) -> bool {
     true
 }
 
-/// Called when a thread that may not read a clock has waited for as long as threads do.
+/// Called when a thread that may not read a clock has waited for the collector for the maximum
+/// time.
 pub fn wait_timed_out() {
     if let Some(session) = state::session() {
         TIMED_OUT_AT.store(session.coarse_clock.load(Relaxed), Relaxed);
     }
 }
 
-/// Turns recording off for good if the collector is dead. Checks whenever the collector has been
-/// stalled for twice as long as at the last check.
+/// Turns recording off for good if the collector is dead. The check repeats whenever the stall has
+/// lasted twice as long as at the last check.
 fn check_process(now: u64, since: u64) {
     let due = NEXT_CHECK_AT.load(Relaxed);
-    // A time that lies further ahead belongs to an earlier stall, or to another clock.
+    // A time further ahead was set during an earlier stall, or by another clock.
     let is_early = due.wrapping_sub(now).wrapping_sub(1) < since;
     if is_early || is_forbidden(CallClass::Processes) {
         return;

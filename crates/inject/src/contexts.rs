@@ -1,5 +1,5 @@
-//! Contexts that a program makes itself (`cuCtxCreate`): memory belongs to one, and ends with it.
-//! Most programs have only the device's primary context, about which nothing need be known.
+//! Contexts that a program makes itself (`cuCtxCreate`): memory belongs to one of them, and is
+//! freed with it. Most programs have only the device's primary context, and record no contexts.
 
 use crate::loaded;
 use core::ffi::{CStr, c_int, c_void};
@@ -12,7 +12,8 @@ pub fn made() {
     ARE_MADE.store(true, Release);
 }
 
-/// The calling thread's context, and its device plus one; none where the program has made none.
+/// The calling thread's context, and its device plus one; `None` if the program has made no
+/// context.
 pub fn current() -> Option<[u64; 2]> {
     static CONTEXT: AtomicUsize = AtomicUsize::new(0);
     static DEVICE: AtomicUsize = AtomicUsize::new(0);
@@ -22,7 +23,8 @@ pub fn current() -> Option<[u64; 2]> {
     let get_context = of_driver(&CONTEXT, c"cuCtxGetCurrent")?;
     let get_device = of_driver(&DEVICE, c"cuCtxGetDevice")?;
     let (mut context, mut device) = (core::ptr::null_mut(), 0);
-    // SAFETY: the driver's functions of these names and types, with places for their answers.
+    // SAFETY: the driver's functions of these names have these types, and write one answer each to
+    // a local.
     let results = unsafe {
         let get_context: unsafe extern "C" fn(*mut *mut c_void) -> c_int =
             core::mem::transmute(get_context);

@@ -9,11 +9,11 @@ unsafe extern "C" {
     fn getauxval(kind: c_ulong) -> c_ulong;
 }
 
-/// A variable of this process's environment.
+/// The value of a variable in this process's environment.
 pub fn variable(name: &str) -> Option<&'static [u8]> {
-    // SAFETY: read at attach time; `environ` is NULL or a NULL-terminated array of
-    // NUL-terminated strings. A program that changes its environment in another
-    // thread at this very moment races with every `getenv` as well.
+    // SAFETY: `environ` is NULL or a NULL-terminated array of NUL-terminated strings. It is read
+    // while attaching; a program that changes its environment in another thread at this moment
+    // would also race with every `getenv`.
     unsafe {
         let mut at = environ;
         if at.is_null() {
@@ -33,9 +33,9 @@ pub fn variable(name: &str) -> Option<&'static [u8]> {
     None
 }
 
-/// The array itself, for a program that is executed with it.
+/// The environment's array, for a program that is executed with it.
 pub fn array() -> *const *const c_char {
-    // SAFETY: reads one pointer.
+    // SAFETY: `environ` is libc's variable, and only the pointer is read.
     unsafe { environ }
 }
 
@@ -45,32 +45,32 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// Called by the library's constructor with the arguments that glibc gives it.
 ///
 /// # Safety
-/// `arguments` holds `count` strings and a null pointer, all for the process's life, if `variables`
-/// is the environment and follows it.
+/// If `variables` is the environment and directly follows `arguments`, then `arguments` holds
+/// `count` strings and a null pointer, all valid for the process's life.
 pub unsafe fn began_with(
     count: i32,
     arguments: *const *const c_char,
     variables: *const *const c_char,
 ) {
     let Ok(count) = usize::try_from(count) else { return };
-    // A loader that passes no arguments to constructors leaves anything here.
+    // A loader that passes no arguments to constructors leaves arbitrary values here.
     if count > 0 && variables == array() && arguments.wrapping_add(count + 1) == variables {
         COUNT.store(count, Relaxed);
         ARGUMENTS.store(arguments.cast_mut(), Release);
     }
 }
 
-/// The arguments and environment that this image began with, while they lie as the kernel placed
-/// them: string behind string, and the name of the executed file last. `None` too where they are
-/// more than is sent.
+/// The arguments and environment that this image began with, if they still lie as the kernel placed
+/// them: one string behind the other, and the name of the executed file last. `None` also if they
+/// are longer than the hello message allows.
 pub fn beginning() -> Option<ExecArguments<'static>> {
     const AT_EXECFN: c_ulong = 31;
     let arguments = ARGUMENTS.load(Acquire).cast_const();
     if arguments.is_null() || array() != arguments.wrapping_add(COUNT.load(Relaxed) + 1) {
         return None;
     }
-    // SAFETY: as `began_with` demands; strings are walked as far as each begins where the one before
-    // ended, so that all lie in what the kernel placed.
+    // SAFETY: `began_with` stored an array of valid strings. Each string is read only if it begins
+    // where the one before ended, so that all lie in the memory that the kernel filled.
     unsafe {
         let first = *arguments;
         let end_of_arguments = end_of_strings(arguments, first)?;
@@ -88,16 +88,16 @@ pub fn beginning() -> Option<ExecArguments<'static>> {
     }
 }
 
-/// Address behind the strings of an array, of which the first begins at `at` and each behind the
-/// other.
+/// The address behind the strings of an array, if the first begins at `at` and each other directly
+/// behind the one before; otherwise `None`.
 ///
 /// # Safety
-/// The array ends with a null pointer, and its strings with a NUL.
+/// The array ends with a null pointer, and each string with a NUL.
 unsafe fn end_of_strings(
     mut array: *const *const c_char,
     mut at: *const c_char,
 ) -> Option<*const c_char> {
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees that the array and its strings are terminated.
     unsafe {
         while !(*array).is_null() {
             if *array != at {
@@ -114,17 +114,18 @@ unsafe fn end_of_strings(
 mod tests {
     use super::*;
 
-    /// What the harness was given, as glibc gives it to constructors.
+    /// The arguments that the test harness got, as glibc passes them to constructors.
     fn given() -> (i32, *const *const c_char) {
         let count = std::env::args_os().len();
-        // SAFETY: nothing changed the environment: its array is the kernel's, behind the arguments.
+        // SAFETY: nothing changed the environment, so its array is the kernel's, which lies behind
+        // the arguments and their null pointer.
         (count as i32, unsafe { array().sub(count + 1) })
     }
 
     #[test]
-    fn what_an_image_began_with_is_what_the_kernel_has() {
+    fn the_beginning_is_what_the_kernel_has() {
         let (count, arguments) = given();
-        // SAFETY: as `given` has them.
+        // SAFETY: `given` returned the kernel's arrays, which last as long as the process.
         unsafe { began_with(count, arguments, array()) };
         let began = beginning().unwrap();
         assert_eq!(began.arguments, std::fs::read("/proc/self/cmdline").unwrap());
@@ -136,7 +137,7 @@ mod tests {
         let memory = b"a\0bc\0\0";
         let at = |place: usize| memory[place..].as_ptr().cast::<c_char>();
         let end = |array: &[*const c_char]| {
-            // SAFETY: strings with their NUL, and a null pointer behind them.
+            // SAFETY: every array here ends with a null pointer, and every string with a NUL.
             unsafe { end_of_strings(array.as_ptr(), at(0)) }
         };
         assert_eq!(end(&[at(0), at(2), core::ptr::null()]), Some(at(5)));

@@ -1,9 +1,9 @@
-//! Predicts, for a file that is about to be executed, whether the library will
-//! be loaded into it, and whether it may be.
+//! Predicts, for a file that is about to be executed, whether the loader will load the library into
+//! it, and whether it may.
 //!
-//! Where it must not be (another ELF class makes the loader print an error, a
-//! sanitizer refuses to start) the caller takes tprof's own entries out of the
-//! child's environment again: the child then finds what it would find without tprof.
+//! If the library must not be loaded (another ELF class makes the loader print an error, a
+//! sanitizer refuses to start), the caller removes tprof's entries from the child's environment.
+//! The child then sees the environment that it would see without tprof.
 
 use crate::sys;
 use core::ffi::CStr;
@@ -16,7 +16,7 @@ const DYNAMIC_MOST: usize = 64 * 16;
 pub fn judge(path: &CStr) -> ExecVerdict {
     let fd = sys::open_read(path.as_ptr().cast());
     if fd < 0 {
-        return ExecVerdict::Followed; // not readable: let exec decide
+        return ExecVerdict::Followed; // can't be read: let exec decide
     }
     let fd = fd as i32;
     let verdict = judge_open(fd);
@@ -77,7 +77,7 @@ fn judge_open(fd: i32) -> ExecVerdict {
     }
 }
 
-/// Whether a NEEDED entry names a sanitizer's run time.
+/// Whether a `DT_NEEDED` entry names a sanitizer's runtime.
 fn needs_sanitizer(fd: i32, headers: &[u8], dynamic: &[u8]) -> bool {
     let mut entries = [0u8; DYNAMIC_MOST];
     let bytes = (u64_at(dynamic, 32) as usize).min(DYNAMIC_MOST);

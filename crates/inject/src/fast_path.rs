@@ -1,9 +1,9 @@
 //! The fast path of the allocator's hooks, which nearly every block takes under `--mem sampled`.
 //!
 //! A block that isn't sampled is only counted, by some 30 instructions that call nothing and save
-//! no register. While recording is off only live bytes are counted, so that they are known when it
-//! is on again. Everything else takes the slow path, [`crate::heap`]: threads that have not
-//! recorded yet, other modes, blocks that are mappings of their own, and samples.
+//! no register. While recording is off only live bytes are counted, so that they are right when
+//! recording is on again. Everything else takes the slow path, [`crate::heap`]: threads that have
+//! not recorded yet, other modes, blocks that are mappings of their own, and samples.
 
 use crate::arch;
 use crate::block::Thread;
@@ -15,29 +15,29 @@ use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::record::Kind;
 use tprof_wire::region::ThreadSlot;
 
-/// This thread's block, if it may take the fast path: blocks are sampled, recording has found this
-/// thread, and [`sampling::usable`] reads their headers.
+/// This thread's block if it may take the fast path: `--mem sampled` is on, the gate has admitted
+/// the thread, and [`sampling::usable`] reads sizes from headers.
 #[inline(always)]
 fn thread() -> Option<&'static Thread> {
     let (block, stamp) = arch::thread_block_and_complement::<{ Thread::FAST_STAMP }>();
     let is_open = stamp == state::WIPED.generation.load(Relaxed);
-    // SAFETY: a stamp is found in a thread's own block only, see `gate::recording`.
+    // SAFETY: only a thread's own block holds a valid stamp, see `gate::recording`.
     is_open.then(|| unsafe { &*block.cast() })
 }
 
 /// The usable bytes of a block; `None` if it is a mapping of its own.
 ///
 /// # Safety
-/// A live block of glibc's allocator, not null.
+/// `block` is a live block of glibc's allocator, and not null.
 #[inline(always)]
 unsafe fn usable(block: *mut u8) -> Option<usize> {
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees a live block of glibc's, which has a header.
     let header = unsafe { sampling::header(block) };
     (!sampling::is_mapping(header)).then(|| sampling::within_heap(header))
 }
 
-/// Counts a block that `malloc` or `calloc` returned, and returns it. `sp` and `fp` are the hook's at
-/// its entry.
+/// Counts a block that `malloc` or `calloc` returned, and returns it. `sp` and `fp` are the stack
+/// and frame pointer at the hook's entry.
 ///
 /// # Safety
 /// `block` is null or what the real allocator returned a moment ago.
@@ -46,16 +46,18 @@ pub unsafe extern "C" fn allocated(block: *mut u8, bytes: usize, sp: usize, fp: 
         return block;
     }
     let Some(thread) = thread() else {
-        // SAFETY: the caller's premise.
+        // SAFETY: the caller guarantees that the real allocator just returned the block.
         return unsafe { allocated_slow(block, bytes, sp, fp) };
     };
-    // SAFETY: the caller's premise; the thread's stamp says that the allocator is glibc's.
+    // SAFETY: the real allocator just returned the block; the thread's stamp says that the
+    // allocator is glibc's.
     let Some(usable) = (unsafe { usable(block) }) else {
-        // SAFETY: the caller's premise.
+        // SAFETY: the caller guarantees that the real allocator just returned the block.
         return unsafe { allocated_slow(block, bytes, sp, fp) };
     };
     let slot = thread.slot();
-    // SAFETY: fields of these offsets, which this thread alone writes.
+    // SAFETY: these are the offsets of word fields of `slot` and `thread`, which only this thread
+    // writes.
     unsafe {
         if thread.is_on() {
             arch::increment::<{ offset_of!(ThreadSlot, allocations) }>(slot);
@@ -77,7 +79,7 @@ pub unsafe extern "C" fn allocated(block: *mut u8, bytes: usize, sp: usize, fp: 
 #[cold]
 #[inline(never)]
 unsafe extern "C" fn allocated_slow(block: *mut u8, bytes: usize, sp: usize, fp: usize) -> *mut u8 {
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees that the real allocator just returned the block.
     unsafe { heap::allocated(block, bytes, sp, fp) };
     opaque(block)
 }
@@ -104,36 +106,38 @@ extern "C" fn flushed(block: *mut u8, thread: &Thread) -> *mut u8 {
     opaque(block)
 }
 
-/// Returns the block so that the compiler does not see that it is the one that came in: it would
-/// keep that in a register over the call, and save the register for all calls.
+/// Returns the block in a way that hides from the compiler that it is the argument. The compiler
+/// would otherwise keep the argument in a register across the call, and save that register on every
+/// path.
 fn opaque(block: *mut u8) -> *mut u8 {
     arch::scalar(block as u64) as *mut u8
 }
 
-/// What is left to do before a block is given back.
+/// What is left to do before a block is freed.
 pub enum Freeing {
     /// The block is counted.
     Done,
     /// The block is counted, and [`flush_own`] is due.
     Flush,
-    /// The block is not counted yet: [`heap::freeing`] does that.
+    /// The block is not counted yet: [`heap::freeing`] counts it.
     SlowPath,
 }
 
 /// Called when a block is about to be freed.
 ///
 /// # Safety
-/// `block` is not null, and what the program may give to `free`: a live block of the real allocator.
+/// `block` is not null, and is a live block of the real allocator.
 #[inline(always)]
 pub unsafe fn freeing(block: *mut u8) -> Freeing {
     let Some(thread) = thread() else { return Freeing::SlowPath };
-    // SAFETY: the caller's premise; the thread's stamp says that the allocator is glibc's.
+    // SAFETY: the caller guarantees a live block; the thread's stamp says that the allocator is
+    // glibc's.
     let Some(usable) = (unsafe { usable(block) }) else { return Freeing::SlowPath };
     if is_candidate(block as usize) {
         return Freeing::SlowPath;
     }
     let slot = thread.slot();
-    // SAFETY: fields of these offsets, which this thread alone writes.
+    // SAFETY: these are the offsets of word fields, which only this thread writes.
     unsafe {
         if thread.is_on() {
             arch::increment::<{ offset_of!(ThreadSlot, frees) }>(slot);

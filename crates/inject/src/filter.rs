@@ -1,8 +1,8 @@
-//! Predicts what a seccomp filter would return for a call, by running the filter.
+//! Predicts what a seccomp filter will return for a system call, by interpreting the filter.
 //!
-//! A filter is a program without loops over a call's number and arguments. Where
-//! an argument is not known beforehand both ways are followed, so that the answer
-//! "permitted" holds for every value of it.
+//! A filter is a loop-free program over a call's number and arguments. If an argument is not known
+//! beforehand, both branches are followed, so that the answer "permitted" holds for every value of
+//! it.
 
 use crate::sys;
 
@@ -16,19 +16,19 @@ pub struct Instruction {
     k: u32,
 }
 
-/// A system call that may be made: its number, and the arguments that are always the same.
+/// A system call that may be made: its number, and its constant arguments.
 pub struct SystemCall {
     /// The system call's number.
     pub number: u32,
-    /// What is passed; `None` where it differs.
+    /// The values of arguments; `None` if an argument differs from call to call.
     pub arguments: [Option<u64>; 6],
 }
 
-/// Maximum number of instructions that the kernel takes.
+/// Maximum number of instructions that the kernel accepts.
 const MOST: usize = 4096;
 const AUDIT_ARCH: u32 = 0xc000_003e;
 
-/// Knowledge of the accumulator where an instruction begins.
+/// What is known of the accumulator where an instruction begins.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 struct Known {
@@ -72,12 +72,12 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// The filter of a `struct sock_fprog`; `None` where the kernel could not read it either.
+    /// The filter of a `struct sock_fprog`; `None` if the kernel could not read it either.
     pub fn at(program: usize) -> Option<Filter> {
         if !sys::is_readable(program) || !sys::is_readable(program.wrapping_add(8)) {
             return None;
         }
-        // SAFETY: both words were found readable; no alignment is assumed.
+        // SAFETY: both words were found readable; the reads need no alignment.
         let (len, at) = unsafe {
             (
                 (program as *const u16).read_unaligned(),
@@ -100,23 +100,25 @@ impl Filter {
     }
 
     fn instruction(&self, index: usize) -> Option<Instruction> {
-        // SAFETY: `at` found `len` instructions readable; no alignment is assumed.
+        // SAFETY: `at` found `len` instructions readable; the read needs no alignment.
         (index < self.len).then(|| unsafe { self.at.add(index).read_unaligned() })
     }
 
-    /// Whether all of these calls are permitted, whatever their unknown arguments.
+    /// Whether all of these calls are permitted, whatever the values of their unknown arguments.
     pub fn permits(&self, calls: &[SystemCall]) -> bool {
         let bytes = MOST * size_of::<Known>();
         let Some(room) = sys::map_anonymous(bytes) else { return false };
-        // SAFETY: just mapped, as long, zeroed (every field's type allows that), and used only here.
+        // SAFETY: the memory was just mapped with room for `MOST` values, is zeroed (which every
+        // field's type allows), and is used only here.
         let reached = unsafe { core::slice::from_raw_parts_mut(room.cast::<Known>(), MOST) };
         let permitted = calls.iter().all(|call| self.permits_one(call, reached) == Some(true));
-        // SAFETY: nothing refers to it any more.
+        // SAFETY: `reached` is not used after this.
         unsafe { sys::unmap(room, bytes) };
         permitted
     }
 
-    /// `None` where the filter does what this cannot follow.
+    /// Whether the call is permitted; `None` if the filter uses an instruction that is not
+    /// interpreted here.
     fn permits_one(&self, call: &SystemCall, reached: &mut [Known]) -> Option<bool> {
         const ALLOW: u32 = 0x7fff_0000;
         const ACTION: u32 = 0xffff_0000;
@@ -129,19 +131,20 @@ impl Filter {
             }
             let Instruction { code, if_true, if_false, k } = self.instruction(index)?;
             let mut go = |by: usize, with: Known| -> Option<()> {
-                // Past the end, which the kernel does not take.
+                // The kernel accepts no jump past the end.
                 let next = index.checked_add(1 + by).filter(|next| *next < self.len)?;
                 let place = reached.get_mut(next)?;
                 *place = place.or(with);
                 Some(())
             };
             match code {
-                // LD: a word of the call, of the scratch memory, a constant, the length.
+                // LD: a word of the call, a word of the scratch memory, a constant, or the length.
                 0x20 => go(0, data(call, k).into())?,
                 0x60 => go(0, Known::ANY)?,
                 0x00 => go(0, Known::value(k))?,
                 0x80 => go(0, Known::value(64))?,
-                // LDX, ST, STX, TAX: nothing is known of what they write.
+                // LDX, ST, STX, TAX: these leave the accumulator alone, and what they write is not
+                // tracked.
                 0x01 | 0x61 | 0x81 | 0x02 | 0x03 | 0x07 => go(0, now)?,
                 // TXA, and arithmetic with X.
                 0x87 => go(0, Known::ANY)?,
@@ -164,7 +167,7 @@ impl Filter {
                         go(usize::from(if_false), now)?;
                     }
                 }
-                // Compared with X.
+                // Comparisons with X, which is not known.
                 0x1d | 0x2d | 0x3d | 0x4d => {
                     go(usize::from(if_true), now)?;
                     go(usize::from(if_false), now)?;
@@ -267,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn ways_that_meet_again_know_what_both_know() {
+    fn branches_that_meet_keep_what_both_know() {
         // A is 1 or 2, by an unknown argument; then it is returned as an action.
         let program = |one: u32, other: u32| {
             [
@@ -285,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_followed_is_refused() {
+    fn programs_that_cannot_be_interpreted_are_refused() {
         assert!(!permits(&[op(0x20, 0, 0, 0)], call(1, None)), "without an end");
         assert!(!permits(&[op(0x05, 0, 0, 9), op(0x06, 0, 0, ALLOW)], call(1, None)), "out of it");
         assert!(!permits(&[op(0x05, 0, 0, u32::MAX), op(0x06, 0, 0, ALLOW)], call(1, None)));
@@ -297,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_cannot_be_read_is_none() {
+    fn a_program_that_cannot_be_read_has_no_filter() {
         assert!(Filter::at(0).is_none());
         assert!(Filter::at(8).is_none());
         let empty = [0usize, 4096];

@@ -1,8 +1,9 @@
-//! Allocations of an allocator that is not libc's, as the program reports them: Rust's
-//! `#[global_allocator]` of the crate `tprof`, around whatever it wraps.
+//! Allocations of an allocator that is not libc's, as the program reports them: those of Rust's
+//! `#[global_allocator]` of the crate `tprof`, whatever allocator it wraps.
 //!
-//! Calls of libc that such an allocator makes meanwhile are hidden, or `System` would count twice.
-//! The size of a block is what was asked for: another allocator's usable size is not known.
+//! Calls of libc that such an allocator makes meanwhile are hidden; otherwise `System` would be
+//! counted twice. A block's size is the size that was asked for: the usable size of another
+//! allocator's blocks is not known.
 
 use crate::block::Thread;
 use crate::loss::count_missed;
@@ -11,22 +12,23 @@ use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::record::Kind;
 use tprof_wire::region::mem_mode;
 
-/// Set in what stands for a thread with hidden allocations; below it is its
-/// [`mem_mode`].
+/// Set in the value that [`hide`] returns for a thread whose allocations are hidden; the bits below
+/// are the thread's [`mem_mode`].
 const HIDDEN: u64 = 1 << 32;
-/// Recording was on when the call began: it is recorded.
+/// Set in that value if recording was on when the call began, so that the call is recorded.
 const IS_ON: u64 = 1 << 33;
 
-/// Totals of this process: `struct tprof_heap`.
+/// Heap totals of this process: `struct tprof_heap`.
 #[repr(C)]
 pub struct HeapTotals {
     /// Bytes that are live.
     pub live_bytes: u64,
-    /// The most that were.
+    /// The most bytes that were live at one time.
     pub peak_bytes: u64,
 }
 
-/// Totals of this process, to within 64 KiB a thread; `None` unless `--mem sampled` counts them.
+/// Heap totals of this process, to within 64 KiB per thread; `None` unless `--mem sampled` counts
+/// them.
 pub fn totals() -> Option<HeapTotals> {
     let live_bytes = sampling::live_bytes(gate::recording()?)?;
     let peak = state::header()?.peak_bytes.load(Relaxed);
@@ -40,7 +42,7 @@ fn hide(thread: &Thread) -> u64 {
     u64::from(mode) | HIDDEN | if thread.is_on() { IS_ON } else { 0 }
 }
 
-/// Ends the hiding: the thread, and whether the call is recorded.
+/// Ends the hiding. Returns the thread, and whether the call is recorded.
 #[inline(always)]
 fn show(hidden: u64) -> Option<(&'static Thread, bool)> {
     if hidden & HIDDEN == 0 {
@@ -51,7 +53,7 @@ fn show(hidden: u64) -> Option<(&'static Thread, bool)> {
     Some((thread, hidden & IS_ON != 0))
 }
 
-/// Called before the allocator allocates a block. Returns what [`allocated`] takes.
+/// Called before the allocator allocates a block. Returns the value to pass to [`allocated`].
 #[inline(always)]
 pub fn allocating() -> u64 {
     match gate::recording() {
@@ -92,7 +94,8 @@ fn record_allocation(
     }
 }
 
-/// Called before the allocator frees a block of so many bytes. Returns what [`freed`] takes.
+/// Called before the allocator frees a block of so many bytes. Returns the value to pass to
+/// [`freed`].
 #[inline(always)]
 pub fn freeing(block: *mut u8, bytes: usize) -> u64 {
     let Some(thread) = gate::recording() else {
@@ -103,7 +106,7 @@ pub fn freeing(block: *mut u8, bytes: usize) -> u64 {
     hide(thread)
 }
 
-/// `kind` is how a block's end is recorded where every one is.
+/// Records that a block ends, as a record of `kind` if every block is recorded.
 #[inline(always)]
 fn record_free(thread: &Thread, kind: Kind, block: *mut u8, bytes: usize) {
     match (thread.mem_mode(), thread.is_on()) {
@@ -120,12 +123,12 @@ pub fn freed(hidden: u64) {
     let _ = show(hidden);
 }
 
-/// Called before the allocator reallocates a block of so many bytes. Returns what [`reallocated`]
-/// takes.
+/// Called before the allocator reallocates a block of so many bytes. Returns the value to pass to
+/// [`reallocated`].
 #[inline(always)]
 pub fn reallocating(block: *mut u8, bytes: usize) -> u64 {
     let Some(thread) = gate::recording() else {
-        // Two events are missed: the reallocation's beginning and its result.
+        // Two events are lost: the end of the old block and the new block.
         count_missed();
         count_missed();
         return 0;
@@ -134,8 +137,8 @@ pub fn reallocating(block: *mut u8, bytes: usize) -> u64 {
     hide(thread)
 }
 
-/// Called when the allocator has returned another block, or null if there was no memory. `from` and
-/// `to` are the block and its bytes before and after.
+/// Called when the allocator has returned the new block, or null if there was no memory. `from` is
+/// the old block and its bytes, `to` the new block and its bytes.
 #[inline(always)]
 pub fn reallocated(
     hidden: u64,
@@ -149,7 +152,7 @@ pub fn reallocated(
         (true, mem_mode::EXACT) if is_on => {
             ring::heap(thread, Kind::ReallocFailed, from.0 as u64, 0, 0, thread.clock());
         }
-        // The beginning counted as a free, but the old block lives on.
+        // The call's beginning was counted as a free, but the old block is still live.
         (true, _) => record_allocation(thread, is_on, Kind::Alloc, from.0, from.1, (sp, fp)),
         (false, _) => record_allocation(thread, is_on, Kind::ReallocAlloc, to.0, to.1, (sp, fp)),
     }

@@ -1,18 +1,19 @@
-//! Tables that are mapped once, by whichever thread comes first, and most of which the kernel
-//! empties in a forked child: its records begin anew in a region of its own.
+//! Tables that are mapped once, by the first thread that needs them. The kernel empties most of
+//! them in a forked child, since the child's records go to a region of its own.
 
 use crate::sys::{self, flags};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 
-/// Maps `bytes` of it, zeroed, if they are not mapped yet. Stays null where there is no memory,
-/// and before Linux 4.14: a child would refer to what its parent has defined.
+/// Maps `bytes` of zeroed memory for `table`, if it is not mapped yet. The table stays null if
+/// there is no memory, and before Linux 4.14, where a child would refer to names that only its
+/// parent has defined.
 pub fn map<T>(table: &AtomicPtr<T>, bytes: usize) {
-    // SAFETY: the mapping is new; to be empty in a forked child is what its users expect.
+    // SAFETY: the mapping is new, and its users expect it to be empty in a forked child.
     map_as(table, bytes, |at| unsafe { sys::advise(at, bytes, flags::MADV_WIPEONFORK) } >= 0);
 }
 
-/// As [`map`], for several tables at once: maps those that are missing one after the other. One
-/// mapping for all is two system calls, instead of two for each. Sizes are multiples of a page.
+/// Like [`map`], for several tables: maps all that are missing in one mapping, one behind the
+/// other. This takes two system calls, instead of two for each. Sizes are multiples of a page.
 pub fn map_together<const N: usize>(tables: [(&AtomicPtr<u8>, usize); N]) {
     let missing = || tables.iter().filter(|(table, _)| table.load(Relaxed).is_null());
     let whole = AtomicPtr::new(core::ptr::null_mut());
@@ -24,14 +25,14 @@ pub fn map_together<const N: usize>(tables: [(&AtomicPtr<u8>, usize); N]) {
     if at.is_null() {
         return;
     }
-    // Another thread may have been first with some of them: what they leave is never touched.
+    // Another thread may have mapped some of them first; the memory for those is never touched.
     for (table, bytes) in missing() {
         let _ = table.compare_exchange(core::ptr::null_mut(), at, AcqRel, Relaxed);
         at = at.wrapping_add(*bytes);
     }
 }
 
-/// Maps memory that a forked child has as its parent left it.
+/// Maps memory that a forked child inherits with its contents.
 pub fn map_inherited<T>(table: &AtomicPtr<T>, bytes: usize) {
     map_as(table, bytes, |_| true);
 }
@@ -44,7 +45,7 @@ fn map_as<T>(table: &AtomicPtr<T>, bytes: usize, prepare: impl FnOnce(*mut u8) -
     if !prepare(at)
         || table.compare_exchange(core::ptr::null_mut(), at.cast(), AcqRel, Relaxed).is_err()
     {
-        // SAFETY: just mapped, not published.
+        // SAFETY: the memory was just mapped, and its address was not published.
         unsafe { sys::unmap(at, bytes) };
     }
 }
@@ -59,7 +60,7 @@ mod tests {
         let tables: [AtomicPtr<u8>; 3] = from_fn(|_| AtomicPtr::new(core::ptr::null_mut()));
         let map = |bytes: [usize; 3]| map_together::<3>(from_fn(|n| (&tables[n], bytes[n])));
         let at = || tables.each_ref().map(|table| table.load(Relaxed) as usize);
-        // More than there is.
+        // More memory than the address space has.
         map([4096, 1 << 60, 4096]);
         assert_eq!(at(), [0; 3]);
         let own = Box::into_raw(Box::new(0u8));
@@ -68,12 +69,12 @@ mod tests {
         let [first, second, third] = at();
         assert!(first != 0 && second == own as usize && third == first + 4096);
         for table in [first, third] {
-            // SAFETY: mapped above, zeroed.
+            // SAFETY: `map` above mapped so many bytes there, zeroed.
             assert_eq!(unsafe { *((table + 4095) as *const u8) }, 0);
         }
         map([4096, 8192, 4096]);
         assert_eq!(at(), [first, second, third], "once");
-        // SAFETY: made above.
+        // SAFETY: `own` was made by `Box::into_raw` above.
         drop(unsafe { Box::from_raw(own) });
     }
 }

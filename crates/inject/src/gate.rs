@@ -1,9 +1,10 @@
-//! The gate: whether the thread that runs may record, and the slow path into attaching.
+//! The gate: decides whether the running thread may record, and leads to the slow path that
+//! attaches.
 //!
-//! One comparison decides for a thread that recorded before. It fails for a thread that has
-//! not recorded yet, in a forked child, and once recording is off for good; those take the
-//! slow path, which attaches the process, gives the thread a slot and a first chunk, or stays
-//! out.
+//! For a thread that has recorded before, one comparison decides. It fails for a thread that has
+//! not recorded yet, in a forked child, and once recording is off for good. Those take the slow
+//! path, which attaches the process, assigns the thread a slot and a first chunk, or does not
+//! record.
 
 use crate::block::Thread;
 use crate::loss::{lose_child, lose_event, own_pid};
@@ -13,22 +14,21 @@ use crate::{arch, attach, ring, sys, thread_notes, tls_owner};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use tprof_wire::region::{self, RegionHeader, ThreadSlot, slot_state};
 
-/// This thread's block if it may record now; attaches the thread first if it must. For
-/// hooks of functions that use thread-local variables themselves; other hooks call
-/// [`recording_if_own`].
+/// This thread's block if it may record now. Attaches the thread first if necessary. Only for hooks
+/// of functions that use thread-local variables themselves; other hooks call [`recording_if_own`].
 #[inline(always)]
 pub fn recording() -> Option<&'static Thread> {
     let (block, word) = arch::thread_block_and_word::<0>();
     if word == !WIPED.generation.load(Relaxed) {
-        // SAFETY: a stamp is found in a thread's own block only; it is shared with
-        // the handlers that interrupt this thread, all by `SignalCell`.
+        // SAFETY: only a thread's own block holds a valid stamp, and all access to the block is
+        // through `SignalCell`, which it shares with handlers that interrupt the thread.
         return Some(unsafe { &*block.cast() });
     }
     enter()
 }
 
-/// As [`recording`], for any task: `None`, and no memory touched, where this one
-/// has no thread-local storage of ours. See [`tls_owner`].
+/// Like [`recording`], for any task: returns `None`, without touching the block, if the task
+/// doesn't have thread-local storage of its own. See [`tls_owner`].
 pub fn recording_if_own() -> Option<&'static Thread> {
     if state::PHASE.load(Relaxed) == phase::OFF {
         return None;
@@ -60,7 +60,7 @@ fn enter() -> Option<&'static Thread> {
         return None;
     }
     if is_attached && sys::pid() != state::PID.load(Relaxed) {
-        // A child that shares this memory and has thread-local storage of its own.
+        // This is a child that shares its parent's memory but has its own thread-local storage.
         lose_event();
         return None;
     }
@@ -72,16 +72,16 @@ fn enter() -> Option<&'static Thread> {
     ok.then_some(thread)
 }
 
-/// Counts what is lost because a filter forbids the system calls of attaching.
+/// Counts what is lost because a seccomp filter forbids the system calls of attaching.
 #[cold]
 fn stay_out(is_attached: bool) {
     if is_attached {
-        // A thread that began under the filter.
+        // The thread began under the filter.
         lose_event();
     } else if !state::REGION.load(Relaxed).is_null()
         && state::PHASE.swap(phase::OFF, AcqRel) != phase::OFF
     {
-        // A forked child.
+        // The process is a forked child.
         lose_child(own_pid());
     }
 }
@@ -89,7 +89,7 @@ fn stay_out(is_attached: bool) {
 /// `pid << 32 | tid` of the thread that attaches.
 static ATTACHING: AtomicU64 = AtomicU64::new(0);
 
-/// True once this process is attached.
+/// Attaches the process if necessary. Returns whether it is attached.
 fn enter_process(thread: &Thread) -> bool {
     let mut is_first = true;
     loop {
@@ -99,10 +99,10 @@ fn enter_process(thread: &Thread) -> bool {
         let now = state::PHASE.load(Acquire);
         match now {
             phase::OFF => return false,
-            // Another thread asked a moment ago.
+            // Another thread has just asked.
             phase::LATER if !is_first && state::WIPED.asked.load(Relaxed) != 0 => return false,
-            // Another thread attaches. After a fork that interrupted it, no thread
-            // would ever finish: the pid shows that.
+            // Another thread is attaching. If the pid differs, a fork interrupted that thread, and
+            // no thread would ever finish.
             phase::BUSY if ATTACHING.load(Acquire) >> 32 == u64::from(sys::pid()) => {
                 is_first = false;
                 sys::sleep_ns(50_000);
@@ -129,7 +129,7 @@ fn enter_process(thread: &Thread) -> bool {
     }
 }
 
-/// Gives this thread a slot and its first chunk.
+/// Assigns this thread a slot and its first chunk. Returns false if it can't record.
 fn enter_thread(thread: &Thread) -> bool {
     let generation = WIPED.generation.load(Acquire);
     if generation == 0 {
@@ -137,7 +137,7 @@ fn enter_thread(thread: &Thread) -> bool {
     }
     let Some(header) = state::header() else { return false };
     let region = state::REGION.load(Relaxed);
-    // SAFETY: the region of this process.
+    // SAFETY: `region` is this process's region, mapped for the process's life.
     let taken = unsafe { ring::take(region, region::SLOT_BITMAP_OFFSET, region::SLOT_WORDS) };
     let Some(index) = taken else {
         header.lost.fetch_add(1, Relaxed);
@@ -147,7 +147,7 @@ fn enter_thread(thread: &Thread) -> bool {
     let slot = unsafe { &*region.add(region::SLOTS_OFFSET).cast::<ThreadSlot>().add(index) };
     begin(thread, slot, header);
     let Some(chunk) = ring::first_chunk(thread) else {
-        // SAFETY: `index` was taken above.
+        // SAFETY: `take` returned `index` above.
         unsafe { ring::give_back(region, region::SLOT_BITMAP_OFFSET, index) };
         header.lost.fetch_add(1, Relaxed);
         return false;
@@ -181,8 +181,8 @@ fn begin(thread: &Thread, slot: &'static ThreadSlot, header: &'static RegionHead
     }
 }
 
-/// Bounds of this thread's stack, known without a system call: for every thread but
-/// the first, glibc and musl keep the thread pointer at the top of it.
+/// Bounds of this thread's stack, found without a system call: glibc and musl place the thread
+/// pointer at the top of the stack, for all threads but the first.
 fn first_stack_bounds() -> (usize, usize) {
     let mut marker = 0u8;
     let low = &raw mut marker as usize;

@@ -1,8 +1,8 @@
 //! The matrix shapes that a cuBLAS or cuBLASLt call multiplied.
 //!
-//! cuBLAS gets it in its arguments, cuBLASLt in opaque descriptors: the library that was called is
-//! asked for their attributes, after the call returned and only where it succeeded, so that the
-//! caller's pointers are known to be good.
+//! cuBLAS takes the shapes as arguments, cuBLASLt in opaque descriptors. For the latter, the
+//! library that was called is asked for their attributes. This happens after the call and only if
+//! it succeeded, so that the caller's pointers are known to be valid.
 
 use crate::call_args::Frame;
 use crate::callee;
@@ -10,12 +10,13 @@ use core::ffi::{c_int, c_void};
 use tprof_wire::calls::FUNCTIONS;
 use tprof_wire::gemm::*;
 
-/// Values of `cublasOperation_t` of an argument.
+/// The `cublasOperation_t` of an argument.
 fn operation(value: u64) -> u8 {
     (value as u32).min(2) as u8
 }
 
-/// The shape of a cuBLAS call that succeeded; `None` if it names more groups than there can be.
+/// The shape of a cuBLAS call that succeeded; `None` if the call has an impossible number of
+/// groups.
 pub fn of_call(frame: &Frame, gemm: Gemm) -> Option<Shape> {
     let number = |value: u64| if gemm.wide { value } else { u64::from(value as u32) };
     let (types, compute) = match gemm.types {
@@ -37,16 +38,16 @@ pub fn of_call(frame: &Frame, gemm: Gemm) -> Option<Shape> {
     Some(Shape { extent, batch, operations, types, compute })
 }
 
-/// Groups that are read: more are taken for a mistake of ours.
+/// Maximum number of groups that are read. A larger number means that tprof misread the arguments.
 const GROUPS_MOST: u64 = 1 << 20;
 
-/// Sums up the sizes of groups: one size if all have the same.
+/// Sums up the sizes of groups, or returns the one size if all are the same.
 fn of_groups(frame: &Frame, word: u8, wide: bool) -> Option<(Extent, u64, [u8; 2])> {
     let count = frame.stack(word);
     let count = if wide { count } else { u64::from(count as u32) };
     let sizes = frame.stack(word + 1);
-    // SAFETY: the library succeeded with these arrays a moment ago; they are the caller's, on
-    // the host, and have an element for each group.
+    // SAFETY: the library has just succeeded with these arrays, which are in the caller's host
+    // memory and have an element for each group.
     let read = |array: u64, at: u64, wide: bool| unsafe {
         match wide {
             true => (array as *const u64).wrapping_add(at as usize).read_unaligned(),
@@ -90,17 +91,17 @@ type Get = unsafe extern "C" fn(u64, u32, *mut c_void, usize, *mut usize) -> c_i
 /// A static whose address lies in this library.
 static OWN: u8 = 0;
 
-/// The function of this name beside the one that was called.
+/// The function of this name in the library that was called.
 fn getter(name: &'static [u8], place: u32, frame: &Frame) -> Option<Get> {
     let own = (&raw const OWN) as usize;
     let number = FUNCTIONS.len() as u32 + place;
     let address = callee::find(name, number, frame.caller(), b"libcublasLt.so", own);
-    // SAFETY: an address of the function of this name, which has this type.
+    // SAFETY: `address` is that of the function of this name, which has this type.
     (address != 0).then(|| unsafe { core::mem::transmute::<usize, Get>(address) })
 }
 
-/// Reads an attribute into a value of `T`'s size; `None` if it cannot be had. Answers are not
-/// remembered: a program may change an object, or copy another over it, without a call.
+/// Reads an attribute into a `T`; `None` if the library doesn't return it. Answers are not cached:
+/// a program may change an object, or copy another over it, without a call.
 #[inline(always)]
 fn ask<T: Default>(get: Get, object: u64, attribute: u32) -> Option<T> {
     if object == 0 {
@@ -108,8 +109,8 @@ fn ask<T: Default>(get: Get, object: u64, attribute: u32) -> Option<T> {
     }
     let mut value = T::default();
     let to = (&raw mut value).cast();
-    // SAFETY: the library succeeded with this object a moment ago; the place has as many
-    // bytes as are given, and no other number will do: it need not return how many it wrote.
+    // SAFETY: the library has just succeeded with this object. It writes `size_of::<T>()` bytes to
+    // `value` or fails, and accepts a null pointer for the number of bytes written.
     let status = unsafe { get(object, attribute, to, size_of::<T>(), core::ptr::null_mut()) };
     (status == 0).then_some(value)
 }
@@ -142,7 +143,7 @@ mod tests {
     use super::*;
     use tprof_wire::calls::{Effect, Number};
 
-    /// A frame with arguments in memory behind it.
+    /// A frame followed by arguments in memory.
     #[repr(C)]
     struct LaidOutCall {
         frame: Frame,
@@ -159,9 +160,9 @@ mod tests {
         let Effect::Multiplies(gemm) = FUNCTIONS[number as usize].does else {
             panic!("{number:?}")
         };
-        // The stack's words are read behind the frame.
+        // The stack's words are read from behind the frame.
         let frame: *const Frame = (&raw const *call).cast();
-        // SAFETY: the frame is the call's first field.
+        // SAFETY: the frame is the first field of `call`, which outlives the reference.
         of_call(unsafe { &*frame }, gemm).unwrap()
     }
 
@@ -196,7 +197,7 @@ mod tests {
         let (a, b, m) = ([0u32, 1, 0], [1u32; 3], [16u32, 8, 100]);
         let (n, k, sizes) = ([32u32, 32, 1], [64u32, 4, 1], [2u32, 3, 5]);
         let registers = [9, at(&a), at(&b), at(&m), at(&n), at(&k)];
-        // The stack holds anything above the count's 32 bits.
+        // The bits above the count's 32 may hold anything.
         let words = |count: u64| [0, 0, 0, 0, 0, 0, 0, 0, 0xdead << 32 | count, at(&sizes)];
         let got = shape(Number::cublasSgemmGroupedBatched, &call(registers, &words(3)));
         let products = 16 * 32 * 64 * 2 + 8 * 32 * 4 * 3 + 100 * 5;
@@ -205,7 +206,7 @@ mod tests {
         let got = shape(Number::cublasSgemmGroupedBatched, &call(registers, &words(1)));
         assert_eq!((got.extent, got.batch), (Extent::Of { m: 16, n: 32, k: 64 }, 2));
         assert_eq!(got.operations, [0, 1]);
-        // Counts of 64 bits hold more than one such number.
+        // Counts of 64 bits may give a product that exceeds 64 bits.
         let wide = |array: &[u64]| array.as_ptr() as u64;
         let (m, n, k) = ([1u64 << 40, 1], [1u64 << 30, 1], [1u64, 1]);
         let sizes = [1u64, 1];
@@ -214,7 +215,7 @@ mod tests {
         let got = shape(Number::cublasGemmGroupedBatchedEx_64, &call(registers, &words));
         assert_eq!(got.extent, Extent::Groups { products: u64::MAX, groups: 2 });
         assert_eq!((got.batch, got.types, got.compute), (2, [14, 14, 0], 68));
-        // No group at all.
+        // A call without groups.
         let words = [0, 0, 14, 0, 0, 14, 0, 0, 0, 0, 0, 0, 0, 68];
         let got = shape(Number::cublasGemmGroupedBatchedEx_64, &call(registers, &words));
         assert_eq!((got.extent, got.batch), (Extent::Groups { products: 0, groups: 0 }, 0));

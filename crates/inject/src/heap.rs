@@ -1,16 +1,16 @@
-//! Reports of the allocator hooks: every event (`exact`), or exact counters
-//! and sampled events (`sampled`).
+//! Reports of the allocator hooks: a record of every event (`exact`), or exact counters with
+//! sampled events (`sampled`).
 //!
-//! - `exact` counts the bytes that were requested. `sampled` counts them as the allocator rounds
-//!   them, because it reads the block's size to make frees cheap; its peak and live bytes are
+//! - `exact` counts the bytes that were requested. `sampled` counts bytes as the allocator rounds
+//!   them, since it reads sizes from the blocks to make frees cheap. Its peak and live bytes are
 //!   exact to 64 KiB per thread.
-//! - A `realloc` is a free and an allocation of the new size at its own stack, also in place. A
-//!   failed one counts nothing.
-//! - A forked child starts at zero. Blocks that it inherited are its parent's; to free one is a
+//! - A `realloc` is a free and an allocation of the new size, with a stack of its own, even if the
+//!   block stays in place. A failed `realloc` counts nothing.
+//! - A forked child starts at zero. The blocks that it inherited are its parent's; freeing one is a
 //!   free of an unknown block.
-//! - While recording is off no event is counted. Under `sampled`, threads keep the balance of
-//!   live bytes. Under `exact`, blocks that came or went then are unknown, so live and peak bytes
-//!   are missing from the first gap on.
+//! - While recording is off no event is counted. Under `sampled`, threads still update live bytes.
+//!   Under `exact`, blocks that were allocated or freed meanwhile are unknown, so live and peak
+//!   bytes are missing from the first gap on.
 
 use crate::block::Thread;
 use crate::loss::count_missed;
@@ -18,10 +18,11 @@ use crate::{gate, ring, sampling, stacks};
 use tprof_wire::record::Kind;
 use tprof_wire::region::mem_mode;
 
-/// A block was handed out. `sp` and `fp` are the hook's at its entry.
+/// Records that a block was allocated. `sp` and `fp` are the stack and frame pointer at the hook's
+/// entry.
 ///
 /// # Safety
-/// `block` is null or what the real allocator returned a moment ago.
+/// `block` is null or the real allocator just returned it.
 #[inline(always)]
 pub unsafe fn allocated(block: *mut u8, bytes: usize, sp: usize, fp: usize) {
     if block.is_null() {
@@ -29,9 +30,9 @@ pub unsafe fn allocated(block: *mut u8, bytes: usize, sp: usize, fp: usize) {
     }
     let Some(thread) = gate::recording() else { return count_missed() };
     match (thread.mem_mode(), thread.is_on()) {
-        // SAFETY: the caller's premise, and not null.
+        // SAFETY: the real allocator just returned the block, and it isn't null.
         (mem_mode::SAMPLED, true) => unsafe { sampling::allocated(thread, block, bytes, sp, fp) },
-        // SAFETY: the caller's premise, and not null.
+        // SAFETY: the real allocator just returned the block, and it isn't null.
         (mem_mode::SAMPLED, false) => unsafe {
             sampling::allocated_while_off(thread, sampling::usable(thread, block));
         },
@@ -47,18 +48,17 @@ fn exact(thread: &Thread, kind: Kind, block: *mut u8, bytes: usize, sp: usize, f
     ring::heap(thread, kind, block as u64, bytes as u64, stack, clock);
 }
 
-/// A block is about to be given back.
+/// Records that a block is about to be freed.
 ///
 /// # Safety
-/// `block` is not null, and what the program may give to `free`: a live block of the real
-/// allocator.
+/// `block` is not null, and is a live block of the real allocator.
 #[inline(always)]
 pub unsafe fn freeing(block: *mut u8) {
     let Some(thread) = gate::recording() else { return count_missed() };
     match (thread.mem_mode(), thread.is_on()) {
-        // SAFETY: the caller's premise.
+        // SAFETY: the caller guarantees a live block of the real allocator.
         (mem_mode::SAMPLED, true) => unsafe { sampling::freeing(thread, block) },
-        // SAFETY: the caller's premise.
+        // SAFETY: the caller guarantees a live block of the real allocator.
         (mem_mode::SAMPLED, false) => unsafe {
             sampling::freed_while_off(thread, block, sampling::usable(thread, block));
         },
@@ -70,22 +70,22 @@ pub unsafe fn freeing(block: *mut u8) {
     }
 }
 
-/// The facts about a block that must be known before `realloc` takes it.
+/// What is known of a block before `realloc` is called, for [`reallocated`].
 pub enum Reallocation {
-    /// The record of its beginning is written.
+    /// A record of the block's end was written.
     Exact,
-    /// Live bytes are counted.
+    /// Live bytes are counted, and these facts about the old block were read.
     Sampled(sampling::Old),
 }
 
-/// `realloc` of `block` is about to be called.
+/// Called when `realloc` of `block` is about to be called.
 ///
 /// # Safety
 /// The same premises as [`freeing`].
 #[inline(always)]
 pub unsafe fn reallocating(block: *mut u8) -> Option<Reallocation> {
     let Some(thread) = gate::recording() else {
-        // Two events are missed: the reallocation's beginning and its result.
+        // Two events are lost: the end of the old block and the new block.
         count_missed();
         count_missed();
         return None;
@@ -96,7 +96,7 @@ pub unsafe fn reallocating(block: *mut u8) -> Option<Reallocation> {
             Some(Reallocation::Exact)
         }
         mem_mode::SAMPLED => {
-            // SAFETY: the caller's premise.
+            // SAFETY: the caller guarantees a live block of the real allocator.
             let old = unsafe { sampling::reallocating(thread, block) };
             Some(Reallocation::Sampled(old))
         }
@@ -104,10 +104,11 @@ pub unsafe fn reallocating(block: *mut u8) -> Option<Reallocation> {
     }
 }
 
-/// `realloc` of `from` returned `to`; `failed` if that is null because there was no memory.
+/// Called when `realloc` of `from` returned `to`. `failed` is true if `to` is null because there
+/// was no memory.
 ///
 /// # Safety
-/// `to` is null or what the real allocator returned a moment ago. `from` is only a number.
+/// `to` is null or the real allocator just returned it. `from` is not accessed.
 #[inline(always)]
 pub unsafe fn reallocated(
     old: Option<Reallocation>,
@@ -129,7 +130,7 @@ pub unsafe fn reallocated(
         }
         Reallocation::Exact => exact(thread, Kind::ReallocAlloc, to, bytes, sp, fp),
         Reallocation::Sampled(old) if failed => sampling::not_reallocated(thread, old, from),
-        // SAFETY: the caller's premise.
+        // SAFETY: `to` is null or the real allocator just returned it.
         Reallocation::Sampled(old) => unsafe {
             sampling::reallocated(thread, old, to, bytes, sp, fp)
         },

@@ -1,16 +1,16 @@
 //! Interns the texts and lists of sizes that records refer to by an id: names of kernels, calls,
-//! ranges and operators. Bytes that occurred before cost their hash; new ones cost a record. As
-//! with stacks, an open table without locks, which the kernel empties in a forked child, finds them
-//! by 64 bits of hash.
+//! ranges and operators. Bytes that occurred before only cost a hash; new bytes cost a record. As
+//! for stacks, the ids are in a lock-free open-addressing table, keyed by 64 bits of hash, which
+//! the kernel empties in a forked child.
 //!
 //! ```text
 //! let name = interned::id(thread, ExtKind::Name, b"forward"); // 0: not defined, see `id`
 //! ring::quick(thread, kind, name, thread.clock(), payload);
 //! ```
 //!
-//! The definition is a record of the thread that met the bytes first; the reader of another
-//! thread's ring may meet the id earlier, and waits for it. It neither allocates nor locks, may
-//! run in a signal handler, and the bytes need not outlive the call.
+//! The definition is a record of the thread that met the bytes first. The reader of another
+//! thread's ring may meet the id earlier, and waits for the definition. Interning neither allocates
+//! nor locks and may run in a signal handler, and the bytes need not outlive the call.
 
 use crate::block::Thread;
 use crate::ring;
@@ -21,9 +21,9 @@ use tprof_wire::hash::{GOLDEN, spread};
 use tprof_wire::interned::{self, MAX_KEPT_BYTES, WORDS};
 use tprof_wire::record::ExtKind;
 
-/// Places of the table: 4 MiB of address space, touched as needed.
+/// Number of entries in the table: 4 MiB of address space, touched as needed.
 const PLACES: usize = 1 << 18;
-/// Places tried before the table counts as full for a hash.
+/// Number of entries that are tried before the table counts as full for a hash.
 const PROBES: usize = 32;
 
 #[repr(C)]
@@ -35,8 +35,8 @@ struct InternedText {
 static TABLE: AtomicPtr<InternedText> = AtomicPtr::new(core::ptr::null_mut());
 static NEXT: AtomicU32 = AtomicU32::new(1);
 
-/// Maps the table, if it is not mapped yet. [`id`] does so at its first use; on kernels before
-/// 4.14, which cannot empty it in a forked child, a child refers to ids of its parent's.
+/// Maps the table, if it is not mapped yet. [`id`] does so at its first use. Kernels before 4.14
+/// can't empty the table in a forked child, so a child there refers to ids of its parent's.
 #[cold]
 pub fn prepare() {
     if !TABLE.load(Relaxed).is_null() {
@@ -44,20 +44,20 @@ pub fn prepare() {
     }
     let bytes = PLACES * size_of::<InternedText>();
     let Some(at) = sys::map_anonymous(bytes) else { return };
-    // SAFETY: just mapped; to be empty in a forked child is what its users expect.
+    // SAFETY: the memory was just mapped, and its users expect it to be empty in a forked child.
     unsafe { sys::advise(at, bytes, flags::MADV_WIPEONFORK) };
     if TABLE.compare_exchange(core::ptr::null_mut(), at.cast(), AcqRel, Relaxed).is_err() {
-        // SAFETY: just mapped, not published.
+        // SAFETY: the memory was just mapped, and its address was not published.
         unsafe { sys::unmap(at, bytes) };
     }
 }
 
 /// The id of some bytes of a kind: [`ExtKind::Name`], [`ExtKind::Sizes`], or the agent's
-/// [`ExtKind::Text`]. Ids count through all kinds of this library's in this process image. Of
-/// more than [`interned::MAX_KEPT_BYTES`] bytes the rest is cut, which the definition states.
+/// [`ExtKind::Text`]. All kinds of this library share one sequence of ids per process image. Bytes
+/// beyond [`interned::MAX_KEPT_BYTES`] are cut, and the definition says so.
 ///
-/// 0 for no bytes, and where the full ring refused the definition: it is defined at its next
-/// occurrence. What finds no place in the table is defined again each time.
+/// Returns 0 for no bytes, and if the full ring refused the definition; the bytes are then defined
+/// at their next occurrence. Bytes that find no room in the table are defined again each time.
 pub fn id(thread: &Thread, kind: ExtKind, bytes: &[u8]) -> u32 {
     if bytes.is_empty() {
         return 0;
@@ -65,14 +65,14 @@ pub fn id(thread: &Thread, kind: ExtKind, bytes: &[u8]) -> u32 {
     id_of(thread, kind, bytes, key(kind, bytes))
 }
 
-/// A hash that stands for some bytes of a kind, never 0.
+/// The hash of some bytes of a kind, never 0.
 #[inline]
 pub fn key(kind: ExtKind, bytes: &[u8]) -> u64 {
     let salt = if kind == ExtKind::Sizes { spread(kind as u64) } else { 0 };
     (hash(bytes) ^ salt).max(1)
 }
 
-/// As [`id`], for bytes with this [`key`]; the bytes are not empty.
+/// Like [`id`], for bytes with this [`key`]. The bytes must not be empty.
 pub fn id_of(thread: &Thread, kind: ExtKind, bytes: &[u8], hash: u64) -> u32 {
     if TABLE.load(Relaxed).is_null() && !thread.is_quiet() {
         prepare();
@@ -83,7 +83,7 @@ pub fn id_of(thread: &Thread, kind: ExtKind, bytes: &[u8], hash: u64) -> u32 {
     }
     for probe in 0..PROBES {
         let at = (hash as usize).wrapping_add(probe) & (PLACES - 1);
-        // SAFETY: `at` is below PLACES.
+        // SAFETY: `at` is below `PLACES`, the number of entries in the table.
         let entry = unsafe { &*table.add(at) };
         let mut seen = entry.hash.load(Acquire);
         if seen == 0 {
@@ -101,7 +101,7 @@ pub fn id_of(thread: &Thread, kind: ExtKind, bytes: &[u8], hash: u64) -> u32 {
             if known != 0 {
                 return known as u32;
             }
-            // Another thread is defining it, or the ring had no room for it.
+            // Another thread is defining the bytes, or the ring had no room for the definition.
             let id = define(thread, kind, bytes);
             let _ = entry.id.compare_exchange(0, u64::from(id), AcqRel, Relaxed);
             return id;
@@ -129,10 +129,11 @@ fn define(thread: &Thread, kind: ExtKind, bytes: &[u8]) -> u32 {
     id
 }
 
-/// 64 bits of a text, never 0: a multiplication for each 16 bytes, both halves of its product
-/// folded (as wyhash does), so that a name of hundreds of letters costs tens of nanoseconds. The
-/// last 16 bytes are taken whole, also where some of them were taken before: a loop over what is
-/// left costs more than the rest, and its end is mispredicted for each other length.
+/// A 64-bit hash of a text, never 0. Each 16 bytes cost one multiplication, whose product's halves
+/// are folded (as in wyhash), so that a name of hundreds of letters costs tens of nanoseconds. The
+/// last 16 bytes are always hashed as a whole, even if some of them were hashed before: a loop over
+/// a shorter rest costs more than everything else, and its end is mispredicted whenever the length
+/// changes.
 #[inline]
 pub fn hash(text: &[u8]) -> u64 {
     const A: u64 = GOLDEN;
@@ -160,7 +161,7 @@ pub fn hash(text: &[u8]) -> u64 {
     folded(state ^ C, text.len() as u64 ^ A).max(1)
 }
 
-/// Both halves of a product, folded into one word.
+/// Multiplies, and folds both halves of the product into one word.
 #[inline(always)]
 fn folded(one: u64, two: u64) -> u64 {
     let product = u128::from(one) * u128::from(two);

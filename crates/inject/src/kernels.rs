@@ -1,8 +1,9 @@
-//! Names of kernels, which programs register with CUDA's runtime, and the handles that they get.
+//! Names of kernels, which programs register with CUDA's runtime, and the handles that programs get
+//! for kernels.
 //!
-//! A large library registers tens of thousands of kernels while it is loaded and launches few of
-//! them. So the hooks only keep the addresses of stub and name, and the first launch of a kernel
-//! finds its name and records it.
+//! A large library registers tens of thousands of kernels while it is loaded, and launches few of
+//! them. So the hooks only store the addresses of a kernel's stub and name; the kernel's first
+//! launch looks the name up and records it.
 
 use crate::block::Thread;
 use crate::call_args::{Frame, word};
@@ -14,14 +15,14 @@ use tprof_wire::gpu::{TEXT_WORDS, pack_text};
 use tprof_wire::hash::spread;
 use tprof_wire::record::ExtKind;
 
-/// Kernels and handles that are kept: 8 MiB of address space, touched as needed. Kernels beyond
-/// have no name.
+/// Maximum number of kernels and handles that are stored: 8 MiB of address space, touched as
+/// needed. Further kernels have no name.
 const MOST: usize = 1 << 19;
-/// Kernels with a recorded name, at most, and places that are tried for one.
+/// Maximum number of kernels whose names are recorded.
 const SENT_MOST: usize = 1 << 14;
 const PROBES: usize = 16;
 
-/// A stub or a handle, and where its kernel's name is.
+/// A kernel's stub or handle, with the address of its name.
 #[repr(C)]
 struct RegisteredKernel {
     kernel: AtomicU64,
@@ -30,10 +31,10 @@ struct RegisteredKernel {
 
 static ALL: AtomicPtr<RegisteredKernel> = AtomicPtr::new(core::ptr::null_mut());
 static LEN: AtomicUsize = AtomicUsize::new(0);
-/// Kernels with a recorded name; a forked child records its own.
+/// The kernels whose names were recorded. A forked child records the names again.
 static SENT: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Maps a table once.
+/// Maps a table at its first use. Returns null if there is no memory.
 fn mapped<T>(table: &AtomicPtr<T>, bytes: usize, is_wiped: bool) -> *mut T {
     let known = table.load(Acquire);
     if !known.is_null() {
@@ -41,13 +42,14 @@ fn mapped<T>(table: &AtomicPtr<T>, bytes: usize, is_wiped: bool) -> *mut T {
     }
     let Some(at) = sys::map_anonymous(bytes) else { return known };
     if is_wiped {
-        // SAFETY: just mapped; to be empty in a forked child is what its users expect.
+        // SAFETY: the memory was just mapped, and its users expect it to be empty in a forked
+        // child.
         unsafe { sys::advise(at, bytes, flags::MADV_WIPEONFORK) };
     }
     match table.compare_exchange(known, at.cast(), AcqRel, Acquire) {
         Ok(_) => at.cast(),
         Err(other) => {
-            // SAFETY: just mapped, not published.
+            // SAFETY: the memory was just mapped, and its address was not published.
             unsafe { sys::unmap(at, bytes) };
             other
         }
@@ -64,42 +66,42 @@ fn keep(kernel: u64, name: u64) {
         LEN.store(MOST, Relaxed);
         return;
     }
-    // SAFETY: below MOST, in the table.
+    // SAFETY: `at` is below `MOST`, the number of entries in the table.
     let place = unsafe { &*all.add(at) };
     place.name.store(name, Relaxed);
     place.kernel.store(kernel, Release);
 }
 
-/// Address of the name of a registered kernel: the last that came with its stub or handle, since
-/// code that was unloaded may have had the same address.
+/// Address of the name of a registered kernel: the one that was registered last, since code that
+/// was unloaded may have had the same address.
 fn name_of(kernel: u64) -> Option<u64> {
     let all = ALL.load(Acquire);
     if all.is_null() || kernel == 0 {
         return None;
     }
     let len = LEN.load(Relaxed).min(MOST);
-    // SAFETY: so many places are in the table.
+    // SAFETY: `len` is at most `MOST`, the number of entries in the table.
     let all = unsafe { core::slice::from_raw_parts(all, len) };
     let found = all.iter().rev().find(|named| named.kernel.load(Acquire) == kernel)?;
     Some(found.name.load(Relaxed))
 }
 
-/// Called when a program registers a kernel: argument 1 is the address of its stub, argument 3
-/// points at its name.
+/// Called when a program registers a kernel. Argument 1 is the address of its stub, argument 3 that
+/// of its name.
 pub fn registered(frame: &Frame) {
     keep(frame.register(1), frame.register(3));
 }
 
-/// Called when a program got a handle, at the address in argument 0, for the kernel with the stub
-/// in argument 1.
+/// Called when a program got a handle for a kernel. Argument 0 says where the handle was stored,
+/// argument 1 is the kernel's stub.
 pub fn handle_made(frame: &Frame) {
     if let Some(name) = name_of(frame.register(1)) {
-        // SAFETY: the function has succeeded, and stored the handle there.
+        // SAFETY: the function has succeeded, so it has stored the handle there.
         keep(unsafe { word(frame.register(0), 0) }, name);
     }
 }
 
-/// Records the name of a kernel that was launched, once.
+/// Records the name of a kernel that was launched, if it was not recorded before.
 #[inline]
 pub fn launched(thread: &Thread, kernel: u64, clock: u64) {
     if !is_sent(kernel) {
@@ -109,11 +111,11 @@ pub fn launched(thread: &Thread, kernel: u64, clock: u64) {
 
 fn sent() -> Option<&'static [AtomicU64]> {
     let table = SENT.load(Acquire);
-    // SAFETY: a table has so many places, and stays for good.
+    // SAFETY: the table has `SENT_MOST` entries, and is never unmapped.
     (!table.is_null()).then(|| unsafe { core::slice::from_raw_parts(table, SENT_MOST) })
 }
 
-/// The places where a kernel may be.
+/// The entries in which a kernel may be.
 fn places(table: &[AtomicU64], kernel: u64) -> impl Iterator<Item = &AtomicU64> {
     let first = (spread(kernel) >> (u64::BITS - SENT_MOST.ilog2())) as usize;
     (0..PROBES).filter_map(move |probe| table.get(first.wrapping_add(probe) % SENT_MOST))
@@ -129,7 +131,7 @@ fn is_sent(kernel: u64) -> bool {
             _ => {}
         }
     }
-    // A full table: no more names, rather than a search at each launch.
+    // The table is full: the name is not recorded, which is cheaper than a search at each launch.
     true
 }
 
@@ -139,10 +141,10 @@ fn send(thread: &Thread, kernel: u64, clock: u64) {
     if mapped(&SENT, SENT_MOST * size_of::<AtomicU64>(), true).is_null() {
         return;
     }
-    // An address of unloaded code may be another kernel's by now.
+    // The name's address may be in code that was unloaded, and may belong to another kernel by now.
     if let Some(name) = name_of(kernel).filter(|name| loaded::is_loaded(*name as usize)) {
-        // SAFETY: a program has registered this as a NUL-terminated name, and what is there is
-        // a loaded object's.
+        // SAFETY: a program registered this address as that of a NUL-terminated name, and a loaded
+        // object has the address.
         let name = unsafe { CStr::from_ptr(name as *const c_char) }.to_bytes();
         let mut words = [0; 1 + TEXT_WORDS];
         let Some((first, text)) = words.split_first_mut() else { return };
@@ -160,7 +162,7 @@ fn send(thread: &Thread, kernel: u64, clock: u64) {
     }
 }
 
-/// Called when code was unloaded: its kernels' addresses may be those of others next.
+/// Called when code was unloaded: other kernels may get the same addresses next.
 pub fn forget() {
     for place in sent().into_iter().flatten() {
         place.store(0, Relaxed);
@@ -171,7 +173,7 @@ pub fn forget() {
 mod tests {
     use super::*;
 
-    // One test: the tables are the process's.
+    // This is a single test, since the process has only one set of tables.
     #[test]
     fn a_kernel_has_the_name_that_was_registered_last_for_its_stub() {
         let names = [c"first", c"second", c"third"];
@@ -187,10 +189,10 @@ mod tests {
         let other = 0x400u64;
         handle_made(&Frame::of_registers([(&raw const other) as u64, 0x999, 0, 0, 0, 0]));
         assert_eq!(name_of(0x400), None);
-        // The library was unloaded, and another one has its place.
+        // The library was unloaded, and another one was loaded at the same address.
         registered(&Frame::of_registers([0, 0x100, 0, at(2), 0, 0]));
         assert_eq!(name_of(0x100), Some(at(2)));
-        // Beyond the table kernels have no names, and harm none of the others.
+        // When the table is full, further kernels have no names, and the others are unaffected.
         LEN.store(MOST, Relaxed);
         registered(&Frame::of_registers([0, 0x500, 0, at(2), 0, 0]));
         assert_eq!((name_of(0x500), name_of(0x200)), (None, Some(at(1))));

@@ -1,18 +1,16 @@
 //! The code that the injected libraries share.
 //!
-//! This code runs inside someone else's process. It never panics, allocates
-//! through the hooked allocator, touches `errno`, takes a lock that a fork
-//! could leave held, or leaves a descriptor open. Every system call is made
-//! directly ([`sys`]); when anything fails, recording is turned off and the
-//! region has the reason.
+//! This code runs inside someone else's process. It never panics, allocates through the hooked
+//! allocator, touches `errno`, takes a lock that a fork could leave held, or leaves a descriptor
+//! open. It makes every system call directly ([`sys`]). If anything fails, recording is turned off
+//! and the region holds the reason.
 //!
-//! The modules in reading order; each uses only those of its own paragraph and above:
+//! The modules in reading order. Each uses only modules of its own paragraph and of those above:
 //!
-//! - the machine, the kernel, the C library, and what is true of the whole process (`arch` to
-//!   `sys`);
-//! - a thread's [`block`], and what is known without recording (`exec` to `fork_tables`);
+//! - the machine, the kernel, the C library, and facts about the whole process (`arch` to `sys`);
+//! - a thread's [`block`], and what can be found out without recording (`exec` to `fork_tables`);
 //! - [`ring`]: where records go; [`unwind`], [`python`], [`stacks`]: what they refer to;
-//! - [`attach`] and the [`gate`]: from here on a thread records;
+//! - [`attach`] and the [`gate`], after which a thread records;
 //! - what hooks report: [`operators`], [`heap`], [`lifecycle`], [`calls`]; the CUPTI agent: [`gpu`],
 //!   [`nvtx`], [`itt`], [`nccl`].
 #![cfg_attr(not(test), no_std)]
@@ -21,8 +19,8 @@
 #[cfg(not(target_arch = "x86_64"))]
 compile_error!("the injected libraries support x86-64 only; `arch.rs` is the one file to port");
 
-// The one library that is needed; without this line the linker names none, and
-// a program that does not itself need libc would not start.
+// The only library that is linked. Without this line the linker would list none, and a program that
+// does not itself need libc would not start.
 #[link(name = "c")]
 unsafe extern "C" {}
 

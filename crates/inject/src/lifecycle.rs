@@ -1,4 +1,4 @@
-//! Records processes, threads and mappings as they come and go, for the hooks of those calls.
+//! Records the start and end of processes, threads and mappings, for the hooks of those calls.
 
 use crate::block::Thread;
 use crate::loss::{lose_child, lose_event, lose_event_if_not_own};
@@ -35,17 +35,17 @@ pub fn thread_renamed() {
 
 /// Records that the process is leaving with `status`.
 pub fn process_exit(status: i32, how: u64) {
-    // Not worth attaching for.
+    // Attaching only for this record isn't worthwhile.
     if !state::is_attached() {
         return;
     }
     record(ExtKind::ProcessExit, 0, &[status as u32 as u64, how]);
 }
 
-/// Records that `fork` returned `child` here; `clock` was read before it.
+/// Records that `fork` returned `child`; `clock` was read before the call.
 pub fn forked(child: u32, clock: u64) {
     if state::is_attached() && is_forbidden(CallClass::Threads) {
-        // The child may not even ask for its own pid.
+        // The child may not even be allowed to ask for its own pid.
         lose_child(child);
     }
     if let Some(thread) = gate::recording_if_own() {
@@ -53,8 +53,8 @@ pub fn forked(child: u32, clock: u64) {
     }
 }
 
-/// Called in a forked child: where its parent has reported that nothing of it will be recorded,
-/// it need not report that itself.
+/// Called in a forked child under a seccomp filter. The parent has already reported that the child
+/// is not recorded, so the child turns recording off without a report of its own.
 pub fn born_under_filter() {
     if is_forbidden(CallClass::Threads) && !state::REGION.load(Relaxed).is_null() {
         state::PHASE.store(state::phase::OFF, Release);
@@ -70,7 +70,7 @@ pub fn reaped(child: u32, status: i32) {
 pub fn executing(path: &[u8], verdict: ExecVerdict, spawn: bool) {
     const MOST: usize = 512;
     let mut payload = [0u64; 2 + MOST / 8];
-    // A filter may forbid to ask for ids; a vfork child is not detected then.
+    // A filter may forbid asking for ids; a vfork child is not detected then.
     let quiet = is_forbidden(CallClass::Threads);
     let pid = if quiet { state::PID.load(Relaxed) } else { sys::pid() };
     let parent = if quiet { 0 } else { sys::parent_pid() };
@@ -101,8 +101,9 @@ pub fn spawned(child: u32, error: i32) {
     record(ExtKind::Spawned, 0, &[u64::from(child), error as u32 as u64]);
 }
 
-/// Strict seccomp begins for this thread: no clock and no system call from here on.
-/// Returns the block in which that is noted now, and was not before.
+/// Called before strict seccomp begins for this thread, after which it may use no clock and no
+/// system call. Returns the thread's block if this call has marked it, and `None` if it was marked
+/// before.
 pub fn entering_strict_seccomp() -> Option<&'static Thread> {
     let is_recording = gate::recording_if_own().is_some();
     let thread = tls_owner::own_block()?;
@@ -112,15 +113,15 @@ pub fn entering_strict_seccomp() -> Option<&'static Thread> {
     if is_recording {
         required_syscalls::make_room_of_own();
     }
-    // A thread that cannot record must be registered too: it may not be examined later.
+    // A thread that can't record must be registered too, since it can't be examined later.
     tls_owner::register_thread();
     tls_owner::STRICT.fetch_add(1, SeqCst);
     thread.strict.set(true);
     Some(thread)
 }
 
-/// Called when the kernel refused strict seccomp; `noted` is what [`entering_strict_seccomp`]
-/// returned.
+/// Called when the kernel refused strict seccomp. `noted` is the result of
+/// [`entering_strict_seccomp`].
 pub fn strict_seccomp_refused(noted: Option<&Thread>) {
     if let Some(thread) = noted {
         thread.strict.set(false);
@@ -128,8 +129,9 @@ pub fn strict_seccomp_refused(noted: Option<&Thread>) {
     }
 }
 
-/// Called before a seccomp filter is installed, the `struct sock_fprog` at `program`: no thread
-/// makes system calls that it does not permit from here on. The clock may still be read.
+/// Called before the seccomp filter of the `struct sock_fprog` at `program` is installed. From now
+/// on no thread of this library makes system calls that the filter does not permit. The clock may
+/// still be read.
 pub fn entering_seccomp_filter(program: usize) -> ForbiddenClasses {
     let closing = ForbiddenClasses::by(program);
     if closing.forbids(CallClass::Threads) {
@@ -139,7 +141,7 @@ pub fn entering_seccomp_filter(program: usize) -> ForbiddenClasses {
     closing
 }
 
-/// This thread, where it records mappings.
+/// This thread, if it records mappings now.
 fn recording_maps() -> Option<&'static Thread> {
     if state::MEM_MODE.load(Relaxed) == mem_mode::OFF {
         return None;
@@ -173,14 +175,14 @@ pub fn mapped(
     );
 }
 
-/// Records that `munmap` succeeded; `clock` was read before it, see [`clock_before`].
+/// Records that `munmap` succeeded; `clock` was read before the call, see [`clock_before`].
 pub fn unmapped(address: usize, bytes: usize, clock: u64) {
     if let Some(thread) = recording_maps() {
         ring::ext(thread, ExtKind::Unmap, 0, clock, &[address as u64, bytes as u64]);
     }
 }
 
-/// The clock before a call with an unknown result.
+/// The clock before a call whose result is not known yet; 0 if this thread doesn't record.
 pub fn clock_before() -> u64 {
     gate::recording_if_own().map_or(0, |t| t.clock())
 }
@@ -194,7 +196,7 @@ pub fn remapped(old: usize, old_bytes: usize, new: usize, bytes: usize) {
     }
 }
 
-/// Records that `shmat` attached the System V segment of this id.
+/// Records that `shmat` attached the System V segment with this id.
 pub fn attached(address: usize, id: i32, sp: usize, fp: usize) {
     let Some(thread) = recording_maps() else { return };
     let is_askable = !thread.is_quiet() && !is_forbidden(CallClass::Segments);
@@ -207,16 +209,16 @@ pub fn attached(address: usize, id: i32, sp: usize, fp: usize) {
     ring::ext(thread, ExtKind::Attach, id as u32, thread.clock(), &payload);
 }
 
-/// Records that `shmdt` succeeded; `clock` was read before it, see [`clock_before`].
+/// Records that `shmdt` succeeded; `clock` was read before the call, see [`clock_before`].
 pub fn detached(address: usize, clock: u64) {
     if let Some(thread) = recording_maps() {
         ring::ext(thread, ExtKind::Detach, 0, clock, &[address as u64, 0]);
     }
 }
 
-/// Records `_exit`, unless this is a vfork child, which leaves by itself. Under a filter the two
-/// cannot be told apart: nothing is recorded, and the process's end is known from outside. The
-/// agent keeps what CUPTI has, for which it may take two seconds.
+/// Records `_exit`, unless the caller is a vfork child, which does not end this process. Under a
+/// seccomp filter the two can't be told apart: then nothing is recorded, and the collector sees the
+/// process's end from outside. The agent saves what CUPTI has buffered, which may take two seconds.
 pub fn leaving_at_once(status: i32) {
     if !is_forbidden(CallClass::Threads) && sys::pid() == state::PID.load(Relaxed) {
         process_exit(status, how::IMMEDIATE);

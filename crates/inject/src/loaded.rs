@@ -1,11 +1,11 @@
-//! The objects that are loaded into this process, and functions in them: found
-//! without the loader's locks, versions or allocations.
+//! The objects that are loaded into this process, and the functions in them. They are found without
+//! the loader's versions or allocations.
 
 use crate::real::{Object, ObjectInfo, base_name, dl_iterate_phdr};
 use core::ffi::{CStr, c_int, c_void};
 
-/// An object that is loaded. Objects of CUDA stay for the process's life; what
-/// is found in others must be used at once.
+/// A loaded object. CUDA's libraries stay loaded for the process's life; what is found in other
+/// objects must be used at once.
 pub struct Loaded {
     /// Path of the object; empty for the executable.
     pub path: &'static CStr,
@@ -13,7 +13,7 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Last part of the path.
+    /// Last component of the path.
     pub fn base(&self) -> &'static [u8] {
         base_name(self.path.to_bytes())
     }
@@ -29,7 +29,7 @@ impl Loaded {
     }
 }
 
-/// The first object that `wanted` takes, in load order.
+/// Returns the first result of `wanted` that isn't `None`, over the objects in load order.
 pub fn find<T>(mut wanted: impl FnMut(&Loaded) -> Option<T>) -> Option<T> {
     let mut found = None;
     let mut look = |loaded: &Loaded| {
@@ -37,13 +37,14 @@ pub fn find<T>(mut wanted: impl FnMut(&Loaded) -> Option<T>) -> Option<T> {
         found.is_some()
     };
     let mut look: &mut dyn FnMut(&Loaded) -> bool = &mut look;
-    // SAFETY: the callback lives for the call, and treats its data as `look`.
+    // SAFETY: `visit` runs only during the call, and treats the data as `look`, which it is.
     unsafe { dl_iterate_phdr(visit, (&raw mut look).cast()) };
     found
 }
 
 unsafe extern "C" fn visit(info: *mut ObjectInfo, _size: usize, data: *mut c_void) -> c_int {
-    // SAFETY: `data` is what `find` passed; `info` is the loader's.
+    // SAFETY: `data` is the pointer that `find` passed; the loader's `info` is valid during the
+    // callback.
     let (look, info) = unsafe { (&mut *data.cast::<&mut dyn FnMut(&Loaded) -> bool>(), &*info) };
     let Some(symbols) = info.symbols() else { return 0 };
     let path = match info.path() {
@@ -54,7 +55,7 @@ unsafe extern "C" fn visit(info: *mut ObjectInfo, _size: usize, data: *mut c_voi
     c_int::from(look(&Loaded { path, symbols }))
 }
 
-/// The object whose base name begins with this prefix.
+/// The first object whose base name begins with this prefix.
 pub fn named(prefix: &[u8]) -> Option<Loaded> {
     find(|loaded| {
         let Loaded { path, symbols } = loaded;
@@ -65,33 +66,35 @@ pub fn named(prefix: &[u8]) -> Option<Loaded> {
 /// Whether an address lies in a loaded object.
 pub fn is_loaded(address: usize) -> bool {
     unsafe extern "C" fn holds(info: *mut ObjectInfo, _: usize, data: *mut c_void) -> c_int {
-        // SAFETY: `data` is the address that is asked for; `info` is the loader's.
+        // SAFETY: `data` points at the address in question; the loader's `info` is valid during the
+        // callback.
         unsafe { c_int::from((*info).holds(*data.cast::<usize>())) }
     }
     let mut address = address;
-    // SAFETY: the callback lives for the call, and treats its data as `address`.
+    // SAFETY: `holds` runs only during the call, and treats the data as `address`, which it is.
     unsafe { dl_iterate_phdr(holds, (&raw mut address).cast()) != 0 }
 }
 
-/// Number of objects that were ever loaded, as the loader counts.
+/// Number of objects that the loader has ever loaded.
 pub fn count() -> usize {
     unsafe extern "C" fn read(info: *mut ObjectInfo, size: usize, data: *mut c_void) -> c_int {
         /// `dlpi_adds` of a `dl_phdr_info`.
         const ADDS: usize = 32;
         if size >= ADDS + 8 {
-            // SAFETY: the loader's structure has so many bytes; `data` is a counter.
+            // SAFETY: `size` says that the loader's structure has this field; `data` points at
+            // `count`.
             unsafe { *data.cast::<usize>() = *info.byte_add(ADDS).cast::<u64>() as usize };
         }
         1
     }
     let mut count = 0usize;
-    // SAFETY: the callback lives for the call, and treats its data as `count`.
+    // SAFETY: `read` runs only during the call, and treats the data as `count`, which it is.
     unsafe { dl_iterate_phdr(read, (&raw mut count).cast()) };
     count
 }
 
-/// A function of the C library itself: not of a library that was loaded before it and defines the
-/// same name.
+/// A function of the C library itself, even if a library that was loaded before it defines the same
+/// name.
 pub fn libc_function(name: &CStr) -> Option<usize> {
     const HOMES: [&[u8]; 7] =
         [b"libc.so", b"libc-2.", b"libdl.so", b"libdl-2.", b"libpthread", b"ld-musl", b"ld-linux"];

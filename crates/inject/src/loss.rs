@@ -5,7 +5,7 @@ use crate::state::{self, phase};
 use crate::{sys, tls_owner};
 use core::sync::atomic::Ordering::*;
 
-/// Counts an event of a process that the collector did not answer in time.
+/// Counts an event in a process that the collector has not answered in time.
 #[cold]
 #[inline(never)]
 pub fn count_missed() {
@@ -22,16 +22,17 @@ pub fn lose_event() {
     }
 }
 
-/// Counts an event of a task for which [`crate::gate::recording_if_own`] touched nothing.
+/// Counts an event of a task that has no thread-local storage of its own, so that
+/// [`crate::gate::recording_if_own`] did not count it.
 pub fn lose_event_if_not_own() {
     if state::PHASE.load(Relaxed) != phase::OFF && tls_owner::own_block().is_none() {
         lose_event();
     }
 }
 
-/// Notes a forked child that cannot attach (another user by now, no descriptor left, a
-/// chroot, a seccomp filter) in its parent's region, which it still shares. `pid` is 0 if it
-/// cannot ask for its own.
+/// Notes a forked child that can't attach (it has become another user, has no descriptor left, or
+/// is in a chroot or under a seccomp filter) in its parent's region, which it still shares. `pid`
+/// is 0 if the child can't ask for its own pid.
 pub fn lose_child(pid: u32) {
     if let Some(header) = state::header() {
         let at = header.lost_children.fetch_add(1, AcqRel) as usize;
@@ -41,14 +42,14 @@ pub fn lose_child(pid: u32) {
     }
 }
 
-/// As [`lose_event_if_not_own`], for a program that is executed and will not attach.
+/// Like [`lose_event_if_not_own`], for a program that is executed and will not attach.
 pub fn lose_child_if_not_own() {
     if state::is_attached() && tls_owner::own_block().is_none() {
         lose_child(own_pid());
     }
 }
 
-/// This process's id; 0 where the system call is forbidden.
+/// This process's id; 0 if a filter forbids the system call.
 pub fn own_pid() -> u32 {
     if is_forbidden(CallClass::Threads) { 0 } else { sys::pid() }
 }

@@ -1,9 +1,9 @@
 //! Ranks and bytes of MPI calls.
 //!
-//! A handle of a type or communicator means something only to the library that gave it, so that
-//! library is asked (`PMPI_Type_size`, `PMPI_Comm_size`), after the call returned with success: a
-//! bad handle would end the job. Both functions are local and take no lock that the call does not
-//! take.
+//! Handles of types and communicators mean something only to the library that made them, so that
+//! library is asked (`PMPI_Type_size`, `PMPI_Comm_size`). This happens after the call has
+//! succeeded, since a bad handle would end the job. Both functions are local and take no lock that
+//! the call does not take.
 
 use crate::call_args::Frame;
 use crate::callee;
@@ -13,11 +13,11 @@ use tprof_wire::calls::{FUNCTIONS, MpiMessage, NO_BYTES};
 /// Prefix of the names of MPI's libraries.
 pub const LIBRARY: &[u8] = b"libmpi";
 
-/// Numbers of the functions that are asked, beyond those of hooks.
+/// Number of the function that returns a type's size, beyond the numbers of hooked functions.
 const TYPE_SIZE: u32 = FUNCTIONS.len() as u32;
 const COMM_SIZE: u32 = TYPE_SIZE + 1;
 
-/// Ranks of a communicator; 0 if not known.
+/// Number of ranks in a communicator; 0 if not known.
 pub fn ranks(frame: &Frame, communicator: u64) -> u64 {
     ask(b"PMPI_Comm_size\0", COMM_SIZE, frame, communicator).unwrap_or(0)
 }
@@ -30,7 +30,7 @@ pub fn bytes(frame: &Frame, message: Option<MpiMessage>, ranks: u64) -> u64 {
         if is_in_place(frame.register(buffer)) || each && ranks == 0 {
             return None;
         }
-        // The type may be anything where nothing is sent.
+        // If nothing is sent, the type may be anything.
         if count == 0 {
             return Some(0);
         }
@@ -40,20 +40,21 @@ pub fn bytes(frame: &Frame, message: Option<MpiMessage>, ranks: u64) -> u64 {
     known().unwrap_or(NO_BYTES)
 }
 
-/// Values of `MPI_IN_PLACE`: 1 in Open MPI, -1 in MPICH and those that share its ABI.
+/// Whether a buffer is `MPI_IN_PLACE`: 1 in Open MPI, -1 in MPICH and libraries that share its ABI.
 fn is_in_place(buffer: u64) -> bool {
     matches!(buffer, 1 | u64::MAX)
 }
 
-/// The number that a function of a handle stores in its second argument.
+/// The number that an MPI function stores in its second argument for a handle; `None` if it fails.
 fn ask(name: &'static [u8], number: u32, frame: &Frame, handle: u64) -> Option<u64> {
     let address = callee::find_next(name, number, frame.caller(), LIBRARY, 0);
     if address == 0 {
         return None;
     }
     let mut size: c_int = -1;
-    // SAFETY: a function of MPI's of this type: the handle, an `int` or a pointer, is in one
-    // register either way, and the library has just worked with it.
+    // SAFETY: `PMPI_Comm_size` and `PMPI_Type_size` have this type: the handle, an `int` or a
+    // pointer, is in one register either way. The call has just succeeded with the handle, so it is
+    // valid.
     let error = unsafe {
         let function: unsafe extern "C" fn(u64, *mut c_int) -> c_int =
             core::mem::transmute(address);

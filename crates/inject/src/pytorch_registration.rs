@@ -1,25 +1,25 @@
 //! The state of the callbacks that [`crate::operators`] registers with PyTorch: how far the
 //! registration has come, which a forked child must know when it begins, and whether PyTorch calls
-//! the callback of operators. It does so only while recording is on, and in the steps whose
+//! the operators' callback. PyTorch calls it only while recording is on, and only in steps whose
 //! operators are recorded ([`set_paused`]).
 //!
-//! For each operator with a callback PyTorch makes an object, and copies inputs into it: a third
-//! of the time of small operators, also where the callback does nothing. So the callback of
-//! operators is disabled while recording is off. That of ranges stays: there are few, and they are
-//! the steps that a schedule follows.
+//! For each operator with a callback, PyTorch makes an object and copies inputs into it. That takes
+//! a third of the time of small operators, even if the callback does nothing. So the operators'
+//! callback is disabled while recording is off. The ranges' callback stays enabled: ranges are few,
+//! and a schedule follows them as steps.
 //!
-//! PyTorch's functions for it take a lock, under which its list of callbacks may grow. So
-//! [`sync_callback`] is called only where this thread cannot hold that lock: in a callback, in a hook of
-//! CUDA's, by a function of the program's interface, or where memory is allocated with an
-//! alignment, as tensors are and lists aren't. It does nothing once the process ends: PyTorch's list
-//! is destroyed then.
+//! PyTorch's functions that disable and enable callbacks take a lock, under which its list of
+//! callbacks may grow. So [`sync_callback`] is called only where this thread can't hold that lock:
+//! in a callback, in a CUDA hook, in a function that the program calls, or where memory is
+//! allocated with an alignment, as tensors are and lists aren't. It does nothing once the process
+//! is exiting, since PyTorch's list is destroyed then.
 
 use crate::seccomp::{CallClass, is_forbidden};
 use crate::{loaded, state};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
-/// How far a process has come.
+/// How far the registration has come in a process.
 pub mod phase {
     /// PyTorch is not loaded, as far as is known.
     pub const NONE: u32 = 0;
@@ -27,13 +27,13 @@ pub mod phase {
     pub const BUSY: u32 = 1;
     /// A thread is registering the callbacks: PyTorch's lock may be taken.
     pub const REGISTERS: u32 = 2;
-    /// The callbacks are registered, or cannot be.
+    /// The callbacks are registered, or can't be.
     pub const DONE: u32 = 3;
 }
 
 static PHASE: AtomicU32 = AtomicU32::new(phase::NONE);
-/// The process of the thread that registers: a child that another thread forked meanwhile does not
-/// go on with it.
+/// The process whose thread is registering. A child that was forked meanwhile has another pid, and
+/// does not continue the registration.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 /// The current [`phase`] of this process.
@@ -41,18 +41,19 @@ pub fn current_phase() -> u32 {
     PHASE.load(Acquire)
 }
 
-/// Moves on to another [`phase`].
+/// Changes to another [`phase`].
 pub fn set_phase(phase: u32) {
     PHASE.store(phase, Release);
 }
 
-/// Begins the registration, unless another thread has.
+/// Begins the registration. Returns false if another thread has begun it.
 pub fn begin() -> bool {
     PROCESS.store(state::PID.load(Relaxed), Relaxed);
     PHASE.compare_exchange(phase::NONE, phase::BUSY, AcqRel, Relaxed).is_ok()
 }
 
-/// How far a thread of the parent had come when this process was forked, if it was not done.
+/// How far a thread of the parent had come when this process was forked; `None` if it was not in
+/// the middle of the registration.
 pub fn interrupted_by_fork() -> Option<u32> {
     let phase = current_phase();
     let is_cut = matches!(phase, phase::BUSY | phase::REGISTERS)
@@ -60,36 +61,38 @@ pub fn interrupted_by_fork() -> Option<u32> {
     is_cut.then_some(phase)
 }
 
-/// The callback of operators, as PyTorch knows it; 0 without one, and once it is disabled for good.
+/// PyTorch's handle of the operators' callback; 0 if there is none, and once it may no longer be
+/// used.
 static HANDLE: AtomicU64 = AtomicU64::new(0);
-/// `at::disableCallback` and `at::reenableCallback`; 0 where this PyTorch lacks one.
+/// Address of `at::disableCallback`; 0 if this PyTorch lacks it.
 static DISABLE: AtomicUsize = AtomicUsize::new(0);
 static ENABLE: AtomicUsize = AtomicUsize::new(0);
-/// 1 while the callback of operators is disabled.
+/// 1 while the operators' callback is disabled.
 static DISABLED: AtomicU32 = AtomicU32::new(0);
-/// 1 while operators are not to be recorded though recording is on, see [`set_paused`].
+/// 1 while operators are not recorded even if recording is on, see [`set_paused`].
 static PAUSED: AtomicU32 = AtomicU32::new(0);
 
-/// Operators are recorded by the callback of this handle, which was just registered; the functions
-/// disable a callback, and enable it again.
+/// Called when the operators' callback was just registered and has this handle. The functions
+/// disable a callback and enable it again.
 pub fn registered(handle: u64, disable: Option<usize>, enable: Option<usize>) {
     DISABLE.store(disable.unwrap_or(0), Relaxed);
     ENABLE.store(enable.unwrap_or(0), Relaxed);
     DISABLED.store(0, Relaxed);
-    // PyTorch's list was made before, and what is registered later is called earlier. Where the program
-    // is linked with PyTorch, this library's own destructor comes first.
+    // Exit functions run in reverse order of their registration. PyTorch's list was made earlier,
+    // so [`drop_callback`] runs before the list is destroyed. If the program is linked with
+    // PyTorch, this library's own destructor comes first.
     if forget_at_exit() {
         HANDLE.store(handle, Release);
     }
 }
 
-/// PyTorch is unloaded, or the process ends.
+/// Called when PyTorch is unloaded or the process exits: the callback may no longer be used.
 pub fn drop_callback() {
     HANDLE.store(0, Relaxed);
     DISABLED.store(0, Relaxed);
 }
 
-/// Makes the C library call [`drop_callback`] as the process ends; false if it can't.
+/// Makes the C library call [`drop_callback`] when the process exits. Returns false if it can't.
 fn forget_at_exit() -> bool {
     static IS_DONE: AtomicU32 = AtomicU32::new(0);
     type AtExit = unsafe extern "C" fn(extern "C" fn(*mut c_void), *mut c_void, usize) -> c_int;
@@ -99,7 +102,8 @@ fn forget_at_exit() -> bool {
     if IS_DONE.load(Relaxed) == 0
         && let Some(register) = loaded::libc_function(c"__cxa_atexit")
     {
-        // SAFETY: the C library's function of this name and type, with a function of ours.
+        // SAFETY: the C library's function of this name has this type; `at_exit` has the type that
+        // it calls.
         let error = unsafe {
             core::mem::transmute::<usize, AtExit>(register)(at_exit, core::ptr::null_mut(), 0)
         };
@@ -108,7 +112,7 @@ fn forget_at_exit() -> bool {
     IS_DONE.load(Relaxed) != 0
 }
 
-/// Whether operators have to be recorded now, but their callback is disabled.
+/// Whether operators have to be recorded now although their callback is disabled.
 #[inline(always)]
 pub fn must_reenable() -> bool {
     DISABLED.load(Relaxed) != 0 && is_wanted()
@@ -121,17 +125,17 @@ fn is_wanted() -> bool {
         && state::header().is_some_and(|header| header.off.load(Relaxed) == 0)
 }
 
-/// Makes PyTorch call the callback of operators from here on if recording is on, and stop calling
-/// it if recording is off. This thread holds no lock of PyTorch's. Operators that have begun end
+/// Makes PyTorch call the operators' callback from now on if recording is on, and stop calling it
+/// if recording is off. This thread must not hold PyTorch's lock. Operators that have begun end
 /// normally.
 #[cold]
 #[inline(never)]
 pub fn sync_callback() {
     let differs = || is_wanted() != (DISABLED.load(Acquire) == 0);
-    // Recording may be switched once more meanwhile.
+    // Recording may be switched again meanwhile.
     while can_pause() && !is_forbidden(CallClass::Threads) && differs() {
         let Some(switch) = Switch::take() else { return };
-        // Another thread may have switched it since.
+        // Another thread may have switched the callback since.
         let wanted = is_wanted();
         if wanted != (DISABLED.load(Acquire) == 0) {
             switch.call(if wanted { &ENABLE } else { &DISABLE });
@@ -145,21 +149,21 @@ pub fn can_pause() -> bool {
     DISABLE.load(Relaxed) != 0 && ENABLE.load(Relaxed) != 0
 }
 
-/// Pauses the callback of operators, though recording may be on, or ends the pause. This thread
-/// holds no lock of PyTorch's.
+/// Pauses the operators' callback even if recording is on, or ends the pause. This thread must not
+/// hold PyTorch's lock.
 pub fn set_paused(paused: bool) {
     PAUSED.store(u32::from(paused), Relaxed);
     sync_callback();
 }
 
-/// Held by the one thread that switches the callback. PyTorch's lock may be taken meanwhile, which
-/// a child that is forked then learns from the phase.
+/// Held by the one thread that switches the callback. PyTorch's lock may be held meanwhile; a child
+/// that is forked then knows it from the phase.
 struct Switch {
     handle: u64,
 }
 
 impl Switch {
-    /// `None` without a callback, or where another thread has it.
+    /// Returns `None` if there is no callback, or if another thread holds this.
     fn take() -> Option<Switch> {
         PROCESS.store(state::PID.load(Relaxed), Relaxed);
         PHASE.compare_exchange(phase::DONE, phase::REGISTERS, AcqRel, Relaxed).ok()?;
@@ -167,10 +171,11 @@ impl Switch {
         (switch.handle != 0).then_some(switch)
     }
 
-    /// Calls one of PyTorch's two functions, which is known.
+    /// Calls one of PyTorch's two functions, which must have been found.
     fn call(&self, function: &AtomicUsize) {
-        // SAFETY: the function that was found under the name of one that takes a handle; the handle
-        // is of a callback that was registered, in a library that is loaded (`gone`).
+        // SAFETY: the function was found under the name of one that takes a handle. The handle is
+        // that of a registered callback, and PyTorch is still loaded, since `drop_callback` would
+        // have cleared the handle.
         unsafe {
             let function: unsafe extern "C" fn(u64) = core::mem::transmute(function.load(Relaxed));
             function(self.handle);
@@ -201,7 +206,7 @@ mod tests {
         REPEATED.fetch_add((!IS_ENABLED.swap(false, SeqCst)).into(), SeqCst);
     }
 
-    // One test: the callback is the process's.
+    // This is a single test, since the process has only one callback.
     #[test]
     fn threads_that_follow_at_once_leave_the_callback_as_recording_is() {
         let words = vec![0u64; size_of::<RegionHeader>().div_ceil(8) + 8].leak();

@@ -1,8 +1,8 @@
-//! Finds the next definition of a hooked function: what `dlsym(RTLD_NEXT)`
-//! does, without its allocations, its locks, and its symbol version (2.34 on
-//! new systems, in another library on old ones).
+//! Finds the next definition of a hooked function, as `dlsym(RTLD_NEXT)` does, but without that
+//! function's allocations and locks, and without its symbol version (2.34 on new systems, in
+//! another library on old ones).
 //!
-//! Objects are visited in load order through `dl_iterate_phdr`, once, at start.
+//! Objects are visited in load order through `dl_iterate_phdr`, once, when the library starts.
 
 use crate::arch;
 use core::ffi::{c_char, c_int, c_void};
@@ -38,7 +38,7 @@ struct ElfSymbol {
     size: u64,
 }
 
-/// Symbol types `STT_OBJECT` and `STT_FUNC`.
+/// Symbol type `STT_OBJECT`.
 const VARIABLE: u8 = 1;
 const FUNCTION: u8 = 2;
 
@@ -51,7 +51,8 @@ unsafe extern "C" {
 
 impl ObjectInfo {
     fn headers(&self) -> &[ProgramHeader] {
-        // SAFETY: the loader vouches for the program headers of a loaded object.
+        // SAFETY: the loader's entry for a loaded object has the address and number of its program
+        // headers.
         unsafe { core::slice::from_raw_parts(self.headers, self.count as usize) }
     }
 
@@ -63,8 +64,8 @@ impl ObjectInfo {
         })
     }
 
-    /// The part of its file around an address that is mapped for reading only, or is once the loader has
-    /// relocated it.
+    /// The part of the object's file around an address that is mapped read-only, or will be once
+    /// the loader has relocated it.
     pub(crate) fn readable(&self, address: usize) -> Option<&'static [u8]> {
         const LOAD: u32 = 1;
         const READ_ONLY_AT_LAST: u32 = 0x6474_e552; // PT_GNU_RELRO
@@ -78,23 +79,24 @@ impl ObjectInfo {
             let start = self.bias.wrapping_add(header.address as usize);
             let bytes = header.file_size as usize;
             let holds = (start..start.wrapping_add(bytes)).contains(&address);
-            // SAFETY: the loader mapped these bytes. They are read-only, or are after relocation, which
-            // changes no frame information (its addresses are relative); the caller sees to it that
-            // the object stays loaded while the slice is used.
+            // SAFETY: the loader mapped these bytes. They are read-only, or become so after
+            // relocation, which changes no unwind information (its addresses are relative). The
+            // caller makes sure that the object stays loaded while the slice is used.
             holds.then(|| unsafe { core::slice::from_raw_parts(start as *const u8, bytes) })
         })
     }
 
-    /// The object with an ELF header at `start`, its first mapping's beginning, and addresses that
-    /// are `bias` more than those in its file; and its entry point.
+    /// Describes the object whose ELF header, and first mapping, is at `start`, and whose addresses
+    /// are `bias` more than those in its file. Also returns its entry point.
     ///
     /// # Safety
-    /// An object is loaded there.
+    /// An object is loaded at `start`.
     pub(crate) unsafe fn at(start: usize, bias: usize) -> Option<(ObjectInfo, usize)> {
-        /// Bytes of a page, within which the loader keeps header and program headers.
+        /// Bytes of a page, in which header and program headers must lie.
         const PAGE: usize = 4096;
         const MAGIC: u32 = u32::from_le_bytes(*b"\x7fELF");
-        // SAFETY: an object's first page is mapped. Offsets are those of an ELF64 header.
+        // SAFETY: the caller guarantees a loaded object, whose first page is mapped; the offsets
+        // are those of an ELF64 header.
         let (magic, entry, place, bytes, count) = unsafe {
             (
                 *(start as *const u32),
@@ -117,17 +119,17 @@ impl ObjectInfo {
         Object::read(self.bias, self.headers().iter().find(|h| h.kind == 2)?)
     }
 
-    /// The object's path, as the loader keeps it; empty for the program itself.
+    /// The object's path, as the loader stores it; empty for the program itself.
     pub(crate) fn path(&self) -> &[u8] {
-        // SAFETY: the loader's names are NUL-terminated strings.
+        // SAFETY: the loader's names are null or NUL-terminated strings.
         unsafe { text(self.name.cast()) }
     }
 }
 
-/// A NUL-terminated string without its end.
+/// Returns a NUL-terminated string without its NUL; empty for null.
 ///
 /// # Safety
-/// `at` is one, and lives as long as the slice is used.
+/// `at` is null, or points at such a string that lives as long as the slice is used.
 pub(crate) unsafe fn text<'a>(at: *const u8) -> &'a [u8] {
     if at.is_null() {
         return &[];
@@ -135,41 +137,42 @@ pub(crate) unsafe fn text<'a>(at: *const u8) -> &'a [u8] {
     const BLOCK: usize = 16;
     let before = at as usize % BLOCK;
     let mut block = at.wrapping_sub(before);
-    // SAFETY: the text's first byte, its NUL if it is empty, lies in this block.
+    // SAFETY: the block is aligned, and the text's first byte (its NUL if it is empty) lies in it.
     let first = unsafe { arch::zeros(block) } >> before;
     if first != 0 {
-        // SAFETY: so many bytes lie before the first NUL.
+        // SAFETY: `zeros` says that so many bytes lie before the first NUL.
         return unsafe { core::slice::from_raw_parts(at, first.trailing_zeros() as usize) };
     }
     loop {
         block = block.wrapping_add(BLOCK);
-        // SAFETY: no block before had a NUL: the text goes on in this one, or ends at its beginning.
+        // SAFETY: no block before had a NUL, so the text continues in this aligned block, or ends
+        // at its beginning.
         let zeros = unsafe { arch::zeros(block) };
         if zeros != 0 {
             let bytes = block as usize - at as usize + zeros.trailing_zeros() as usize;
-            // SAFETY: so many bytes lie before the first NUL.
+            // SAFETY: `zeros` says that so many bytes lie before the first NUL.
             return unsafe { core::slice::from_raw_parts(at, bytes) };
         }
     }
 }
 
-/// The last part of a path.
+/// The last component of a path.
 pub(crate) fn base_name(path: &[u8]) -> &[u8] {
     path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
 }
 
-/// A function to find, and the place for its address.
+/// A function to look up, and where to store its address.
 pub struct Wanted {
-    /// Name, NUL terminated.
+    /// The function's name, NUL terminated.
     pub name: &'static [u8],
     /// Address of the next definition; 0 if there is none.
     pub address: &'static AtomicUsize,
 }
 
-/// Facts that the search learnt besides addresses.
+/// What the search learns besides addresses.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct MallocFacts {
-    /// Set if an object before this library defines `malloc`: calls never come here.
+    /// Set if an object before this library defines `malloc`, so that calls never get here.
     pub malloc_before: bool,
     /// Set if the next `malloc` is glibc's own.
     pub malloc_is_glibc: bool,
@@ -183,7 +186,7 @@ struct NextDefinitions<'a> {
     found: MallocFacts,
 }
 
-/// Fills every address of `wanted` with the next definition after the object that holds `own`.
+/// Stores in every address of `wanted` the next definition after the object that holds `own`.
 pub fn resolve(wanted: &[Wanted], own: usize) -> MallocFacts {
     let mut search = NextDefinitions {
         wanted,
@@ -192,13 +195,15 @@ pub fn resolve(wanted: &[Wanted], own: usize) -> MallocFacts {
         malloc: b"malloc\0",
         found: MallocFacts::default(),
     };
-    // SAFETY: the callback lives for the call and treats `search` as `&mut NextDefinitions`.
+    // SAFETY: `visit` runs only during the call and treats `search` as `&mut NextDefinitions`,
+    // which it is.
     unsafe { dl_iterate_phdr(visit, (&raw mut search).cast()) };
     search.found
 }
 
 unsafe extern "C" fn visit(info: *mut ObjectInfo, _size: usize, data: *mut c_void) -> c_int {
-    // SAFETY: `data` is the `NextDefinitions` that `resolve` passed; `info` is the loader's.
+    // SAFETY: `data` is the `NextDefinitions` that `resolve` passed; the loader's `info` is valid
+    // during the callback.
     let (search, info) = unsafe { (&mut *data.cast::<NextDefinitions>(), &*info) };
     if info.holds(search.own) {
         search.after = true;
@@ -223,7 +228,7 @@ unsafe extern "C" fn visit(info: *mut ObjectInfo, _size: usize, data: *mut c_voi
     0
 }
 
-/// Whether a path's base name is glibc's (`libc.so.6`, or `libc-2.17.so` of old).
+/// Whether a path's base name is glibc's (`libc.so.6`, or formerly `libc-2.17.so`).
 fn is_glibc(path: &[u8]) -> bool {
     let name = base_name(path);
     name == b"libc.so.6" || name.starts_with(b"libc-2.")
@@ -253,13 +258,14 @@ impl Object {
             hash: core::ptr::null(),
             versions: core::ptr::null(),
         };
-        // glibc relocates these addresses in place, musl and the vDSO do not.
+        // glibc relocates these addresses in place; musl and the vDSO do not.
         let place = |value: u64| -> usize {
             let value = value as usize;
             if value < bias { bias.wrapping_add(value) } else { value }
         };
         loop {
-            // SAFETY: the dynamic section of a loaded object ends with DT_NULL.
+            // SAFETY: the dynamic section of a loaded object ends with DT_NULL, where this loop
+            // ends.
             let [tag, value] = unsafe { *entry };
             match tag {
                 0 => break,
@@ -270,19 +276,19 @@ impl Object {
                 0x6fff_fff0 => object.versions = place(value) as *const u16,
                 _ => {}
             }
-            // SAFETY: not past the end, which is the tag 0.
+            // SAFETY: this entry is not the last, which has the tag 0.
             entry = unsafe { entry.add(1) };
         }
         (!object.symbols.is_null() && !object.strings.is_null()).then_some(object)
     }
 
     /// Calls `found` with the name of each library that the object needs (`NEEDED`), or with the
-    /// one that it gives itself (`SONAME`).
+    /// object's own name (`SONAME`).
     pub(crate) fn each_name(&self, tag: u64, mut found: impl FnMut(&'static [u8])) {
         let mut entry = self.dynamic;
         loop {
-            // SAFETY: the dynamic section of a loaded object ends with DT_NULL; what the tags of
-            // names hold are offsets into its string table.
+            // SAFETY: the dynamic section of a loaded object ends with DT_NULL, where this loop
+            // ends. The values of tags for names are offsets into the object's string table.
             unsafe {
                 let [here, value] = *entry;
                 if here == 0 {
@@ -296,12 +302,13 @@ impl Object {
         }
     }
 
-    /// Address of the defined function `name` (NUL terminated) in its default version.
+    /// Address of the function `name` (NUL terminated), if the object defines it, in its default
+    /// version.
     pub(crate) fn find(&self, name: &[u8]) -> Option<usize> {
         self.find_of(name, FUNCTION)
     }
 
-    /// Address of a variable, as [`Object::find`] of a function.
+    /// Address of the variable `name`, like [`Object::find`] for functions.
     pub(crate) fn find_variable(&self, name: &[u8]) -> Option<usize> {
         self.find_of(name, VARIABLE)
     }
@@ -322,8 +329,8 @@ impl Object {
         for byte in plain {
             hash = hash.wrapping_mul(33).wrapping_add(u32::from(*byte));
         }
-        // SAFETY: the layout of DT_GNU_HASH: nbuckets, first symbol, bloom words,
-        // shift, then bloom (u64), buckets, and chains that end with an odd value.
+        // SAFETY: DT_GNU_HASH holds nbuckets, first symbol, bloom words, shift, then bloom (u64),
+        // buckets, and chains that end with an odd value. Reading follows this layout.
         unsafe {
             let buckets = *self.gnu_hash;
             let first = *self.gnu_hash.add(1);
@@ -360,7 +367,8 @@ impl Object {
             hash ^= high >> 24;
             hash &= !high;
         }
-        // SAFETY: the layout of DT_HASH: nbuckets, nchains, buckets, chains ending with 0.
+        // SAFETY: DT_HASH holds nbuckets, nchains, buckets, and chains that end with 0. Reading
+        // follows this layout.
         unsafe {
             let buckets = *self.hash;
             if buckets == 0 {
@@ -378,7 +386,7 @@ impl Object {
     }
 
     fn check(&self, index: usize, name: &[u8], kind: u8) -> Option<usize> {
-        // SAFETY: `index` comes from the object's own hash table.
+        // SAFETY: `index` comes from the object's own hash table, so it is that of a symbol.
         let symbol = unsafe { &*self.symbols.add(index) };
         const NOTYPE: u8 = 0;
         let of = symbol.info & 15;
@@ -386,7 +394,8 @@ impl Object {
             return None;
         }
         if !self.versions.is_null() {
-            // SAFETY: one version per symbol; bit 15 hides all but the default version.
+            // SAFETY: the table has one version per symbol. Bit 15 marks all but the default
+            // version.
             let version = unsafe { *self.versions.add(index) };
             if version & 0x8000 != 0 {
                 return None;
@@ -437,7 +446,7 @@ mod tests {
             for length in 0..40 {
                 let mut bytes = [b'x'; 80];
                 bytes[before + length] = 0;
-                // SAFETY: a text with a NUL.
+                // SAFETY: the bytes end with a NUL.
                 let found = unsafe { text(bytes.as_ptr().add(before)) };
                 assert_eq!(found, &bytes[before..before + length], "{before} {length}");
             }
@@ -449,7 +458,8 @@ mod tests {
         const PAGE: usize = 4096;
         let pages = crate::sys::map_anonymous(2 * PAGE).unwrap();
         for length in 0..40 {
-            // SAFETY: the first page is mapped for writing; nothing uses the second.
+            // SAFETY: the first page is mapped for writing; the second is only made inaccessible,
+            // and nothing uses it.
             let found = unsafe {
                 assert!(crate::sys::protect(pages.add(PAGE), PAGE, 0));
                 let at = pages.add(PAGE - 1 - length);

@@ -1,35 +1,36 @@
-//! Ids of the stacks that were used last, by their hash: in 256 KiB, where the tables of all stacks
-//! cost a miss (40 ns a stack on a busy heap). Before there are many stacks, in one page: a process
-//! that lasts for some milliseconds pays a page fault for each page that it touches.
+//! A cache of the ids of recently used stacks, by their hash. It takes 256 KiB; a lookup in the
+//! tables of all stacks costs a cache miss (40 ns per stack on a busy heap). Until there are many
+//! stacks, the cache uses one page only, since a process that lasts for some milliseconds pays a
+//! page fault for each page that it touches.
 
 use crate::tables::{RECENT, RECENT_BYTES};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
-/// An entry has 40 further bits of the hash beside the id, in one word: two writers cannot mix
-/// them.
+/// An entry is one word with the id and 40 further bits of the hash, so that two writers can't mix
+/// their entries.
 type Entry = AtomicU64;
 
-/// Sets by the top bits of the hash, each of half a cache line.
+/// A set of entries, half a cache line long. The top bits of a hash select the set.
 type Set = [Entry; 4];
-/// Bits of the hash that choose a set: in the page for few stacks, and in the table for all. cc1
-/// uses 12,000 stacks.
+/// Number of bits of the hash that select a set while the cache uses one page. [`MANY`] is the
+/// number for the whole cache; cc1 uses 12,000 stacks.
 const FEW: usize = 7;
 const MANY: usize = 13;
 const PAGE: usize = size_of::<Set>() << FEW;
 const _: () = assert!(PAGE == 4096 && PAGE + (size_of::<Set>() << MANY) == RECENT_BYTES);
-/// Stacks that are kept in the page.
+/// Number of stacks after which the cache uses more than the page.
 const MOST_OF_FEW: u32 = 256;
 const ID_BITS: u32 = 24;
 const ID_MASK: u64 = (1 << ID_BITS) - 1;
 
-/// The part of the memory that is used, in which all sets lie behind the page: its address, at a
-/// page, and in the bits below the shift of a hash. Both are in one word, so that neither is used
-/// with the other's old value. 0: no memory.
+/// The sets that are used now: their address, at a page's start, with the shift that turns a hash
+/// into a set's index in the low bits. Both are in one word, so that neither is used with an old
+/// value of the other. 0 if there is no memory.
 static SETS: AtomicUsize = AtomicUsize::new(0);
-/// Number of stacks that were kept in the page, or more.
+/// Number of stacks that were stored in the page, or more.
 static KEPT: AtomicU32 = AtomicU32::new(0);
 
-/// Address and shift of the sets from this offset on; 0 where there is no memory.
+/// The value of [`SETS`] for the sets at this offset; 0 if there is no memory.
 fn sets(offset: usize, bits: usize) -> usize {
     let memory = RECENT.load(Acquire) as usize;
     if memory == 0 { 0 } else { (memory + offset) | (64 - bits) }
@@ -48,11 +49,12 @@ fn set(hash: u64) -> Option<&'static Set> {
         return None;
     }
     let at = (hash >> (sets & 63)) as usize;
-    // SAFETY: mapped for the process's life; as many sets begin there as the shift leaves numbers.
+    // SAFETY: the memory is mapped for the process's life, and as many sets begin at this address
+    // as the shift allows indexes.
     Some(unsafe { &*((sets & !63) as *const Set).add(at) })
 }
 
-/// The id of the stack with this hash, if it was used lately.
+/// The id of the stack with this hash, if it is cached.
 #[inline(always)]
 pub fn id_of(hash: u64) -> Option<u32> {
     for entry in set(hash)? {
@@ -64,7 +66,7 @@ pub fn id_of(hash: u64) -> Option<u32> {
     None
 }
 
-/// Remembers that the stack with this hash has this id.
+/// Caches the id of the stack with this hash.
 #[inline(always)]
 pub fn keep(hash: u64, id: u32) {
     let used = SETS.load(Relaxed);

@@ -1,8 +1,8 @@
-//! The system calls that injected code makes, by class: a seccomp filter that permits all
-//! calls of a class leaves that class usable.
+//! The system calls that injected code makes, by class. A class is usable under a seccomp filter
+//! that permits all of its calls.
 //!
-//! Whoever adds a call to a hook adds it here. The process tests run threads under a
-//! filter that kills for any other (`sandboxed enough`).
+//! A call that is added to a hook has to be added here. The process tests run threads under a
+//! filter that kills for any other call (`sandboxed enough`).
 
 use crate::arch::number as n;
 use crate::filter::{Filter, SystemCall};
@@ -12,17 +12,18 @@ use crate::{gate, loaded, ring, stacks, state, tls_owner};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use tprof_wire::env;
 
-/// A library that follows this one: makes room there while it may still be made.
+/// The function by which a library that follows this one prepares room for records, while it still
+/// may.
 type MakeRoom = extern "C" fn();
 static FOLLOWER: AtomicUsize = AtomicUsize::new(0);
 
-/// This library's counts, for one that has no hooks.
+/// Returns this library's counts, for a library without hooks, which follows this one.
 pub fn followed_by(make_room: MakeRoom) -> *const Counts {
     FOLLOWER.store(make_room as usize, Relaxed);
     seccomp::counts()
 }
 
-/// Makes room for records before it may no longer be made, also in the library that
+/// Prepares room for records while system calls are still permitted, also in the library that
 /// follows this one.
 pub fn make_room() {
     if gate::recording_if_own().is_some() {
@@ -30,7 +31,7 @@ pub fn make_room() {
     }
     let follower = FOLLOWER.load(Relaxed);
     if follower != 0 {
-        // SAFETY: a `MakeRoom`, of a library that is never unloaded.
+        // SAFETY: `followed_by` stored this function; its library is never unloaded.
         unsafe { core::mem::transmute::<usize, MakeRoom>(follower)() };
     }
 }
@@ -41,23 +42,25 @@ extern "C" fn make_room_here() {
     }
 }
 
-/// Makes room in this library's region and tables, while system calls may be made.
+/// Prepares room in this library's region and tables, while system calls are still permitted.
 pub fn make_room_of_own() {
     ring::open_some();
     stacks::map_ahead();
 }
 
-/// Called in a library without hooks: the preloaded one knows what filters forbid.
+/// Called in a library without hooks: takes over what the preloaded library knows of filters.
 pub fn follow_preloaded() {
     let Some(preloaded) = loaded::named(env::PRELOAD_LIBRARY.as_bytes()) else { return };
     let Some(function) = preloaded.function(c"tprof_closed_calls") else { return };
-    // SAFETY: the function of this name and type, of a library of this version's.
+    // SAFETY: `tprof_closed_calls` has this type in the preloaded library, which is of this
+    // version.
     let counts = unsafe {
         core::mem::transmute::<usize, extern "C" fn(MakeRoom) -> *const Counts>(function)(
             make_room_here,
         )
     };
-    // SAFETY: what the function of that name returns; the preloaded library stays.
+    // SAFETY: `tprof_closed_calls` returns the counts of the preloaded library, which is never
+    // unloaded.
     unsafe { seccomp::follow(counts) };
 }
 
@@ -66,23 +69,23 @@ pub fn follow_preloaded() {
 pub struct ForbiddenClasses([bool; CLASSES.len()]);
 
 impl ForbiddenClasses {
-    /// The classes that installing the `struct sock_fprog` at this address would forbid:
-    /// nothing if the kernel cannot read it.
+    /// The classes that installing the `struct sock_fprog` at this address would forbid; none if
+    /// the kernel can't read it.
     pub fn by(program: usize) -> ForbiddenClasses {
         if is_forbidden(CallClass::Threads) {
-            // The filter may not be read, and forbids no more than is forbidden already.
+            // The filter can't be read here, and can't forbid more than is forbidden already.
             return ForbiddenClasses::default();
         }
         let Some(filter) = Filter::at(program) else { return ForbiddenClasses::default() };
         ForbiddenClasses(CLASSES.map(|class| !filter.permits(calls(class))))
     }
 
-    /// Whether this class is among them.
+    /// Whether this class is forbidden.
     pub fn forbids(self, class: CallClass) -> bool {
         self.0.get(class as usize).is_some_and(|closes| *closes)
     }
 
-    /// Called before the filter is installed: afterwards it would be too late.
+    /// Called before the filter is installed, since the filter takes effect at once.
     pub fn begin(self) {
         self.each(|count| {
             count.fetch_add(1, SeqCst);
@@ -107,7 +110,7 @@ impl ForbiddenClasses {
 
 /// An argument that differs from call to call.
 const ANY: Option<u64> = None;
-/// An argument that is not passed is zero.
+/// The value of an argument that is not passed.
 const ZERO: Option<u64> = Some(0);
 
 const fn is(value: usize) -> Option<u64> {
@@ -136,7 +139,7 @@ fn calls(class: CallClass) -> &'static [SystemCall] {
 }
 
 static THREADS: &[SystemCall] = &[
-    // Needed where the processor does not give the thread pointer away.
+    // Needed on processors that don't let a program read the thread pointer.
     call(n::ARCH_PRCTL, [is(tls_owner::GET_FS), ANY, ZERO, ZERO, ZERO]),
     call(n::RT_SIGPROCMASK, [is(2), ANY, ANY, is(8), ZERO]),
     call(n::RT_SIGPROCMASK, [is(usize::MAX), ANY, ZERO, is(8), ZERO]),
@@ -177,7 +180,7 @@ static PROCESSES: &[SystemCall] = &[
     call(n::READLINK, [ANY, ANY, ANY, ZERO, ZERO]),
     plain(n::UNAME),
     call(n::STAT, [ANY, ANY, ZERO, ZERO, ZERO]),
-    // Whether the collector lives.
+    // Checks whether the collector lives.
     call(n::KILL, [ANY, ZERO, ZERO, ZERO, ZERO]),
 ];
 

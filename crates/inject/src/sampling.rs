@@ -1,9 +1,8 @@
-//! `--mem sampled`: exact counters in shared pages, and a Poisson sample of
-//! events by bytes.
+//! `--mem sampled`: exact counters in shared pages, and a Poisson sample of allocations, by bytes.
 //!
-//! An allocation of `s` bytes is kept with probability `1 - exp(-s / interval)`,
-//! one of at least `interval` bytes always. Frees are recorded for kept blocks
-//! only, see [`crate::sampled_blocks`].
+//! An allocation of `s` bytes is kept with probability `1 - exp(-s / interval)`, and always if it
+//! has at least `interval` bytes. Frees are recorded for kept blocks only, see
+//! [`crate::sampled_blocks`].
 
 use crate::block::Thread;
 use crate::sampled_blocks::{insert, is_candidate, remove};
@@ -12,43 +11,44 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_wire::record::Kind;
 use tprof_wire::region::{ThreadSlot, mem_mode};
 
-/// A thread adds its live bytes to the process's when they moved this far:
-/// the peak is exact to within this many bytes per thread.
+/// A thread adds its live bytes to the process's when they have changed by this much, so the peak
+/// is exact to within this many bytes per thread.
 const FLUSH_BYTES: i64 = 64 << 10;
 
-/// How usable sizes are read: not decided, by header, by call.
+/// How usable sizes are read: 0 until that is decided, then [`BY_HEADER`] or by call.
 static USABLE: AtomicU32 = AtomicU32::new(0);
-/// Agreements between header and call so far.
+/// Number of times that header and call have agreed.
 static AGREED: AtomicU32 = AtomicU32::new(0);
 const BY_HEADER: u32 = 1;
 const BY_CALL: u32 = 2;
 
-/// Usable bytes of a block. Opens [`crate::fast_path`] to the thread, which samples blocks, once they are
-/// read from headers.
+/// Usable bytes of a block. Once sizes are read from headers, this also lets the thread, which
+/// samples blocks, use [`crate::fast_path`].
 ///
 /// # Safety
-/// A live block of the real allocator, not null.
+/// `block` is a live block of the real allocator, and not null.
 #[inline(always)]
 pub unsafe fn usable(thread: &Thread, block: *mut u8) -> usize {
     if USABLE.load(Relaxed) == BY_HEADER {
         thread.enable_fast_path();
-        // SAFETY: the caller's premise; the header has agreed with the allocator 64 times.
+        // SAFETY: the caller guarantees a live block; headers have agreed with the allocator's
+        // function 64 times.
         let size = unsafe { header(block) };
         by_header(size)
     } else {
-        // SAFETY: the caller's premise.
+        // SAFETY: the caller guarantees a live block of the real allocator.
         unsafe { usable_by_call(block) }
     }
 }
 
-/// The word that glibc keeps before a block: its size, with flags in the low bits. Only used after 64
-/// agreements with `malloc_usable_size`, and only where the real `malloc` is glibc's.
+/// The word that glibc stores before a block: its size, with flags in the low bits. It is only used
+/// if the real `malloc` is glibc's, and after it has agreed with `malloc_usable_size` 64 times.
 ///
 /// # Safety
-/// A live block of glibc's allocator.
+/// `block` is a live block of glibc's allocator.
 #[inline(always)]
 pub unsafe fn header(block: *mut u8) -> usize {
-    // SAFETY: the caller's premise: glibc's malloc wrote a size there.
+    // SAFETY: the caller guarantees a block of glibc's, whose malloc stored a size there.
     unsafe { *block.sub(8).cast::<usize>() }
 }
 
@@ -58,7 +58,7 @@ pub fn is_mapping(header: usize) -> bool {
     header & 2 != 0
 }
 
-/// The usable bytes of a block that is none.
+/// The usable bytes of a block that is not a mapping of its own.
 #[inline(always)]
 pub fn within_heap(header: usize) -> usize {
     (header & !7) - 8
@@ -78,13 +78,14 @@ unsafe fn usable_by_call(block: *mut u8) -> usize {
     if real == 0 {
         return 0;
     }
-    // SAFETY: found under the name `malloc_usable_size`; `block` is live by the caller's premise.
+    // SAFETY: `real` is the address of `malloc_usable_size`, and the caller guarantees a live
+    // block.
     let size = unsafe {
         let call: unsafe extern "C" fn(*mut u8) -> usize = core::mem::transmute(real);
         call(block)
     };
     if USABLE.load(Relaxed) != BY_CALL {
-        // SAFETY: the caller's premise, and the allocator is glibc's.
+        // SAFETY: the caller guarantees a live block, and the allocator is glibc's.
         let agrees = || size == by_header(unsafe { header(block) });
         if state::MALLOC_IS_GLIBC.load(Relaxed) == 0 || !agrees() {
             USABLE.store(BY_CALL, Relaxed);
@@ -95,28 +96,28 @@ unsafe fn usable_by_call(block: *mut u8) -> usize {
     size
 }
 
-/// Counts an allocation and keeps it if it is sampled.
+/// Counts an allocation, and records it if it is sampled.
 ///
 /// # Safety
 /// The same premises as [`usable`].
 #[inline(always)]
 pub unsafe fn allocated(thread: &Thread, block: *mut u8, bytes: usize, sp: usize, fp: usize) {
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees a live block of the real allocator.
     let usable = unsafe { usable(thread, block) };
     counted(thread, block, (bytes, usable), sp, fp);
 }
 
-/// As [`allocated`], for a block of any allocator: `bytes` are those asked for, and the usable
-/// ones.
+/// Like [`allocated`], for a block of any allocator. `bytes` are the bytes that were asked for, and
+/// the usable bytes.
 #[inline(always)]
 pub fn counted(thread: &Thread, block: *mut u8, bytes: (usize, usize), sp: usize, fp: usize) {
     add(thread, block, bytes, Kind::Alloc, sp, fp);
 }
 
-/// Counts a block, and keeps it if it is sampled: whether it was kept.
+/// Counts a block, and records it if it is sampled. Returns whether it was kept.
 ///
-/// The record of a kept block is stamped before its bytes are added up, so that a peak that it
-/// makes lies at or after its record.
+/// The time of a kept block's record is read before its bytes are added, so that a peak that the
+/// block causes lies at or after its record.
 #[inline(always)]
 fn add(
     thread: &Thread,
@@ -135,11 +136,11 @@ fn add(
     kept
 }
 
-/// Moves this thread's live bytes, and the process's now and then.
+/// Changes this thread's live bytes, and updates those of the process now and then.
 #[inline(always)]
 pub fn add_live(thread: &Thread, delta: i64) {
-    // An addition and a load, not one exchange (2 ns): a handler in between
-    // makes the sum read here newer, which is as good.
+    // An addition and a load are faster than one exchange (2 ns). A handler in between makes the
+    // sum that is read here newer, which does no harm.
     let slot = thread.slot();
     arch::add_local_signed(&slot.live_delta, delta);
     if is_to_flush(slot) {
@@ -147,21 +148,22 @@ pub fn add_live(thread: &Thread, delta: i64) {
     }
 }
 
-/// Whether a thread's live bytes are to be added to the process's.
+/// Whether it is time to add a thread's live bytes to the process's.
 #[inline(always)]
 pub fn is_to_flush(slot: &ThreadSlot) -> bool {
     (slot.live_delta.load(Relaxed) + FLUSH_BYTES) as u64 > 2 * FLUSH_BYTES as u64
 }
 
-/// The bytes that are live in the process, to within `FLUSH_BYTES` of each other thread; `None`
-/// where they are not counted.
+/// The live bytes of the process, to within `FLUSH_BYTES` per other thread; `None` if they are not
+/// counted.
 pub fn live_bytes(thread: &Thread) -> Option<u64> {
     if state::MEM_MODE.load(Relaxed) != mem_mode::SAMPLED {
         return None;
     }
     let own = thread.slot().live_delta.load(Relaxed);
     let live = state::header()?.live_bytes.load(Relaxed).saturating_add(own);
-    // A thread may have freed what another allocated, and not added it up yet.
+    // The sum may be negative: a thread may have freed what another allocated and has not added
+    // yet.
     Some(u64::try_from(live).unwrap_or(0))
 }
 
@@ -173,8 +175,9 @@ pub fn flush(thread: &Thread) {
     let delta = thread.slot().live_delta.swap(0, Relaxed);
     let mut before = header.live_bytes.load(Acquire);
     loop {
-        // Read while the sum is known to be `before`: a block that another thread gives back after
-        // this one's peak is then stamped after it, and one that is in the sum before it.
+        // The clock is read while the sum is known to be `before`. So a block that another thread
+        // frees after this peak has a later time than the peak, and a block that is part of the sum
+        // has an earlier one.
         let clock = thread.clock();
         let live = before + delta;
         match header.live_bytes.compare_exchange_weak(before, live, AcqRel, Acquire) {
@@ -188,8 +191,8 @@ pub fn flush(thread: &Thread) {
     }
 }
 
-/// Keeps a block if it is sampled, which is to be asked once the countdown is below zero; whether it
-/// was kept.
+/// Records a block if it is sampled. Called once the countdown is below zero. Returns whether the
+/// block was kept.
 #[cold]
 #[inline(never)]
 pub fn keep(
@@ -202,16 +205,17 @@ pub fn keep(
 ) -> bool {
     let interval = state::INTERVAL.load(Relaxed).max(1);
     if bytes as u64 >= interval {
-        // Kept always, and outside the Poisson process of the smaller ones.
+        // Large blocks are always kept, and are not part of the Poisson process of the smaller
+        // ones.
         thread.countdown.set(thread.countdown.get().wrapping_add(bytes as i64));
     } else {
         if thread.random.get() == 0 {
-            // This thread's first small allocation: nothing was drawn yet.
+            // This is the thread's first small allocation, for which nothing was drawn yet.
             thread.random.set(seed(thread));
             thread.draw_left.set(draw(thread, interval));
         }
-        // At most `interval - 1` of a draw are in `countdown` at a time, so that
-        // a block of `interval` bytes always comes here.
+        // At most `interval - 1` bytes of a draw are in `countdown` at a time, so that a block of
+        // `interval` bytes always gets here.
         while thread.countdown.get() < 0 && thread.draw_left.get() > 0 {
             let part = thread.draw_left.get().min(interval as i64 - 1).max(1);
             thread.countdown.set(thread.countdown.get() + part);
@@ -220,7 +224,7 @@ pub fn keep(
         if thread.countdown.get() >= 0 {
             return false;
         }
-        // Draws are memoryless: beginning anew after a kept block is exact.
+        // The distribution is memoryless, so a new draw after each kept block is exact.
         thread.draw_left.set(draw(thread, interval));
         let part = thread.draw_left.get().min(interval as i64 - 1);
         thread.countdown.set(part);
@@ -233,7 +237,7 @@ pub fn keep(
     true
 }
 
-/// Remembers a kept block, so that its free is recorded.
+/// Adds a kept block to the set, so that its free is recorded.
 fn track(block: *mut u8) {
     if !insert(block as usize)
         && let Some(header) = state::header()
@@ -250,8 +254,7 @@ fn seed(thread: &Thread) -> u64 {
     (x ^ x >> 31) | 1
 }
 
-/// Exponentially distributed bytes with mean `interval`. Every draw is
-/// memoryless, so drawing anew after each kept allocation is exact.
+/// Draws exponentially distributed bytes with mean `interval`.
 fn draw(thread: &Thread, interval: u64) -> i64 {
     let mut x = thread.random.get();
     x ^= x << 13;
@@ -288,7 +291,7 @@ fn ln(x: f64) -> f64 {
 /// The same premises as [`usable`].
 #[inline(always)]
 pub unsafe fn freeing(thread: &Thread, block: *mut u8) {
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees a live block of the real allocator.
     freed(thread, block, unsafe { usable(thread, block) });
 }
 
@@ -299,8 +302,8 @@ pub fn freed(thread: &Thread, block: *mut u8, usable: usize) {
     gone(thread, block, usable);
 }
 
-/// A block is no longer live. Its record is stamped after its bytes are taken off, so that a peak
-/// that it is part of lies before its record.
+/// Counts that a block is no longer live. The time of its record is read after its bytes are
+/// subtracted, so that a peak that includes the block lies before its record.
 #[inline(always)]
 fn gone(thread: &Thread, block: *mut u8, usable: usize) {
     add_live(thread, -(usable as i64));
@@ -319,28 +322,29 @@ fn record_end(thread: &Thread, block: *mut u8, kind: Kind) -> bool {
     kept
 }
 
-/// A block before `realloc` takes it.
+/// What is known of a block before `realloc` is called.
 #[derive(Clone, Copy)]
 pub struct Old {
     usable: usize,
-    /// The block was kept, and the beginning of the `realloc` is recorded: so must be its end.
+    /// Whether the block was kept. Then the beginning of the `realloc` is recorded, and so must be
+    /// its end.
     kept: bool,
 }
 
-/// `realloc` of a block is about to be called. The block counts until it returns, however long
-/// that takes: its bytes are there meanwhile.
+/// Called when `realloc` of a block is about to be called. The block stays live until `realloc`
+/// returns, however long that takes, since its bytes are in use meanwhile.
 ///
 /// # Safety
 /// The same premises as [`usable`].
 #[inline(always)]
 pub unsafe fn reallocating(thread: &Thread, block: *mut u8) -> Old {
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees a live block of the real allocator.
     let usable = unsafe { usable(thread, block) };
     let kept = is_candidate(block as usize) && record_end(thread, block, Kind::ReallocFree);
     Old { usable, kept }
 }
 
-/// Called when `realloc` returned null, as there was no memory: the block lives on.
+/// Called when `realloc` returned null because there was no memory. The old block is still live.
 pub fn not_reallocated(thread: &Thread, old: Old, block: *mut u8) {
     if old.kept {
         track(block);
@@ -348,10 +352,11 @@ pub fn not_reallocated(thread: &Thread, old: Old, block: *mut u8) {
     }
 }
 
-/// Called when `realloc` returned `to`, of so many bytes; null where it gave the block back.
+/// Called when `realloc` returned `to`, a block of so many bytes; `to` is null if `realloc` freed
+/// the block.
 ///
 /// # Safety
-/// `to` is null, or as [`usable`].
+/// `to` is null, or a live block of the real allocator.
 #[inline(always)]
 pub unsafe fn reallocated(
     thread: &Thread,
@@ -367,12 +372,12 @@ pub unsafe fn reallocated(
         arch::add_local(&thread.slot().frees, 1);
         if !to.is_null() {
             let kind = if old.kept { Kind::ReallocAlloc } else { Kind::Alloc };
-            // SAFETY: the caller's premise, and not null.
+            // SAFETY: the caller guarantees a live block, and `to` isn't null.
             let usable = unsafe { usable(thread, to) };
             kept = add(thread, to, (bytes, usable), kind, sp, fp);
         }
     } else if !to.is_null() {
-        // SAFETY: the caller's premise, and not null.
+        // SAFETY: the caller guarantees a live block, and `to` isn't null.
         add_live(thread, unsafe { usable(thread, to) } as i64);
     }
     if old.kept && !kept {
@@ -380,15 +385,15 @@ pub unsafe fn reallocated(
     }
 }
 
-/// Counts a block of so many usable bytes that was handed out while recording is off: only the
-/// balance is kept, so that live bytes are known when it is on again.
+/// Counts a block of so many usable bytes that was allocated while recording is off. Only live
+/// bytes change, so that they are right when recording is on again.
 #[inline(always)]
 pub fn allocated_while_off(thread: &Thread, usable: usize) {
     add_live(thread, usable as i64);
 }
 
-/// Counts a block of so many usable bytes that is given back while recording is off: that ends a
-/// kept one.
+/// Counts a block of so many usable bytes that is freed while recording is off. The free of a kept
+/// block is recorded.
 #[inline(always)]
 pub fn freed_while_off(thread: &Thread, block: *mut u8, usable: usize) {
     gone(thread, block, usable);

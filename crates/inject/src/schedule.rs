@@ -1,8 +1,9 @@
-//! Steps of a job that follows a schedule: each process counts its own, and switches its
-//! recording at once.
+//! Steps of a job that follows a schedule. Each process counts its own steps, and switches its
+//! recording itself, without delay.
 //!
-//! Who notices a step calls [`step_begins`] or [`step_ends`] with its source. Of several sources
-//! only the most trusted one counts: a program that marks its steps also runs an optimizer.
+//! The code that notices a step calls [`step_begins`] or [`step_ends`] with its source. If there
+//! are several sources, only the most trusted one counts: a program that marks its steps also runs
+//! an optimizer.
 
 use crate::block::Thread;
 use crate::{pytorch_registration, ring, sampling, state, unwind};
@@ -11,7 +12,7 @@ use tprof_wire::record::ExtKind;
 use tprof_wire::region::{RegionHeader, off};
 use tprof_wire::schedule::{Action, Schedule, counts_epochs};
 
-/// Who notices steps, the most trusted first.
+/// The sources of steps, the most trusted first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Source {
@@ -25,50 +26,51 @@ pub enum Source {
     Optimizer = 4,
     /// A data loader, by `enumerate(DataLoader)#…`.
     Loader = 5,
-    /// The program, by ranges `epoch N`: where the parts of the schedule count epochs.
+    /// The program, by ranges `epoch N`, if the schedule counts epochs.
     Epoch = 16,
 }
 
-/// Bits of [`RegionHeader::step_source`] that are the source's.
+/// The bits of [`RegionHeader::step_source`] that hold the source.
 const RANK: u32 = 0xff;
 
-/// The first optimizer that updated, until it does so again: which others are of its group is not
-/// known before.
+/// The first optimizer that updated, until it updates again. Until then it isn't known which other
+/// optimizers belong to its group, which updates together.
 static GROUP: AtomicU32 = AtomicU32::new(0);
 
-/// Whether steps matter in this process, for who would have to work to notice one.
+/// Whether steps matter in this process, so that noticing them is worth some work.
 #[inline(always)]
 pub fn is_followed() -> bool {
     state::header().is_some_and(|header| header.schedule[2].load(Relaxed) != 0)
 }
 
-/// Whether only steps that were chosen are recorded: not where some are left out, to compare the
-/// others as they are recorded without that.
+/// Whether only the steps that the schedule chooses are recorded. This is false if some steps are
+/// left out only to compare the others with them.
 #[inline(always)]
 pub fn chooses_steps() -> bool {
     is_followed() && state::header().is_some_and(|h| h.short_pauses.load(Relaxed) == 0)
 }
 
-/// Whether epochs matter in this process, by spans of `tprof_abi`.
+/// Whether epochs matter in this process, so that spans of `tprof_abi` are checked for them.
 #[inline(always)]
 pub fn follows_epochs() -> bool {
     is_followed()
         && state::header().is_some_and(|header| counts_epochs(header.schedule[2].load(Relaxed)))
 }
 
-/// A step begins. Of several of one source, the first one's `of` is followed (any number): two
-/// loaders give a batch each in a step of the program.
+/// Called when a step begins. If one source has several step makers, the one whose `of` (any
+/// number) came first is followed: two data loaders each return a batch in one step of the program.
 pub fn step_begins(thread: &Thread, source: Source, of: u32) {
     boundary(thread, source, of, 1);
 }
 
-/// A step ends, and the next one begins. Of several of one source the last one's `of` is followed
-/// of those that end before the first one does again.
+/// Called when a step ends and the next one begins. If one source has several step makers, the last
+/// one that ends before the first one ends again is followed.
 pub fn step_ends(thread: &Thread, source: Source, of: u32) {
     boundary(thread, source, of, 0);
 }
 
-/// `begun` of the first boundary's steps had not begun before it.
+/// Counts a boundary between steps. `begun` is 1 if the first boundary begins the first step, and 0
+/// if a step had begun before it.
 fn boundary(thread: &Thread, source: Source, of: u32, begun: u64) {
     let Some(header) = state::header() else { return };
     let Some(schedule) = Schedule::unpack(header.schedule.each_ref().map(|w| w.load(Relaxed)))
@@ -88,7 +90,8 @@ fn boundary(thread: &Thread, source: Source, of: u32, begun: u64) {
         header.steps.store(0, Relaxed);
         GROUP.store(this, Relaxed);
     } else if followed != this {
-        // The last of the optimizers that update before the first one does again ends each step.
+        // The last of the optimizers that update before the first one updates again marks the end
+        // of each step.
         match (this == GROUP.load(Relaxed), begun, header.steps.load(Relaxed)) {
             (true, ..) => GROUP.store(0, Relaxed),
             (false, 0, 1) if GROUP.load(Relaxed) != 0 => header.step_source.store(this, Relaxed),
@@ -108,29 +111,29 @@ fn boundary(thread: &Thread, source: Source, of: u32, begun: u64) {
     if schedule.active > 0 {
         let is_warm_up = |step| schedule.action(step) == Action::WarmUp;
         if is_warm_up(step) && !step.checked_sub(1).is_some_and(is_warm_up) {
-            // What the first recorded stack would wait for.
+            // Prefetch the tables; the first recorded stack would have to wait for them otherwise.
             unwind::prefetch_tables(thread);
         }
         let cycle = schedule.cycle(step);
         let begins =
             cycle.and_then(|of| schedule.steps_of(of)).is_some_and(|of| *of.start() == step);
         if !switch(thread, header, schedule.records(step), cycle) && begins {
-            // The cycle before it has just ended: only the number changes.
+            // The cycle before has just ended, so only the number of the cycle changes.
             let now = header.off.load(Relaxed);
             write_switch(thread, now, now, cycle);
         }
     }
 }
 
-/// The first steps take longer than others: from this one on they are timed.
+/// The first steps take longer than others, so steps are timed from this one on.
 const TIMED_FROM: u64 = 5;
-/// When that step began.
+/// Clock at the beginning of that step; 0 if it isn't being timed.
 static TIMED_SINCE: AtomicU64 = AtomicU64::new(0);
 
-/// The schedule of which steps are compared, as it is from here on: before the first one is left
-/// out, all parts get twice as long as often as it takes for those that are left out to last an
-/// eighth of the time for which a thread waits on a full ring, a quarter of a second. What records devices
-/// notices that recording is off only after some of it. Ranks that take a step together find the same.
+/// Returns the schedule of a comparison, as it is from now on. Before the first step is left out,
+/// all parts of the schedule are doubled until those that are left out last an eighth of the time
+/// for which a thread waits on a full ring, a quarter of a second: what records devices notices
+/// with some delay that recording is off. Ranks that take a step together find the same.
 fn lengthened(header: &RegionHeader, schedule: Schedule, step: u64, clock: u64) -> Schedule {
     let Some(steps) = u64::from(schedule.active).checked_sub(TIMED_FROM + 1) else {
         return schedule;
@@ -153,8 +156,8 @@ fn lengthened(header: &RegionHeader, schedule: Schedule, step: u64, clock: u64) 
     longer
 }
 
-/// Switches recording of this process, as the schedule or the captured range has it, which is of
-/// this number. Whether it was not so before.
+/// Switches this process's recording on or off, as the schedule or the captured range demands.
+/// `cycle` is the number of that cycle. Returns whether this changed anything.
 pub fn switch(thread: &Thread, header: &RegionHeader, on: bool, cycle: Option<u64>) -> bool {
     let before = match on {
         true => header.off.fetch_and(!off::SCHEDULE, AcqRel),
@@ -167,8 +170,8 @@ pub fn switch(thread: &Thread, header: &RegionHeader, on: bool, cycle: Option<u6
     now != before
 }
 
-/// Writes how recording is switched now, and was before; with what is live then: records of a part
-/// do not tell what came before it.
+/// Records how recording is switched now, how it was before, and how many bytes are live. The live
+/// bytes are needed since the records of one cycle do not tell what was allocated before it.
 pub fn write_switch(thread: &Thread, now: u32, before: u32, cycle: Option<u64>) {
     let cycle = cycle.map_or(0, |cycle| cycle.saturating_add(1));
     let clock = thread.clock();

@@ -1,32 +1,33 @@
-//! Classes of system calls that may kill, because seccomp filters do not permit them.
+//! Classes of system calls that may kill the process because seccomp filters do not permit them.
 //!
-//! A filter is judged before it takes effect. If it permits what recording needs, recording goes
-//! on. If it doesn't, attached threads go on with the chunks that they hold, events of new
-//! threads are counted as lost, and forked children and new programs are named. Addresses count
-//! as unknown arguments, and so does what a filter keeps in scratch memory.
+//! A filter is evaluated before it takes effect. If it permits what recording needs, recording
+//! continues. If it doesn't, attached threads continue with the chunks that they have, events of
+//! new threads are counted as lost, and the run names forked children and new programs. Addresses
+//! count as unknown arguments, and so does what a filter keeps in scratch memory.
 //!
-//! - A filter that a raw system call installs bypasses the hook. It may kill the process for one
-//!   of our system calls.
+//! - A filter that is installed by a raw system call bypasses the hook. It may kill the process for
+//!   one
+//!   of tprof's system calls.
 //! - A child of `clone(CLONE_VM | CLONE_SETTLS)` with thread-local storage of its own is not
-//!   recorded: its allocations and mappings are counted as lost, and programs that it runs attach
+//!   recorded. Its allocations and mappings are counted as lost, and programs that it executes attach
 //!   by themselves.
-//! - Before Linux 5.9, mappings and exec calls of a thread without thread-local storage are lost,
-//!   and counted, while a filter is in force.
-//! - Chromium brings its own allocator, and its zygotes' children run in namespaces without the
-//!   session's directory: the run names them.
+//! - Before Linux 5.9, mappings and exec calls of a thread without thread-local storage are lost
+//!   and counted while a filter is in force.
+//! - Chromium has its own allocator, and its zygotes' children run in namespaces without the
+//!   session's directory. The run names these processes.
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*};
 
 /// The purpose of a system call. `required_syscalls` lists the calls of each class.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum CallClass {
-    /// Recording in a process that is attached, of its new threads, too.
+    /// Recording in a process that is attached, including its new threads.
     Threads = 0,
     /// Attaching a forked child or a program that is executed.
     Processes = 1,
-    /// Reading memory that may not be there, for Python's frames.
+    /// Reading memory that may not exist, for Python's frames.
     Reading = 2,
-    /// Asking how long a System V segment is.
+    /// Asking for the size of a System V segment.
     Segments = 3,
 }
 
@@ -34,13 +35,14 @@ pub enum CallClass {
 pub const CLASSES: [CallClass; 4] =
     [CallClass::Threads, CallClass::Processes, CallClass::Reading, CallClass::Segments];
 
-/// For each class, the filters in force that do not permit all of its calls.
+/// For each class, the number of filters in force that do not permit all of its calls.
 pub type Counts = [AtomicU32; CLASSES.len()];
 
-/// Filters are never taken back, so a count falls only where the kernel refused one.
+/// This library's counts. A filter can't be removed, so a count falls only if the kernel refused
+/// the filter.
 static FORBIDDEN: Counts = [const { AtomicU32::new(0) }; CLASSES.len()];
 
-/// The counts of the library that hooks the installation of filters, in the one that does not.
+/// In a library without hooks, the counts of the library that hooks the installation of filters.
 static ELSEWHERE: AtomicPtr<Counts> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Whether system calls of this class may kill the process.
@@ -48,7 +50,7 @@ static ELSEWHERE: AtomicPtr<Counts> = AtomicPtr::new(core::ptr::null_mut());
 pub fn is_forbidden(class: CallClass) -> bool {
     let is_counted =
         |counts: &Counts| counts.get(class as usize).is_none_or(|count| count.load(Relaxed) != 0);
-    // SAFETY: null, or that library's static, which is never unloaded.
+    // SAFETY: `ELSEWHERE` is null or the static of a library that is never unloaded.
     is_counted(&FORBIDDEN) || unsafe { ELSEWHERE.load(Relaxed).as_ref() }.is_some_and(is_counted)
 }
 
@@ -57,10 +59,10 @@ pub fn counts() -> &'static Counts {
     &FORBIDDEN
 }
 
-/// Takes the counts of another library into account from here on.
+/// From now on, takes the counts of another library into account too.
 ///
 /// # Safety
-/// `counts` is that library's [`counts`], and it is never unloaded.
+/// `counts` is what that library's [`counts`] returned, and the library is never unloaded.
 pub unsafe fn follow(counts: *const Counts) {
     ELSEWHERE.store(counts.cast_mut(), Relaxed);
 }

@@ -1,10 +1,10 @@
-//! Variables of one thread, which its own signal handlers may change between any two
+//! Variables of one thread that the thread's own signal handlers may change between any two
 //! instructions.
 //!
-//! A handler that allocates runs a hook inside the hook that it interrupted, and both work on
-//! the same block. So no thread has the block to itself (`&mut`): it is shared, and each variable
-//! is read and written whole, by one instruction. On x86-64 that is the plain `mov` that an
-//! ordinary variable would get.
+//! A handler that allocates runs a hook inside the hook that it interrupted, and both use the same
+//! block. So no code has exclusive access to the block (`&mut`). The block is shared, and each
+//! variable is read and written as a whole by one instruction. On x86-64 that is the same plain
+//! `mov` that an ordinary variable would get.
 
 use core::sync::atomic::{
     AtomicBool, AtomicI16, AtomicI64, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
@@ -13,11 +13,11 @@ use core::sync::atomic::{
 
 /// A value that fits into one register.
 pub trait Word: Copy {
-    /// Its atomic form in memory.
+    /// The atomic type with the same representation.
     type Memory;
-    /// Reads it whole.
+    /// Reads the whole value.
     fn read(from: &Self::Memory) -> Self;
-    /// Writes it whole.
+    /// Writes the whole value.
     fn write(to: &Self::Memory, value: Self);
 }
 
@@ -38,7 +38,7 @@ impl<T: Word> SignalCell<T> {
         T::write(&self.0, value);
     }
 
-    /// The variable itself, for what takes one instruction on memory.
+    /// The variable itself, for operations on memory that take one instruction.
     #[inline(always)]
     pub fn memory(&self) -> &T::Memory {
         &self.0

@@ -1,7 +1,7 @@
-//! Spans, steps, instants and values that a program names itself, by the table `tprof_abi`.
+//! Spans, steps, instants and values that a program names itself, through the table `tprof_abi`.
 //!
 //! Beginnings are recorded while recording is on. The end of a recorded span is always recorded. A
-//! push and its pop carry their depth, so that a lost one takes no other's place.
+//! push and its pop carry their depth, so that a lost one doesn't shift the others.
 
 use crate::block::Thread;
 use crate::loss::count_missed;
@@ -14,46 +14,49 @@ use tprof_wire::region::off;
 use tprof_wire::schedule::is_epoch;
 use tprof_wire::spans::{ARGUMENTS, Arguments, BY_DEPTH, MAX_ARGUMENTS, OnStack, Place, value};
 
-/// Depths below which is known whether a span was recorded; deeper ones count as recorded.
+/// For this many depths it is known whether their span was recorded. Deeper spans count as
+/// recorded.
 const KNOWN_DEPTHS: u16 = 64;
-/// The name of a span without a name.
+/// The name of a span that the program did not name.
 const NO_NAME: &[u8] = b"(no name)";
-/// Stands for an empty text, which has no id: the unit separator.
+/// Stands for an empty text, which has no id. It is the unit separator.
 const NO_TEXT: &[u8] = &[ARGUMENTS];
-/// Arguments of the record of an end.
+/// Argument of the record of an end: the span was the innermost one. [`NOT_INNERMOST`] says that it
+/// wasn't.
 const INNERMOST: u32 = 0;
 const NOT_INNERMOST: u32 = 1;
-/// The number of a step that has none: the count of steps is taken.
+/// Passed as the number of a step that has none, which then gets the count of steps.
 pub const NO_NUMBER: u64 = u64::MAX;
 
-/// Set in numbers of captured ranges: of a span on a thread's stack, and of one that any thread may
-/// end. The address of one of PyTorch's ranges has neither.
+/// Set in the numbers by which `--capture-range` knows spans: `ON_STACK` for a span on a thread's
+/// stack, `STARTED` for one that any thread may end. The address of a range of PyTorch's has
+/// neither bit.
 const ON_STACK: u64 = 1 << 63;
 const STARTED: u64 = 1 << 62;
 
-/// Numbers of spans that any thread may end. They go on in a forked child.
+/// Next number of a span that any thread may end. A forked child continues the numbers.
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
-/// Steps that this process has begun. They go on in a forked child.
+/// Number of steps that this process has begun. A forked child continues the count.
 static STEPS: AtomicU64 = AtomicU64::new(0);
 
-/// A name, as a program keeps it for one place in its code: `struct tprof_name`.
+/// A name that a program stores for one place in its code: `struct tprof_name`.
 #[repr(C)]
 pub struct SpanName {
     text: *const u8,
     bytes: usize,
-    /// The generation of the process, as it was when `id` was given.
+    /// The process's generation when `id` was assigned.
     generation: AtomicU64,
     id: AtomicU64,
 }
 
 impl SpanName {
-    /// A name for one use: `bytes` of text, which outlives that.
+    /// Makes a name for one use, with `bytes` of text, which must outlive that use.
     #[inline(always)]
     pub const fn of(text: *const u8, bytes: usize) -> SpanName {
         SpanName { text, bytes, generation: AtomicU64::new(0), id: AtomicU64::new(0) }
     }
 
-    /// The name's id in this process: two loads, once it was asked for.
+    /// The name's id in this process. After the first time this costs two loads.
     #[inline(always)]
     fn id(&self, thread: &Thread) -> u32 {
         if self.generation.load(Acquire) == state::WIPED.generation.load(Relaxed) {
@@ -67,7 +70,8 @@ impl SpanName {
     fn define(&self, thread: &Thread) -> u32 {
         let text = match self.text.is_null() || self.bytes == 0 {
             true => NO_NAME,
-            // SAFETY: the program's: a text of so many bytes, which stays while the name is used.
+            // SAFETY: the program passed a text of so many bytes, which stays valid while the name
+            // is used.
             false => unsafe { core::slice::from_raw_parts(self.text, self.bytes) },
         };
         let id = interned::id(thread, ExtKind::Name, text);
@@ -79,13 +83,13 @@ impl SpanName {
     }
 }
 
-/// A name that a program passed; `None` for a null pointer.
+/// The id of a name that a program passed; that of [`NO_NAME`] for a null pointer.
 ///
 /// # Safety
-/// `name` is null or a name that outlives the call, with a text that does.
+/// `name` is null, or a name that outlives the call, as does its text.
 #[inline(always)]
 unsafe fn named(thread: &Thread, name: *const SpanName) -> u32 {
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees null or a valid name.
     match unsafe { name.as_ref() } {
         Some(name) => name.id(thread),
         None => interned::id(thread, ExtKind::Name, NO_NAME),
@@ -101,7 +105,7 @@ fn thread() -> Option<&'static Thread> {
     thread
 }
 
-/// This thread, while recording is on.
+/// This thread, if recording is on.
 #[inline(always)]
 fn recording() -> Option<&'static Thread> {
     thread().filter(|thread| thread.is_on())
@@ -110,16 +114,16 @@ fn recording() -> Option<&'static Thread> {
 /// Begins a span on this thread.
 ///
 /// # Safety
-/// `name` is null or a name that outlives the call, with a text that does.
+/// `name` is null, or a name that outlives the call, as does its text.
 #[inline(always)]
 pub unsafe fn push(name: *const SpanName) {
     if let Some(thread) = thread() {
-        // SAFETY: the caller's premise.
+        // SAFETY: the caller guarantees null or a valid name.
         unsafe { push_on(thread, name) };
     }
 }
 
-/// Does what [`push`] does, and returns how many spans lie around the new one.
+/// Does what [`push`] does. Returns the number of spans around the new one.
 ///
 /// # Safety
 /// The same premises as [`push`].
@@ -128,7 +132,7 @@ unsafe fn push_on(thread: &Thread, name: *const SpanName) -> u16 {
     let depth = thread.spans.get();
     thread.spans.set(depth.saturating_add(1));
     if schedule::follows_epochs() || capture::is_opened_by(CaptureTrigger::Range) {
-        // SAFETY: the caller's premise.
+        // SAFETY: the caller guarantees null or a valid name.
         unsafe { followed(thread, name, on_stack(thread, depth)) };
     }
     let is_on = thread.is_on();
@@ -138,7 +142,7 @@ unsafe fn push_on(thread: &Thread, name: *const SpanName) -> u16 {
         thread.spans_recorded.set(if is_on { others | bit } else { others });
     }
     if is_on {
-        // SAFETY: the caller's premise.
+        // SAFETY: the caller guarantees null or a valid name.
         let name = unsafe { named(thread, name) };
         ring::quick(
             thread,
@@ -155,7 +159,7 @@ unsafe fn push_on(thread: &Thread, name: *const SpanName) -> u16 {
 #[inline(always)]
 pub fn pop() {
     let Some(thread) = thread() else { return };
-    // More pops than pushes.
+    // There were more pops than pushes.
     let Some(depth) = thread.spans.get().checked_sub(1) else { return };
     pop_on(thread, depth);
 }
@@ -164,15 +168,15 @@ pub fn pop() {
 #[inline(always)]
 fn pop_on(thread: &Thread, depth: u16) {
     ends(thread, depth, INNERMOST);
-    // Last: a signal handler that runs before the record pushes deeper, so that its span does not
-    // take this one's place.
+    // The depth changes last: a signal handler that runs before the record is written pushes
+    // deeper, so that its span does not take this one's place.
     thread.spans.set(depth);
     if thread.spans_over.get() != 0 {
         settle(thread);
     }
 }
 
-/// Records an end.
+/// Records the end of a span.
 #[inline(always)]
 fn ends(thread: &Thread, depth: u16, argument: u32) {
     if depth >= KNOWN_DEPTHS || thread.spans_recorded.get() >> depth & 1 != 0 {
@@ -184,7 +188,7 @@ fn ends(thread: &Thread, depth: u16, argument: u32) {
     }
 }
 
-/// Takes spans off the stack that were over before the spans within them.
+/// Removes spans from the stack that ended before the spans within them.
 #[cold]
 fn settle(thread: &Thread) {
     while let Some(depth) = thread.spans.get().checked_sub(1)
@@ -196,8 +200,9 @@ fn settle(thread: &Thread) {
     }
 }
 
-/// Begins a span on this thread, as [`push`] does. Returns the number that [`close`] takes, 0 where
-/// nothing is recorded of it. A span deeper than 64 lies within no other, as by [`start`].
+/// Begins a span on this thread, as [`push`] does. Returns the number to pass to [`close`], 0 if
+/// nothing of the span is recorded. A span at a depth of 64 or more is recorded like one of
+/// [`start`], within no other span.
 ///
 /// # Safety
 /// The same premises as [`push`].
@@ -211,15 +216,15 @@ pub unsafe fn open(name: *const SpanName) -> u64 {
         return 0;
     }
     if thread.spans.get() >= KNOWN_DEPTHS {
-        // SAFETY: the caller's premise.
+        // SAFETY: the caller guarantees null or a valid name.
         return unsafe { start(name) };
     }
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees null or a valid name.
     BY_DEPTH | u64::from(unsafe { push_on(thread, name) })
 }
 
-/// Ends a span that [`open`] began on this thread, or [`start`] on any. Spans that began later on
-/// this thread go on.
+/// Ends a span that [`open`] began on this thread, or that [`start`] began on any thread. Spans
+/// that began later on this thread stay open.
 #[inline(always)]
 pub fn close(span: u64) {
     if span & BY_DEPTH == 0 {
@@ -234,7 +239,7 @@ pub fn close(span: u64) {
     }
 }
 
-/// Ends a span that others were begun within, and go on.
+/// Ends a span while spans within it stay open.
 #[cold]
 fn close_around(thread: &Thread, depth: u16) {
     if depth < KNOWN_DEPTHS && thread.spans_over.get() >> depth & 1 == 0 {
@@ -248,19 +253,19 @@ fn close_around(thread: &Thread, depth: u16) {
 pub struct SpanValue {
     /// One of [`value`]'s numbers.
     kind: u64,
-    /// The value's bits, as its kind has them; the address of a text.
+    /// The value's bits, according to its kind; for a text, its address.
     bits: u64,
-    /// Bytes of a text.
+    /// Number of bytes, for a text.
     bytes: u64,
 }
 
-/// Adds arguments to a span that [`open`] began on this thread and that is not over, or [`start`]
-/// on any: `count` values, of which at most four are taken, and their keys with unit separators
-/// between them.
+/// Adds arguments to a span that [`open`] began on this thread and that has not ended, or that
+/// [`start`] began on any thread. There are `count` values, of which at most four are recorded.
+/// `keys` has their keys, with unit separators between them.
 ///
 /// # Safety
-/// `keys` is null or a name that outlives the call, with a text that does; `values` points at
-/// `count` of them, those of texts at so many bytes.
+/// `keys` is null, or a name that outlives the call, as does its text. `values` is null or points
+/// at `count` values, in which each text is null or has so many bytes.
 pub unsafe fn describe(span: u64, keys: *const SpanName, values: *const SpanValue, count: usize) {
     if span == 0 || values.is_null() {
         return;
@@ -273,18 +278,18 @@ pub unsafe fn describe(span: u64, keys: *const SpanName, values: *const SpanValu
     }
     let count = count.min(MAX_ARGUMENTS);
     let mut all = Arguments { span, count: count as u8, ..Arguments::default() };
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees at least so many values, and `values` isn't null.
     let values = unsafe { core::slice::from_raw_parts(values, count) };
     for ((one, kind), bits) in values.iter().zip(&mut all.kinds).zip(&mut all.bits) {
         *kind = one.kind as u8;
         *bits = if one.kind == u64::from(value::TEXT) {
-            // SAFETY: the caller's premise.
+            // SAFETY: the caller guarantees that a text is null or has so many bytes.
             u64::from(unsafe { text_id(thread, one) })
         } else {
             one.bits
         };
     }
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees null or a valid name.
     let keys = unsafe { named(thread, keys) };
     let clock = thread.clock();
     let [place, kinds, first, second, ..] = all.pack();
@@ -296,33 +301,33 @@ pub unsafe fn describe(span: u64, keys: *const SpanName, values: *const SpanValu
     };
 }
 
-/// The id of a text; 0 where it has none.
+/// The id of a text; that of [`NO_TEXT`] if it is empty.
 ///
 /// # Safety
-/// It points at so many bytes.
+/// The text is null or has so many bytes.
 unsafe fn text_id(thread: &Thread, one: &SpanValue) -> u32 {
     if one.bits == 0 || one.bytes == 0 {
         return interned::id(thread, ExtKind::Name, NO_TEXT);
     }
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees so many bytes, and the address isn't null.
     let text = unsafe { core::slice::from_raw_parts(one.bits as *const u8, one.bytes as usize) };
     interned::id(thread, ExtKind::Name, text)
 }
 
-/// Records a span that was measured elsewhere, by how long ago it began and ended, in nanoseconds.
-/// It lies within no other.
+/// Records a span that was measured elsewhere, by how many nanoseconds ago it began and ended. The
+/// span lies within no other.
 ///
 /// # Safety
 /// The same premises as [`push`].
 pub unsafe fn complete(name: *const SpanName, began_ago_ns: u64, ended_ago_ns: u64) {
     let Some(thread) = recording() else { return };
     let clock = thread.clock();
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees null or a valid name.
     let name = unsafe { named(thread, name) };
     ring::quick(thread, ExtKind::SpanComplete, name, clock, &[began_ago_ns, ended_ago_ns]);
 }
 
-/// The thread's counts so far: under `--mem sampled` its allocations, exactly.
+/// The thread's counters so far. Under `--mem sampled` they count its allocations exactly.
 #[inline(always)]
 fn counted(thread: &Thread, depth: u16) -> OnStack {
     let slot = thread.slot();
@@ -331,23 +336,23 @@ fn counted(thread: &Thread, depth: u16) -> OnStack {
     OnStack { depth, allocations, allocated_bytes }
 }
 
-/// The number of a thread's span at a depth, as a captured range.
+/// The number by which `--capture-range` knows a thread's span at a depth.
 fn on_stack(thread: &Thread, depth: u16) -> u64 {
     u64::from(thread.tid.get()) << 32 | u64::from(depth) | ON_STACK
 }
 
-/// The text before a span's arguments.
+/// The part of a text before a span's arguments.
 fn without_arguments(text: &[u8]) -> &[u8] {
     text.split(|byte| *byte == ARGUMENTS).next().unwrap_or_default()
 }
 
-/// Counts an epoch, and opens the capture, if a span is that.
+/// If the span is an epoch, counts it; if it is the captured range, opens the capture.
 ///
 /// # Safety
 /// The same premises as [`push`].
 #[cold]
 unsafe fn followed(thread: &Thread, name: *const SpanName, number: u64) {
-    // SAFETY: the caller's premise: null or a name with its text.
+    // SAFETY: the caller guarantees null or a valid name with its text.
     let text = unsafe { name.as_ref() }
         .filter(|name| !name.text.is_null())
         .map(|name| unsafe { core::slice::from_raw_parts(name.text, name.bytes) });
@@ -358,7 +363,7 @@ unsafe fn followed(thread: &Thread, name: *const SpanName, number: u64) {
     capture::begins(thread, CaptureTrigger::Range, text, number);
 }
 
-/// Begins a span that any thread of the process may end. Returns its number, 0 where it is not
+/// Begins a span that any thread of the process may end. Returns its number, 0 if it is not
 /// recorded.
 ///
 /// # Safety
@@ -371,19 +376,19 @@ pub unsafe fn start(name: *const SpanName) -> u64 {
     }
     let number = NUMBERS.fetch_add(1, Relaxed);
     if captured {
-        // SAFETY: the caller's premise.
+        // SAFETY: the caller guarantees null or a valid name.
         unsafe { followed(thread, name, number | STARTED) };
         if !thread.is_on() {
             return 0;
         }
     }
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees null or a valid name.
     let name = unsafe { named(thread, name) };
     ring::quick(thread, ExtKind::SpanStart, name, thread.clock(), &Place { number }.pack());
     number
 }
 
-/// Ends the span of this number.
+/// Ends the span with this number.
 pub fn end(number: u64) {
     if number != 0
         && let Some(thread) = thread()
@@ -401,19 +406,19 @@ pub fn end(number: u64) {
 /// The same premises as [`push`].
 pub unsafe fn mark(name: *const SpanName) {
     let Some(thread) = recording() else { return };
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees null or a valid name.
     let name = unsafe { named(thread, name) };
     ring::quick(thread, ExtKind::SpanMark, name, thread.clock(), &[0, 0]);
 }
 
-/// Begins a training step, of this number or [`NO_NUMBER`].
+/// Begins a training step with this number, or with none if it is [`NO_NUMBER`].
 pub fn step(number: u64) {
     let count = STEPS.fetch_add(1, Relaxed);
     let Some(thread) = thread() else { return };
     let is_given = number != NO_NUMBER;
     let payload = [if is_given { number } else { count }, u64::from(is_given)];
     let write = || ring::quick(thread, ExtKind::Step, 0, thread.clock(), &payload);
-    // The step is also recorded where the schedule switches recording off now: it ends the step
+    // The step is recorded even if the schedule switches recording off now, since it ends the step
     // before.
     let was_on = thread.is_on();
     if was_on {
@@ -425,21 +430,21 @@ pub fn step(number: u64) {
     }
 }
 
-/// Records the value of a gauge at this moment.
+/// Records the current value of a gauge.
 ///
 /// # Safety
 /// The same premises as [`push`].
 pub unsafe fn counter(name: *const SpanName, value: f64) {
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees null or a valid name.
     unsafe { value_of(name, [value.to_bits(), 0]) };
 }
 
-/// Adds to the sum of a name's values, which begins at 0.
+/// Adds to the sum of values under a name. The sum begins at 0.
 ///
 /// # Safety
 /// The same premises as [`push`].
 pub unsafe fn add(name: *const SpanName, value: f64) {
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees null or a valid name.
     unsafe { value_of(name, [value.to_bits(), 1]) };
 }
 
@@ -448,12 +453,12 @@ pub unsafe fn add(name: *const SpanName, value: f64) {
 #[inline(always)]
 unsafe fn value_of(name: *const SpanName, payload: [u64; 2]) {
     let Some(thread) = recording() else { return };
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees null or a valid name.
     let name = unsafe { named(thread, name) };
     ring::quick(thread, ExtKind::CounterValue, name, thread.clock(), &payload);
 }
 
-/// Adds to the floating-point operations of the innermost span of this thread, on a type of
+/// Adds floating-point operations to the innermost span of this thread. `dtype` is their type, of
 /// [`tprof_wire::spans::dtype`].
 pub fn work(count: u64, dtype: u32) {
     let Some(thread) = recording() else { return };
@@ -461,36 +466,36 @@ pub fn work(count: u64, dtype: u32) {
     ring::quick(thread, ExtKind::Flops, dtype, thread.clock(), &[count, u64::from(depth)]);
 }
 
-/// Records that a pool of the program's own handed out a block.
+/// Records that a memory pool of the program's own handed out a block.
 ///
 /// # Safety
 /// The same premises as [`push`].
 pub unsafe fn took(pool: *const SpanName, block: u64, bytes: u64) {
     let Some(thread) = recording() else { return };
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees null or a valid name.
     let pool = unsafe { named(thread, pool) };
     ring::quick(thread, ExtKind::PoolTook, pool, thread.clock(), &[block, bytes]);
 }
 
-/// Records that the pool takes a block back, also while recording is off: nobody remembers whether
-/// the block was recorded when it was handed out.
+/// Records that the pool took a block back. This is recorded even while recording is off, since it
+/// isn't known whether the block was recorded when it was handed out.
 ///
 /// # Safety
 /// The same premises as [`push`].
 pub unsafe fn gave(pool: *const SpanName, block: u64) {
     let Some(thread) = thread() else { return };
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees null or a valid name.
     let pool = unsafe { named(thread, pool) };
     ring::quick(thread, ExtKind::PoolGave, pool, thread.clock(), &[block, 0]);
 }
 
-/// Whether this process records at this moment.
+/// Whether this process is recording now.
 pub fn is_recording() -> bool {
     recording().is_some()
 }
 
-/// Switches recording of this process on (true) or off, at once. Returns whether it records then:
-/// recording that others have switched off stays off.
+/// Switches this process's recording on (true) or off, without delay. Returns whether it records
+/// then: recording that something else has switched off stays off.
 pub fn record(on: bool) -> bool {
     let Some(thread) = thread() else { return false };
     let Some(header) = state::header() else { return false };

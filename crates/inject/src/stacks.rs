@@ -1,9 +1,9 @@
-//! Interns stacks in the target: a known stack costs one table lookup,
-//! a new one is defined by a record.
+//! Interns stacks in the target: a known stack costs one table lookup, and a new one is defined by
+//! a record.
 //!
-//! Open-addressing tables hold `hash → id`; each table takes the stacks that found no place in the
+//! Open-addressing tables map a hash to an id. Each table gets the stacks that found no room in the
 //! one before. An entry is claimed by one compare-and-swap and never removed. The hash has 64 bits:
-//! a million stacks collide with probability 3e-8, so frames are not compared.
+//! in a million stacks two collide with a probability of 3e-8, so frames are not compared.
 
 use crate::block::Thread;
 use crate::python::{self, Scratch};
@@ -15,34 +15,35 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
 use tprof_wire::record::{ExtKind, STACK_ID_LIMIT, StackEnd};
 use tprof_wire::region::stack_mode;
 
-/// Entries of each table: 8 KiB, 1 MiB and 32 MiB of address space, touched as needed. The first is
-/// all that short processes touch; each of the others is mapped once the one before has no place for
-/// a stack.
+/// Number of entries in each table: 8 KiB, 1 MiB and 32 MiB of address space, touched as needed.
+/// Short processes touch only the first table. Each of the others is mapped once the one before has
+/// no room for a stack.
 const SIZES: [usize; 3] = [1 << 9, 1 << 16, 1 << 21];
-/// Entries tried before a table counts as full for a hash.
+/// Number of entries that are tried before a table counts as full for a hash.
 const PROBES: usize = 8;
 
-/// A stack that took longer than this (about 10 us) was delayed by something else.
+/// A stack that takes longer than this (about 10 us) was delayed by something else.
 const SLOW_TICKS: u64 = 30_000;
 
-/// Two words: the upper 40 bits of a hash beside a 24-bit id would collide too often.
+/// An entry has two words: a 24-bit id and the upper 40 bits of a hash in one word would collide
+/// too often.
 #[repr(C)]
 struct InternedStack {
     hash: AtomicU64,
     id: AtomicU64,
 }
 
-/// Beside the id of a stack without room for its definition in the ring: the thread that meets the
-/// stack next defines it.
+/// Set next to a stack's id if the ring had no room for its definition. The next thread that meets
+/// the stack defines it.
 const DROPPED: u64 = 1 << 32;
 
-/// Beside the id of a stack that a thread defines now, which may wait for room in its ring: others
-/// use the id meanwhile. They do not remember it, since the definition may be dropped.
+/// Set next to a stack's id while a thread defines it, which may take long if its ring is full.
+/// Other threads use the id meanwhile, but don't cache it, since the definition may be dropped.
 const BEING_DEFINED: u64 = 1 << 33;
 
 const _: () = assert!(SIZES[0] * size_of::<InternedStack>() == STACKS_BYTES);
 
-/// The tables behind the first.
+/// The tables after the first.
 static LATER: [AtomicPtr<u8>; SIZES.len() - 1] =
     [const { AtomicPtr::new(core::ptr::null_mut()) }; SIZES.len() - 1];
 
@@ -56,16 +57,16 @@ fn map_first() {
     tables::map();
 }
 
-/// Maps what a thread that may not make system calls can use later.
+/// Maps the tables that a thread will need when it may no longer make system calls.
 pub fn map_ahead() {
     map_first();
     map_table(1);
 }
 
-/// Whether mapping the tables was tried. There may have been no memory for them.
+/// Whether mapping the tables was tried. There may not have been enough memory.
 static WERE_MAPPED: AtomicBool = AtomicBool::new(false);
 
-/// Maps them for the first stack, and again at one stack in 1,024 where there was no memory.
+/// Maps the tables at the first stack. If there was no memory, tries again at one stack in 1,024.
 #[inline(always)]
 fn map_tables_once(thread: &Thread) {
     let is_missing = || !unwind::has_memo() || tables::RECENT.load(Relaxed).is_null();
@@ -76,14 +77,14 @@ fn map_tables_once(thread: &Thread) {
     }
 }
 
-/// Maps a table, if it is not yet.
+/// Maps a table, if it is not mapped yet.
 fn map_table(index: usize) {
     if let Some((table, entries)) = all_tables().nth(index) {
         fork_tables::map(table, entries * size_of::<InternedStack>());
     }
 }
 
-/// Id of the stack at a hook's entry; 0 if stacks are off or this one is lost.
+/// The id of the stack at a hook's entry; 0 if stacks are off or this one is lost.
 #[inline(always)]
 pub fn stack(thread: &Thread, sp: usize, fp: usize) -> u32 {
     if state::STACK_MODE.load(Relaxed) == stack_mode::OFF {
@@ -92,8 +93,8 @@ pub fn stack(thread: &Thread, sp: usize, fp: usize) -> u32 {
     take(thread, sp, fp)
 }
 
-/// As [`stack`], with Python's functions, where the collector has found the interpreter: for calls
-/// that take so long that their time is no matter.
+/// Like [`stack`], with Python's functions if the collector has found the interpreter. Used for
+/// calls that take so long that the time for this doesn't matter.
 #[cold]
 #[inline(never)]
 pub fn with_python(thread: &Thread, sp: usize, fp: usize) -> u32 {
@@ -114,11 +115,12 @@ fn take(thread: &Thread, sp: usize, fp: usize) -> u32 {
         let slot = thread.slot();
         let (begin, waited) = (thread.clock(), slot.wait_ticks.load(Relaxed));
         let id = take_now(thread, sp, fp);
-        // Waits for tables or room are in `wait_ticks` already: each is counted once.
+        // Waits for tables or room are already counted in `wait_ticks`, and must count only once.
         let waited = slot.wait_ticks.load(Relaxed).wrapping_sub(waited);
         let ticks = thread.clock().wrapping_sub(begin).saturating_sub(waited);
-        // A first stack of new code is not typical, even without its wait.
-        // A thread's first stack is not timed either: many threads take no 63 more.
+        // The first stack of new code is not typical, even without its wait. Neither is a thread's
+        // first stack, and many threads take fewer than 64. The ticks of such stacks are not scaled
+        // up.
         let is_first = thread.stacks.get() == 1;
         let shift = if is_first || waited > 0 || ticks > SLOW_TICKS { 0 } else { 6 };
         arch::add_local(&slot.stack_ticks, ticks << shift);
@@ -144,7 +146,7 @@ fn take_now(thread: &Thread, sp: usize, fp: usize) -> u32 {
     take_by_walk(thread, (sp, fp), guess, mode == stack_mode::PYTHON)
 }
 
-/// Takes a stack that was not guessed.
+/// Takes a stack by walking it.
 #[inline(never)]
 fn take_by_walk(
     thread: &Thread,
@@ -153,9 +155,11 @@ fn take_by_walk(
     with_python: bool,
 ) -> u32 {
     map_tables_once(thread);
-    // 1.5 KiB that `walk` fills as far as `len`: clearing it first would cost more than the walk.
+    // `walk` fills only `len` frames of these 1.5 KiB; clearing all first would cost more than the
+    // walk.
     let mut walk = MaybeUninit::<Walk>::uninit();
-    // SAFETY: integers and an enum written by `walk` before they are read; frames beyond `len` are never read.
+    // SAFETY: `walk` writes all fields, which are integers and an enum, before they are read;
+    // frames beyond `len` are never read.
     let walk = unsafe { &mut *walk.as_mut_ptr() };
     unwind::walk(thread, from, guess.is_some(), walk);
     if walk.len == 0 {
@@ -186,8 +190,8 @@ fn take_by_walk(
     id
 }
 
-/// The id of a walk. From now on it is found by the hash of its frames, or by one that `guessed`
-/// returns.
+/// The id of a walk. From now on the cache finds it by the hash of its frames, or by the hash that
+/// `guessed` returns instead.
 #[inline(always)]
 fn intern(
     thread: &Thread,
@@ -215,7 +219,7 @@ fn intern(
     id
 }
 
-/// The id of a stack, with [`BEING_DEFINED`] if another thread defines it; 0 if it has none.
+/// The id of a stack, with [`BEING_DEFINED`] if another thread is defining it; 0 if it has none.
 #[inline(never)]
 fn intern_slowly(
     thread: &Thread,
@@ -226,7 +230,7 @@ fn intern_slowly(
 ) -> u64 {
     let mut is_mapped = true;
     for (index, (table, size)) in all_tables().enumerate() {
-        // Where there was no memory for one, there is none for the next, which is larger.
+        // If there was no memory for one table, there is none for the next, which is larger.
         if table.load(Relaxed).is_null()
             && is_mapped
             && !thread.is_quiet()
@@ -271,14 +275,15 @@ fn intern_slowly(
     0
 }
 
-/// Another thread claimed this entry a moment ago; its id follows at once.
-/// Interrupted by our own handler, or killed, it never does: give up then.
+/// Waits for the id of an entry that another thread has just claimed, which usually follows at
+/// once. It never follows if that thread was killed or if this is its own signal handler, so this
+/// gives up after a while.
 fn wait_for_id(entry: &InternedStack) -> u64 {
     for _ in 0..1000 {
         match entry.id.load(Acquire) {
             0 => core::hint::spin_loop(),
             u64::MAX => return 0,
-            // The definition was dropped once more since.
+            // The definition was dropped again meanwhile.
             id if id & DROPPED != 0 => return 0,
             id => return id,
         }
@@ -293,7 +298,7 @@ fn count_lost() {
     }
 }
 
-/// Gives a stack an id, which other threads use from now on; none if there are no more.
+/// Assigns an id to a stack, which other threads use from now on; `None` if there are no more ids.
 fn new_id(entry: &InternedStack) -> Option<u32> {
     let header = state::header()?;
     let id = header.stacks.fetch_add(1, Relaxed) + 1;
@@ -306,7 +311,7 @@ fn new_id(entry: &InternedStack) -> Option<u32> {
     Some(id)
 }
 
-/// Defines a stack of this id. `is_first`: the definition was not dropped before.
+/// Defines the stack with this id. `is_first` says that no definition of it was dropped before.
 #[cold]
 #[inline(never)]
 fn define(

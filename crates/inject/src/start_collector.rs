@@ -1,5 +1,6 @@
-//! Starts a collector from the first attached process without side effects for the job:
-//! no child to wait for, no inherited descriptor, a session of its own.
+//! Starts a collector from the first process that attaches, without side effects for the job: it
+//! has no additional child to wait for, and the collector inherits no descriptor and has a session
+//! of its own.
 
 use crate::arch::{number as n, syscall};
 use crate::environment;
@@ -8,40 +9,41 @@ use core::ffi::c_char;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_wire::env;
 
-/// Environment entries that are passed on; the rest is dropped.
+/// Maximum number of environment entries that are passed on. Further ones are dropped.
 const MOST_ENTRIES: usize = 4096;
 const PAGE: usize = 4096;
 
-/// Starts a collector and returns its pid; its socket shows whether it comes up.
+/// Starts a collector and returns its pid. Whether the collector comes up shows at its socket.
 pub fn start() -> Option<u32> {
     let bin = environment::variable(env::BIN)?;
     let session = environment::variable(env::SESSION)?;
     let shared = flags::MAP_SHARED | flags::MAP_ANONYMOUS;
     let page = sys::map(PAGE, flags::PROT_READ | flags::PROT_WRITE, shared, -1)?;
-    // SAFETY: a zeroed page, shared with the child below.
+    // SAFETY: the page was just mapped, zeroed; the child below shares it.
     let started = unsafe { &*page.cast::<AtomicU32>() };
-    // A plain fork with exit signal 0: no SIGCHLD, and `wait` without __WALL
-    // never notices it. Called with signals blocked, only by system calls.
-    // SAFETY: `clone` without a new stack behaves like `fork`.
+    // A plain fork with exit signal 0, so that there is no SIGCHLD, and `wait` without __WALL never
+    // sees the child. Signals are blocked, and the child makes only system calls. SAFETY: `clone`
+    // without a new stack behaves like `fork`.
     let child = unsafe { syscall(n::CLONE, [0; 6]) };
     if child == 0 {
-        // SAFETY: in the child, which owns a copy of everything; never returns.
+        // SAFETY: this is the child, which has a copy of everything; the function never returns.
         unsafe { become_collector(bin, session, started) };
     }
     if child > 0 {
         const WALL: usize = 0x4000_0000;
-        // SAFETY: waits for exactly that child.
+        // SAFETY: this waits for exactly that child, and passes null pointers otherwise.
         unsafe { syscall(n::WAIT4, [child as usize, 0, WALL, 0, 0, 0]) };
     }
     let pid = started.load(Acquire);
-    // SAFETY: `started` is not used any more.
+    // SAFETY: `started` is not used after this.
     unsafe { sys::unmap(page, PAGE) };
     (pid != 0).then_some(pid)
 }
 
-/// `started` gets the collector's pid before the child between ends.
+/// Forks the collector and executes it. Stores the collector's pid in `started` before the process
+/// in between exits.
 unsafe fn become_collector(bin: &'static [u8], session: &'static [u8], started: &AtomicU32) -> ! {
-    // SAFETY: system calls with valid arguments, in a single-threaded child.
+    // SAFETY: this child has a single thread, and passes valid pointers to the system calls.
     unsafe {
         syscall(n::SETSID, [0; 6]);
         let collector = syscall(n::CLONE, [0; 6]);
@@ -93,7 +95,7 @@ unsafe fn become_collector(bin: &'static [u8], session: &'static [u8], started: 
 
 fn exit() -> ! {
     loop {
-        // SAFETY: ends this child.
+        // SAFETY: `exit` takes no pointer, and ends this child.
         unsafe { syscall(n::EXIT, [0; 6]) };
     }
 }

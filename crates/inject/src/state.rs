@@ -1,6 +1,6 @@
-//! The state of the whole process: the mappings, the modes, and the
-//! generation that shows a thread, by one comparison, that it must take the
-//! slow path: not attached yet, a forked child, or recording turned off.
+//! The state of the whole process: the mappings, the modes, and the generation. By one comparison
+//! with the generation, a thread knows that it must take the slow path: because it is not attached
+//! yet, in a forked child, or because recording is turned off.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use tprof_wire::hash::spread;
@@ -13,17 +13,17 @@ pub struct Wiped {
     pub generation: AtomicU64,
     /// 1 once this process sent `Hello` to a collector that did not answer in time.
     pub asked: AtomicU64,
-    /// Events since then that were not recorded.
+    /// Number of events since then that were not recorded.
     pub missed: AtomicU64,
-    /// Threads that read frame information of loaded objects at this moment.
+    /// Number of threads that are reading unwind information of loaded objects.
     pub reading_frames: AtomicU64,
-    /// Libraries that are being unloaded: see [`crate::unloading`].
+    /// Number of libraries that are being unloaded: see [`crate::unloading`].
     pub unloading: AtomicU64,
     rest: [u64; 507],
 }
 
 impl Wiped {
-    /// Does in a forked child what the kernel has done where it can: before Linux 4.14 it cannot.
+    /// Zeroes the page in a forked child, which Linux before 4.14 can't do itself.
     pub fn wipe(&self) {
         for word in
             [&self.generation, &self.asked, &self.missed, &self.reading_frames, &self.unloading]
@@ -33,8 +33,8 @@ impl Wiped {
     }
 }
 
-/// The page itself. In `.bss`, behind the page that holds the end of `.data`,
-/// so that its mapping is anonymous, as `MADV_WIPEONFORK` demands.
+/// The page. It lies in `.bss`, behind the page with the end of `.data`, so that its mapping is
+/// anonymous, as `MADV_WIPEONFORK` demands.
 pub static WIPED: Wiped = Wiped {
     generation: AtomicU64::new(0),
     asked: AtomicU64::new(0),
@@ -44,7 +44,7 @@ pub static WIPED: Wiped = Wiped {
     rest: [0; 507],
 };
 
-/// The phase of this process. Survives a fork, unlike [`WIPED`].
+/// The phase of this process. A fork doesn't change it, unlike [`WIPED`].
 pub static PHASE: AtomicU32 = AtomicU32::new(phase::NEW);
 /// Values of [`PHASE`].
 pub mod phase {
@@ -54,15 +54,16 @@ pub mod phase {
     pub const BUSY: u32 = 1;
     /// Attached to the session.
     pub const ON: u32 = 2;
-    /// Inert for good.
+    /// Recording is off for good.
     pub const OFF: u32 = 3;
-    /// The collector did not answer in time: it is asked again when it is back.
+    /// The collector did not answer in time, and is asked again when it resumes.
     pub const LATER: u32 = 4;
 }
 
-/// Generations given out so far; survives forks so that a child's differs from its parent's.
+/// Number of generations so far. It survives forks, so that a child's generation differs from its
+/// parent's.
 static GENERATIONS: AtomicU64 = AtomicU64::new(0);
-/// Pid that attached, to detect a vfork child.
+/// Pid of the process that attached, by which a vfork child is detected.
 pub static PID: AtomicU32 = AtomicU32::new(0);
 /// The process's region; null before it has one.
 pub static REGION: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
@@ -72,20 +73,20 @@ pub static SESSION: AtomicPtr<SessionPage> = AtomicPtr::new(core::ptr::null_mut(
 pub static TABLES: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 /// Bytes of the unwind tables that are mapped.
 pub static TABLES_BYTES: AtomicUsize = AtomicUsize::new(0);
-/// Bytes of them that may be read so far: the rest is opened up as tables come,
-/// so that `mlockall` in the job does not fill it.
+/// Bytes of the unwind tables that may be read so far. The rest becomes accessible as tables
+/// arrive, so that `mlockall` in the job does not fill it.
 pub static TABLES_OPEN: AtomicUsize = AtomicUsize::new(0);
-/// Address space is limited: map little.
+/// Whether address space is limited, so that little should be mapped.
 pub static SPARING: AtomicBool = AtomicBool::new(false);
-/// One of [`tprof_wire::region::mem_mode`].
+/// How memory is recorded: one of [`tprof_wire::region::mem_mode`].
 pub static MEM_MODE: AtomicU32 = AtomicU32::new(0);
 /// Whether CUDA runtime and NCCL calls are recorded.
 pub static CALLS: AtomicU32 = AtomicU32::new(0);
-/// One of [`tprof_wire::operators::mode`].
+/// How operators are recorded: one of [`tprof_wire::operators::mode`].
 pub static OPERATORS: AtomicU32 = AtomicU32::new(0);
-/// One of [`tprof_wire::region::stack_mode`].
+/// How stacks are taken: one of [`tprof_wire::region::stack_mode`].
 pub static STACK_MODE: AtomicU32 = AtomicU32::new(0);
-/// Path of the file for what checks of stacks find; null where none is asked for.
+/// Path of the file for the results of checks of stacks; null if no checks are asked for.
 pub static CHECK_STACKS: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 /// Mean bytes between samples.
 pub static INTERVAL: AtomicU64 = AtomicU64::new(0);
@@ -103,7 +104,7 @@ pub struct Hot {
     /// Whether the clock is the TSC.
     pub clock_is_tsc: AtomicU32,
 }
-/// The one of this process.
+/// The hot values of this process.
 pub static HOT: Hot = Hot {
     malloc: AtomicUsize::new(0),
     calloc: AtomicUsize::new(0),
@@ -111,7 +112,7 @@ pub static HOT: Hot = Hot {
     sampled_blocks: AtomicPtr::new(core::ptr::null_mut()),
     clock_is_tsc: AtomicU32::new(0),
 };
-/// The real `clock_gettime`, where the clock is not the TSC.
+/// The real `clock_gettime`, if the clock is not the TSC.
 pub static CLOCK_GETTIME: AtomicUsize = AtomicUsize::new(0);
 /// Whether the real `malloc` is glibc's.
 pub static MALLOC_IS_GLIBC: AtomicU32 = AtomicU32::new(0);
@@ -124,7 +125,7 @@ pub static STACK_TOP: AtomicUsize = AtomicUsize::new(0);
 #[inline(always)]
 pub fn header() -> Option<&'static RegionHeader> {
     let region = REGION.load(Relaxed);
-    // SAFETY: a non-null region is mapped, `REGION_BYTES` long, for the process's life.
+    // SAFETY: a non-null region is mapped for the process's life, and begins with its header.
     (!region.is_null()).then(|| unsafe { &*region.cast::<RegionHeader>() })
 }
 
@@ -136,16 +137,17 @@ pub fn session() -> Option<&'static SessionPage> {
     (!session.is_null()).then(|| unsafe { &*session })
 }
 
-/// Whether this process is attached; does not attach it. A forked child that
-/// has not recorded anything is not.
+/// Whether this process is attached. Doesn't attach it. A forked child that has not recorded
+/// anything is not attached.
 pub fn is_attached() -> bool {
     WIPED.generation.load(Relaxed) != 0
 }
 
-/// A generation that no other has, and no word that lies about by chance: a task
-/// with a thread pointer of its own compares what it finds there.
+/// Returns a generation that differs from all others, and that memory is unlikely to contain by
+/// chance: a task with a thread pointer of its own compares the generation with whatever lies
+/// there.
 pub fn next_generation() -> u64 {
-    // The factor is odd: 0 comes again after 2^64.
+    // The factor is odd, so a value is repeated, or 0, only after 2^64 generations.
     spread(GENERATIONS.fetch_add(1, Relaxed) + 1)
 }
 

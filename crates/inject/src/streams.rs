@@ -1,5 +1,6 @@
-//! Streams as CUPTI numbers them, where the hooks record the calls that start work: its records of
-//! work have such numbers, and the calls have handles. The agent asks CUPTI, once for each handle.
+//! CUPTI's numbers of streams, which are needed if the hooks record the calls that start work:
+//! CUPTI's records of work have such numbers, and the calls have handles. The agent asks CUPTI,
+//! once for each handle.
 
 use crate::block::Thread;
 use crate::{agent_link, ring};
@@ -8,20 +9,20 @@ use tprof_wire::calls::{LEGACY_STREAM, THREADS_STREAM, stream_of};
 use tprof_wire::hash::spread;
 use tprof_wire::record::ExtKind;
 
-/// Handles that are remembered, and places that are tried for one.
+/// Number of handles that are cached.
 const MOST: usize = 1 << 10;
 const PROBES: usize = 4;
-/// Handles with a record. A forked child makes no calls of CUDA's.
+/// Handles whose number was recorded. A forked child makes no CUDA calls.
 static SENT: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
 
-/// The places where a handle may be.
+/// The entries in which a handle may be.
 fn places(handle: u64) -> impl Iterator<Item = &'static AtomicU64> {
     let first = (spread(handle) >> (u64::BITS - MOST.ilog2())) as usize;
     (0..PROBES).filter_map(move |probe| SENT.get((first + probe) % MOST))
 }
 
-/// A handle as it is remembered: a default stream is the thread's own, since it may be of another device
-/// than that of another thread.
+/// The key under which a handle is cached. For a default stream it contains the thread, since
+/// another thread's default stream may be on another device.
 fn remembered(thread: &Thread, handle: u64) -> u64 {
     match handle {
         LEGACY_STREAM | THREADS_STREAM => 1 << 63 | u64::from(thread.tid.get()) << 2 | handle,
@@ -29,7 +30,8 @@ fn remembered(thread: &Thread, handle: u64) -> u64 {
     }
 }
 
-/// Work was started in a stream by the function of this number: records how CUPTI numbers it, once.
+/// Called when a function with this number started work in a stream. Records CUPTI's number of the
+/// stream, if it was not recorded before.
 #[inline]
 pub fn used(thread: &Thread, number: u32, handle: u64, clock: u64) {
     let Some(ask) = agent_link::numbers_streams() else { return };
@@ -46,21 +48,22 @@ fn send(thread: &Thread, ask: extern "C" fn(u64) -> u64, (handle, key): (u64, u6
     if !ring::quick(thread, ExtKind::HostStream, 0, clock, &[handle, ask(handle)]) {
         return;
     }
-    // Where all places are taken, one gives way: its handle is recorded once more.
+    // If all entries are taken, one is replaced, and its handle will be recorded again.
     let free = places(key).find(|place| place.load(Relaxed) == 0);
     if let Some(place) = free.or_else(|| places(key).next()) {
         place.store(key, Relaxed);
     }
 }
 
-/// A stream was destroyed: its handle may be another's next.
+/// Called when a stream was destroyed: another one may get its handle next.
 pub fn destroyed(handle: u64) {
     for place in places(handle).filter(|place| place.load(Relaxed) == handle) {
         place.store(0, Relaxed);
     }
 }
 
-/// The thread has another device or context: its default streams are others.
+/// Called when the thread has changed its device or context, so that its default streams are
+/// others.
 pub fn moved(thread: &Thread) {
     for handle in [LEGACY_STREAM, THREADS_STREAM] {
         destroyed(remembered(thread, handle));

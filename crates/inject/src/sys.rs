@@ -27,16 +27,16 @@ macro_rules! call {
             arguments[i] = given[i];
             i += 1;
         }
-        // SAFETY: what the kernel writes to are the wrappers' own variables, of the right size; an
-        // address that it only reads may be any, since it refuses a bad one. Calls that change
-        // mappings are `unsafe` wrappers, with premises of their own.
+        // SAFETY: the kernel only writes to variables of the wrappers in this file, which have the
+        // right sizes. Addresses that it only reads may be anything, since it refuses bad ones.
+        // Wrappers of calls that change mappings are `unsafe` and state their own premises.
         unsafe { syscall($number, arguments) }
     }};
 }
 
 pub mod socket;
 
-/// Maps new anonymous private zeroed memory; `None` if refused.
+/// Maps new anonymous, private, zeroed memory; `None` if the kernel refuses.
 pub fn map_anonymous(bytes: usize) -> Option<*mut u8> {
     map(
         bytes,
@@ -46,7 +46,7 @@ pub fn map_anonymous(bytes: usize) -> Option<*mut u8> {
     )
 }
 
-/// Maps `bytes` of `fd` from its beginning; `None` if refused.
+/// Maps `bytes` of `fd` from its beginning; `None` if the kernel refuses.
 pub fn map(bytes: usize, protection: usize, how: usize, fd: i32) -> Option<*mut u8> {
     let at = call!(n::MMAP, 0, bytes, protection, how, fd as isize, 0);
     (!is_error(at)).then_some(at as *mut u8)
@@ -55,29 +55,30 @@ pub fn map(bytes: usize, protection: usize, how: usize, fd: i32) -> Option<*mut 
 /// Unmaps this memory.
 ///
 /// # Safety
-/// Nothing refers to the range any more.
+/// Nothing uses the range any more.
 pub unsafe fn unmap(at: *mut u8, bytes: usize) {
     call!(n::MUNMAP, at, bytes);
 }
 
-/// `madvise`; 0 or a negative error.
+/// Calls `madvise`. Returns 0 or a negative error.
 ///
 /// # Safety
-/// The range is of our own mappings, and what the advice does to its contents, now or in a
-/// forked child, is what their users expect.
+/// The range is in tprof's own mappings, and their users expect what the advice does to the
+/// contents, now or in a forked child.
 pub unsafe fn advise(at: *mut u8, bytes: usize, advice: usize) -> isize {
     call!(n::MADVISE, at, bytes, advice)
 }
 
-/// Changes the protection of a range; true if it worked.
+/// Changes the protection of a range. Returns whether that worked.
 ///
 /// # Safety
-/// The range is of our own mappings, and no thread uses it in a way that this forbids.
+/// The range is in tprof's own mappings, and no thread uses it in a way that the new protection
+/// forbids.
 pub unsafe fn protect(at: *mut u8, bytes: usize, protection: usize) -> bool {
     call!(n::MPROTECT, at, bytes, protection) == 0
 }
 
-/// Blocks every signal for this thread; returns the mask to restore.
+/// Blocks all signals for this thread. Returns the mask to restore.
 #[inline]
 pub fn block_signals() -> u64 {
     let all = !0u64;
@@ -92,15 +93,15 @@ pub fn restore_signals(mask: u64) {
     call!(n::RT_SIGPROCMASK, 2, &raw const mask, 0, 8);
 }
 
-/// Whether eight bytes at `address` can be read. The kernel copies the mask
-/// before it checks the (invalid) operation: EFAULT or EINVAL, never a signal.
+/// Whether eight bytes at `address` can be read. The kernel copies the mask before it checks the
+/// operation, which is invalid: the result is EFAULT or EINVAL, and there is never a signal.
 pub fn is_readable(address: usize) -> bool {
     const EFAULT: isize = -14;
-    // A null set means none at all, and is not read.
+    // For the kernel, a null set means that none was passed, and isn't read.
     address >= 4096 && call!(n::RT_SIGPROCMASK, usize::MAX, address, 0, 8) != EFAULT
 }
 
-/// Reads words of a process's memory; false if they are not all there, or may not be read.
+/// Reads words of a process's memory. Returns false if not all exist, or if they may not be read.
 pub fn read_memory(pid: u32, at: u64, into: &mut [u64]) -> bool {
     let bytes = size_of_val(into);
     let local = [into.as_mut_ptr() as usize, bytes];
@@ -109,8 +110,8 @@ pub fn read_memory(pid: u32, at: u64, into: &mut [u64]) -> bool {
     got == bytes as isize
 }
 
-/// Reads blocks of one size of a process's memory, by one system call; returns how many were read
-/// before the first that is not there.
+/// Reads blocks of one size of a process's memory by one system call. Returns how many were read
+/// before the first that doesn't exist.
 pub fn read_blocks<const WORDS: usize, const MOST: usize>(
     pid: u32,
     starts: &[u64],
@@ -136,7 +137,7 @@ pub fn pid() -> u32 {
 pub fn parent_pid() -> u32 {
     call!(n::GETPPID) as u32
 }
-/// The thread pointer, by `arch_prctl`; 0 if it cannot be had.
+/// The thread pointer, by `arch_prctl`; 0 if the call fails.
 pub fn thread_register(get_fs: usize) -> usize {
     let mut pointer = 0usize;
     call!(n::ARCH_PRCTL, get_fs, &raw mut pointer);
@@ -146,7 +147,7 @@ pub fn thread_register(get_fs: usize) -> usize {
 pub fn tid() -> u32 {
     call!(n::GETTID) as u32
 }
-/// Gives the processor to other threads.
+/// Lets other threads run.
 pub fn yield_now() {
     call!(n::SCHED_YIELD);
 }
@@ -154,7 +155,7 @@ pub fn yield_now() {
 pub fn close(fd: i32) {
     call!(n::CLOSE, fd);
 }
-/// Sleeps for that long.
+/// Sleeps for `ns` nanoseconds.
 pub fn sleep_ns(ns: u64) {
     let time = [ns / 1_000_000_000, ns % 1_000_000_000];
     call!(n::NANOSLEEP, time.as_ptr(), 0);
@@ -168,7 +169,7 @@ pub fn address_space_is_limited() -> bool {
     limit[0] != u64::MAX
 }
 
-/// CLOCK_MONOTONIC by the real system call (for where no vDSO may be used).
+/// CLOCK_MONOTONIC, by a real system call, for places where the vDSO may not be used.
 pub fn monotonic_ns() -> u64 {
     let mut time = [0u64; 2];
     call!(n::CLOCK_GETTIME, 1, time.as_mut_ptr());
@@ -180,26 +181,26 @@ pub fn futex_wake(word: *const u32, count: u32) {
     call!(n::FUTEX, word, 1, count);
 }
 
-/// Waits on a shared futex while it holds `value`, at most `ns`.
+/// Waits on a shared futex while it has this value, but at most `ns`.
 pub fn futex_wait(word: *const u32, value: u32, ns: u64) {
     let time = [ns / 1_000_000_000, ns % 1_000_000_000];
     call!(n::FUTEX, word, 0, value, time.as_ptr());
 }
 
-/// Opens for reading, close-on-exec.
+/// Opens a file for reading, close-on-exec. Returns the descriptor or a negative error.
 pub fn open_read(path: *const u8) -> isize {
-    // Neither a FIFO nor a device may hold the caller up.
+    // Opening a FIFO or a device must not block the caller.
     const FLAGS: usize = 0o2000000 | 0o4000 | 0o400; // O_CLOEXEC | O_NONBLOCK | O_NOCTTY
     call!(n::OPEN, path, FLAGS, 0)
 }
 
-/// Opens for reading and writing.
+/// Opens a file for reading and writing. Returns the descriptor or a negative error.
 pub fn open_read_write(path: *const u8) -> isize {
     call!(n::OPEN, path, 2, 0)
 }
 
-/// Appends to a file, which is made where there is none, for only its owner; false if
-/// that is refused. No descriptor stays open.
+/// Appends to a file. Makes the file if there is none, for its owner only. Returns false if the
+/// kernel refuses. No descriptor stays open.
 pub fn append(path: *const u8, parts: &[&[u8]]) -> bool {
     const FLAGS: usize = 0o1 | 0o100 | 0o2000 | 0o2000000; // WRONLY, CREAT, APPEND, CLOEXEC
     let fd = call!(n::OPEN, path, FLAGS, 0o600);
@@ -219,47 +220,47 @@ pub fn append(path: *const u8, parts: &[&[u8]]) -> bool {
     whole
 }
 
-/// Reads at an offset; bytes read or a negative error.
+/// Reads at an offset. Returns the number of bytes or a negative error.
 pub fn read_at(fd: i32, buffer: &mut [u8], offset: u64) -> isize {
     call!(n::PREAD64, fd, buffer.as_mut_ptr(), buffer.len(), offset)
 }
 
-/// File mode of an open file (`st_mode`), or `None`.
+/// File mode of an open file (`st_mode`); `None` on an error.
 pub fn mode_of(fd: i32) -> Option<u32> {
     let mut stat = [0u32; 36]; // struct stat: 144 bytes, st_mode at 24
     let result = call!(n::FSTAT, fd, stat.as_mut_ptr());
     (result == 0).then_some(stat[6])
 }
 
-/// Bytes of a System V segment, or `None`.
+/// Bytes of a System V segment; `None` on an error.
 pub fn segment_bytes(id: i32) -> Option<usize> {
     let mut segment = [0usize; 14]; // struct shmid_ds: 112 bytes, shm_segsz at 48
     let result = call!(n::SHMCTL, id, flags::IPC_STAT, segment.as_mut_ptr());
     (result == 0).then_some(segment[6])
 }
 
-/// Whether an open file carries capabilities: the loader then ignores LD_PRELOAD.
+/// Whether an open file has capabilities, so that the loader ignores LD_PRELOAD for it.
 pub fn has_capabilities(fd: i32) -> bool {
     call!(n::FGETXATTR, fd, c"security.capability".as_ptr(), 0, 0) > 0
 }
 
-/// Target of a symbolic link; `None` if it is none, or the target is longer.
+/// Target of a symbolic link; `None` if `path` is not a link, or if the target is too long.
 pub fn link_target<'a>(path: &core::ffi::CStr, into: &'a mut [u8]) -> Option<&'a [u8]> {
     let bytes = call!(n::READLINK, path.as_ptr(), into.as_mut_ptr(), into.len());
     into.get(..usize::try_from(bytes).ok()?).filter(|target| target.len() < into.len())
 }
 
-/// Whether `path` may be executed by the caller's real ids.
+/// Whether the caller's real ids may execute `path`.
 pub fn may_execute(path: *const u8) -> bool {
     call!(n::ACCESS, path, 1) == 0
 }
 
-/// Whether `path` may be read and written by the caller's real ids.
+/// Whether the caller's real ids may read and write `path`.
 pub fn may_use(path: *const u8) -> bool {
     call!(n::ACCESS, path, 6) == 0
 }
 
-/// Whether a process has ended, reaped or not; false where the kernel (before 5.3) cannot report it.
+/// Whether a process has ended, whether reaped or not. False if the kernel (before 5.3) can't tell.
 pub fn has_ended(pid: u32) -> bool {
     const ESRCH: isize = -3;
     const POLLIN: u64 = 1;
@@ -267,32 +268,32 @@ pub fn has_ended(pid: u32) -> bool {
     if is_error(fd) {
         return fd == ESRCH;
     }
-    // struct pollfd: descriptor, events, what happened
+    // struct pollfd: descriptor, requested events, returned events
     let mut asked = fd as u64 | POLLIN << 32;
     let ended = call!(n::POLL, &raw mut asked, 1, 0) == 1;
     close(fd as i32);
     ended
 }
 
-/// Whether there is no process with that id, without opening a descriptor.
+/// Whether no process has that id. Opens no descriptor.
 pub fn is_gone(pid: u32) -> bool {
     const ESRCH: isize = -3;
     call!(n::KILL, pid, 0) == ESRCH
 }
 
-/// Time when a file was last changed, as seconds and nanoseconds; `None` if there is none.
+/// Time when a file was last changed, as seconds and nanoseconds; `None` if there is no file.
 pub fn changed_at(path: *const u8) -> Option<[u64; 2]> {
     let mut stat = [0u64; 18]; // struct stat: 144 bytes, st_mtim at 88
     let result = call!(n::STAT, path, stat.as_mut_ptr());
     (result == 0).then_some([stat[11], stat[12]])
 }
 
-/// Whether there is something at `path` that the caller's real ids may read.
+/// Whether the caller's real ids may read something at `path`.
 pub fn is_there(path: *const u8) -> bool {
     call!(n::ACCESS, path, 4) == 0
 }
 
-/// Names this thread.
+/// Sets this thread's name.
 pub fn name_thread(name: &core::ffi::CStr) {
     call!(n::PRCTL, 15, name.as_ptr());
 }
@@ -304,7 +305,7 @@ pub fn thread_name() -> [u8; 16] {
     name
 }
 
-/// Host name, as `uname` gives it (NUL padded).
+/// The host's name, from `uname` (NUL padded).
 pub fn host_name() -> [u8; 65] {
     let mut all = [0u8; 65 * 6];
     let mut host = [0u8; 65];

@@ -1,4 +1,4 @@
-//! Records about a thread itself: that it began, its name, and that it ended.
+//! Writes the records about a thread itself: its beginning, its name, and its end.
 
 use crate::block::Thread;
 use crate::{python, pytorch_registration, ring, state, sys, tls_owner, unwind};
@@ -14,12 +14,12 @@ pub fn started(thread: &Thread) {
     ring::ext(thread, ExtKind::ThreadStart, 0, clock, &[tid, creator]);
     named(thread);
     if pytorch_registration::interrupted_by_fork().is_some() {
-        // Callbacks that this process comes to register itself are noted later.
+        // If this process registers callbacks itself later, another record says so.
         ring::ext(thread, ExtKind::OperatorNote, note::FORKED, clock, &[0, 0]);
     }
 }
 
-/// Records this thread's name, if it differs from the last one that was recorded. Makes a
+/// Records this thread's name, if it differs from the last one that was recorded. This makes a
 /// system call.
 pub fn named(thread: &Thread) {
     let name = sys::thread_name();
@@ -37,14 +37,14 @@ pub fn named(thread: &Thread) {
     ring::ext(thread, ExtKind::ThreadName, 0, clock, &words);
 }
 
-/// Records that this thread's start routine is over; destructors may still allocate.
+/// Records that this thread's start routine has ended; destructors may still allocate.
 pub fn ended(thread: &Thread) {
     if !thread.may_record() || thread.ended.get() {
         return;
     }
     thread.ended.set(true);
     if !thread.is_quiet() {
-        // The thread may have been renamed through /proc since.
+        // The thread may have been renamed through /proc meanwhile.
         named(thread);
     }
     let clock = thread.clock();

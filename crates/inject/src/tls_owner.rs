@@ -1,21 +1,20 @@
-//! Whether the running task has thread-local storage of ours.
+//! Finds out whether the running task has thread-local storage that contains this library's block.
 //!
-//! A task may run with a thread pointer of anyone's choosing: a child of
-//! `clone(CLONE_VM | CLONE_SETTLS)`, as browsers start them, has zeros there, or
-//! nothing. It may call what touches no thread-local variable: `_exit`, `mmap`,
-//! `prctl`, `execve`. Hooks of those must not touch one either.
+//! A task may run with an arbitrary thread pointer: in a child of `clone(CLONE_VM | CLONE_SETTLS)`,
+//! as browsers start them, it may point at zeros or nowhere. Such a task may call functions that
+//! touch no thread-local variable: `_exit`, `mmap`, `prctl`, `execve`. So the hooks of these
+//! functions must not touch one either.
 //!
-//! Neither stack nor ids identify such a child (it may run on its parent's stack, and
-//! asking for an id is a system call, which a filter may forbid). The register
-//! that holds the thread pointer does: it is read without memory and without the
-//! kernel, and compared with those of the threads that attached. An unknown one is
-//! examined through the kernel, which never faults, and belongs to a thread of
-//! libc's only if it points to itself and has a table of modules behind it (the
-//! same in glibc and musl).
+//! Neither the stack nor ids identify such a child: it may run on its parent's stack, and asking
+//! for an id is a system call, which a filter may forbid. The register that holds the thread
+//! pointer does identify it. The register is read without memory and without the kernel, and
+//! compared with the thread pointers of the threads that attached. An unknown thread pointer is
+//! examined through the kernel, which never faults. It belongs to a thread of libc's only if it
+//! points at itself and is followed by a table of modules, which holds for both glibc and musl.
 //!
-//! Functions that use thread-local storage themselves (allocators, threads, CUDA)
-//! do not ask here: they look at the place that their own caller needs to be there
-//! anyway, see [`crate::gate::recording`].
+//! Hooks of functions that use thread-local storage themselves (allocators, threads, CUDA) don't
+//! ask here. They read their thread's block directly, which must exist for the hooked function's
+//! caller anyway, see [`crate::gate::recording`].
 
 use crate::block::Thread;
 use crate::seccomp::{CallClass, is_forbidden};
@@ -31,16 +30,16 @@ unsafe extern "C" {
 /// Argument `ARCH_GET_FS` of `arch_prctl`.
 pub const GET_FS: usize = 0x1003;
 
-/// Set once an instruction is known to read the thread pointer.
+/// Set once it is known that an instruction can read the thread pointer.
 static BY_INSTRUCTION: AtomicU32 = AtomicU32::new(0);
-/// Threads under strict seccomp, which may not even make the system call for their ids.
+/// Number of threads under strict seccomp, which may not even make the system call for their ids.
 pub static STRICT: AtomicU32 = AtomicU32::new(0);
 
-/// The thread pointer of the first thread that attached: most processes have no other.
+/// The thread pointer of the first thread that attached. Most processes have only one.
 static FIRST: AtomicUsize = AtomicUsize::new(0);
 const PLACES: usize = 8;
 const BUCKETS: usize = 2048;
-/// Thread pointers of further threads, by hash; one that finds no place is examined anew each time.
+/// Thread pointers of further threads, by hash. One that finds no room is examined anew each time.
 static OTHERS: [Bucket; BUCKETS] =
     [const { Bucket([const { AtomicUsize::new(0) }; PLACES]) }; BUCKETS];
 
@@ -51,21 +50,21 @@ struct Bucket([AtomicUsize; PLACES]);
 pub fn prepare() {
     const AT_HWCAP2: c_ulong = 26;
     const FSGSBASE: c_ulong = 2; // Linux 5.9
-    // SAFETY: reads the auxiliary vector.
+    // SAFETY: `getauxval` only reads the auxiliary vector.
     if unsafe { getauxval(AT_HWCAP2) } & FSGSBASE != 0 {
         BY_INSTRUCTION.store(1, Relaxed);
     }
 }
 
-/// Whether reading the thread pointer takes a system call here.
+/// Whether reading the thread pointer takes a system call on this machine.
 pub fn needs_system_call() -> bool {
     BY_INSTRUCTION.load(Relaxed) == 0
 }
 
-/// The thread pointer; 0 where there is none, or it cannot be read.
+/// The thread pointer; 0 if there is none, or if it can't be read.
 fn register() -> usize {
     if !needs_system_call() {
-        // SAFETY: the kernel permits user space to read it.
+        // SAFETY: `HWCAP2_FSGSBASE` says that the kernel lets user space read it.
         return unsafe { arch::thread_register() };
     }
     if is_forbidden(CallClass::Threads) || STRICT.load(Relaxed) != 0 {
@@ -85,7 +84,7 @@ fn is_known(pointer: usize) -> bool {
         || bucket(pointer).iter().any(|place| place.load(Relaxed) == pointer)
 }
 
-/// Registers this thread, which attached, or must be recognised later on.
+/// Registers this thread, which has attached or must be recognised later.
 pub fn register_thread() {
     let pointer = arch::thread_pointer();
     if is_known(pointer) || FIRST.compare_exchange(0, pointer, Relaxed, Relaxed).is_ok() {
@@ -95,7 +94,7 @@ pub fn register_thread() {
     let _ = bucket(pointer).iter().find(free);
 }
 
-/// Unregisters this thread, which is about to end: its memory may become anything.
+/// Unregisters this thread, which is about to end, after which its memory may be used for anything.
 pub fn unregister_thread() {
     let pointer = arch::thread_pointer();
     for place in bucket(pointer).iter().chain([&FIRST]) {
@@ -103,7 +102,7 @@ pub fn unregister_thread() {
     }
 }
 
-/// The block of the thread that runs; `None` if its owner is unknown.
+/// The block of the running thread; `None` if the owner of the thread pointer is unknown.
 pub fn own_block() -> Option<&'static Thread> {
     let pointer = register();
     if pointer == 0 || !pointer.is_multiple_of(8) {
@@ -111,7 +110,8 @@ pub fn own_block() -> Option<&'static Thread> {
     }
     let block: *const Thread = arch::block_of(pointer).cast();
     if is_known(pointer) {
-        // SAFETY: the block of a thread that attached, and is not gone: of the one that runs.
+        // SAFETY: the thread pointer is that of a thread that registered and has not ended, so this
+        // is its block.
         return Some(unsafe { &*block });
     }
     if is_forbidden(CallClass::Threads) {
@@ -120,9 +120,10 @@ pub fn own_block() -> Option<&'static Thread> {
     let table = pointer.wrapping_add(8);
     let last = (block as usize).wrapping_add(arch::THREAD_BYTES - 8);
     let is_there = [pointer, table, block as usize, last].into_iter().all(sys::is_readable);
-    // SAFETY: the kernel has just read both words.
+    // SAFETY: the kernel has just found both words readable.
     let is_thread =
         || unsafe { *(pointer as *const usize) == pointer && *(table as *const usize) != 0 };
-    // SAFETY: readable, and laid out as a thread of libc's, which has our block.
+    // SAFETY: the block is readable, and the thread pointer is laid out like that of a libc thread,
+    // whose static TLS contains this block.
     (is_there && is_thread()).then(|| unsafe { &*block })
 }

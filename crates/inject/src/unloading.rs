@@ -1,18 +1,20 @@
-//! Libraries that are being unloaded at this moment: nothing in them is read meanwhile.
+//! Keeps track of libraries that are being unloaded: nothing in them may be read meanwhile.
 //!
 //! A forked child has only the thread that forked. A library that another thread was about to
-//! unload stays loaded there, and no thread will finish that, so the count lies in the page that
-//! the kernel empties in a forked child.
+//! unload stays loaded in the child, and no thread there will finish the unloading. So the count is
+//! in the page that the kernel empties in a forked child.
 
 use crate::state::WIPED;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
-/// The last mark that a process had. Survives a fork, so that a child's differs from its parent's.
+/// The last mark of a process. It survives a fork, so that a child's mark differs from its
+/// parent's.
 static MARKS: AtomicU32 = AtomicU32::new(0);
-/// Below the process's mark, the number of threads that unload.
+/// The bits of the word that hold the number of threads that unload; above them is the process's
+/// mark.
 const COUNT: u64 = 0xffff_ffff;
 
-/// Marks a library that this thread unloads.
+/// Says that this thread is unloading a library.
 #[must_use = "until it ends nothing is read"]
 pub struct Unloading {
     mark: u64,
@@ -40,8 +42,9 @@ pub fn any() -> bool {
 }
 
 impl Unloading {
-    /// Called when the library is unloaded, or could not be. In a child that was forked meanwhile,
-    /// by a destructor of the library, nothing counts this one.
+    /// Called when the library was unloaded, or could not be. In a child that one of the library's
+    /// destructors forked meanwhile, this changes nothing, since the child's count doesn't include
+    /// it.
     pub fn end(self) {
         let _ = WIPED.unloading.fetch_update(SeqCst, Relaxed, |word| {
             (word & !COUNT == self.mark && word & COUNT != 0).then(|| word - 1)
@@ -49,7 +52,7 @@ impl Unloading {
     }
 }
 
-/// For tests that share the process's word: none runs beside another.
+/// Held by tests that use the process's word, so that they run one at a time.
 #[cfg(test)]
 pub static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
 

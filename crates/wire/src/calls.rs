@@ -1,5 +1,5 @@
-//! CUDA runtime and driver, NCCL, cuBLAS and MPI calls that the preloaded library intercepts: the
-//! list of them, and the records that it writes about them.
+//! The CUDA runtime and driver, NCCL, cuBLAS and MPI calls that the preloaded library intercepts:
+//! their list, and the records that the library writes about them.
 
 mod names;
 
@@ -23,71 +23,76 @@ pub enum Library {
     Mpi,
 }
 
-/// The effect of a call, as far as its arguments add to its name. Arguments are counted from 0;
-/// those passed in memory are words of the stack.
+/// What a call does, as far as it has to be read from arguments. Arguments are counted from 0;
+/// those that are passed in memory are words of the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// The call has no effect that is read, except that it may name a stream.
+    /// Nothing else about the call is read, except that it may name a stream.
     Plain {
         /// Index of the argument that is the stream.
         stream: Option<u8>,
     },
-    /// Takes memory: where it goes is argument 0, which of [`memory::REGISTERED`] is the memory itself.
+    /// Allocates memory. The address is stored where argument 0 points; for [`memory::REGISTERED`]
+    /// it is argument 0 itself.
     Allocates {
         /// Where the number of bytes is.
         bytes: SizeArgument,
         /// Index of the argument that is the stream.
         stream: Option<u8>,
-        /// [`memory`] that it takes.
+        /// The kind of [`memory`] that it allocates.
         memory: u32,
     },
-    /// Gives memory back: argument 0.
+    /// Frees the memory at argument 0.
     Frees {
         /// Index of the argument that is the stream.
         stream: Option<u8>,
-        /// The kind of [`memory`] that it gives back.
+        /// The kind of [`memory`] that it frees.
         memory: u32,
     },
-    /// Gives back all memory of a device: that of argument 0, or the thread's.
+    /// Frees all memory of a device: the device in argument 0, or the thread's.
     Resets {
         /// Whether argument 0 is the device.
         named: bool,
     },
-    /// Makes a context: it goes to argument 0, and is the thread's current one from then on.
+    /// Makes a context and stores it where argument 0 points. The context is then the thread's
+    /// current one.
     MakesContext,
-    /// Ends a context: argument 0.
+    /// Destroys the context in argument 0.
     Ends,
     /// Changes physical or mapped memory of the driver's virtual memory management.
     Maps(Mapping),
-    /// Gives the address of a function of the driver's, named by argument 0: it goes to argument 1.
+    /// Stores the address of the driver's function with the name in argument 0 where argument 1
+    /// points.
     Finds,
     /// Makes a graph executable.
     Instantiates {
-        /// Where the flags of the call are.
+        /// The location of the call's flags.
         flags: ArgumentAt,
     },
-    /// Makes a handle of a condition, by which a node of a graph decides on the device what runs.
+    /// Makes a handle of a condition, by which a node of a graph decides on the device what runs
+    /// next.
     Conditions,
-    /// Starts or stops a profiler that waits for that.
+    /// Starts or stops a profiler that waits for this call.
     Profiles {
         /// Whether the call starts the profiler; otherwise it stops it.
         starts: bool,
     },
-    /// Registers a kernel: the address of its stub is argument 1, its name argument 3.
+    /// Registers a kernel. Argument 1 is the address of its stub, argument 3 its name.
     Registers,
-    /// Makes a handle (`cudaKernel_t`) of the kernel whose stub is argument 1; the handle goes to
-    /// argument 0.
+    /// Makes a handle (`cudaKernel_t`) of the kernel whose stub is argument 1, and stores it where
+    /// argument 0 points.
     Handles,
-    /// Sets a limit (argument 0) of the device's.
+    /// Sets the limit in argument 0 of a device.
     Limits,
-    /// Launches a kernel, known by the address of its stub or by its handle (`cudaKernel_t`).
+    /// Launches a kernel, which is identified by the address of its stub or by its handle
+    /// (`cudaKernel_t`).
     Launches {
         /// Index of the argument that is the kernel.
         kernel: u8,
-        /// Where the stream is among the arguments.
+        /// The location of the stream.
         stream: ArgumentAt,
     },
-    /// Copies or fills.
+    /// Copies or fills memory.
     Copies {
         /// Index of the argument that is the number of bytes.
         bytes: u8,
@@ -99,22 +104,22 @@ pub enum Effect {
     /// Exchanges data with other ranks.
     Communicates {
         /// Indexes of the arguments that are the number of elements and the `ncclDataType_t`;
-        /// `None` where only a signal is exchanged.
+        /// `None` if only a signal is exchanged.
         elements: Option<(u8, u8)>,
         /// Index of the argument that is the root, or the other rank.
         peer: Option<u8>,
-        /// Where the communicator is among the arguments.
+        /// The location of the communicator.
         communicator: ArgumentAt,
-        /// Where the stream is among the arguments.
+        /// The location of the stream.
         stream: ArgumentAt,
     },
     /// Exchanges data with other ranks over MPI, and returns when this rank's part is over.
     Meets {
-        /// The elements that this rank exchanges, where the arguments state them.
+        /// The elements that this rank exchanges, if the arguments contain them.
         message: Option<MpiMessage>,
-        /// Where the root, or the other rank, is among the arguments.
+        /// The location of the root, or of the other rank.
         peer: Option<ArgumentAt>,
-        /// Where the communicator is among the arguments.
+        /// The location of the communicator.
         communicator: ArgumentAt,
     },
     /// Makes or ends a communicator.
@@ -123,27 +128,28 @@ pub enum Effect {
     Selects,
     /// Multiplies two matrices.
     Multiplies(Gemm),
-    /// `cublasLtMatmul`: descriptor in argument 1, layouts of A in 4, of B and of the
-    /// result in words 0 and 5 of the stack.
+    /// `cublasLtMatmul`: the descriptor is argument 1, the layout of A is argument 4, and those of
+    /// B and of the result are words 0 and 5 of the stack.
     Matmul,
 }
 
-/// How to find the number of bytes that an allocation takes.
+/// The location of the number of bytes of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SizeArgument {
     /// Argument 1 is the number of bytes.
     Plain,
     /// The word that argument 1 points at (the pitch), times argument 3 (the height).
     Pitch,
-    /// A `cudaPitchedPtr` at argument 0; height and depth are words 1 and 2 of the stack.
+    /// The pitch of the `cudaPitchedPtr` that argument 0 points at, times words 1 (the height) and
+    /// 2 (the depth) of the stack.
     Extent,
-    /// Elements of a `cudaChannelFormatDesc` at argument 1: argument 2 (the width) times argument 3
-    /// (the height, 0 for one).
+    /// Elements that the `cudaChannelFormatDesc` at argument 1 describes, times argument 2 (the
+    /// width) and argument 3 (the height, 0 for one).
     Array,
     /// Like `Array`; width, height and depth are words 0 to 2 of the stack.
     ArrayExtent,
-    /// Like `ArrayExtent`, for as many levels as argument 2, each half as wide, high and deep as
-    /// the one before.
+    /// Like `ArrayExtent`, for the number of levels in argument 2. Each level is half as wide, high
+    /// and deep as the one before.
     Levels,
     /// A `CUDA_ARRAY_DESCRIPTOR` at argument 1.
     Descriptor,
@@ -153,43 +159,45 @@ pub enum SizeArgument {
     Unknown,
 }
 
-/// The effect of a call of the driver's virtual memory management. Physical memory is known by a
-/// handle, and lives as long as there are references to the handle or mappings of it.
+/// What a call of the driver's virtual memory management does. Physical memory is identified by a
+/// handle, and lives as long as there are references to the handle or mappings of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mapping {
-    /// `cuMemCreate`: argument 1 bytes; the handle goes to argument 0, the place is in the
-    /// `CUmemAllocationProp` at argument 2.
+    /// `cuMemCreate`: makes memory of argument 1 bytes. The handle is stored where argument 0
+    /// points; the location is in the `CUmemAllocationProp` at argument 2.
     Create,
-    /// `cuMemImportFromShareableHandle`: the handle of another's memory goes to argument 0.
+    /// `cuMemImportFromShareableHandle`: the handle of another process's memory is stored where
+    /// argument 0 points.
     Import,
-    /// `cuMemRetainAllocationHandle`: one more reference; the handle goes to argument 0.
+    /// `cuMemRetainAllocationHandle`: adds a reference. The handle is stored where argument 0
+    /// points.
     Retain,
-    /// `cuMemMap`: argument 1 bytes at argument 0, of the handle in argument 3.
+    /// `cuMemMap`: maps argument 1 bytes at argument 0, of the memory with the handle in argument
+    /// 3.
     Map,
-    /// `cuMemUnmap`: argument 1 bytes at argument 0.
+    /// `cuMemUnmap`: unmaps argument 1 bytes at argument 0.
     Unmap,
-    /// `cuMemRelease`: a reference to the handle in argument 0 less.
+    /// `cuMemRelease`: removes a reference to the handle in argument 0.
     Release,
 }
 
-/// Elements that a call of MPI's exchanges, by its arguments in registers.
+/// The locations of the elements that an MPI call exchanges, which are arguments in registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MpiMessage {
-    /// Index of the buffer argument. Where the buffer is `MPI_IN_PLACE`, the other two mean
-    /// nothing.
+    /// Index of the buffer argument. If the buffer is `MPI_IN_PLACE`, the other two are ignored.
     pub buffer: u8,
     /// Index of the argument that is the number of elements.
     pub count: u8,
     /// Index of the argument that is their `MPI_Datatype`.
     pub data_type: u8,
-    /// Whether that number goes to, or comes from, each rank.
+    /// Whether so many elements are sent to, or received from, each rank.
     pub each: bool,
 }
 
 /// The location of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArgumentAt {
-    /// One of the six arguments in registers, from 0.
+    /// One of the six arguments in registers, counted from 0.
     Register(u8),
     /// A word of the stack.
     Stack(u8),
@@ -202,21 +210,24 @@ pub enum ArgumentAt {
 /// How a call makes or ends a communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Joins {
-    /// `ncclCommInitRank`: it goes to argument 0; size, id (128 bytes on the stack), rank.
+    /// `ncclCommInitRank`: stores it where argument 0 points. Further arguments: size, id (128
+    /// bytes on the stack), rank.
     Rank,
-    /// `ncclCommInitRankScalable`: it goes to argument 0; size, rank, number of ids, ids.
+    /// `ncclCommInitRankScalable`: stores it where argument 0 points. Further arguments: size,
+    /// rank, number of ids, ids.
     Scalable,
-    /// `ncclCommInitAll`: they go to an array at argument 0; size.
+    /// `ncclCommInitAll`: stores all communicators in the array at argument 0. Further argument:
+    /// size.
     All,
-    /// `ncclCommSplit`: splits the communicator in argument 0 by colour and key; the new one goes
-    /// to argument 3.
+    /// `ncclCommSplit`: splits the communicator in argument 0 by colour and key, and stores the new
+    /// one where argument 3 points.
     Split,
-    /// `ncclCommShrink`: shrinks the communicator in argument 0 by the ranks in the list at
-    /// argument 1, of the length in argument 2; the new one goes to argument 3.
+    /// `ncclCommShrink`: removes the ranks in the list at argument 1, whose length is argument 2,
+    /// from the communicator in argument 0, and stores the new one where argument 3 points.
     Shrink,
     /// `ncclCommGrow`: grows the communicator in argument 0 (null in a new rank) to the size in
-    /// argument 1, with the id at argument 2 or null, and the rank in argument 3; the new one goes
-    /// to argument 4.
+    /// argument 1, with the id at argument 2 or null, and the rank in argument 3. Stores the new
+    /// one where argument 4 points.
     Grow,
     /// Ends the communicator in argument 0.
     Leaves,
@@ -230,13 +241,13 @@ pub mod memory {
     pub const PINNED: u32 = 1;
     /// Managed (unified) memory.
     pub const MANAGED: u32 = 2;
-    /// Device memory, in the order of a stream.
+    /// Device memory that is allocated and freed in the order of a stream.
     pub const POOL: u32 = 3;
-    /// A CUDA array, without the padding of its layout.
+    /// A CUDA array. Its size leaves out padding.
     pub const ARRAY: u32 = 4;
-    /// Device memory that another process took.
+    /// Device memory that another process allocated.
     pub const IMPORTED: u32 = 5;
-    /// Host memory that the program has, and that is pinned.
+    /// Host memory that the program already had, and that is pinned.
     pub const REGISTERED: u32 = 6;
 }
 
@@ -247,9 +258,9 @@ pub struct Function {
     pub name: Name,
     /// The library that exports it.
     pub library: Library,
-    /// Words of arguments on the stack, beyond the six in registers.
+    /// Number of words of arguments on the stack, beyond the six in registers.
     pub stack_words: u8,
-    /// The effect of a call.
+    /// What a call does.
     pub does: Effect,
 }
 
@@ -332,9 +343,9 @@ const fn groups(types: Types, word: u8, wide: bool) -> Effect {
 
 const GROUPED: Types = Types::At { a: 2, b: 5, c: 9, compute: Some(13) };
 
-/// The functions, by number. The macro passes `name = stack words` of each to another macro, which
-/// makes the hooks; the table has the effect of each. A name's position is its number on the wire,
-/// so names are only ever added at the end.
+/// The functions, by number. The macro passes `name words, …` of all functions to another macro,
+/// which defines the hooks. A name's position is its number in records, so names are only added at
+/// the end.
 macro_rules! functions {
     ($($library:ident $name:ident $words:literal $does:expr;)*) => {
         /// The names of the functions, each with its NUL, by number.
@@ -349,7 +360,8 @@ macro_rules! functions {
             does: $does,
         }),*];
 
-        /// Whether a function takes 0 for the default stream of the calling thread, by number.
+        /// Whether 0 means the default stream of the calling thread, for each function by its
+        /// number.
         pub const OF_THREADS: &[bool] = &[$(names::is_of_threads(stringify!($name))),*];
 
         /// Numbers of the functions.
@@ -588,16 +600,17 @@ functions! {
 /// [`crate::record::ExtKind::HostCall`]: a call returned. The record's clock is the beginning of
 /// the call, its argument the function's number. Words: clock when the call returned; its result,
 /// with `cudaMemcpyKind` plus one in the high half; stream; bytes, the kernel (its stub or handle),
-/// or the device. For [`Effect::Meets`] the words are: the root or other rank plus one, or 0, in
-/// the high half of the second word; ranks of the communicator, or 0; bytes, or [`NO_BYTES`]. Some
-/// calls that take long, and those that failed for lack of memory, have a fifth word: the stack's
-/// id.
+/// or the device. For [`Effect::Meets`] the words are: clock when the call returned; its result,
+/// with the root or other rank plus one, or 0, in the high half; number of ranks of the
+/// communicator, or 0; bytes, or [`NO_BYTES`]. Some calls that take long, and those that failed for
+/// lack of memory, have the stack's id as a fifth word.
 pub const HOST_CALL_WORDS: usize = 4;
-/// Bytes of a message that are not known.
+/// Stands for a message's bytes if their number is not known.
 pub const NO_BYTES: u64 = u64::MAX;
-/// Whether CUPTI leaves the calls of a function to the hooks, where these are asked for: those that start
-/// most work. Libraries that have a runtime in themselves, past which no hook gets, launch by other
-/// functions (`cudaLaunchKernelExC`, cooperative ones) and by the driver's: of these CUPTI records all.
+/// Whether CUPTI leaves the calls of a function to the hooks, if that is asked for. It does for the
+/// functions that start most work. Libraries with a runtime linked in, which the hooks don't reach,
+/// use other functions to launch (`cudaLaunchKernelExC`, cooperative ones) and the driver's. CUPTI
+/// records all calls of these.
 pub fn may_be_left_to_hooks(number: u32) -> bool {
     use Number::*;
     let others = [
@@ -613,12 +626,13 @@ pub fn may_be_left_to_hooks(number: u32) -> bool {
     }
 }
 
-/// Handle of the default stream of all threads, which functions take 0 for too.
+/// Handle of the default stream of all threads, for which functions also accept 0.
 pub const LEGACY_STREAM: u64 = 1;
 /// Handle of the calling thread's default stream.
 pub const THREADS_STREAM: u64 = 2;
 
-/// The stream that a function was given, with a handle of its own for each default one.
+/// The handle of the stream that a function was called with. Each of the default streams has a
+/// handle of its own.
 pub fn stream_of(number: u32, handle: u64) -> u64 {
     match handle {
         0 if OF_THREADS.get(number as usize) == Some(&true) => THREADS_STREAM,
@@ -627,27 +641,28 @@ pub fn stream_of(number: u32, handle: u64) -> u64 {
     }
 }
 
-/// [`crate::record::ExtKind::HostStream`]: a stream as CUPTI numbers it, at the first call that starts
-/// work in it. Words: its handle, by [`stream_of`] (of a default stream as this thread has it from here
-/// on); CUPTI's number of its context in the high half, and its own; all ones if they are not known.
+/// [`crate::record::ExtKind::HostStream`]: CUPTI's number of a stream, written at the first call
+/// that starts work in it. Words: the stream's handle, from [`stream_of`] (for a default stream,
+/// this thread's from now on); CUPTI's number of its context in the high half and of the stream in
+/// the low half, or all ones if they are not known.
 pub const HOST_STREAM_WORDS: usize = 2;
-/// [`crate::record::ExtKind::HostMemory`]: memory was taken (stamped after) or is about to be
-/// given back (stamped before). Argument: the function's number. Words: address (0: everything live
-/// on a device); bytes (0 for a free, or where they are not known); stream, or for a reset the
-/// device plus one, or 0 for the thread's device; stack id, with bit 32 set for a free. For
-/// [`Effect::Maps`], which is written once it succeeded: address or handle; bytes; for a creation
-/// the kind of place and, in the high half, its number, for a mapping the handle; stack id. In a
-/// process that made its own context, memory that is taken has two more words: the context, and its
-/// device plus one.
+/// [`crate::record::ExtKind::HostMemory`]: memory was allocated (with the time after the call) or
+/// is about to be freed (with the time before it). Argument: the function's number. Words: address
+/// (0 for all live memory of a device); bytes (0 for a free, or if not known); stream, or for a
+/// reset the device plus one, or 0 for the thread's device; stack id, with bit 32 set for a free.
+/// For [`Effect::Maps`], the record is written once the call succeeded. Its words are: address or
+/// handle; bytes; for a creation the kind of location with the location's id in the high half, for
+/// a mapping the handle; stack id. In a process that made its own context, allocations have two
+/// more words: the context, and its device plus one.
 pub const HOST_MEMORY_WORDS: usize = 4;
 /// [`crate::record::ExtKind::Collective`]: a collective, recorded like a host call. Words: clock
-/// when it returned; its result, with `ncclDataType_t` in the high half; communicator; elements;
-/// stream; root or other rank plus one, or 0.
+/// when it returned; its result, with `ncclDataType_t` in the high half; communicator; number of
+/// elements; stream; root or other rank plus one, or 0.
 pub const COLLECTIVE_WORDS: usize = 6;
-/// [`crate::record::ExtKind::Communicator`]: argument: the function's number. Words: communicator
-/// (0 if it could not be made); a number that is the same in all ranks, or 0; size; rank; of a
-/// split, the communicator that was split and colour | key << 32; of one that lost or gained
-/// ranks, that communicator, and how many it lost.
+/// [`crate::record::ExtKind::Communicator`]: a communicator was made or ended. Argument: the
+/// function's number. Words: communicator (0 if it could not be made); a number that is the same in
+/// all ranks, or 0; size; rank; for a split, the communicator that was split and colour | key <<
+/// 32; for one that lost or gained ranks, that communicator, and how many ranks it lost.
 pub const COMMUNICATOR_WORDS: usize = 6;
 
 #[cfg(test)]
@@ -662,7 +677,7 @@ mod tests {
             FUNCTIONS[Number::cuDevicePrimaryCtxReset_v2 as usize].name.with_end(),
             b"cuDevicePrimaryCtxReset_v2\0"
         );
-        // The first and the last.
+        // The first name and the last.
         assert_eq!(FUNCTIONS[0].name.with_end(), b"cudaMalloc\0");
         assert_eq!(FUNCTIONS.last().unwrap().name.text(), "cuGraphConditionalHandleCreate");
     }

@@ -1,4 +1,4 @@
-//! The range of a program's that is recorded, and nothing else: `--capture-range`.
+//! `--capture-range`: only this range of the program is recorded.
 
 /// The event that opens and closes the capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -6,20 +6,20 @@
 pub enum CaptureTrigger {
     /// `cudaProfilerStart` and `cudaProfilerStop`.
     CudaProfiler = 1,
-    /// An NVTX range of the name.
+    /// An NVTX range with this name.
     Nvtx = 2,
-    /// A `record_function` of PyTorch or a span of `tprof_abi` of the name.
+    /// A `record_function` of PyTorch or a span of `tprof_abi` with this name.
     Range = 3,
 }
 
-/// Longest name, bytes.
+/// Longest name, in bytes.
 pub const MAX_NAME_BYTES: usize = 120;
-/// Words of [`pack`].
+/// Number of words that [`pack`] returns.
 pub const WORDS: usize = 1 + MAX_NAME_BYTES / 8;
 const REPEATS: u64 = 1 << 8;
 
-/// Packs the trigger into the words of [`crate::region::RegionHeader::capture`]; `None` for a name
-/// that is too long.
+/// Packs the trigger into the words of [`crate::region::RegionHeader::capture`]; `None` if the name
+/// is too long.
 pub fn pack(opens: CaptureTrigger, name: &[u8], repeats: bool) -> Option<[u64; WORDS]> {
     let mut words = [0; WORDS];
     let [first, rest @ ..] = &mut words;
@@ -35,7 +35,7 @@ pub fn pack(opens: CaptureTrigger, name: &[u8], repeats: bool) -> Option<[u64; W
     Some(words)
 }
 
-/// Whether a range opens the capture that these words are of.
+/// Whether a range opens the capture that these words describe.
 pub fn is_opened(words: &[u64; WORDS], by: CaptureTrigger, name: &[u8]) -> bool {
     let [first, ..] = words;
     pack(by, name, first & REPEATS != 0).is_some_and(|these| these == *words)
@@ -46,7 +46,7 @@ pub fn opens(first: u64) -> u64 {
     first & 0xff
 }
 
-/// Whether each range of the name is captured, not only the first one.
+/// Whether each range with the name is captured, and not only the first.
 pub fn repeats(first: u64) -> bool {
     first & REPEATS != 0
 }

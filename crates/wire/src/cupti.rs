@@ -1,9 +1,9 @@
-//! Versions of CUPTI, and their faults by NVIDIA's release notes.
+//! Versions of CUPTI, and their bugs according to NVIDIA's release notes.
 
-/// Returns CUPTI's version by its package's: `13.4.58` is 13.4, of which update 1 begins with
-/// `13.4.92`. `None` for CUDA 12, and for a text that is no version.
+/// CUPTI's version, from that of its package: `13.4.58` is 13.4, and `13.4.92` begins 13.4 update
+/// 1. `None` for CUDA 12, and for a text that isn't a version.
 pub fn version_of_package(package: &str) -> Option<u32> {
-    /// The first package of update 1, by NVIDIA's headers in the wheels.
+    /// The first package of each update 1, according to NVIDIA's headers in the wheels.
     const UPDATES: [(u32, u32); 2] = [(0, 85), (4, 92)];
     let mut parts = package.split('.').map(|part| part.parse::<u32>().ok());
     let (major, minor, build) = (parts.next()??, parts.next()??, parts.next()??);
@@ -11,7 +11,7 @@ pub fn version_of_package(package: &str) -> Option<u32> {
     (major >= 13).then_some(major * 10_000 + minor * 100 + u32::from(is_update))
 }
 
-/// The release of a version of CUDA 13's CUPTI, for people.
+/// The release of a version of CUDA 13's CUPTI, as people write it.
 #[derive(Clone, Copy, Debug)]
 pub struct Release(pub u32);
 
@@ -25,8 +25,8 @@ impl core::fmt::Display for Release {
     }
 }
 
-/// Returns the fault that NVIDIA mended after a version, by its release notes, where it matters for
-/// a recording that is always on.
+/// The bug that NVIDIA's release notes say was fixed after this version, if it matters for a
+/// recording that is always on.
 pub fn known_fault(version: u32) -> Option<&'static str> {
     match version {
         130_000 => Some(

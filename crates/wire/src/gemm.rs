@@ -1,19 +1,19 @@
-//! Matrix multiplications of cuBLAS and cuBLASLt: where a call has the sizes and types of the
-//! matrices, and the record of a call.
+//! Matrix multiplications of cuBLAS and cuBLASLt: the locations of sizes and types in a call, and
+//! the record of a call.
 
-/// The locations of a multiplication's arguments in a cuBLAS function. All functions begin alike:
-/// handle, two operations, then m, n and k in registers.
+/// The locations of a multiplication's arguments in a cuBLAS function. All functions begin with a
+/// handle, two operations, and m, n and k in registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gemm {
     /// Types of the matrices.
     pub types: Types,
-    /// Number of multiplications in a call.
+    /// How the call says how many multiplications it makes.
     pub batch: Batch,
-    /// Whether numbers have 64 bits (the names that end in `_64`).
+    /// Whether numbers have 64 bits (functions whose names end in `_64`).
     pub wide: bool,
 }
 
-/// How a call states its number of multiplications.
+/// How a call says how many multiplications it makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Batch {
     /// The call is one multiplication.
@@ -56,19 +56,19 @@ pub const COMPLEX_FLOAT: u8 = 4;
 /// Complex, double precision: `CUDA_C_64F`.
 pub const COMPLEX_DOUBLE: u8 = 5;
 
-/// Attributes of cuBLASLt's layouts: `CUBLASLT_MATRIX_LAYOUT_TYPE` (32 bits).
+/// Attribute of cuBLASLt's layouts: `CUBLASLT_MATRIX_LAYOUT_TYPE` (32 bits).
 pub const LAYOUT_TYPE: u32 = 0;
-/// `CUBLASLT_MATRIX_LAYOUT_ROWS` (64 bits).
+/// Attribute of cuBLASLt's layouts: `CUBLASLT_MATRIX_LAYOUT_ROWS` (64 bits).
 pub const LAYOUT_ROWS: u32 = 2;
-/// `CUBLASLT_MATRIX_LAYOUT_COLS` (64 bits).
+/// Attribute of cuBLASLt's layouts: `CUBLASLT_MATRIX_LAYOUT_COLS` (64 bits).
 pub const LAYOUT_COLUMNS: u32 = 3;
-/// `CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT` (32 bits).
+/// Attribute of cuBLASLt's layouts: `CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT` (32 bits).
 pub const LAYOUT_BATCH: u32 = 5;
 /// Attribute of cuBLASLt's descriptors: `CUBLASLT_MATMUL_DESC_COMPUTE_TYPE` (32 bits).
 pub const MATMUL_COMPUTE: u32 = 0;
-/// `CUBLASLT_MATMUL_DESC_TRANSA` (32 bits).
+/// Attribute of cuBLASLt's descriptors: `CUBLASLT_MATMUL_DESC_TRANSA` (32 bits).
 pub const MATMUL_TRANSPOSE_A: u32 = 3;
-/// `CUBLASLT_MATMUL_DESC_TRANSB` (32 bits).
+/// Attribute of cuBLASLt's descriptors: `CUBLASLT_MATMUL_DESC_TRANSB` (32 bits).
 pub const MATMUL_TRANSPOSE_B: u32 = 4;
 
 /// The shape of a multiplication: op(A) of `m` by `k` with op(B) of `k` by `n`, `batch` times.
@@ -78,11 +78,12 @@ pub struct Shape {
     pub extent: Extent,
     /// Number of multiplications.
     pub batch: u64,
-    /// `cublasOperation_t` of A and of B: 0 as it is, 1 transposed, 2 also conjugate; [`SEVERAL`].
+    /// `cublasOperation_t` of A and of B: 0 for none, 1 for transposed, 2 for conjugate transposed;
+    /// or [`SEVERAL`].
     pub operations: [u8; 2],
     /// `cudaDataType` of A, B and C.
     pub types: [u8; 3],
-    /// `cublasComputeType_t`; [`NOT_GIVEN`] where the call does not have it.
+    /// `cublasComputeType_t`; [`NOT_GIVEN`] if the call does not have it.
     pub compute: u8,
 }
 
@@ -100,22 +101,22 @@ pub enum Extent {
     },
     /// Groups of several sizes.
     Groups {
-        /// Sum of m · n · k over all multiplications; `u64::MAX` where it does not fit.
+        /// Sum of m · n · k over all multiplications; `u64::MAX` if it does not fit.
         products: u64,
         /// Number of groups.
         groups: u64,
     },
 }
 
-/// [`Shape::compute`] of a call that leaves it to its handle's mode.
+/// [`Shape::compute`] of a call that uses the mode of its handle.
 pub const NOT_GIVEN: u8 = u8::MAX;
-/// [`Shape::operations`] that differ from group to group.
+/// One of the [`Shape::operations`], if it differs from group to group.
 pub const SEVERAL: u8 = 3;
 
-/// [`crate::record::ExtKind::Gemm`]: a call returned, of the function in the record's argument, at
-/// the record's clock. Words: clock when it returned; its result, with 1 in the high half if the
-/// shape is known, 2 if the call has groups; m, n and k, or products and groups; batch; operations,
-/// types and compute type, a byte each.
+/// [`crate::record::ExtKind::Gemm`]: a call returned. The record's argument is the function's
+/// number, its clock the beginning of the call. Words: clock when it returned; its result, with 1
+/// in the high half if the shape is known, 2 if the call has groups; m, n and k, or products and
+/// groups; batch; operations, types and compute type, a byte each.
 pub const GEMM_WORDS: usize = 7;
 
 const KNOWN: u64 = 1;

@@ -1,11 +1,11 @@
 //! Payloads of the records that the CUPTI agent writes: the work of devices, the calls that asked
 //! for it, and ranges that the program named.
 //!
-//! Their times are on CUPTI's clock, which the collector joins to ours by [`ClockJoin`]: it differs
-//! from process to process, and can be set back. A payload consists of words: whole ones first,
-//! then pairs of narrow values.
+//! Their times are on CUPTI's clock, which differs from process to process and can be set back; the
+//! collector converts these times by [`ClockJoin`] records. A payload consists of words: 64-bit
+//! values first, then pairs of 32-bit values.
 
-/// Declares a payload: its fields, and how it becomes words and is read back.
+/// Declares a payload with its fields, and defines how it is packed into words and unpacked.
 macro_rules! payload {
     (
         $(#[$doc:meta])* $name:ident {
@@ -23,7 +23,7 @@ macro_rules! payload {
         impl $name {
             const WIDE: usize = <[&str]>::len(&[$(stringify!($wide)),*]);
             const NARROW: usize = <[&str]>::len(&[$(stringify!($narrow)),*]);
-            /// Words of its payload.
+            /// Number of words of its payload.
             pub const WORDS: usize = Self::WIDE + Self::NARROW.div_ceil(2);
 
             /// Packs it into a payload.
@@ -60,13 +60,13 @@ macro_rules! payload {
 pub(crate) use payload;
 
 payload! {
-    /// The time on both clocks at one moment. The record's own clock is the middle of two readings
-    /// around CUPTI's.
+    /// One moment on both clocks. The record's own clock is the middle of two readings around that
+    /// of CUPTI's clock.
     ClockJoin {
         wide {
             /// CUPTI's clock, ns.
             foreign_ns,
-            /// Ticks of our clock between the two readings.
+            /// Ticks of the record's clock between the two readings.
             width_ticks,
         }
         narrow {}
@@ -85,35 +85,35 @@ payload! {
             queued,
             /// Time when it was submitted; 0 if not measured.
             submitted,
-            /// Node of a graph, or 0.
+            /// The node's id, if the kernel is part of a graph; otherwise 0.
             node,
         }
         narrow {
-            /// Call that launched it.
+            /// Correlation id of the launch.
             correlation,
             /// Number of the stream.
             stream,
-            /// Name, by text id.
+            /// Text id of the name.
             name,
-            /// Graph, or 0.
+            /// The graph's id; 0 if there is none.
             graph,
             /// Number of the device.
             device,
             /// Number of the context.
             context,
-            /// Blocks in x.
+            /// Number of blocks in x.
             grid_x,
-            /// Blocks in y.
+            /// Number of blocks in y.
             grid_y,
-            /// Blocks in z.
+            /// Number of blocks in z.
             grid_z,
-            /// Threads in x.
+            /// Number of threads of a block in x.
             block_x,
-            /// Threads in y.
+            /// Number of threads of a block in y.
             block_y,
-            /// Threads in z.
+            /// Number of threads of a block in z.
             block_z,
-            /// Registers of a thread.
+            /// Number of registers of a thread.
             registers,
             /// Bytes of static shared memory.
             shared_static,
@@ -133,15 +133,15 @@ payload! {
             end,
             /// Number of bytes.
             bytes,
-            /// Node of a graph, or 0.
+            /// The node's id, if this is part of a graph; otherwise 0.
             node,
         }
         narrow {
-            /// Call that asked for it.
+            /// Correlation id of the call.
             correlation,
             /// Number of the stream.
             stream,
-            /// Graph, or 0.
+            /// The graph's id; 0 if there is none.
             graph,
             /// Number of the device.
             device,
@@ -149,13 +149,14 @@ payload! {
             context,
             /// `CUpti_ActivityMemcpyKind`, or [`FILL`].
             kind,
-            /// `CUpti_ActivityMemoryKind` it read, or the value of a fill.
+            /// The `CUpti_ActivityMemoryKind` that was read, or the value of a fill.
             from,
-            /// `CUpti_ActivityMemoryKind` it wrote.
+            /// The `CUpti_ActivityMemoryKind` that was written.
             to,
-            /// `CUpti_ActivityFlag`: bit 0 is set if the call could return before it was done.
+            /// `CUpti_ActivityFlag`: bit 0 is set if the call could return before the copy was
+            /// complete.
             flags,
-            /// Other device of a peer copy plus one, or 0.
+            /// Number of the other device of a peer copy plus one; 0 if there is none.
             peer,
         }
     }
@@ -165,7 +166,7 @@ payload! {
 pub const FILL: u32 = 100;
 
 payload! {
-    /// A call of the runtime's or the driver's interface returned.
+    /// A call of the runtime or driver API returned.
     Call {
         wide {
             /// Time when it began.
@@ -174,22 +175,22 @@ payload! {
             end,
         }
         narrow {
-            /// Number that the call shares with the work it started.
+            /// The correlation id, which the call shares with the work that it started.
             correlation,
-            /// Thread, as the kernel names it.
+            /// The kernel's id of the thread.
             thread,
-            /// Name, by text id.
+            /// Text id of the name.
             name,
             /// Value that it returned.
             result,
-            /// 0: the runtime's; 1: the driver's.
+            /// 0 for the runtime, 1 for the driver.
             driver,
         }
     }
 }
 
 payload! {
-    /// The host or a stream waited.
+    /// The host or a stream waited for a device.
     Wait {
         wide {
             /// Time when it began.
@@ -198,7 +199,7 @@ payload! {
             end,
         }
         narrow {
-            /// Call that waited.
+            /// Correlation id of the call that waited.
             correlation,
             /// Number of the stream; all ones if there is none.
             stream,
@@ -213,23 +214,23 @@ payload! {
 }
 
 payload! {
-    /// The innermost id of one kind that its thread had pushed when a call was made.
+    /// The innermost external id of one kind that the thread had pushed when a call was made.
     External {
         wide {
             /// The external id.
             id,
         }
         narrow {
-            /// Number of the call.
+            /// Correlation id of the call.
             correlation,
-            /// `CUpti_ExternalCorrelationKind`: who numbers so.
+            /// `CUpti_ExternalCorrelationKind`: says whose ids these are.
             kind,
         }
     }
 }
 
 payload! {
-    /// Device memory was taken or given back.
+    /// Device memory was allocated or freed.
     Memory {
         wide {
             /// Time of the change.
@@ -238,16 +239,16 @@ payload! {
             address,
             /// Number of bytes.
             bytes,
-            /// Address of the stream-ordered pool that it belongs to; 0 if it belongs to no pool of
-            /// this process.
+            /// Address of the stream-ordered pool that the memory belongs to; 0 if it doesn't
+            /// belong to a pool of this process.
             pool,
             /// Bytes that this pool holds.
             pool_held,
-            /// The part of these bytes that is given out.
+            /// The part of the pool's bytes that is in use.
             pool_given,
         }
         narrow {
-            /// Call that asked for it.
+            /// Correlation id of the call.
             correlation,
             /// The operation, a `CUpti_ActivityMemoryOperationType`.
             operation,
@@ -259,14 +260,14 @@ payload! {
             context,
             /// Number of the stream.
             stream,
-            /// Whether it is ordered in a stream.
+            /// Whether the operation is ordered in a stream.
             asynchronous,
         }
     }
 }
 
 payload! {
-    /// CUPTI or the driver spent time on its own affairs.
+    /// CUPTI or the driver spent time on its own work.
     Overhead {
         wide {
             /// Time when it began.
@@ -277,7 +278,7 @@ payload! {
         narrow {
             /// Kind of overhead, a `CUpti_ActivityOverheadKind`.
             kind,
-            /// Thread, as the kernel names it; 0 if there is none.
+            /// The kernel's id of the thread; 0 if there is none.
             thread,
         }
     }
@@ -287,9 +288,9 @@ payload! {
     /// Properties of a device.
     Device {
         wide {
-            /// Memory of the device, bytes.
+            /// Memory of the device, in bytes.
             memory,
-            /// Memory's bandwidth, KB/s.
+            /// Bandwidth of the memory, in KB/s.
             bandwidth,
             /// First half of the UUID, as bytes.
             uuid_low,
@@ -299,7 +300,7 @@ payload! {
         narrow {
             /// Number of the device.
             device,
-            /// Name, by text id.
+            /// Text id of the name.
             name,
             /// Number of multiprocessors.
             processors,
@@ -307,25 +308,25 @@ payload! {
             major,
             /// Compute capability, minor.
             minor,
-            /// Clock of the cores, kHz.
+            /// Clock of the cores, in kHz.
             clock,
-            /// Level-2 cache, bytes.
+            /// Size of the level-2 cache, in bytes.
             cache,
-            /// Threads of a warp.
+            /// Number of threads of a warp.
             warp,
-            /// Threads of a block, at most.
+            /// Maximum number of threads of a block.
             threads,
-            /// Warps of a multiprocessor, at most.
+            /// Maximum number of warps of a multiprocessor.
             warps,
-            /// Blocks of a multiprocessor, at most.
+            /// Maximum number of blocks of a multiprocessor.
             blocks,
-            /// Shared memory of a multiprocessor, bytes.
+            /// Shared memory of a multiprocessor, in bytes.
             shared,
-            /// Shared memory of a block, bytes.
+            /// Shared memory of a block, in bytes.
             shared_block,
-            /// Registers of a multiprocessor.
+            /// Number of registers of a multiprocessor.
             registers,
-            /// Registers of a block, at most.
+            /// Maximum number of registers of a block.
             registers_block,
         }
     }
@@ -362,24 +363,24 @@ payload! {
 }
 
 payload! {
-    /// An event of NVTX, at the record's own clock.
+    /// An NVTX event, at the record's own clock.
     Range {
         wide {
             /// For a push or pop, the number of ranges of its domain around it on its thread, or
             /// [`NO_LEVEL`]; for a start or end, the range's number; for a thread's name, the
-            /// thread.
+            /// thread's id.
             id,
-            /// Payload's 64 bits.
+            /// The payload's 64 bits.
             value,
         }
         narrow {
-            /// Message, by text id.
+            /// Text id of the message.
             name,
-            /// Domain's name, by text id; 0 is the default domain.
+            /// Text id of the domain's name; 0 for the default domain.
             domain,
             /// Category of the range.
             category,
-            /// Category's name, by text id; 0 if it has none.
+            /// Text id of the category's name; 0 if it has none.
             category_name,
             /// Colour as ARGB; 0 if none was given.
             colour,
@@ -389,63 +390,65 @@ payload! {
     }
 }
 
-/// [`Range::id`] where a domain's ranges are not counted.
+/// [`Range::id`] in a domain whose ranges are not counted.
 pub const NO_LEVEL: u64 = u64::MAX;
 
-/// What went wrong, or what the reader must know: the argument of an agent's note. The note's
+/// Errors and facts that the reader must know. These are arguments of an agent's note, whose
 /// payload is a count and a text id.
 pub mod trouble {
-    /// CUPTI could not be used; the text has the reason.
+    /// CUPTI could not be used. The text has the reason.
     pub const NO_CUPTI: u32 = 1;
-    /// CUPTI refused a kind of record; the text has which, and why.
+    /// CUPTI refused a kind of record. The text says which, and why.
     pub const REFUSED: u32 = 2;
     /// CUPTI dropped records.
     pub const DROPPED: u32 = 3;
     /// Records had no times.
     pub const NO_TIMES: u32 = 4;
-    /// Records of kinds that were not enabled, or are unknown.
+    /// There were records of kinds that were not enabled, or are unknown.
     pub const UNKNOWN_KIND: u32 = 5;
-    /// Bytes of buffers that could not be read.
+    /// Some bytes of buffers could not be read.
     pub const UNREADABLE: u32 = 6;
-    /// The injection library that the job had named before did not load.
+    /// The injection library that the job itself had named did not load.
     pub const NOT_CHAINED: u32 = 7;
-    /// The version and the path of the CUPTI that is used.
+    /// The CUPTI that is used: its version is the count, its path the text.
     pub const USES: u32 = 8;
-    /// Requests for a buffer that could not be met. CUPTI itself counts the records that it lost by
+    /// Requests for a buffer were refused. CUPTI itself counts the records that it lost because of
     /// that ([`DROPPED`]).
     pub const NO_BUFFER: u32 = 9;
     /// Names were cut.
     pub const NAMES_CUT: u32 = 10;
-    /// CUPTI is newer than any that the agent supports: its version.
+    /// CUPTI is newer than any that the agent supports. The count is its version.
     pub const NEWER: u32 = 14;
     /// Another client of CUPTI registered, and gets its records through the agent.
     pub const SHARED: u32 = 20;
-    /// Bytes behind the first record of work that had not ended at a forced flush.
+    /// There were bytes behind the first record of work that had not ended at a forced flush.
     pub const NOT_ENDED: u32 = 21;
-    /// Bytes of records in buffers that were lent where a refusal would crash CUPTI.
+    /// There were bytes of records in spare buffers, which are lent where a refusal would crash
+    /// CUPTI.
     pub const SPARE_BUFFERS: u32 = 22;
-    /// Another client detached CUPTI from the process: buffers that were lost by it.
+    /// Another client detached CUPTI from the process. The count is the number of buffers that were
+    /// lost by it.
     pub const DETACHED: u32 = 23;
-    /// CUPTI records again after that.
+    /// CUPTI records again after it was detached.
     pub const ATTACHED: u32 = 24;
-    /// CUPTI records again after recording was off, and no hooked call was the first: for how long
-    /// recording may have been on before, ns.
+    /// CUPTI records again after recording was off, and it was not a hooked call that resumed it.
+    /// The count is the time in ns for which recording may have been on before.
     pub const RESUMED: u32 = 26;
-    /// Records of kernels that kernels launched.
+    /// There were records of kernels that kernels launched.
     pub const NESTED_KERNELS: u32 = 25;
-    /// NCCL's profiler plugin is another library's: the text names it.
+    /// NCCL's profiler plugin is another library, which the text names.
     pub const OTHER_PROFILER: u32 = 40;
-    /// From here on CUPTI records the CUDA runtime's calls: all of them (0), or those alone that do not
-    /// start work by a hooked function (1).
+    /// From now on CUPTI records the CUDA runtime's calls: all of them (count 0), or only those
+    /// that do not start work by a hooked function (1).
     pub const RECORDS_CALLS: u32 = 13;
-    /// CUPTI records calls that start work, though the hooks' records of them were asked for; the
-    /// text has why.
+    /// CUPTI records calls that start work although the hooks' records of them were asked for. The
+    /// text has the reason.
     pub const NOT_BY_HOOKS: u32 = 27;
 }
 
-/// Longest text of one record, bytes.
+/// Longest text of one record, in bytes.
 pub const MAX_TEXT_BYTES: usize = 3_800;
-/// Words that a text takes at most.
+/// Maximum number of words of a text.
 pub const TEXT_WORDS: usize = 1 + MAX_TEXT_BYTES / 8;
 
 /// Packs a text, cut at [`MAX_TEXT_BYTES`]: its length in bytes, then the bytes. Returns the number

@@ -1,16 +1,16 @@
-//! The messages that a process and the collector exchange on `SESSION/sock`.
+//! The messages that a process and the collector exchange over `SESSION/sock`.
 //!
 //! A target sends one [`Hello`], with the [arguments and environment](ExecArguments) of its image,
-//! and receives one [`Welcome`] with three descriptors (SCM_RIGHTS): the session page, its region,
-//! and the unwind tables. It maps them and closes everything. Control clients send [`Hello`] with
-//! [`Role::Control`] and then exchange JSON lines.
+//! and receives one [`Welcome`] with three descriptors (SCM_RIGHTS): those of the session page, of
+//! its region, and of the unwind tables. It maps them and closes all descriptors. Control clients
+//! send a [`Hello`] with [`Role::Control`], and then exchange JSON lines.
 
 use crate::version::WIRE_VERSION;
 
 /// First word of a [`Hello`] and a [`Welcome`].
 pub const HELLO_MAGIC: u64 = 0x3168_6d73_666f_7270; // "profsmh1"
 
-/// The kind of process that sends a [`Hello`].
+/// The kinds of processes that send a [`Hello`].
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -24,21 +24,21 @@ pub enum Role {
 pub mod hello_flags {
     /// The image is a forked child of a process that was already attached.
     pub const FORKED: u32 = 1;
-    /// The executable (or an earlier library) brings its own `malloc`, so that
-    /// allocations cannot be recorded.
+    /// The executable (or an earlier library) has its own `malloc`, so allocations can't be
+    /// recorded.
     pub const OWN_MALLOC: u32 = 2;
-    /// Some hooked function was not found behind this library.
+    /// No `malloc` was found behind this library.
     pub const NO_REAL_MALLOC: u32 = 4;
-    /// The sender is the CUPTI agent: this region is one more of a process with hooks that
-    /// attached before, if they are there.
+    /// The sender is the CUPTI agent. Its region is an additional one of a process that has
+    /// attached before, if the process has the hooks.
     pub const AGENT: u32 = 8;
-    /// The process sent a hello before, and got no answer in time.
+    /// The process has sent a hello before, and got no answer in time.
     pub const LATE: u32 = 16;
-    /// [`ExecArguments`](super::ExecArguments) follows in the same message.
+    /// An [`ExecArguments`](super::ExecArguments) follows in the same message.
     pub const BEGAN_WITH: u32 = 32;
 }
 
-/// First message from a client.
+/// The first message from a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// The constant [`HELLO_MAGIC`].
@@ -47,25 +47,25 @@ pub struct Hello {
     pub version: u32,
     /// The sender's [`Role`].
     pub role: u32,
-    /// Pid in the sender's namespace.
+    /// The sender's pid in its own namespace.
     pub pid: u32,
-    /// Parent's pid in the sender's namespace.
+    /// The parent's pid in the sender's namespace.
     pub parent: u32,
     /// Bits of [`hello_flags`].
     pub flags: u32,
-    /// Thread that attaches.
+    /// Id of the thread that attaches.
     pub tid: u32,
-    /// Sender's clock (TSC ticks, or CLOCK_MONOTONIC nanoseconds).
+    /// The sender's clock (TSC ticks, or CLOCK_MONOTONIC nanoseconds).
     pub clock: u64,
     /// Address of a string at the top of the main thread's stack.
     pub stack_top: u64,
 }
 
 impl Hello {
-    /// Length of the message.
+    /// Length of the message in bytes.
     pub const BYTES: usize = 48;
 
-    /// The first message of a control client; a target fills in the rest.
+    /// Makes the first message of a control client; a target fills in the other fields.
     pub const fn new(role: Role, pid: u32) -> Hello {
         Hello {
             magic: HELLO_MAGIC,
@@ -80,14 +80,13 @@ impl Hello {
         }
     }
 
-    /// Whether the sender has this version. If it has another one, only `magic` and `version` are
-    /// known.
+    /// Whether the sender has this version. If it doesn't, only `magic` and `version` may be read.
     pub const fn is_of_this_version(&self) -> bool {
         self.magic == HELLO_MAGIC && self.version == WIRE_VERSION
     }
 
-    /// Whether a program of another version of tprof sent it, so that the rest of it must not be
-    /// read.
+    /// Whether the sender is a program of another version of tprof, so that the other fields must
+    /// not be read.
     pub const fn is_of_another_version(&self) -> bool {
         self.magic == HELLO_MAGIC && self.version != WIRE_VERSION
     }
@@ -104,7 +103,7 @@ impl Hello {
         message.bytes
     }
 
-    /// Decodes a message; `None` for one of another length.
+    /// Decodes a message; `None` if the length differs.
     pub fn from_bytes(bytes: &[u8]) -> Option<Hello> {
         let bytes: &[u8; Hello::BYTES] = bytes.try_into().ok()?;
         Some(Hello {
@@ -121,21 +120,21 @@ impl Hello {
     }
 }
 
-/// The arguments and environment of an image, as the kernel gave them. They are in the same message
-/// as a [`Hello`] with [`hello_flags::BEGAN_WITH`], since the process would wait while the
-/// collector reads them from /proc.
+/// The arguments and environment of an image, as the kernel passed them. They are in the same
+/// message as a [`Hello`] with [`hello_flags::BEGAN_WITH`], since the process would otherwise wait
+/// while the collector reads them from /proc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExecArguments<'m> {
-    /// Arguments, each with its NUL: /proc/PID/cmdline.
+    /// The arguments, each with its NUL, as in /proc/PID/cmdline.
     pub arguments: &'m [u8],
-    /// Variables, each with its NUL: /proc/PID/environ.
+    /// The variables, each with its NUL, as in /proc/PID/environ.
     pub environment: &'m [u8],
 }
 
 impl<'m> ExecArguments<'m> {
-    /// Bytes of arguments and environment that are sent, at most.
+    /// Maximum bytes of arguments and environment that are sent.
     pub const MAX_BYTES: usize = 64 << 10;
-    /// Bytes of the longest message.
+    /// Length of the longest message in bytes.
     pub const MESSAGE: usize = Hello::BYTES + 4 + ExecArguments::MAX_BYTES;
 
     /// Returns the bytes that precede `arguments` and `environment`.
@@ -143,7 +142,7 @@ impl<'m> ExecArguments<'m> {
         (self.arguments.len() as u32).to_ne_bytes()
     }
 
-    /// Decodes the bytes that follow a hello; `None` if they make no sense.
+    /// Decodes the bytes that follow a hello; `None` if they are inconsistent.
     pub fn from_bytes(bytes: &'m [u8]) -> Option<ExecArguments<'m>> {
         let (head, rest) = bytes.split_first_chunk()?;
         let (arguments, environment) = rest.split_at_checked(u32::from_ne_bytes(*head) as usize)?;
@@ -158,20 +157,20 @@ pub struct Welcome {
     pub magic: u64,
     /// The collector's [`crate::WIRE_VERSION`].
     pub version: u32,
-    /// 1: recording may begin; 0: the target stays inert.
+    /// 1 if recording may begin, 0 if the target must not record.
     pub accepted: u32,
 }
 
 impl Welcome {
-    /// Length of the message.
+    /// Length of the message in bytes.
     pub const BYTES: usize = 16;
 
-    /// The answer of this version's collector.
+    /// Makes the answer of this version's collector.
     pub const fn new(accepted: bool) -> Welcome {
         Welcome { magic: HELLO_MAGIC, version: WIRE_VERSION, accepted: accepted as u32 }
     }
 
-    /// Whether recording may begin: accepted, and by a collector of this version.
+    /// Whether recording may begin: a collector of this version has accepted the target.
     pub const fn admits(&self) -> bool {
         self.magic == HELLO_MAGIC && self.version == WIRE_VERSION && self.accepted == 1
     }
@@ -185,7 +184,7 @@ impl Welcome {
         message.bytes
     }
 
-    /// Decodes a message; `None` for one of another length.
+    /// Decodes a message; `None` if the length differs.
     pub fn from_bytes(bytes: &[u8]) -> Option<Welcome> {
         let bytes: &[u8; Welcome::BYTES] = bytes.try_into().ok()?;
         Some(Welcome {
@@ -196,14 +195,14 @@ impl Welcome {
     }
 }
 
-/// A message in the making.
+/// A message that is being encoded.
 struct Message<const BYTES: usize> {
     bytes: [u8; BYTES],
     len: usize,
 }
 
 impl<const BYTES: usize> Message<BYTES> {
-    /// Appends a field. Fields are as many as there is room for, which the tests show.
+    /// Appends a field. The fields together fill the message exactly, which the tests check.
     #[inline(always)]
     fn push<const N: usize>(&mut self, field: [u8; N]) {
         for (to, from) in self.bytes.iter_mut().skip(self.len).zip(field) {
@@ -213,7 +212,7 @@ impl<const BYTES: usize> Message<BYTES> {
     }
 }
 
-/// The bytes of one field.
+/// The bytes of one field; `None` if they are not there.
 #[inline(always)]
 fn part<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at + N)?.try_into().ok()
@@ -245,21 +244,21 @@ mod tests {
     }
 
     #[test]
-    fn what_an_image_began_with_comes_back_or_is_refused() {
+    fn exec_arguments_come_back_or_are_refused() {
         let began = ExecArguments { arguments: b"job\0-x\0", environment: b"A=1\0" };
         let mut bytes = began.head().to_vec();
         bytes.extend_from_slice(began.arguments);
         bytes.extend_from_slice(began.environment);
         assert_eq!(ExecArguments::from_bytes(&bytes), Some(began));
-        // A message that is cut in the environment has a shorter one; one that is cut before it has
-        // none.
+        // A message that is cut in the environment has a shorter environment; one that is cut
+        // before is refused.
         assert_eq!(ExecArguments::from_bytes(&bytes[..13]).unwrap().environment, b"A=");
         for length in 0..4 + began.arguments.len() {
             assert_eq!(ExecArguments::from_bytes(&bytes[..length]), None, "{length}");
         }
     }
 
-    /// A field that moves is another version of the wire.
+    /// If a field moves, the wire's version has to change.
     #[test]
     fn fields_lie_where_version_22_has_them() {
         assert_eq!(WIRE_VERSION, 22);
@@ -278,7 +277,7 @@ mod tests {
         assert_eq!((&bytes[8..12], &bytes[12..]), (&[22, 0, 0, 0][..], &[1, 0, 0, 0][..]));
     }
 
-    /// The collector reads whatever any process of the user may send.
+    /// The collector reads whatever any process of the user sends.
     #[test]
     fn any_bytes_of_the_right_length_come_back() {
         let mut word = 7u64;
@@ -313,7 +312,7 @@ mod tests {
         let mut bytes = Welcome::new(true).to_bytes();
         bytes[0] ^= 1;
         assert!(!Welcome::from_bytes(&bytes).unwrap().admits());
-        // Only 1 is a permission.
+        // Only the value 1 admits.
         let odd = Welcome { accepted: 0x101, ..Welcome::new(true) };
         assert!(!odd.admits());
     }

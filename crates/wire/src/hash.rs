@@ -1,13 +1,13 @@
-//! Hashes that need no state and are the same in every process, run and version: numbers
-//! for texts, and places in tables.
+//! Hashes without state that are the same in every process, run and version. They serve as numbers
+//! for texts, and as places in tables.
 
 /// 2^64 over the golden ratio, made odd.
 pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 /// FNV-1a of no bytes.
 pub const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// Spreads a number's bits upwards. The highest bits of the product depend on all bits of
-/// the number, so take those.
+/// Spreads a number's bits upwards. Only the highest bits of the product depend on all bits of the
+/// number, so callers should use those.
 #[inline(always)]
 pub const fn spread(value: u64) -> u64 {
     value.wrapping_mul(GOLDEN)
@@ -28,7 +28,7 @@ pub fn fnv1a_on(mut hash: u64, bytes: &[u8]) -> u64 {
     hash
 }
 
-/// A number made of several.
+/// Combines several numbers into one.
 pub fn joined(values: &[u64]) -> u64 {
     let mut hash = GOLDEN;
     for value in values {

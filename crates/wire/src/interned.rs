@@ -1,10 +1,10 @@
-//! Names and lists of sizes that records refer to by an id: how a definition is laid out.
+//! The layout of definitions: of names and lists of sizes that records refer to by an id.
 
 use crate::gpu::{MAX_TEXT_BYTES, TEXT_WORDS, pack_text};
 
-/// Bytes of a definition that are kept.
+/// Maximum bytes of a definition that are kept.
 pub const MAX_KEPT_BYTES: usize = MAX_TEXT_BYTES;
-/// Words of a definition's payload at most.
+/// Maximum number of words of a definition's payload.
 pub const WORDS: usize = TEXT_WORDS;
 
 /// Packs a definition: kept bytes | all bytes << 32, then the bytes, cut at [`MAX_KEPT_BYTES`] and
@@ -17,8 +17,8 @@ pub fn pack(bytes: &[u8], words: &mut [u64; WORDS]) -> usize {
     used
 }
 
-/// Returns a definition's words after the first, how many bytes of them are kept, and how many
-/// there were; `None` where more bytes are stated than follow.
+/// Returns a definition's words after the first, the number of bytes kept in them, and the number
+/// of bytes that there were; `None` if fewer bytes follow than the first word says.
 pub fn unpack(payload: &[u64]) -> Option<(&[u64], usize, usize)> {
     let (first, words) = payload.split_first()?;
     let (kept, whole) = (*first as u32 as usize, (*first >> 32) as usize);

@@ -1,12 +1,12 @@
 //! The data that crosses from a profiled process to the collector, and nothing else.
 //!
-//! The target writes [`record`]s into chunks of a shared [`region`]; the collector reads them. Both
-//! sides meet through a [`handshake`] on a Unix socket, and agree on the environment names in
-//! [`mod@env`]. Unwind rows travel the other way, from collector to target, in the layout of
+//! The target writes [`record`]s into chunks of a shared [`region`], and the collector reads them.
+//! Both sides meet through a [`handshake`] on a Unix socket, and use the environment variables in
+//! [`mod@env`]. Unwind rows go the other way, from collector to target, in the layout of
 //! [`unwind`].
 //!
-//! The collector must treat every byte it reads here as hostile: a target can scribble over its own
-//! region at any time.
+//! The collector must treat every byte that it reads here as hostile: a target can overwrite its
+//! own region at any time.
 #![no_std]
 
 pub mod calls;

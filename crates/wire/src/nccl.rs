@@ -1,5 +1,5 @@
-//! Payloads of the records that NCCL's profiler plugin writes: communicators, the calls that
-//! ask for operations, operations as NCCL enqueued them, and their work on channels.
+//! Payloads of the records that NCCL's profiler plugin writes: communicators, calls that ask for
+//! operations, operations as NCCL enqueued them, and their work on channels.
 //!
 //! Texts (operation, data type, algorithm, protocol) are ids of
 //! [`Text`](crate::record::ExtKind::Text) records, 0 for none. Ids of calls, tasks, groups
@@ -8,37 +8,37 @@
 use crate::gpu::payload;
 
 payload! {
-    /// A communicator for which NCCL set the plugin up.
+    /// A communicator, for which NCCL initialised the plugin.
     Context {
         wide {
             /// Id of the communicator.
             context,
-            /// NCCL's number of the communicator, the same in all ranks; 0 if it gave none
-            /// (before version 4 of the interface it comes with each operation).
+            /// NCCL's number of the communicator, which is the same in all ranks; 0 if NCCL passed
+            /// none. Before version 4 of the interface, each operation has it.
             hash,
         }
         narrow {
             /// Version of the plugin interface.
             version,
-            /// Hosts; 0 if NCCL gave no sizes.
+            /// Number of hosts; 0 if NCCL passed no sizes.
             nodes,
             /// Number of ranks.
             ranks,
             /// This process's rank.
             rank,
-            /// Name that the program gave it.
+            /// Text id of the name that the program gave it.
             name,
         }
     }
 }
 
 payload! {
-    /// A call of one of NCCL's functions, from version 5 on. The record's clock is its beginning.
+    /// A call of an NCCL function, from version 5 on. The record's clock is the call's beginning.
     Call {
         wide {
-            /// Id of the operation.
+            /// Id of the call.
             id,
-            /// Id of its communicator.
+            /// Id of the communicator.
             context,
             /// Number of elements.
             count,
@@ -48,31 +48,31 @@ payload! {
         narrow {
             /// Text id of the operation's name.
             function,
-            /// Type of an element.
+            /// Text id of the type of an element.
             data_type,
-            /// Root plus one; 0 where there is none.
+            /// Root plus one; 0 if there is none.
             root,
-            /// 1 if a graph captures it: it is not run now.
+            /// 1 if a graph captures the call, so that it is not run now.
             captured,
         }
     }
 }
 
 payload! {
-    /// An operation that NCCL hands to the device. The record's clock is that moment.
+    /// An operation, enqueued by NCCL. The record's clock is that moment.
     Task {
         wide {
-            /// Id; 0 unless its work on channels is recorded.
+            /// Id of the operation.
             id,
-            /// The call that asked for it, from version 5 on.
+            /// Id of the call that asked for it, from version 5 on.
             call,
-            /// Id that operations handed over together share.
+            /// Id that is shared by operations which are passed to the device together.
             group,
-            /// Id of its communicator.
+            /// Id of the communicator.
             context,
             /// NCCL's number of the communicator, before version 4.
             hash,
-            /// Number of this operation among those of its function on the communicator.
+            /// Sequence number among the operations of the same function on the communicator.
             sequence,
             /// Number of elements.
             count,
@@ -82,19 +82,19 @@ payload! {
             kind,
             /// Text id of the operation's name.
             function,
-            /// Type of an element.
+            /// Text id of the type of an element.
             data_type,
             /// Text id of the algorithm.
             algorithm,
             /// Text id of the protocol.
             protocol,
-            /// The other rank, or the root, plus one; 0 where there is none.
+            /// The other rank, or the root, plus one; 0 if there is none.
             peer,
-            /// Channels; 0 if NCCL gave none.
+            /// Number of channels; 0 if NCCL passed none.
             channels,
             /// This process's rank in the communicator.
             rank,
-            /// Name of the communicator, before version 4.
+            /// Text id of the communicator's name, before version 4.
             name,
         }
     }
@@ -102,35 +102,35 @@ payload! {
 
 /// Values of [`Task::kind`].
 pub mod task_kind {
-    /// A collective in a kernel.
+    /// A collective that a kernel carries out.
     pub const COLLECTIVE: u32 = 0;
-    /// Half of an exchange between two ranks.
+    /// One side of an exchange between two ranks.
     pub const POINT_TO_POINT: u32 = 1;
-    /// A collective by copy engines.
+    /// A collective that copy engines carry out.
     pub const COPY_ENGINE: u32 = 2;
 }
 
 payload! {
-    /// Work on one channel. The record's clock is its beginning.
+    /// Work on one channel. The record's clock is the work's beginning.
     Transfer {
         wide {
-            /// The operation; 0 if it is another process's.
+            /// Id of the operation; 0 if it belongs to another process.
             task,
-            /// Id of its communicator.
+            /// Id of the communicator.
             context,
-            /// Clock at its end.
+            /// Clock at the work's end.
             end,
             /// The device's clock at the beginning of a kernel's part, in ns; 0 if there is none.
             device_start_ns,
-            /// The device's clock at its end, in ns.
+            /// The device's clock at the end of a kernel's part, in ns.
             device_end_ns,
             /// Ticks that steps waited for the device.
             device_wait,
             /// Ticks that steps waited for the other rank to make room.
             peer_wait,
-            /// Ticks that steps were on the network.
+            /// Ticks that steps waited for the network.
             network,
-            /// Bytes that the steps moved; 0 if NCCL gave none.
+            /// Bytes that the steps moved; 0 if NCCL passed none.
             bytes,
         }
         narrow {
@@ -140,7 +140,7 @@ payload! {
             channel,
             /// The other rank plus one; 0 for a kernel's part.
             peer,
-            /// Steps that ended.
+            /// Number of steps that ended.
             steps,
         }
     }

@@ -1,25 +1,25 @@
-//! Operators and ranges of PyTorch, as its `RecordFunction` reports them: their records, and the
-//! sizes of what an operator was called with.
+//! Operators and ranges of PyTorch, which its `RecordFunction` reports: their records, and the
+//! sizes of their inputs.
 
-/// What is recorded of operators: values of [`crate::region::RegionHeader::operators`].
+/// Which details of operators are recorded: values of [`crate::region::RegionHeader::operators`].
 pub mod mode {
     /// Nothing is recorded.
     pub const OFF: u32 = 0;
     /// Names, times, and autograd's sequence numbers.
     pub const NAMES: u32 = 1;
-    /// These, and sizes and types of the inputs.
+    /// What `NAMES` records, and sizes and types of the inputs.
     pub const SHAPES: u32 = 2;
-    /// Like `NAMES`, as long as that takes little of a thread's time.
+    /// Like `NAMES`, while that costs little of a thread's time.
     pub const AUTO: u32 = 3;
 }
 
-/// Number of kinds of scopes (`at::RecordScope`).
+/// Number of values of `at::RecordScope`.
 pub const SCOPES: usize = 10;
-/// `at::RecordScope::USER_SCOPE`: `record_function` and its like.
+/// `at::RecordScope::USER_SCOPE`: the scope of `record_function` and the like.
 pub const USER_SCOPE: u8 = 7;
 
-/// [`crate::record::ExtKind::Operator`]: an operator is over, of the name in the argument, at the
-/// record's clock.
+/// [`crate::record::ExtKind::Operator`]: an operator ended, at the record's clock. Its name is in
+/// the argument.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Operator {
     /// Ticks that it took.
@@ -31,9 +31,9 @@ pub struct Operator {
 /// The inputs that an operator or range was called with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Inputs {
-    /// Autograd's number plus one; 0 for none, and beyond 32 bits.
+    /// Autograd's sequence number plus one; 0 if there is none, or if it needs more than 32 bits.
     pub sequence: u32,
-    /// The inputs' sizes, [`crate::record::ExtKind::Sizes`]; 0 where they are not known.
+    /// Id of the inputs' sizes, [`crate::record::ExtKind::Sizes`]; 0 if they are not known.
     pub sizes: u32,
 }
 
@@ -67,10 +67,10 @@ impl Operator {
 /// [`crate::record::ExtKind::RangeOpen`] and, without inputs, [`crate::record::ExtKind::RangeClosed`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RangeEdge {
-    /// Address of the range's object, which no other range has while it lasts. The range may end in
-    /// another thread.
+    /// Address of the range's object, which no other range has at the same time. The range may end
+    /// in another thread.
     pub object: u64,
-    /// The inputs that it was called with.
+    /// The inputs that the range was called with.
     pub inputs: Inputs,
 }
 
@@ -88,47 +88,47 @@ impl RangeEdge {
     }
 }
 
-/// What an [`crate::record::ExtKind::OperatorNote`] states, by its argument. Each has two words: a
-/// number, and another.
+/// What an [`crate::record::ExtKind::OperatorNote`] says, by its argument. Each note has two words.
 pub mod note {
-    /// Callbacks are registered. Words: the [`super::mode`] from here on; the id of libtorch_cpu's
+    /// Callbacks are registered. Words: the [`super::mode`] from now on; the id of libtorch_cpu's
     /// path.
     pub const ARMED: u32 = 1;
-    /// There is no way to register callbacks. Words: 0, and the path.
+    /// Callbacks can't be registered. Words: 0; the id of the path.
     pub const NO_SYMBOLS: u32 = 2;
-    /// Sizes cannot be read. Words: the reason ([`super::unread`]), and the path.
+    /// Sizes can't be read. Words: the reason ([`super::unread`]); the id of the path.
     pub const NO_SIZES: u32 = 3;
-    /// One step in so many is recorded from here on, so that operators take no more than their
-    /// share of a thread's time. Words: that number; the share that the operators of all steps
-    /// took, in millionths.
+    /// From now on one step in so many is recorded, so that operators cost no more than their share
+    /// of a thread's time. Words: that number of steps; the share that the operators of all steps
+    /// cost, in millionths.
     pub const TURNS: u32 = 4;
-    /// The process was forked while its parent registered the callbacks, and lacks some or all.
-    /// Words: 0; 0.
+    /// The process was forked while its parent registered the callbacks, and lacks some or all of
+    /// them. Words: 0; 0.
     pub const FORKED: u32 = 5;
 }
 
-/// Why sizes cannot be read: values of [`note::NO_SIZES`].
+/// The reason why sizes can't be read: values of [`note::NO_SIZES`].
 pub mod unread {
     /// A function that is needed is missing.
     pub const NO_FUNCTION: u64 = 1;
-    /// PyTorch raised an exception in the test.
+    /// PyTorch threw an exception during the test.
     pub const THROWN: u64 = 2;
-    /// Inputs lie nowhere where they could.
+    /// Inputs were found at none of the possible offsets.
     pub const NO_PLACE: u64 = 3;
 }
 
-/// Words of a list of sizes at most: inputs beyond are left out, which the list states.
+/// Maximum number of words of a list of sizes. Further inputs are left out, and [`Input::More`]
+/// says so.
 pub const SIZES_WORDS: usize = 440;
 
 const _: () = assert!(SIZES_WORDS * 8 <= crate::interned::MAX_KEPT_BYTES);
 
-/// Tensors of a list at most: torch.profiler writes a longer one as `[]` as well.
+/// Maximum number of tensors of a list. torch.profiler also writes a longer list as `[]`.
 pub const MAX_LISTED: usize = 30;
 
-/// Numbers of a list at most: a longer one is [`Input::Other`].
+/// Maximum number of numbers of a list. A longer list is [`Input::Other`].
 pub const MAX_NUMBERS: usize = 16;
 
-/// An input, as the first word of it in a list; a tensor's sizes follow, a word each.
+/// The first word of an input in a list. A tensor's sizes follow, one word each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
     /// A tensor of so many dimensions and this `c10::ScalarType`.
@@ -138,36 +138,36 @@ pub enum Input {
         /// Type; [`NO_TYPE`] if it is not known.
         of: u8,
     },
-    /// A list of so many tensors, which follow as inputs of their own unless they are more than
+    /// A list of tensors, which follow as inputs of their own unless there are more than
     /// [`MAX_LISTED`].
     Tensors {
         /// Number of tensors.
         count: u32,
     },
-    /// Not a tensor, but an `IValue` with another tag.
+    /// An input that isn't a tensor: an `IValue` with another tag.
     Other {
         /// Tag of the `IValue`.
         tag: u32,
     },
     /// A truth value.
     Truth {
-        /// Value of the boolean.
+        /// The truth value.
         value: bool,
     },
-    /// A list of so many whole numbers or truth values, which follow, a word each.
+    /// A list of integers or truth values, which follow, one word each.
     Numbers {
-        /// Numbers, at most [`MAX_NUMBERS`].
+        /// Number of values, at most [`MAX_NUMBERS`].
         count: u32,
-        /// Whether they are booleans.
+        /// Whether the values are booleans.
         truths: bool,
     },
-    /// A tensor with sizes that are not numbers, or not read.
+    /// A tensor with sizes that are not numbers, or were not read.
     Unread,
-    /// More inputs follow for which there is no space.
+    /// More inputs follow, for which there is no room.
     More,
 }
 
-/// [`Input::Tensor`] of no known type.
+/// The type of an [`Input::Tensor`] if it is not known.
 pub const NO_TYPE: u8 = u8::MAX;
 
 impl Input {

@@ -1,4 +1,4 @@
-//! Prefixes of the names that PyTorch gives to its own ranges. They show the steps of a job.
+//! Prefixes of the names of PyTorch's own ranges, which show the steps of a job.
 
 /// torch.profiler's range around a step; the number of the step follows.
 pub const PROFILER_STEP: &str = "ProfilerStep#";

@@ -1,10 +1,10 @@
 //! The region that one process image shares with the collector, and the page
 //! that all processes of a session share.
 //!
-//! A region is a memfd, sealed against shrinking, sparse: only what is touched
-//! costs memory. The target maps it once, right after the handshake, and keeps
-//! no descriptor. Threads take slots and chunks by clearing bits in bitmaps;
-//! the collector gives them back by setting bits.
+//! A region is a memfd that is sealed against shrinking. It is sparse: only pages that are touched
+//! use memory. The target maps it once, right after the handshake, and keeps no descriptor. Threads
+//! take slots and chunks by clearing bits in bitmaps; the collector returns them by setting the
+//! bits.
 //!
 //! ```text
 //! 0          RegionHeader                       4 KiB
@@ -20,26 +20,27 @@ use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 
 /// First word of a region.
 pub const REGION_MAGIC: u64 = 0x3167_6572_666f_7270; // "profreg1"
-/// Number of small chunks that a process under a limit of address space (`ulimit -v`) maps instead,
-/// without large ones.
+/// Number of small chunks in a process with limited address space (`ulimit -v`), which maps no
+/// large chunks.
 pub const SPARING_CHUNKS: usize = 1_024;
 /// Bytes of the region that such a process maps.
 pub const SPARING_REGION_BYTES: usize = SMALL_OFFSET + SPARING_CHUNKS * SMALL_BYTES;
 /// Bytes of the unwind tables that such a process maps.
 pub const SPARING_TABLES_BYTES: usize = 32 << 20;
-/// Threads that can be recorded at one time in one process.
+/// Maximum number of threads that can be recorded at one time in one process.
 pub const MAX_THREADS: usize = 16_384;
-/// Executable mappings that a target can distinguish.
+/// Maximum number of executable mappings that a target can distinguish.
 pub const MAX_MODULES: usize = 2_048;
-/// Bytes in a small chunk: what a thread starts with.
+/// Bytes in a small chunk. A thread begins with one.
 pub const SMALL_BYTES: usize = 4 << 10;
 /// Number of small chunks.
 pub const SMALL_CHUNKS: usize = MAX_THREADS;
 /// Bytes in a large chunk.
 pub const LARGE_BYTES: usize = 64 << 10;
-/// Number of large chunks: the session budget per process, 32 MiB.
+/// Number of large chunks, 32 MiB in all: the session's budget per process.
 pub const LARGE_CHUNKS: usize = 512;
-/// Large chunks that one thread may have filled and not yet drained: 1 MiB.
+/// Maximum number of large chunks that one thread has filled and the collector has not drained yet:
+/// 1 MiB.
 pub const CHUNKS_PER_THREAD: u32 = 16;
 
 /// Offset of the module table.
@@ -55,11 +56,11 @@ pub const LARGE_OFFSET: usize = SMALL_OFFSET + SMALL_CHUNKS * SMALL_BYTES;
 /// Bytes of a region.
 pub const REGION_BYTES: usize = LARGE_OFFSET + LARGE_CHUNKS * LARGE_BYTES;
 
-/// Words of the slot bitmap, then of the small one, then of the large one.
+/// Number of words of the thread-slot bitmap.
 pub const SLOT_WORDS: usize = MAX_THREADS / 64;
-/// Words of the small-chunk bitmap.
+/// Number of words of the small-chunk bitmap.
 pub const SMALL_WORDS: usize = SMALL_CHUNKS / 64;
-/// Words of the large-chunk bitmap.
+/// Number of words of the large-chunk bitmap.
 pub const LARGE_WORDS: usize = LARGE_CHUNKS / 64;
 /// Offset of the bitmap of thread slots.
 pub const SLOT_BITMAP_OFFSET: usize = BITMAPS_OFFSET;
@@ -71,13 +72,13 @@ pub const LARGE_BITMAP_OFFSET: usize = SMALL_BITMAP_OFFSET + SMALL_WORDS * 8;
 const _: () = assert!(LARGE_BITMAP_OFFSET + LARGE_WORDS * 8 <= SLOTS_OFFSET);
 const _: () = assert!(size_of::<RegionHeader>() <= MODULES_OFFSET);
 
-/// Why nothing is recorded at a moment: bits of [`RegionHeader::off`].
+/// The reasons why nothing is recorded at a moment: bits of [`RegionHeader::off`].
 pub mod off {
-    /// Recording is off in the session, as the session's page has it.
+    /// Recording is off in the session, as the session page says.
     pub const SESSION: u32 = 1;
-    /// The program has switched it off for its process.
+    /// The program has switched recording off for its process.
     pub const PROGRAM: u32 = 2;
-    /// The schedule records no step at this moment.
+    /// The schedule does not record the current step.
     pub const SCHEDULE: u32 = 4;
 }
 
@@ -85,7 +86,7 @@ pub mod off {
 pub mod mem_mode {
     /// Allocations are not recorded.
     pub const OFF: u32 = 0;
-    /// Exact counts, sampled stacks.
+    /// Counts are exact, and stacks are sampled.
     pub const SAMPLED: u32 = 1;
     /// Every event is recorded.
     pub const EXACT: u32 = 2;
@@ -95,119 +96,125 @@ pub mod mem_mode {
 pub mod stack_mode {
     /// No stacks are taken.
     pub const OFF: u32 = 0;
-    /// Unwind rows; a frame pointer only where a row permits it.
+    /// By unwind rows; a frame pointer is used only if a row permits it.
     pub const AUTO: u32 = 1;
-    /// Frame pointers, blindly.
+    /// By frame pointers, without checking them.
     pub const FP: u32 = 2;
-    /// Same as `AUTO`; it has its own number so that the run can state the option.
+    /// The same as `AUTO`. It has its own number so that the run can report the option.
     pub const DWARF: u32 = 3;
-    /// Like `AUTO`, with the frames of Python's functions.
+    /// Like `AUTO`, with the frames of Python functions.
     pub const PYTHON: u32 = 4;
 }
 
-/// Head of a region. The collector fills the first part before the handshake
-/// ends; the target writes the rest.
+/// Header of a region. The collector fills the first part before the handshake ends; the target
+/// writes the rest.
 #[repr(C, align(64))]
 pub struct RegionHeader {
     /// The constant [`REGION_MAGIC`].
     pub magic: AtomicU64,
     /// The collector's [`crate::WIRE_VERSION`].
     pub version: AtomicU32,
-    /// One of [`mem_mode`].
+    /// How allocations are recorded: one of [`mem_mode`].
     pub mem_mode: AtomicU32,
-    /// One of [`stack_mode`].
+    /// How stacks are taken: one of [`stack_mode`].
     pub stack_mode: AtomicU32,
-    /// 1: wait for the collector when full; 0: drop at once.
+    /// 1 if threads wait for the collector when their ring is full, 0 if they drop records at once.
     pub wait_on_full: AtomicU32,
-    /// 1: CUDA runtime and NCCL calls are recorded.
+    /// 1 if intercepted calls (CUDA, NCCL, cuBLAS, MPI) are recorded.
     pub calls: AtomicU32,
-    /// Why nothing is recorded at this moment, [`off`]; 0 while it is.
+    /// The reasons why nothing is recorded at this moment, as bits of [`off`]; 0 while recording is
+    /// on.
     pub off: AtomicU32,
     /// Mean bytes between samples under `SAMPLED`.
     pub sample_interval: AtomicU64,
-    /// Bounded wait on a full ring, in clock ticks.
+    /// Maximum wait on a full ring, in clock ticks.
     pub wait_ticks: AtomicU64,
-    /// 1: the clock is the TSC; 0: CLOCK_MONOTONIC nanoseconds.
+    /// 1 if the clock is the TSC, 0 if it is CLOCK_MONOTONIC in nanoseconds.
     pub clock_is_tsc: AtomicU32,
-    /// Odd while the collector rewrites the module table, raised by 2 each time.
+    /// Odd while the collector rewrites the module table; grows by 2 with each rewrite.
     pub modules_seq: AtomicU32,
-    /// Entries in the module table.
+    /// Number of entries in the module table.
     pub modules_len: AtomicU32,
-    /// Raised by the target to ask for a fresh module table.
+    /// Number of requests for a fresh module table. The target increments it.
     pub modules_wanted: AtomicU32,
-    /// Follows `modules_wanted`: the request that the table answers. A futex.
+    /// Number of the last request that the table answers. Follows `modules_wanted`. A futex.
     pub modules_answered: AtomicU32,
-    /// Live usable bytes under `SAMPLED`, summed over threads at each flush.
+    /// Live usable bytes under `SAMPLED`. Each thread adds its own at its flushes.
     pub live_bytes: AtomicI64,
-    /// Highest `live_bytes` read at a flush.
+    /// The highest `live_bytes` at any flush.
     pub peak_bytes: AtomicI64,
     /// Clock at that peak.
     pub peak_clock: AtomicU64,
-    /// Stack ids given out so far.
+    /// Number of stack ids so far.
     pub stacks: AtomicU32,
-    /// Why the target turned itself off; 0 while it records.
+    /// The reason why the target turned recording off for good; 0 while it records.
     pub off_reason: AtomicU32,
-    /// Events that could not be attributed to a thread slot and were dropped.
+    /// Number of events that could not be attributed to a thread slot and were dropped.
     pub lost: AtomicU64,
-    /// Stacks not kept because a table was full.
+    /// Number of stacks that were lost because a table was full.
     pub stacks_lost: AtomicU64,
-    /// Stacks not kept because the ring was full.
+    /// Number of stacks that were lost because the ring was full.
     pub stacks_dropped: AtomicU64,
-    /// Sampled blocks with frees that cannot be recorded (table of live samples full).
+    /// Number of sampled blocks whose frees can't be recorded, since the table of live samples was
+    /// full.
     pub samples_untracked: AtomicU64,
-    /// Pid inside the target.
+    /// The target's pid in its own namespace.
     pub pid: AtomicU32,
-    /// Raised by the target whenever a thread changed state (start, exit).
+    /// Incremented by the target whenever a thread starts or exits.
     pub threads_changed: AtomicU32,
-    /// Threads that ever ran here, without a slot included.
+    /// Number of threads that ever ran here, including those without a slot.
     pub threads_seen: AtomicU32,
-    /// Set while threads of the target wait for a chunk.
+    /// Number of the target's threads that wait for a chunk.
     pub waiting: AtomicU32,
-    /// Forked children that could not attach; they report it here, in their parent's region.
+    /// Number of forked children that could not attach. They report it here, in their parent's
+    /// region.
     pub lost_children: AtomicU32,
-    /// Pids of the last of them.
+    /// Pids of the last of these children.
     pub lost_pids: [AtomicU32; 16],
-    /// Interpreters that the target found unloaded. The collector reads it before it searches
-    /// one, so that the target recognises one that is gone.
+    /// Number of interpreters that the target found unloaded. The collector reads it before it
+    /// searches for an interpreter, so that the target can recognise one that is gone.
     pub python_unloads: AtomicU32,
-    /// Written by the collector after `python`: `python_unloads` as it was, and one more.
+    /// Written by the collector after `python`: the value of `python_unloads` before the search,
+    /// plus one.
     pub python_epoch: AtomicU32,
     /// The process's interpreter: [`crate::python::Interpreter::words`].
     pub python: [AtomicU64; INTERPRETER_WORDS],
-    /// Recorded allocations and calls with Python frames that could not be read, or not all.
+    /// Number of recorded allocations and calls whose Python frames could not all be read.
     pub python_unread: AtomicU64,
-    /// Events before the process attached, if the collector did not answer it at first.
+    /// Number of events before the process attached, if the collector did not answer it at first.
     pub missed: AtomicU64,
-    /// Records of names, threads and processes that were dropped, since the ring was full.
+    /// Number of records of names, threads and processes that were dropped because the ring was
+    /// full.
     pub notes_lost: AtomicU64,
-    /// Time that the target took to attach, ns.
+    /// Time that the target took to attach, in ns.
     pub attach_ns: AtomicU64,
-    /// One of [`crate::operators::mode`].
+    /// How operators are recorded: one of [`crate::operators::mode`].
     pub operators: AtomicU32,
-    /// Raised by the target before `modules_wanted` where it asks for the list of mappings, not
-    /// only for a table.
+    /// Incremented by the target before `modules_wanted` if it asks for the list of mappings, and
+    /// not only for a table.
     pub maps_wanted: AtomicU32,
-    /// 1: the target finds rows of code without a table by itself; written before `modules_wanted`
-    /// is raised.
+    /// 1 if the target itself finds rows of code without a table. Written before `modules_wanted`
+    /// is incremented.
     pub finds_rows: AtomicU32,
-    /// Which hook notices the steps that the process counts: `Source` of the injected library; 0 if
-    /// none does yet.
+    /// The source of the steps that the process counts (`Source` of the injected library); 0 if
+    /// there is none yet.
     pub step_source: AtomicU32,
-    /// Steps that were noticed.
+    /// Number of steps that were counted.
     pub steps: AtomicU64,
-    /// [`crate::schedule::Schedule::pack`]; zeroes where there is none.
+    /// The schedule, from [`crate::schedule::Schedule::pack`]; zeroes if there is none.
     pub schedule: [AtomicU64; crate::schedule::WORDS],
-    /// [`crate::capture::pack`]; zeroes where there is none.
+    /// The captured range, from [`crate::capture::pack`]; zeroes if there is none.
     pub capture: [AtomicU64; crate::capture::WORDS],
-    /// The range that is captured now, as its kind numbers them; 0: none.
+    /// The number of the range that is being captured, as its kind numbers ranges; 0 if there is
+    /// none.
     pub captured: AtomicU64,
-    /// Ranges that were captured.
+    /// Number of ranges that were captured.
     pub captures: AtomicU64,
-    /// Stacks that were not taken, since what lies at their addresses was not known after code had
-    /// been unmapped.
+    /// Number of stacks that were not taken, because code had been unmapped and it was not known
+    /// yet which code is at their addresses.
     pub stacks_unplaced: AtomicU64,
-    /// 1: what is switched off with recording is so soon: steps that are not recorded are compared
-    /// with those that are.
+    /// 1 if what stops along with recording must stop soon, because steps that are not recorded are
+    /// compared with those that are.
     pub short_pauses: AtomicU32,
 }
 
@@ -215,49 +222,49 @@ pub struct RegionHeader {
 pub mod slot_state {
     /// The slot is not in use.
     pub const FREE: u32 = 0;
-    /// A thread writes here.
+    /// A thread uses the slot.
     pub const LIVE: u32 = 1;
     /// The thread reported that it is ending; destructors may still write.
     pub const ENDING: u32 = 2;
 }
 
-/// The counters of one thread of the target, and the chunk it began with. Only that thread writes
-/// them, so that they survive a kill.
+/// The counters of one thread of the target, and the chunk that it began with. The thread updates
+/// its counters in this shared memory, so that they survive a kill.
 #[repr(C, align(128))]
 pub struct ThreadSlot {
     /// One of [`slot_state`].
     pub state: AtomicU32,
     /// Thread id in the target's pid namespace.
     pub tid: AtomicU32,
-    /// First chunk, see [`ChunkRef`].
+    /// The thread's first chunk, see [`ChunkRef`].
     pub first_chunk: AtomicU32,
-    /// Chunks filled by this thread and given back by the collector.
+    /// Number of chunks that this thread filled and the collector returned.
     pub drained_chunks: AtomicU32,
-    /// Chunks this thread has moved on from.
+    /// Number of chunks that this thread has filled and replaced.
     pub filled_chunks: AtomicU32,
-    /// Raised by the collector when it recycles the slot.
+    /// Incremented by the collector when it recycles the slot.
     pub generation: AtomicU32,
     /// Clock at the thread's first record.
     pub start_clock: AtomicU64,
-    /// Allocations (successful `realloc` counts one and one free).
+    /// Number of allocations. A successful `realloc` counts as one, and as one free.
     pub allocations: AtomicU64,
-    /// Blocks given back.
+    /// Number of blocks that were freed.
     pub frees: AtomicU64,
-    /// Bytes asked for.
+    /// Number of bytes that were asked for.
     pub allocated_bytes: AtomicU64,
-    /// Usable bytes not yet added to [`RegionHeader::live_bytes`].
+    /// Usable bytes that are not yet added to [`RegionHeader::live_bytes`].
     pub live_delta: AtomicI64,
-    /// Ticks spent waiting on a full ring.
+    /// Ticks that were spent waiting on a full ring.
     pub wait_ticks: AtomicU64,
     /// Number of such waits.
     pub waits: AtomicU64,
     /// Number of records that were dropped.
     pub lost: AtomicU64,
-    /// Ticks spent taking stacks, measured on one in 64 and scaled.
+    /// Ticks that were spent taking stacks, measured for one in 64 and scaled.
     pub stack_ticks: AtomicU64,
     /// Number of stacks that were taken.
     pub stacks_taken: AtomicU64,
-    /// Ticks spent in callbacks of operators, measured on some of them and scaled.
+    /// Ticks that were spent in callbacks of operators, measured for some of them and scaled.
     pub operator_ticks: AtomicU64,
     /// Not used yet.
     pub spare: AtomicU64,
@@ -269,22 +276,22 @@ const _: () = assert!(size_of::<ThreadSlot>() == 128);
 pub struct ModuleRange {
     /// First address of the module.
     pub start: AtomicU64,
-    /// One past the last address.
+    /// One past the last address of the module.
     pub end: AtomicU64,
-    /// What must be added to a row's pc to get an address.
+    /// The offset that must be added to a row's pc to get an address.
     pub bias: AtomicU64,
-    /// Byte offset of the [`crate::unwind::TableHeader`] in the tables file;
-    /// 0 if the mapping has no unwind information; else one of [`module_table`].
+    /// Byte offset of the [`crate::unwind::TableHeader`] in the tables file; 0 if the mapping has
+    /// no unwind information; otherwise one of [`module_table`].
     pub table: AtomicU64,
 }
 
-/// Values of [`ModuleRange::table`] of a mapping without a table so far.
+/// Values of [`ModuleRange::table`] for a mapping that has no table yet.
 pub mod module_table {
-    /// The table is being compiled, and comes without being asked for.
+    /// The table is being compiled; nobody has to ask for it.
     pub const COMING: u64 = u64::MAX;
-    /// The table is large, and is compiled once a stack needs it.
+    /// The table is large, and will be compiled when a stack needs it.
     pub const DEFERRED: u64 = u64::MAX - 1;
-    /// The table is large, and a stack needs it: written by the target, before it asks.
+    /// The table is large, and a stack needs it. The target writes this before it asks.
     pub const ASKED: u64 = u64::MAX - 2;
 }
 const _: () = assert!(size_of::<ModuleRange>() == 32);
@@ -292,17 +299,17 @@ const _: () = assert!(size_of::<ModuleRange>() == 32);
 /// First slot of every chunk.
 #[repr(C)]
 pub struct ChunkHeader {
-    /// Where the reader goes on: `end << 32 | next`. `next` is a [`ChunkRef`], and `end` the byte
-    /// offset in this chunk up to which slots were handed out. It is 0 until the writer moves on.
+    /// Where the reader continues: `end << 32 | next`. `next` is a [`ChunkRef`], and `end` the byte
+    /// offset in this chunk up to which slots were reserved. It is 0 until the writer moves on.
     pub next: AtomicU64,
-    /// Slot index of the owner.
+    /// Index of the slot of the thread that owns the chunk.
     pub owner: AtomicU32,
     /// The slot's generation when the chunk was taken.
     pub generation: AtomicU32,
 }
 const _: () = assert!(size_of::<ChunkHeader>() == crate::record::SLOT_BYTES);
 
-/// Names a chunk: 0 is none, 1..=SMALL_CHUNKS small, then large.
+/// Identifies a chunk: 0 is none, 1..=SMALL_CHUNKS are small chunks, and large ones follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkRef(pub u32);
 
@@ -315,7 +322,7 @@ impl ChunkRef {
     pub const fn large(index: usize) -> ChunkRef {
         ChunkRef((index + SMALL_CHUNKS) as u32 + 1)
     }
-    /// Offset in the region and length in bytes; `None` for a reference that names no chunk.
+    /// Offset in the region and length in bytes; `None` for a reference to no chunk.
     pub const fn place(self) -> Option<(usize, usize)> {
         let n = self.0 as usize;
         if n == 0 {
@@ -335,22 +342,22 @@ impl ChunkRef {
 pub struct SessionPage {
     /// The constant [`REGION_MAGIC`].
     pub magic: AtomicU64,
-    /// Futex on which the collector sleeps; raised by the collector itself.
+    /// Futex on which the collector sleeps. Only the collector changes its value.
     pub sleep: AtomicU32,
-    /// 1 while the collector sleeps: a target that fills a chunk wakes it.
+    /// 1 while the collector sleeps, so that a target which fills a chunk wakes it.
     pub sleeping: AtomicU32,
-    /// 1 while recording; `--paused` and `ctl stop` make it 0.
+    /// 1 while recording is on; `--paused` and `ctl stop` make it 0.
     pub recording: AtomicU32,
-    /// 1 once the collector has gone in good order.
+    /// 1 once the collector has exited in an orderly way.
     pub closed: AtomicU32,
-    /// The collector's clock at its last pass: how long ago that was shows whether it gets
-    /// on, and threads that may not read a clock take it for theirs.
+    /// The collector's clock at its last pass. Its age shows whether the collector makes progress,
+    /// and threads that may not read a clock use it as theirs.
     pub coarse_clock: AtomicU64,
 }
 
 /// Bytes of the session page.
 pub const SESSION_BYTES: usize = 4 << 10;
-/// Virtual bytes of the unwind-tables file, mapped read-only by targets.
+/// Bytes of address space of the unwind-tables file, which targets map read-only.
 pub const TABLES_BYTES: usize = 256 << 20;
 
 #[cfg(test)]

@@ -16,37 +16,37 @@ pub enum Action {
     RecordLast,
 }
 
-/// A schedule, in steps.
+/// A schedule. Its parts are numbers of steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
-    /// Steps at the beginning of each cycle in which nothing is done.
+    /// Steps at the beginning of each cycle that are not recorded, without preparation.
     pub wait: u32,
     /// Steps after those of `wait` that are not recorded.
     pub warmup: u32,
     /// Steps after those of `warmup` that are recorded; at least one.
     pub active: u32,
-    /// Cycles; 0 for as many as the job has steps for.
+    /// Number of cycles; 0 for as many as the job has steps for.
     pub repeat: u32,
     /// Steps before the first cycle.
     pub skip_first: u32,
-    /// The first cycle has no wait.
+    /// Whether the first cycle has no wait.
     pub skip_first_wait: bool,
-    /// The parts count epochs of the program, not steps.
+    /// Whether the parts are numbers of epochs of the program, and not of steps.
     pub epochs: bool,
-    /// Each step's beginning is recorded, whether the step is or not (`--overhead paired`).
+    /// Whether each step's beginning is recorded, even if the step is not (`--overhead paired`).
     pub boundaries: bool,
 }
 
-/// Words of [`Schedule::pack`].
+/// Number of words that [`Schedule::pack`] returns.
 pub const WORDS: usize = 3;
-/// Set in the last word of every schedule, so that zeroes are none.
+/// Set in the last word of every schedule, so that zeroes mean no schedule.
 const PRESENT: u64 = 1 << 63;
 const SKIP_FIRST_WAIT: u64 = 1 << 32;
 const EPOCHS: u64 = 1 << 33;
 const BOUNDARIES: u64 = 1 << 34;
 
 impl Schedule {
-    /// Steps are counted, and nothing is switched by them.
+    /// Steps are counted, but don't switch recording.
     pub const COUNT: Schedule = Schedule {
         wait: 0,
         warmup: 0,
@@ -62,19 +62,19 @@ impl Schedule {
         u64::from(self.wait) + u64::from(self.warmup) + u64::from(self.active)
     }
 
-    /// The place of a step in the cycles, which begin at 0; `None` before the first.
+    /// The number of a step, counted from the first cycle's beginning; `None` before that.
     fn place(&self, step: u64) -> Option<u64> {
         let place = step.checked_sub(u64::from(self.skip_first))?;
         Some(if self.skip_first_wait { place + u64::from(self.wait) } else { place })
     }
 
-    /// The cycle of a step, from 0; `None` before the first and after the last.
+    /// The cycle of a step, from 0; `None` before the first cycle and after the last.
     pub fn cycle(&self, step: u64) -> Option<u64> {
         let cycle = self.place(step)?.checked_div(self.length())?;
         (self.repeat == 0 || cycle < u64::from(self.repeat)).then_some(cycle)
     }
 
-    /// What is done in a step; steps are counted from 0.
+    /// Returns the action in a step; steps are counted from 0.
     pub fn action(&self, step: u64) -> Action {
         let Some(place) = self.place(step).filter(|_| self.cycle(step).is_some()) else {
             return Action::Wait;
@@ -95,7 +95,7 @@ impl Schedule {
         matches!(self.action(step), Action::Record | Action::RecordLast)
     }
 
-    /// The steps that a cycle records, if it is one of the schedule's.
+    /// The steps that a cycle records; `None` if the schedule doesn't have that cycle.
     pub fn steps_of(&self, cycle: u64) -> Option<RangeInclusive<u64>> {
         if self.repeat != 0 && cycle >= u64::from(self.repeat) {
             return None;
@@ -105,8 +105,8 @@ impl Schedule {
         Some(end.checked_sub(u64::from(self.active))?..=end.checked_sub(1)?)
     }
 
-    /// With all parts of a cycle doubled as often as needed for what is not recorded of one to last
-    /// as long as this, where a step takes so long.
+    /// Doubles all parts of a cycle until the steps that a cycle does not record last at least
+    /// `least`, if one step takes `step`.
     pub fn lasting(self, least: u64, step: u64) -> Schedule {
         let mut of = self;
         let left_out = |of: &Schedule| (u64::from(of.wait) + u64::from(of.warmup)) * step;
@@ -116,7 +116,7 @@ impl Schedule {
         of
     }
 
-    /// Packs it into the words of [`crate::region::RegionHeader::schedule`].
+    /// Packs the schedule into the words of [`crate::region::RegionHeader::schedule`].
     pub fn pack(&self) -> [u64; WORDS] {
         let skips = if self.skip_first_wait { SKIP_FIRST_WAIT } else { 0 };
         let epochs = if self.epochs { EPOCHS } else { 0 };
@@ -128,7 +128,7 @@ impl Schedule {
         ]
     }
 
-    /// Unpacks those words; `None` where there is no schedule.
+    /// Unpacks the words of [`Schedule::pack`]; `None` if there is no schedule.
     pub fn unpack(words: [u64; WORDS]) -> Option<Schedule> {
         let [first, second, third] = words;
         (third & PRESENT != 0).then_some(Schedule {
@@ -144,14 +144,15 @@ impl Schedule {
     }
 }
 
-/// Whether the schedule of this last word counts epochs.
+/// Whether a schedule with this last word counts epochs.
 pub fn counts_epochs(third: u64) -> bool {
     third & EPOCHS != 0
 }
 
-/// Words before the number in the name of a range around a step, in any case.
+/// The words that may precede the number in the name of a range around a step, in upper or lower
+/// case.
 const STEP_WORDS: [&[u8]; 3] = [b"step", b"iteration", b"profilerstep"];
-/// Like [`STEP_WORDS`], for epochs.
+/// The words that may precede the number in the name of a range around an epoch.
 const EPOCH_WORDS: [&[u8]; 1] = [b"epoch"];
 
 /// Whether a range of this name is a step: `step 5`, `iteration#5`.
@@ -164,7 +165,7 @@ pub fn is_epoch(name: &[u8]) -> bool {
     is_numbered(name, &EPOCH_WORDS)
 }
 
-/// Whether the name is one of the words, at least one of ` #_:=`, and digits.
+/// Whether a name consists of one of the words, at least one of ` #_:=`, and digits.
 fn is_numbered(name: &[u8], words: &[&[u8]]) -> bool {
     let digits = name.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
     let Some((head, _)) = name.split_at_checked(name.len() - digits) else { return false };
@@ -185,7 +186,7 @@ mod tests {
         Schedule { skip_first_wait, ..of }
     }
 
-    /// The answers of PyTorch 2.15.0: `.` NONE, `w` WARMUP, `r` RECORD, `S` RECORD_AND_SAVE.
+    /// The results of PyTorch 2.15.0: `.` NONE, `w` WARMUP, `r` RECORD, `S` RECORD_AND_SAVE.
     #[test]
     fn steps_are_those_of_pytorchs_schedule() {
         for (parts, skip_first_wait, expected) in [

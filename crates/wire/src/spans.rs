@@ -1,30 +1,30 @@
-//! Spans that a program names itself by the table `tprof_abi`: their records.
+//! Records of the spans that a program names itself, through the table `tprof_abi`.
 
-/// Between the name of a span and its arguments, a JSON object: the unit separator.
+/// Separates a span's name from its arguments, which are a JSON object. It is the unit separator.
 pub const ARGUMENTS: u8 = 0x1f;
 
-/// The beginning of a mark's arguments if the mark is a histogram of the program's own values: how
-/// they are distributed, as `tprof_facts::histograms` reads it.
+/// The beginning of a mark's arguments if the mark is a histogram of the program's own values,
+/// which `tprof_facts::histograms` reads.
 pub const HISTOGRAM: &str = "{\"histogram\":";
 
-/// Set in the number of a span's place where it is a depth on its thread's stack.
+/// Set in a span's number if the number is a depth on its thread's stack.
 pub const BY_DEPTH: u64 = 1 << 63;
-/// Arguments of one record at most.
+/// Maximum number of arguments of one record.
 pub const MAX_ARGUMENTS: usize = 4;
-/// Words of [`Arguments`] at most.
+/// Maximum number of words of [`Arguments`].
 pub const ARGUMENTS_WORDS: usize = 2 + MAX_ARGUMENTS;
 
-/// Types of arguments.
+/// Types of an argument's value.
 pub mod value {
     /// An unsigned integer.
     pub const UNSIGNED: u8 = 0;
-    /// Signed, in two's complement.
+    /// A signed integer, in two's complement.
     pub const SIGNED: u8 = 1;
-    /// An `f64`'s bits.
+    /// The bits of an `f64`.
     pub const FLOAT: u8 = 2;
     /// 0 or 1.
     pub const BOOL: u8 = 3;
-    /// The id of a name; 0: it could not be kept.
+    /// The id of a name; 0 if it could not be recorded.
     pub const TEXT: u8 = 4;
 }
 
@@ -35,17 +35,17 @@ pub mod dtype {
         &["", "f64", "f32", "tf32", "bf16", "f16", "fp8", "fp4", "int8", "int4"];
 }
 
-/// Values of up to [`MAX_ARGUMENTS`] arguments of a span. Their keys are one name, with
+/// Values of up to [`MAX_ARGUMENTS`] arguments of a span. All their keys are in one name, with
 /// [`ARGUMENTS`] between them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arguments {
-    /// The span: its number, or [`BY_DEPTH`] and how many lie around it on this thread.
+    /// The span's number; or [`BY_DEPTH`] and the number of spans around it on this thread.
     pub span: u64,
-    /// [`value`] of each.
+    /// The type of each value, from [`value`].
     pub kinds: [u8; MAX_ARGUMENTS],
     /// Number of values.
     pub count: u8,
-    /// Bits of each value, by its kind.
+    /// The bits of each value, according to its type.
     pub bits: [u64; MAX_ARGUMENTS],
 }
 
@@ -73,7 +73,7 @@ impl Arguments {
 /// The span that a record is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// For FLOPs the number of spans around their span on its thread; otherwise the span's number
+    /// For FLOPs, the number of spans around their span on its thread; otherwise the span's number
     /// in its process.
     pub number: u64,
 }
@@ -91,14 +91,16 @@ impl Place {
     }
 }
 
-/// Beginning or end of a span on a thread's stack of them, and what the thread had counted then.
+/// Beginning or end of a span on a thread's stack of spans, with the thread's counters at that
+/// moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OnStack {
     /// Number of spans around it on its thread.
     pub depth: u16,
-    /// Allocations that the thread has counted, modulo 2^48: none where all are recorded.
+    /// Number of allocations that the thread has counted, modulo 2^48; 0 if all allocations are
+    /// recorded.
     pub allocations: u64,
-    /// Bytes asked for by those.
+    /// Bytes that these allocations asked for.
     pub allocated_bytes: u64,
 }
 
@@ -115,7 +117,7 @@ impl OnStack {
         OnStack { depth: first as u16, allocations: first >> 16, allocated_bytes }
     }
 
-    /// Allocations since another record of the same thread, and their bytes.
+    /// The number of allocations since another record of the same thread, and their bytes.
     pub fn since(&self, before: &OnStack) -> (u64, u64) {
         let allocations = self.allocations.wrapping_sub(before.allocations) & (u64::MAX >> 16);
         (allocations, self.allocated_bytes.wrapping_sub(before.allocated_bytes))
@@ -127,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_allocated_between_two_records_is_their_difference() {
+    fn allocations_between_two_records_are_their_difference() {
         let before = OnStack { depth: 3, allocations: (1 << 48) - 2, allocated_bytes: u64::MAX };
         let after = OnStack { depth: u16::MAX, allocations: 5, allocated_bytes: 99 };
         for one in [before, after] {

@@ -1,10 +1,10 @@
-//! Unwind rows, compiled by the collector from a module's `.eh_frame` and read
-//! by the target: for each range of code, where the caller's frame is.
+//! Unwind rows, which the collector compiles from a module's `.eh_frame` and the target reads. For
+//! each range of code they say where the caller's frame is.
 //!
-//! A table is a [`TableHeader`], then `len` sorted `u32` pcs (module-relative
-//! start of each row's range), padded to 8 bytes, then `len` `u64` [`Row`]s. A
-//! row holds until the next pc; gaps between functions are rows of kind
-//! [`RowKind::None`]. Tables are never changed or moved once published.
+//! A table is a [`TableHeader`], then `len` sorted `u32` pcs (module-relative start of each row's
+//! range), padded to 8 bytes, then `len` `u64` [`Row`]s. A row is valid up to the next pc; gaps
+//! between functions are rows of kind [`RowKind::None`]. A table is never changed or moved once it
+//! is published.
 
 /// Head of a table in the tables file.
 #[repr(C)]
@@ -20,30 +20,30 @@ pub struct TableHeader {
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowKind {
-    /// No information here: the stack is cut.
+    /// There is no information, so the stack is cut here.
     None = 0,
     /// CFA = stack pointer + offset.
     Sp = 1,
     /// CFA = frame pointer + offset.
     Fp = 2,
-    /// The outermost frame: the stack is whole.
+    /// This is the outermost frame, where the stack is complete.
     End = 3,
     /// A signal trampoline: registers are in the `ucontext` at the stack pointer.
     Signal = 4,
 }
 
-/// One row in one word: `0..3 kind | 3 fp saved | 4..32 CFA offset | 32..64 offset of the saved fp`
-/// (both signed bytes; the saved frame pointer is at CFA + offset). The return address is always at
-/// CFA - 8; code where it is elsewhere has no row.
+/// A row in one word: `0..3 kind | 3 fp saved | 4..32 CFA offset | 32..64 offset of the saved fp`.
+/// Both offsets are in bytes and signed; the saved frame pointer is at CFA + offset. The return
+/// address is always at CFA - 8; code with another place for it has no row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row(pub u64);
 
 impl Row {
-    /// A row that cuts the stack.
+    /// The row at which the stack is cut.
     pub const NONE: Row = Row(0);
-    /// A row that ends the stack.
+    /// The row of the outermost frame.
     pub const END: Row = Row(RowKind::End as u64);
-    /// A signal trampoline.
+    /// The row of a signal trampoline.
     pub const SIGNAL: Row = Row(RowKind::Signal as u64);
 
     /// Packs a row; `None` if an offset does not fit.

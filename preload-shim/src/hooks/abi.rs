@@ -1,4 +1,4 @@
-//! The table by which a program names its own spans, steps and values: see `include/tprof.h`.
+//! The table through which a program names its own spans, steps and values, see `include/tprof.h`.
 
 use super::cupti;
 use super::python::{Method, Python, python};
@@ -6,7 +6,7 @@ use tprof_inject::foreign_allocator::{self, HeapTotals};
 use tprof_inject::spans::{self, SpanName, SpanValue};
 use tprof_inject::stack_hook;
 
-/// `struct tprof_abi`. Functions are added at its end, and never taken away.
+/// `struct tprof_abi`. New functions are added at its end, and none is ever removed.
 #[repr(C)]
 pub struct Abi {
     /// Bytes of the table.
@@ -42,7 +42,7 @@ pub struct Abi {
 
 /// The table of functions that programs look up.
 #[unsafe(no_mangle)]
-#[allow(non_upper_case_globals)] // as programs look it up
+#[allow(non_upper_case_globals)] // `tprof_abi` is the name that programs look up
 pub static tprof_abi: Abi = Abi {
     bytes: size_of::<Abi>(),
     is_recording,
@@ -87,7 +87,7 @@ extern "C" fn record(on: i32) -> i32 {
 }
 
 unsafe extern "C" fn mark(name: *const SpanName) {
-    // SAFETY: the header's contract.
+    // SAFETY: `tprof.h` demands a `struct tprof_name` whose text lasts while it is used.
     unsafe { spans::mark(name) };
 }
 
@@ -96,7 +96,7 @@ extern "C" fn step(number: u64) {
 }
 
 unsafe extern "C" fn push(name: *const SpanName) {
-    // SAFETY: the header's contract.
+    // SAFETY: `tprof.h` demands a `struct tprof_name` whose text lasts while it is used.
     unsafe { spans::push(name) };
 }
 
@@ -105,7 +105,7 @@ extern "C" fn pop() {
 }
 
 unsafe extern "C" fn start(name: *const SpanName) -> u64 {
-    // SAFETY: the header's contract.
+    // SAFETY: `tprof.h` demands a `struct tprof_name` whose text lasts while it is used.
     unsafe { spans::start(name) }
 }
 
@@ -114,7 +114,7 @@ extern "C" fn end(number: u64) {
 }
 
 unsafe extern "C" fn counter(name: *const SpanName, value: f64) {
-    // SAFETY: the header's contract.
+    // SAFETY: `tprof.h` demands a `struct tprof_name` whose text lasts while it is used.
     unsafe { spans::counter(name, value) };
 }
 
@@ -123,7 +123,7 @@ extern "C" fn flops(count: u64) {
 }
 
 unsafe extern "C" fn open(name: *const SpanName) -> u64 {
-    // SAFETY: the header's contract.
+    // SAFETY: `tprof.h` demands a `struct tprof_name` whose text lasts while it is used.
     unsafe { spans::open(name) }
 }
 
@@ -137,17 +137,17 @@ unsafe extern "C" fn describe(
     values: *const SpanValue,
     count: usize,
 ) {
-    // SAFETY: the header's contract.
+    // SAFETY: `tprof.h` demands a `struct tprof_name` with its text, and `count` values.
     unsafe { spans::describe(span, keys, values, count) };
 }
 
 unsafe extern "C" fn complete(name: *const SpanName, began_ago_ns: u64, ended_ago_ns: u64) {
-    // SAFETY: the header's contract.
+    // SAFETY: `tprof.h` demands a `struct tprof_name` whose text lasts while it is used.
     unsafe { spans::complete(name, began_ago_ns, ended_ago_ns) };
 }
 
 unsafe extern "C" fn add(name: *const SpanName, value: f64) {
-    // SAFETY: the header's contract.
+    // SAFETY: `tprof.h` demands a `struct tprof_name` whose text lasts while it is used.
     unsafe { spans::add(name, value) };
 }
 
@@ -156,12 +156,12 @@ extern "C" fn work(count: u64, dtype: u32) {
 }
 
 unsafe extern "C" fn took(pool: *const SpanName, block: u64, bytes: u64) {
-    // SAFETY: the header's contract.
+    // SAFETY: `tprof.h` demands a `struct tprof_name` whose text lasts while it is used.
     unsafe { spans::took(pool, block, bytes) };
 }
 
 unsafe extern "C" fn gave(pool: *const SpanName, block: u64) {
-    // SAFETY: the header's contract.
+    // SAFETY: `tprof.h` demands a `struct tprof_name` whose text lasts while it is used.
     unsafe { spans::gave(pool, block) };
 }
 
@@ -169,7 +169,7 @@ extern "C" fn allocating() -> u64 {
     foreign_allocator::allocating()
 }
 
-stack_hook!(private #[doc = "Of the table."] allocated(hidden: u64, block: *mut u8, bytes: usize) -> (), allocated_impl, "rcx", "r8");
+stack_hook!(private #[doc = "A function of the table."] allocated(hidden: u64, block: *mut u8, bytes: usize) -> (), allocated_impl, "rcx", "r8");
 unsafe extern "C" fn allocated_impl(
     hidden: u64,
     block: *mut u8,
@@ -192,7 +192,7 @@ extern "C" fn reallocating(block: *mut u8, bytes: usize) -> u64 {
     foreign_allocator::reallocating(block, bytes)
 }
 
-stack_hook!(private #[doc = "Of the table."] reallocated(hidden: u64, from: *mut u8, to: *mut u8, bytes: *const [usize; 2]) -> (), reallocated_impl, "r8", "r9");
+stack_hook!(private #[doc = "A function of the table."] reallocated(hidden: u64, from: *mut u8, to: *mut u8, bytes: *const [usize; 2]) -> (), reallocated_impl, "r8", "r9");
 unsafe extern "C" fn reallocated_impl(
     hidden: u64,
     from: *mut u8,
@@ -201,14 +201,14 @@ unsafe extern "C" fn reallocated_impl(
     sp: usize,
     fp: usize,
 ) {
-    // SAFETY: the header's contract.
+    // SAFETY: `tprof.h` demands an array of two sizes.
     let [before, after] = unsafe { *bytes };
     foreign_allocator::reallocated(hidden, (from, before), (to, after), sp, fp);
 }
 
 unsafe extern "C" fn heap_totals(into: *mut HeapTotals) -> i32 {
     let Some(totals) = foreign_allocator::totals() else { return 0 };
-    // SAFETY: the header's contract: null, or one to write to.
+    // SAFETY: `tprof.h` demands null or a `struct tprof_heap` that can be written to.
     match unsafe { into.as_mut() } {
         Some(into) => *into = totals,
         None => return 0,

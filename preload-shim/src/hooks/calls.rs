@@ -1,8 +1,9 @@
-//! CUDA's runtime and driver, NCCL, cuBLAS and MPI: one hook for every function, whatever its arguments.
+//! CUDA's runtime and driver, NCCL, cuBLAS and MPI: one hook serves every function, whatever its
+//! arguments.
 //!
-//! The hook keeps the argument registers, asks for the real function, copies the
-//! arguments that lie in memory, and calls it. Types need not be known: no
-//! intercepted function takes or returns a floating-point value.
+//! The hook saves the argument registers, looks up the real function, copies the arguments that lie
+//! in memory, and calls the function. It need not know types: no intercepted function takes or
+//! returns a floating-point value.
 
 use super::cupti;
 use core::arch::naked_asm;
@@ -10,17 +11,18 @@ use tprof_inject::call_args::Frame;
 use tprof_inject::{callee, calls, entry_points, mpi};
 use tprof_wire::calls::{Effect, FUNCTIONS, Library, Number};
 
-/// Result of a call where no library has the function: `cudaErrorSharedObjectInitFailed`, which
-/// is what the runtime itself returns for a library that did not load.
+/// Result of a call if no library has the function: `cudaErrorSharedObjectInitFailed`, which the
+/// runtime itself returns for a library that did not load.
 const NO_RUNTIME: u64 = 303;
 /// Value of `ncclSystemError`.
 const NO_NCCL: u64 = 2;
 /// Value of `CUBLAS_STATUS_NOT_INITIALIZED`.
 const NO_CUBLAS: u64 = 1;
-/// An error of no class that programs know: `MPI_ERR_OTHER` of Open MPI, `MPI_ERR_INTERN` of MPICH.
+/// An error code that stands for no specific error: `MPI_ERR_OTHER` of Open MPI, `MPI_ERR_INTERN`
+/// of MPICH.
 const NO_MPI: u64 = 16;
 
-/// Hooks, by number.
+/// Defines the table of hooks, by number.
 macro_rules! addresses {
     ($($name:ident $words:literal,)*) => {
         static HOOKS: &[unsafe extern "C" fn()] = &[$($name),*];
@@ -42,7 +44,8 @@ macro_rules! hooks {
                 ".cfi_rel_offset rbp, 0",
                 "mov rbp, rsp",
                 ".cfi_def_cfa_register rbp",
-                // A `Frame`: two words, the registers, and what lies above by itself.
+                // The stack now holds a `Frame`: two words and the registers; what lies above was
+                // there already.
                 "sub rsp, 64",
                 "mov [rbp - 48], rdi",
                 "mov [rbp - 40], rsi",
@@ -82,7 +85,7 @@ macro_rules! hooks {
                 ".cfi_endproc",
                 number = const Number::$name as u32,
                 words = const $words,
-                // The stack stays aligned.
+                // The number of bytes is a multiple of 16, so that the stack stays aligned.
                 bytes = const ($words + 1) / 2 * 16,
                 enter = sym enter,
                 leave = sym leave,
@@ -94,7 +97,7 @@ tprof_wire::intercepted_functions!(hooks);
 
 /// Finds the real function; if there is none, returns 0 and stores the result in the frame.
 extern "C" fn enter(number: u32, frame: *mut Frame) -> usize {
-    // SAFETY: the hook's own frame, for the duration of the call.
+    // SAFETY: the hook passes its own frame, which nothing else uses during the call.
     let frame = unsafe { &mut *frame };
     let index = number as usize;
     let Some(function) = FUNCTIONS.get(index) else { return 0 };
@@ -114,7 +117,7 @@ extern "C" fn enter(number: u32, frame: *mut Frame) -> usize {
     };
     let real = match (given, function.does) {
         (0, Effect::Registers) => callee::find_by_page(name, number, frame.caller(), prefix, own),
-        // Tools wrap MPI's functions under their names, and call the next one.
+        // Tools wrap MPI's functions under their own names, and call the next definition.
         (0, _) if function.library == Library::Mpi => {
             callee::find_next(name, number, frame.caller(), prefix, own)
         }
@@ -133,7 +136,7 @@ extern "C" fn enter(number: u32, frame: *mut Frame) -> usize {
 }
 
 extern "C" fn leave(number: u32, frame: *const Frame) {
-    // SAFETY: the hook's own frame, for the duration of the call, as in `enter`.
+    // SAFETY: the hook passes its own frame, which nothing else uses during the call.
     let frame = unsafe { &*frame };
     if let Some(Effect::Finds) = FUNCTIONS.get(number as usize).map(|function| function.does) {
         entry_points::replace(frame, |number| HOOKS.get(number).map(|hook| *hook as usize));

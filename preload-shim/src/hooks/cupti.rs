@@ -1,8 +1,8 @@
-//! Hooks of CUPTI's functions that act for the whole process: while the CUPTI agent uses that
-//! CUPTI, the agent serves them, so that the job's own profiler and tprof both get their records.
+//! Hooks of CUPTI's functions that act on the whole process. While the CUPTI agent uses that CUPTI,
+//! the agent serves the calls, so that the job's own profiler and tprof both get their records.
 //!
-//! A hook jumps to the function that the call belongs to: that returns to the caller, with the
-//! arguments untouched.
+//! A hook jumps to the function to which the call belongs, with the arguments untouched; that
+//! function returns to the caller.
 
 use crate::table;
 use core::arch::naked_asm;
@@ -13,10 +13,10 @@ use tprof_inject::gpu::places;
 use tprof_inject::{callee, loaded};
 use tprof_wire::env;
 
-/// Their numbers among those of all hooks: behind the others.
+/// First number of these hooks, which is above those of all other hooks.
 const FIRST: u32 = 8192;
 const PREFIX: &[u8] = b"libcupti.so";
-/// Result of a call where no library has the function: `CUPTI_ERROR_NOT_INITIALIZED`.
+/// Result of a call if no library has the function: `CUPTI_ERROR_NOT_INITIALIZED`.
 const NO_CUPTI: u32 = 15;
 
 macro_rules! hooks {
@@ -64,7 +64,7 @@ extern "C" fn absent() -> u32 {
     NO_CUPTI
 }
 
-/// The address at which a call that returns to `caller` goes on.
+/// The address of the function to which a call that returns to `caller` belongs.
 extern "C" fn target(number: u32, caller: usize) -> usize {
     let Some(name) = NAMES.get(number as usize) else { return absent as *const () as usize };
     let own = (&raw const NAMES) as usize;
@@ -79,8 +79,8 @@ extern "C" fn target(number: u32, caller: usize) -> usize {
     }
 }
 
-/// Loads the agent where the driver has not done so yet, but will: the agent must know what a
-/// client asks CUPTI for before that.
+/// Loads the agent if the driver will load it but has not done so yet: the agent must know what a
+/// client asks of CUPTI before that.
 fn load_agent() {
     type Open = unsafe extern "C" fn(*const c_char, i32) -> *mut c_void;
     const NOW: i32 = 2;
@@ -89,17 +89,17 @@ fn load_agent() {
         return;
     }
     if let (Some(open), Some(path)) = (loaded::libc_function(c"dlopen"), places::of_agent()) {
-        // SAFETY: the C library's function of this name and type, with a NUL-terminated path.
+        // SAFETY: the C library's `dlopen` has this type, and the path is NUL terminated.
         unsafe { core::mem::transmute::<usize, Open>(open)(path.as_c().as_ptr(), NOW) };
     }
 }
 
-/// A function of the agent's; `None` while the driver has not loaded it.
+/// A function of the agent's; `None` if the agent isn't loaded yet.
 fn of_agent(name: &CStr) -> Option<usize> {
     loaded::named(env::AGENT_LIBRARY.as_bytes()).and_then(|agent| agent.function(name))
 }
 
-/// The agent's substitute for a function of CUPTI's: that function itself where there is no agent.
+/// The agent's substitute for a function of CUPTI's; that function itself if there is no agent.
 fn instead(number: u32, real: usize) -> usize {
     type Instead = extern "C" fn(u32, usize) -> usize;
     static AGENT: AtomicUsize = AtomicUsize::new(0);
@@ -107,43 +107,44 @@ fn instead(number: u32, real: usize) -> usize {
     if agent == 0 {
         let Some(found) = of_agent(c"tprof_cupti_instead") else { return real };
         agent = found;
-        // The driver never unloads it.
+        // The driver never unloads the agent.
         AGENT.store(agent, Relaxed);
     }
-    // SAFETY: the function of this name and type, of a library of this version's.
+    // SAFETY: `tprof_cupti_instead` has this type in the agent, which is of this version.
     unsafe { core::mem::transmute::<usize, Instead>(agent)(number, real) }
 }
 
-/// Called when a context is about to end: the agent flushes what CUPTI has of it.
+/// Called when a context is about to be destroyed: the agent flushes what CUPTI has recorded of it.
 #[cold]
 pub fn flush() {
     if let Some(flush) = of_agent(c"tprof_cupti_flush") {
-        // SAFETY: the function of this name and type, of a library of this version's.
+        // SAFETY: `tprof_cupti_flush` has this type in the agent, which is of this version.
         unsafe { core::mem::transmute::<usize, extern "C" fn()>(flush)() }
     }
 }
 
-/// The address that `dlsym` finds for a name that begins with `cupti`: the hook, where the real
-/// function that it found is the one that the hook would call, or the agent's.
+/// The address that `dlsym` returns for a name that begins with `cupti`. It is the agent's function
+/// while the agent serves the found one, or the hook if the hook would call the found one;
+/// otherwise it is the found one.
 pub unsafe extern "C" fn found_by_name(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
     let address = table::address(&table::DLSYM);
     if address == 0 {
         return core::ptr::null_mut();
     }
-    // SAFETY: the function of this name and type, with its caller's arguments.
+    // SAFETY: this is the address of the real `dlsym`, called with its caller's arguments.
     let real = unsafe { core::mem::transmute::<usize, Dlsym>(address)(handle, name) };
     if real.is_null() {
         return real;
     }
-    // SAFETY: the caller's NUL-terminated name.
+    // SAFETY: the caller of `dlsym` passed a NUL-terminated name, which the real function has read.
     let name = unsafe { CStr::from_ptr(name) }.to_bytes_with_nul();
     let Some(number) = NAMES.iter().position(|known| *known == name) else { return real };
     let instead = instead(number as u32, real as usize);
     if instead != real as usize {
         return instead as *mut c_void;
     }
-    // The agent is loaded with the driver, perhaps later than this.
+    // The agent is loaded with the driver, perhaps later than now, so the program gets the hook.
     let own = (&raw const NAMES) as usize;
     let hook = HOOKS.get(number).filter(|_| {
         NAMES.get(number).is_some_and(|name| {

@@ -1,9 +1,8 @@
 //! The environment of a program that is about to be executed.
 //!
-//! The environment is passed on as the program gave it, with one exception: where the library
-//! must not be loaded (another ELF class, a sanitizer build, a seccomp filter),
-//! tprof's entry is taken out of LD_PRELOAD, so that the new program finds what it
-//! would find without tprof.
+//! The environment is passed on as the program gave it, with one exception: if the library must not
+//! be loaded (another ELF class, a sanitizer build, a seccomp filter), tprof's entry is removed
+//! from LD_PRELOAD, so that the new program finds what it would find without tprof.
 
 use core::ffi::{CStr, c_char, c_int};
 use core::marker::PhantomData;
@@ -16,7 +15,7 @@ pub type Strings = *const *const c_char;
 
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
 
-/// An environment that was given to exec, as long as that call lasts.
+/// An environment that was passed to exec, while that call lasts.
 #[derive(Clone, Copy)]
 pub struct Environment<'a> {
     at: Strings,
@@ -24,28 +23,30 @@ pub struct Environment<'a> {
 }
 
 impl<'a> Environment<'a> {
-    /// Takes an environment; `None` for one that cannot be read, which the kernel refuses. (Under a
-    /// filter the kernel may not be asked: it then passes for readable.)
+    /// Wraps an environment; `None` for one that can't be read, which the kernel will refuse. Under
+    /// a filter the kernel may not be asked, and the environment counts as readable.
     ///
     /// # Safety
-    /// Exec's contract, except that addresses may be bad: null, or an array that ends with a
-    /// null pointer, of strings that end with a zero, all unchanged for `'a`.
+    /// As exec demands, `at` is null or an array that ends with a null pointer, whose strings end
+    /// with a zero, and all of it is unchanged for `'a`. Contrary to what exec demands, addresses
+    /// may be bad.
     pub unsafe fn given(at: Strings) -> Option<Environment<'a>> {
-        // SAFETY: the caller's premise.
+        // SAFETY: the caller guarantees such an array, though perhaps with bad addresses.
         let is_readable = unsafe { are_texts(at) };
         is_readable.then_some(Environment { at, texts: PhantomData })
     }
 
-    /// The array that was given.
+    /// The array that was passed to exec.
     pub fn array(self) -> Strings {
         self.at
     }
 
-    /// The strings of the array; none for a null one.
+    /// The strings of the array; none if it is null.
     fn strings(self) -> impl Iterator<Item = &'a CStr> {
         let mut at = self.at;
         core::iter::from_fn(move || {
-            // SAFETY: the premise of `given`, and found readable there; not moved past its end.
+            // SAFETY: `given` found the array and its strings readable; the loop does not pass the
+            // null pointer at the end.
             unsafe {
                 if at.is_null() || (*at).is_null() {
                     return None;
@@ -57,7 +58,7 @@ impl<'a> Environment<'a> {
         })
     }
 
-    /// The value of a variable in it.
+    /// The value of a variable in this environment.
     pub fn lookup(self, name: &str) -> Option<&'a [u8]> {
         self.strings().map(CStr::to_bytes).find_map(|text| {
             let is_it = text.get(name.len()) == Some(&b'=') && text.starts_with(name.as_bytes());
@@ -65,8 +66,8 @@ impl<'a> Environment<'a> {
         })
     }
 
-    /// Whether the loader will be asked to load this library: the loader takes the last of several
-    /// variables of that name.
+    /// Whether the loader will be asked to load this library. If there are several variables of
+    /// that name, the loader uses the last.
     pub fn preloads_us(self) -> bool {
         let lists = self.strings().filter_map(|text| text.to_bytes().strip_prefix(PRELOAD));
         lists.last().is_some_and(|list| entries(list).any(is_ours))
@@ -82,7 +83,8 @@ fn entries(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|b| *b == b':' || *b == b' ').filter(|e| !e.is_empty())
 }
 
-/// Whether an environment can be read: asks once for each page it touches.
+/// Whether an environment can be read. Asks the kernel once for each page that the environment
+/// touches.
 ///
 /// # Safety
 /// The same premises as [`Environment::given`].
@@ -99,7 +101,7 @@ unsafe fn are_texts(environment: Strings) -> bool {
                 return false;
             }
         }
-        // SAFETY: the kernel has just read its page.
+        // SAFETY: the kernel has just read from this page, and the array is aligned.
         let text = unsafe { *at };
         if text.is_null() {
             return true;
@@ -114,9 +116,10 @@ unsafe fn are_texts(environment: Strings) -> bool {
     }
 }
 
-/// Runs with tprof's entry taken out of LD_PRELOAD. This may be a vfork child, with shared memory,
-/// in which nothing may be left behind: the new environment lies on the stack, unless that would be
-/// too much for one. (Then a vfork child that succeeds leaves a mapping of some pages behind.)
+/// Calls `run` with the environment without tprof's entry in LD_PRELOAD. This may be a vfork child,
+/// whose memory is shared and in which nothing may be left behind. So the new environment is on the
+/// stack, unless it is too large for that. In the latter case, a vfork child that succeeds leaves a
+/// mapping of some pages behind.
 pub fn without_us(environment: Environment, run: &mut dyn FnMut(Strings) -> c_int) -> c_int {
     let count = environment.strings().count() + 1;
     let lists = environment.strings().filter(|text| text.to_bytes().starts_with(PRELOAD));
@@ -128,8 +131,8 @@ pub fn without_us(environment: Environment, run: &mut dyn FnMut(Strings) -> c_in
     let whole = array_bytes + bytes;
     let room = if is_forbidden(CallClass::Threads) { None } else { sys::map_anonymous(whole) };
     let Some(room) = room else { return run(environment.array()) };
-    // SAFETY: just mapped, zeroed (null pointers), used only here: first the array, then
-    // the texts behind it.
+    // SAFETY: the memory was just mapped, zeroed (null pointers), and is used only here: it holds
+    // the array, then the texts.
     let (kept, text) = unsafe {
         (
             core::slice::from_raw_parts_mut(room.cast::<*const c_char>(), count),
@@ -137,7 +140,8 @@ pub fn without_us(environment: Environment, run: &mut dyn FnMut(Strings) -> c_in
         )
     };
     let result = run(strip(environment, kept, text));
-    // SAFETY: the exec failed, or was another process's: nothing refers to it any more.
+    // SAFETY: the exec failed, or was done in another process, so nothing refers to the memory any
+    // more.
     unsafe { sys::unmap(room, whole) };
     result
 }
@@ -152,8 +156,8 @@ fn on_the_stack(environment: Environment, run: &mut dyn FnMut(Strings) -> c_int)
     run(strip(environment, &mut kept, &mut text))
 }
 
-/// Writes the environment into `kept` (zeroed, long enough), and lists of libraries that
-/// hold this one, without it, into `text` (zeroed, as long as all lists).
+/// Writes the environment into `kept` (zeroed, long enough). Lists of libraries that contain this
+/// one are written without it into `text` (zeroed, as long as all lists).
 fn strip(environment: Environment, kept: &mut [*const c_char], text: &mut [u8]) -> Strings {
     let mut places = kept.iter_mut();
     let mut used = 0;
@@ -162,7 +166,7 @@ fn strip(environment: Environment, kept: &mut [*const c_char], text: &mut [u8]) 
         let mut given = entry.as_ptr();
         if entries(list).any(is_ours) {
             if entries(list).all(is_ours) {
-                continue; // without tprof there would be no such variable
+                continue; // without tprof, this variable would not exist
             }
             let start = used;
             let mut push = |bytes: &[u8]| {

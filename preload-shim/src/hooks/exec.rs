@@ -1,4 +1,4 @@
-//! Hooks of every form of exec and spawn.
+//! Hooks of all forms of exec and spawn.
 
 use super::environment::{Environment, Strings, without_us};
 use crate::real;
@@ -11,7 +11,7 @@ use tprof_wire::record::ExecVerdict;
 
 const PATH_MAX: usize = 4096;
 
-/// Judges executing `path` under `environment`.
+/// Predicts whether the library will be loaded if `path` is executed with `environment`.
 fn verdict(path: &CStr, environment: Environment) -> ExecVerdict {
     if !environment.preloads_us() || environment.lookup(env::SESSION).is_none() {
         return ExecVerdict::NoEnvironment;
@@ -19,36 +19,37 @@ fn verdict(path: &CStr, environment: Environment) -> ExecVerdict {
     exec::judge(path)
 }
 
-/// A string that was given to exec; `None` where its first byte cannot be read.
-/// (Under a filter the kernel may not be asked; NULL is refused all the same.)
+/// A string that was passed to exec; `None` if its first byte can't be read. Under a filter the
+/// kernel may not be asked; then only NULL is refused.
 ///
 /// # Safety
-/// Exec's contract, except that the address may be bad: a string that ends with a zero,
-/// unchanged for `'a`.
+/// As exec demands, the string ends with a zero, and is unchanged for `'a`. Contrary to what exec
+/// demands, the address may be bad.
 unsafe fn text<'a>(at: *const c_char) -> Option<&'a CStr> {
     let is_there =
         !at.is_null() && (is_forbidden(CallClass::Threads) || sys::is_readable(at as usize & !7));
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees a string, and its first byte can be read (or, under a filter,
+    // exec demands it).
     is_there.then(|| unsafe { CStr::from_ptr(at) })
 }
 
-/// Announces an exec of `path` (`None`: it cannot be read) and performs it through `run`,
-/// with the environment that the new program may have; returns only if it failed.
+/// Records an exec of `path` (`None` if it can't be read) and performs it through `run`, with the
+/// environment that the new program may have. Returns only if the exec failed, or after a spawn.
 ///
 /// # Safety
-/// `environment` is as for [`Environment::given`].
+/// `environment` satisfies the premises of [`Environment::given`].
 unsafe fn announced(
     path: Option<&CStr>,
     environment: Strings,
     spawn: bool,
     run: &mut dyn FnMut(Strings) -> c_int,
 ) -> c_int {
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees the premises of `Environment::given`.
     let (Some(path), Some(given)) = (path, unsafe { Environment::given(environment) }) else {
         return run(environment); // the kernel refuses: EFAULT
     };
     if is_forbidden(CallClass::Threads) || is_forbidden(CallClass::Processes) {
-        // The filter lives on in the new program, where attaching could be fatal.
+        // The filter stays in force in the new program, where attaching could be fatal.
         loss::lose_child_if_not_own();
         lifecycle::executing(path.to_bytes(), ExecVerdict::Filtered, spawn);
         let result = without_us(given, run);
@@ -57,7 +58,7 @@ unsafe fn announced(
         }
         return result;
     }
-    // A forked child on its way to a program that will attach itself need not.
+    // A forked child that is about to execute a program which will itself attach need not attach.
     let fresh = !state::is_attached();
     if fresh && verdict(path, given) == ExecVerdict::Followed {
         if !attach::is_reachable() {
@@ -85,7 +86,7 @@ unsafe fn announced(
     result
 }
 
-/// Only this process can resolve where `/proc/self` leads to.
+/// Records an exec of a link in `/proc/self`. Only this process can resolve such a link.
 #[inline(never)]
 fn execute_link(link: &CStr, verdict: ExecVerdict, spawn: bool) {
     let mut target = [0u8; PATH_MAX];
@@ -93,8 +94,8 @@ fn execute_link(link: &CStr, verdict: ExecVerdict, spawn: bool) {
     lifecycle::executing(name, verdict, spawn);
 }
 
-/// Finds the file that `execvp` would run, and writes it into `out`; the name itself if nothing is
-/// found.
+/// Finds the file that `execvp` would run, and writes its path into `out`; the name itself if
+/// nothing is found.
 fn search<'a>(name: &CStr, out: &'a mut [u8; PATH_MAX]) -> &'a CStr {
     let name_bytes = name.to_bytes_with_nul();
     let fallback = b"/bin:/usr/bin";
@@ -130,14 +131,16 @@ pub unsafe extern "C" fn execve(
     environment: Strings,
 ) -> c_int {
     let run = &mut |environment: Strings| real!(EXECVE(path, arguments, environment) as fn(*const c_char, Strings, Strings) -> c_int, else -1);
-    // SAFETY: exec's contract.
+    // SAFETY: callers of `execve` pass a path and an environment as exec demands; `text` and
+    // `announced` allow for bad addresses.
     unsafe { announced(text(path), environment, false, run) }
 }
 
 /// Interposes libc's `execv`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execv(path: *const c_char, arguments: Strings) -> c_int {
-    // SAFETY: as `execve`, which this is with the process's own environment.
+    // SAFETY: this is `execve` with the process's own environment, and the caller's other
+    // arguments.
     unsafe { execve(path, arguments, environment::array()) }
 }
 
@@ -148,25 +151,27 @@ pub unsafe extern "C" fn execvpe(
     arguments: Strings,
     environment: Strings,
 ) -> c_int {
-    // SAFETY: exec's contract.
+    // SAFETY: callers of `execvpe` pass a name as exec demands; `text` allows for a bad address.
     let Some(name) = (unsafe { text(file) }) else {
         return real!(EXECVPE(file, arguments, environment) as fn(*const c_char, Strings, Strings) -> c_int, else -1);
     };
     let mut buffer = [0u8; PATH_MAX];
     let found = search(name, &mut buffer);
     let run = &mut |environment: Strings| real!(EXECVPE(file, arguments, environment) as fn(*const c_char, Strings, Strings) -> c_int, else -1);
-    // SAFETY: exec's contract.
+    // SAFETY: callers of `execvpe` pass an environment as exec demands; `announced` allows for bad
+    // addresses.
     unsafe { announced(Some(found), environment, false, run) }
 }
 
 /// Interposes libc's `execvp`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execvp(file: *const c_char, arguments: Strings) -> c_int {
-    // SAFETY: as `execvpe`, which this is with the process's own environment.
+    // SAFETY: this is `execvpe` with the process's own environment, and the caller's other
+    // arguments.
     unsafe { execvpe(file, arguments, environment::array()) }
 }
 
-/// Writes `/proc/self/fd/N` and, if a path is given, that path below it.
+/// Writes `/proc/self/fd/N`, followed by `/` and `below` if that isn't empty.
 fn descriptor_path<'a>(fd: c_int, below: &[u8], out: &'a mut [u8; PATH_MAX]) -> &'a CStr {
     let mut digits = [b'0'; 10];
     let mut value = fd.unsigned_abs();
@@ -203,7 +208,8 @@ fn path_at<'a>(fd: c_int, path: &'a CStr, out: &'a mut [u8; PATH_MAX]) -> &'a CS
 pub unsafe extern "C" fn fexecve(fd: c_int, arguments: Strings, environment: Strings) -> c_int {
     let mut buffer = [0u8; PATH_MAX];
     let run = &mut |environment: Strings| real!(FEXECVE(fd, arguments, environment) as fn(c_int, Strings, Strings) -> c_int, else -1);
-    // SAFETY: exec's contract.
+    // SAFETY: callers of `fexecve` pass an environment as exec demands; `announced` allows for bad
+    // addresses.
     unsafe { announced(Some(descriptor_path(fd, b"", &mut buffer)), environment, false, run) }
 }
 
@@ -218,27 +224,28 @@ pub unsafe extern "C" fn execveat(
 ) -> c_int {
     let mut buffer = [0u8; PATH_MAX];
     let run = &mut |environment: Strings| real!(EXECVEAT(fd, path, arguments, environment, flags) as fn(c_int, *const c_char, Strings, Strings, c_int) -> c_int, else -1);
-    // SAFETY: exec's contract.
+    // SAFETY: callers of `execveat` pass a path and an environment as exec demands; `text` and
+    // `announced` allow for bad addresses.
     unsafe {
         announced(text(path).map(|path| path_at(fd, path, &mut buffer)), environment, false, run)
     }
 }
 
-/// Announces a `syscall(SYS_execve, …)`, and makes it.
+/// Records a `syscall(SYS_execve, …)`, and makes it.
 ///
 /// # Safety
-/// Exec's contract, except that addresses may be bad.
+/// The strings and arrays are as exec demands, except that addresses may be bad.
 pub unsafe fn by_number(
     path: *const c_char,
     environment: Strings,
     run: &mut dyn FnMut(usize) -> c_long,
 ) -> c_long {
     let mut run = |environment: Strings| run(environment as usize) as c_int;
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees strings and arrays as exec demands, perhaps with bad addresses.
     c_long::from(unsafe { announced(text(path), environment, false, &mut run) })
 }
 
-/// Announces a `syscall(SYS_execveat, …)`, and makes it.
+/// Records a `syscall(SYS_execveat, …)`, and makes it.
 ///
 /// # Safety
 /// The same premises as [`by_number`].
@@ -250,16 +257,16 @@ pub unsafe fn by_number_at(
 ) -> c_long {
     let mut buffer = [0u8; PATH_MAX];
     let mut run = |environment: Strings| run(environment as usize) as c_int;
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees strings and arrays as exec demands, perhaps with bad addresses.
     c_long::from(unsafe {
         let path = text(path).map(|path| path_at(fd, path, &mut buffer));
         announced(path, environment, false, &mut run)
     })
 }
 
-/// The variadic forms: their arguments, in registers and then on the stack, are
-/// made one array by pushing the registers below the caller's part. The return
-/// address, which lies between the two, is kept aside and put back.
+/// Defines hooks of the variadic forms. Their arguments come in registers and then on the stack.
+/// They become one array when the registers are pushed below the caller's part. The return address,
+/// which lies between the two, is saved and put back.
 macro_rules! list_form {
     ($name:ident, $target:path) => {
         /// Interposes the function of this name, which is variadic in C.
@@ -292,18 +299,19 @@ list_form!(execlp, execlp_impl);
 list_form!(execle, execle_impl);
 
 extern "C" fn execl_impl(path: *const c_char, arguments: Strings) -> c_int {
-    // SAFETY: the array ends with the caller's NULL.
+    // SAFETY: the array ends with the NULL that the caller of `execl` has to pass.
     unsafe { execve(path, arguments, environment::array()) }
 }
 
 extern "C" fn execlp_impl(file: *const c_char, arguments: Strings) -> c_int {
-    // SAFETY: the array ends with the caller's NULL.
+    // SAFETY: the array ends with the NULL that the caller of `execlp` has to pass.
     unsafe { execvpe(file, arguments, environment::array()) }
 }
 
 extern "C" fn execle_impl(path: *const c_char, arguments: Strings) -> c_int {
     let mut at = arguments;
-    // SAFETY: the caller's list ends with NULL, and the environment follows it.
+    // SAFETY: the caller of `execle` has to pass NULL at the end of the list, and then the
+    // environment.
     unsafe {
         while !(*at).is_null() {
             at = at.add(1);
@@ -312,10 +320,11 @@ extern "C" fn execle_impl(path: *const c_char, arguments: Strings) -> c_int {
     }
 }
 
-/// Announces a spawn of `path` and performs it through `run`.
+/// Records a spawn of `path` and performs it through `run`.
 ///
 /// # Safety
-/// `out` is null or a place for a pid; `environment` is as for [`Environment::given`].
+/// `out` is null or valid for writing a pid; `environment` satisfies the premises of
+/// [`Environment::given`].
 unsafe fn spawned(
     out: *mut c_int,
     path: Option<&CStr>,
@@ -324,10 +333,10 @@ unsafe fn spawned(
 ) -> c_int {
     let mut own = 0;
     let out = if out.is_null() { &raw mut own } else { out };
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees the premises of `Environment::given`.
     let error =
         unsafe { announced(path, environment, true, &mut |environment| run(out, environment)) };
-    // SAFETY: on success libc stored the pid there.
+    // SAFETY: libc has succeeded, so it has stored the pid there.
     let child = if error == 0 { (unsafe { *out }) as u32 } else { 0 };
     lifecycle::spawned(child, error);
     error
@@ -344,7 +353,8 @@ pub unsafe extern "C" fn posix_spawn(
     environment: Strings,
 ) -> c_int {
     let run = &mut |out: *mut c_int, environment: Strings| real!(POSIX_SPAWN(out, path, actions, attributes, arguments, environment) as fn(*mut c_int, *const c_char, *const u8, *const u8, Strings, Strings) -> c_int, else 38);
-    // SAFETY: posix_spawn's contract.
+    // SAFETY: callers of `posix_spawn` pass a place for the pid or null, a path, and an environment
+    // as exec demands; `text` and `announced` allow for bad addresses.
     unsafe { spawned(out, text(path), environment, run) }
 }
 
@@ -360,6 +370,7 @@ pub unsafe extern "C" fn posix_spawnp(
 ) -> c_int {
     let mut buffer = [0u8; PATH_MAX];
     let run = &mut |out: *mut c_int, environment: Strings| real!(POSIX_SPAWNP(out, file, actions, attributes, arguments, environment) as fn(*mut c_int, *const c_char, *const u8, *const u8, Strings, Strings) -> c_int, else 38);
-    // SAFETY: posix_spawn's contract.
+    // SAFETY: callers of `posix_spawnp` pass a place for the pid or null, a name, and an
+    // environment as exec demands; `text` and `announced` allow for bad addresses.
     unsafe { spawned(out, text(file).map(|name| search(name, &mut buffer)), environment, run) }
 }

@@ -9,16 +9,17 @@ use tprof_inject::fast_path::{self, Freeing};
 use tprof_inject::state::{self, Hot};
 use tprof_inject::{heap, pytorch_registration, stack_hook};
 
-/// libc's error number when there is no memory.
+/// libc's error number for a lack of memory.
 const ENOMEM: c_int = 12;
 
-/// Defines a hook that calls the real function and jumps to [`fast_path::allocated`] with its block, the
-/// bytes that were asked for, and the caller's stack and frame pointers. It saves one register: most
-/// of the hooks' cost is instructions. Before the real function is known, `$early` does its work.
+/// Defines a hook that calls the real function and jumps to [`fast_path::allocated`] with the
+/// block, the bytes that were asked for, and the caller's stack and frame pointers. It saves only
+/// one register, since most of a hook's cost is its number of instructions. Until the real function
+/// is known, `$early` is called instead.
 macro_rules! quick_hook {
     ($name:ident($($arg:ident),*), $bytes:literal, $real:ident, $early:ident, $sp:literal, $fp:literal) => {
         /// # Safety
-        /// As the function of this name in libc.
+        /// The same premises as the libc function of this name.
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name($($arg: usize),*) -> *mut u8 {
@@ -58,38 +59,39 @@ macro_rules! quick_hook {
 quick_hook!(malloc(bytes), "mov rbx, rdi", malloc, malloc_early, "rsi", "rdx");
 unsafe extern "C" fn malloc_early(bytes: usize, sp: usize, fp: usize) -> *mut u8 {
     let block = real!(MALLOC(bytes) as fn(usize) -> *mut u8, else null_mut());
-    // SAFETY: what the real function returned.
+    // SAFETY: the real function has just returned the block.
     unsafe { fast_path::allocated(block, bytes, sp, fp) }
 }
 
-// The real function returns null where the bytes are more than there can be.
+// The real function returns null if the product overflows.
 quick_hook!(calloc(count, each), "mov rbx, rdi\nimul rbx, rsi", calloc, calloc_early, "rdx", "rcx");
 unsafe extern "C" fn calloc_early(count: usize, each: usize, sp: usize, fp: usize) -> *mut u8 {
     let block = real!(CALLOC(count, each) as fn(usize, usize) -> *mut u8, else null_mut());
-    // SAFETY: what the real function returned.
+    // SAFETY: the real function has just returned the block.
     unsafe { fast_path::allocated(block, count.wrapping_mul(each), sp, fp) }
 }
 
 /// # Safety
-/// The arguments are as libc's function demands them.
+/// The same premises as libc's `free`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(block: *mut u8) {
     let address = table::FREE.load(Relaxed);
     if address == 0 {
-        // SAFETY: the caller's premise.
+        // SAFETY: the caller guarantees a block that `free` accepts.
         return unsafe { free_slow(block) };
     }
     if !block.is_null() {
-        // SAFETY: the caller gives this block to `free`.
+        // SAFETY: the caller guarantees a live block, and it isn't null.
         match unsafe { fast_path::freeing(block) } {
             Freeing::Done => {}
-            // SAFETY: the caller's premise.
+            // SAFETY: the caller guarantees a block that `free` accepts.
             Freeing::Flush => return unsafe { free_and_flush(block) },
-            // SAFETY: the caller's premise.
+            // SAFETY: the caller guarantees a block that `free` accepts.
             Freeing::SlowPath => return unsafe { free_slow(block) },
         }
     }
-    // SAFETY: found under the name `free`; the caller's premise.
+    // SAFETY: the address is that of the real `free`, and the caller guarantees a block that it
+    // accepts.
     unsafe {
         let call: unsafe extern "C" fn(*mut u8) = core::mem::transmute(address);
         call(block);
@@ -107,23 +109,23 @@ unsafe extern "C" fn free_and_flush(block: *mut u8) {
 #[inline(never)]
 unsafe extern "C" fn free_slow(block: *mut u8) {
     if !block.is_null() {
-        // SAFETY: the caller gives this block to `free`.
+        // SAFETY: the caller passes a live block to `free`, and it isn't null.
         unsafe { heap::freeing(block) };
     }
     real!(FREE(block) as fn(*mut u8) -> (), else ());
 }
 
-stack_hook!(#[doc = "Hook."] realloc(block: *mut u8, bytes: usize) -> *mut u8, realloc_impl, "rdx", "rcx");
+stack_hook!(#[doc = "Interposes libc's `realloc`."] realloc(block: *mut u8, bytes: usize) -> *mut u8, realloc_impl, "rdx", "rcx");
 unsafe extern "C" fn realloc_impl(block: *mut u8, bytes: usize, sp: usize, fp: usize) -> *mut u8 {
-    // SAFETY: the caller gives this block to `realloc`.
+    // SAFETY: the caller passes a live block to `realloc`, and it isn't null.
     let old = if block.is_null() { None } else { unsafe { heap::reallocating(block) } };
     let new = real!(REALLOC(block, bytes) as fn(*mut u8, usize) -> *mut u8, else null_mut());
-    // SAFETY: what the real function returned.
+    // SAFETY: the real function has just returned `new`.
     unsafe { resized(old, block, new, bytes, sp, fp) };
     new
 }
 
-stack_hook!(#[doc = "Hook."] reallocarray(block: *mut u8, count: usize, each: usize) -> *mut u8, reallocarray_impl, "rcx", "r8");
+stack_hook!(#[doc = "Interposes libc's `reallocarray`."] reallocarray(block: *mut u8, count: usize, each: usize) -> *mut u8, reallocarray_impl, "rcx", "r8");
 unsafe extern "C" fn reallocarray_impl(
     block: *mut u8,
     count: usize,
@@ -131,20 +133,20 @@ unsafe extern "C" fn reallocarray_impl(
     sp: usize,
     fp: usize,
 ) -> *mut u8 {
-    // libc's own calls `realloc` through the PLT, hence through the hook above:
-    // recording here as well would count twice. Where it does not (an overflow,
-    // which fails), there is nothing to record.
+    // libc's function calls `realloc` through the PLT, and so the hook above: recording here as
+    // well would count twice. If it doesn't call `realloc`, because of an overflow, it fails and
+    // there is nothing to record.
     let Some(bytes) = count.checked_mul(each) else {
         return real!(REALLOCARRAY(block, count, each) as fn(*mut u8, usize, usize) -> *mut u8, else null_mut());
     };
-    // SAFETY: as `realloc`, which this is with the product.
+    // SAFETY: this is `realloc` with the product of the sizes, and the caller's block.
     unsafe { realloc_impl(block, bytes, sp, fp) }
 }
 
-/// Reports a `realloc` by its result.
+/// Records the result of a `realloc`.
 ///
 /// # Safety
-/// `to` is what the real function returned.
+/// The real function has just returned `to`.
 unsafe fn resized(
     old: Option<heap::Reallocation>,
     from: *mut u8,
@@ -154,17 +156,17 @@ unsafe fn resized(
     fp: usize,
 ) {
     if from.is_null() {
-        // SAFETY: the caller's premise.
+        // SAFETY: the caller guarantees that the real function has just returned the block.
         unsafe { heap::allocated(to, bytes, sp, fp) };
     } else {
         // glibc frees on `realloc(p, 0)` and returns NULL.
         let failed = to.is_null() && bytes != 0;
-        // SAFETY: the caller's premise.
+        // SAFETY: the caller guarantees that the real function has just returned the block.
         unsafe { heap::reallocated(old, from, to, bytes, failed, sp, fp) };
     }
 }
 
-stack_hook!(#[doc = "Hook."] posix_memalign(out: *mut *mut u8, align: usize, bytes: usize) -> c_int, posix_memalign_impl, "rcx", "r8");
+stack_hook!(#[doc = "Interposes libc's `posix_memalign`."] posix_memalign(out: *mut *mut u8, align: usize, bytes: usize) -> c_int, posix_memalign_impl, "rcx", "r8");
 unsafe extern "C" fn posix_memalign_impl(
     out: *mut *mut u8,
     align: usize,
@@ -174,17 +176,17 @@ unsafe extern "C" fn posix_memalign_impl(
 ) -> c_int {
     let error = real!(POSIX_MEMALIGN(out, align, bytes) as fn(*mut *mut u8, usize, usize) -> c_int, else ENOMEM);
     if error == 0 {
-        // SAFETY: on success libc stored the block there.
+        // SAFETY: libc has succeeded, so it has stored the block there.
         unsafe { heap::allocated(*out, bytes, sp, fp) };
     }
-    // A tensor's memory is allocated here, within an operator.
+    // PyTorch allocates a tensor's memory with this function, within an operator.
     if pytorch_registration::must_reenable() {
         pytorch_registration::sync_callback();
     }
     error
 }
 
-stack_hook!(#[doc = "Hook."] aligned_alloc(align: usize, bytes: usize) -> *mut u8, aligned_alloc_impl, "rdx", "rcx");
+stack_hook!(#[doc = "Interposes libc's `aligned_alloc`."] aligned_alloc(align: usize, bytes: usize) -> *mut u8, aligned_alloc_impl, "rdx", "rcx");
 unsafe extern "C" fn aligned_alloc_impl(
     align: usize,
     bytes: usize,
@@ -192,31 +194,31 @@ unsafe extern "C" fn aligned_alloc_impl(
     fp: usize,
 ) -> *mut u8 {
     let block = real!(ALIGNED_ALLOC(align, bytes) as fn(usize, usize) -> *mut u8, else null_mut());
-    // SAFETY: what the real function returned.
+    // SAFETY: the real function has just returned the block.
     unsafe { heap::allocated(block, bytes, sp, fp) };
     block
 }
 
-stack_hook!(#[doc = "Hook."] memalign(align: usize, bytes: usize) -> *mut u8, memalign_impl, "rdx", "rcx");
+stack_hook!(#[doc = "Interposes libc's `memalign`."] memalign(align: usize, bytes: usize) -> *mut u8, memalign_impl, "rdx", "rcx");
 unsafe extern "C" fn memalign_impl(align: usize, bytes: usize, sp: usize, fp: usize) -> *mut u8 {
     let block = real!(MEMALIGN(align, bytes) as fn(usize, usize) -> *mut u8, else null_mut());
-    // SAFETY: what the real function returned.
+    // SAFETY: the real function has just returned the block.
     unsafe { heap::allocated(block, bytes, sp, fp) };
     block
 }
 
-stack_hook!(#[doc = "Hook."] valloc(bytes: usize) -> *mut u8, valloc_impl, "rsi", "rdx");
+stack_hook!(#[doc = "Interposes libc's `valloc`."] valloc(bytes: usize) -> *mut u8, valloc_impl, "rsi", "rdx");
 unsafe extern "C" fn valloc_impl(bytes: usize, sp: usize, fp: usize) -> *mut u8 {
     let block = real!(VALLOC(bytes) as fn(usize) -> *mut u8, else null_mut());
-    // SAFETY: what the real function returned.
+    // SAFETY: the real function has just returned the block.
     unsafe { heap::allocated(block, bytes, sp, fp) };
     block
 }
 
-stack_hook!(#[doc = "Hook."] pvalloc(bytes: usize) -> *mut u8, pvalloc_impl, "rsi", "rdx");
+stack_hook!(#[doc = "Interposes libc's `pvalloc`."] pvalloc(bytes: usize) -> *mut u8, pvalloc_impl, "rsi", "rdx");
 unsafe extern "C" fn pvalloc_impl(bytes: usize, sp: usize, fp: usize) -> *mut u8 {
     let block = real!(PVALLOC(bytes) as fn(usize) -> *mut u8, else null_mut());
-    // SAFETY: what the real function returned.
+    // SAFETY: the real function has just returned the block.
     unsafe { heap::allocated(block, bytes, sp, fp) };
     block
 }

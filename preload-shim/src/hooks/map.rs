@@ -1,4 +1,4 @@
-//! Hooks of mappings that the program makes itself.
+//! Hooks of the functions with which a program itself maps memory.
 
 use crate::real;
 use core::arch::naked_asm;
@@ -8,8 +8,8 @@ use tprof_inject::{lifecycle, stack_hook};
 /// Value of `MAP_FAILED`.
 const FAILED: *mut u8 = usize::MAX as *mut u8;
 
-/// Defines a hook of `mmap`: six arguments fill the registers, so stack and frame pointer go on the
-/// stack.
+/// Defines a hook of `mmap`. Its six arguments fill the registers, so the stack and frame pointers
+/// are passed on the stack.
 macro_rules! map_hook {
     ($name:ident, $target:path) => {
         /// Interposes the function of this name.
@@ -114,7 +114,7 @@ pub unsafe extern "C" fn mremap(
     got
 }
 
-stack_hook!(#[doc = "Hook."] shmat(id: c_int, at: *mut u8, flags: c_int) -> *mut u8, shmat_impl, "rcx", "r8");
+stack_hook!(#[doc = "Interposes libc's `shmat`."] shmat(id: c_int, at: *mut u8, flags: c_int) -> *mut u8, shmat_impl, "rcx", "r8");
 unsafe extern "C" fn shmat_impl(
     id: c_int,
     at: *mut u8,

@@ -1,10 +1,10 @@
-//! The functions of the table `tprof_abi` as builtins of Python's, so that its module `tprof` marks a
-//! step in tens of nanoseconds without a compiled file of its own.
+//! The functions of the table `tprof_abi` as builtins of Python's, so that Python's module `tprof`
+//! marks a step in tens of nanoseconds without a compiled file of its own.
 //!
-//! Python passes the functions of its interface once, by address; nothing here searches for
-//! symbols. Exceptions are only raised for arguments that the module refuses without tprof too: a
-//! name that is no text, wrong arguments of `step`. Other values that Python cannot convert are
-//! left out of the record.
+//! Python passes the functions of its interface once, by address; nothing here looks up symbols.
+//! Exceptions are only raised for arguments that the module also refuses without tprof: a name that
+//! isn't a text, and wrong arguments of `step`. Other values that Python can't convert are left out
+//! of the record.
 
 use super::cupti;
 use core::cell::UnsafeCell;
@@ -14,7 +14,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_inject::spans::{self, NO_NUMBER, SpanName};
 
-/// `PyObject`, of which nothing is read here.
+/// `PyObject`, whose fields are not read here.
 #[repr(C)]
 pub struct Object {
     opaque: [u8; 0],
@@ -23,7 +23,7 @@ pub struct Object {
 type Args = *const *mut Object;
 type Refs = unsafe extern "C" fn(*mut Object);
 
-/// The functions and objects of Python's that these builtins use: `struct tprof_python`.
+/// The functions and objects of Python's that the builtins use: `struct tprof_python`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Python {
@@ -72,11 +72,11 @@ pub struct Method {
     doc: *const c_char,
 }
 
-// SAFETY: constants.
+// SAFETY: a method consists of constants.
 unsafe impl Sync for Method {}
 
 /// The function of a method, by the method's flags: `METH_NOARGS` and `METH_O`, `METH_FASTCALL`,
-/// with `METH_KEYWORDS`; none at the end of the list.
+/// and that with `METH_KEYWORDS`; null at the end of the list.
 #[repr(C)]
 union Function {
     one: unsafe extern "C" fn(*mut Object, *mut Object) -> *mut Object,
@@ -99,20 +99,20 @@ const fn method(
     Method { name: name.as_ptr(), function, flags, doc: doc.as_ptr() }
 }
 
-/// The methods stay for the life of the process, as Python requires of what it makes builtins from.
+/// The methods are never freed, as Python requires of the definitions of builtins.
 static METHODS: [Method; 11] = [
     method(
         c"step",
         Function { keywords: step },
         KEYWORDS,
-        c"step(n=None)\n--\n\nBegins a training step, which lasts until the next one does. n is its number, 0 to\n2**64 - 2; without one (and for anything else than such an int) steps are counted from 0.",
+        c"step(n=None)\n--\n\nBegins a training step, which lasts until the next one begins. n is its number, from 0 to\n2**64 - 2. Without n, or if n isn't such an int, tprof counts the steps from 0.",
     ),
-    method(c"mark", Function { one: mark }, ONE, c"mark(name, /)\n--\n\nNames this instant. Of the name 3,800 bytes of UTF-8 are kept. Raises TypeError if it is\nnot str."),
+    method(c"mark", Function { one: mark }, ONE, c"mark(name, /)\n--\n\nNames this instant. The first 3,800 bytes of the name in UTF-8 are kept. Raises TypeError if\nthe name isn't a str."),
     method(
         c"counter",
         Function { fast: counter },
         FAST,
-        c"counter(name, value, /)\n--\n\nRecords a value of this instant, for curves over time. A value that float() refuses is\nrecorded as no number (NaN). Raises TypeError if the name is not str.",
+        c"counter(name, value, /)\n--\n\nRecords a value at this instant, for curves over time. A value that float() refuses is\nrecorded as NaN. Raises TypeError if the name isn't a str.",
     ),
     method(
         c"push",
@@ -130,19 +130,19 @@ static METHODS: [Method; 11] = [
         c"start",
         Function { one: start },
         ONE,
-        c"start(name, /)\n--\n\nBegins a span that any thread may end: its number.",
+        c"start(name, /)\n--\n\nBegins a span that any thread may end, and returns its number.",
     ),
     method(
         c"end",
         Function { one: end },
         ONE,
-        c"end(number, /)\n--\n\nEnds the span of this number.",
+        c"end(number, /)\n--\n\nEnds the span with this number.",
     ),
     method(
         c"is_recording",
         Function { one: is_recording },
         NO_ARGS,
-        c"is_recording()\n--\n\nWhether this process records now.",
+        c"is_recording()\n--\n\nReturns whether this process is recorded now.",
     ),
     method(
         c"record",
@@ -154,7 +154,7 @@ static METHODS: [Method; 11] = [
         c"flush",
         Function { one: flush },
         NO_ARGS,
-        c"flush()\n--\n\nHas CUPTI hand over what it has recorded of finished device work.",
+        c"flush()\n--\n\nMakes CUPTI hand over its records of finished device work.",
     ),
     Method {
         name: core::ptr::null(),
@@ -164,31 +164,33 @@ static METHODS: [Method; 11] = [
     },
 ];
 
-/// A copy of the first Python's functions, and the state of the copy.
+/// A copy of the first Python's functions, with its state.
 struct Copied {
     python: UnsafeCell<MaybeUninit<Python>>,
     state: AtomicU32,
 }
 
-// SAFETY: written once, between ABSENT and READY, by the thread that set WRITING; read from READY on.
+// SAFETY: `python` is written once, by the thread that changed the state from ABSENT to WRITING,
+// and read only when the state is READY.
 unsafe impl Sync for Copied {}
 
 const ABSENT: u32 = 0;
 const WRITING: u32 = 1;
 const READY: u32 = 2;
-/// Maximum number of attempts, far more than the copy takes.
+/// Maximum number of attempts, which take far longer than the copy.
 const PATIENCE: u32 = 1 << 20;
 
 static PYTHON: Copied =
     Copied { python: UnsafeCell::new(MaybeUninit::uninit()), state: AtomicU32::new(ABSENT) };
 
-/// The methods, up to one without a name, for the Python with these functions. Null where they are
-/// another Python's already, or the structure is too short.
+/// Returns the methods, which end with one without a name, for the Python with these functions.
+/// Returns null if the methods already belong to another Python, or if the structure is too short.
 ///
 /// # Safety
-/// Null, or a structure of that many bytes, of functions that do as Python documents.
+/// `python` is null, or a structure of as many bytes as it says, with functions that do what Python
+/// documents.
 pub unsafe extern "C" fn python(python: *const Python) -> *const Method {
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees null or a structure, and its size is checked before it is read.
     let given = unsafe {
         if python.is_null() || (&raw const (*python).bytes).read() < size_of::<Python>() {
             return core::ptr::null();
@@ -196,7 +198,7 @@ pub unsafe extern "C" fn python(python: *const Python) -> *const Method {
         python.read()
     };
     if PYTHON.state.compare_exchange(ABSENT, WRITING, AcqRel, Acquire).is_ok() {
-        // SAFETY: this thread set WRITING, which happens once.
+        // SAFETY: only this thread has changed the state to WRITING, which happens once.
         unsafe { (*PYTHON.python.get()).write(given) };
         PYTHON.state.store(READY, Release);
     }
@@ -209,7 +211,7 @@ pub unsafe extern "C" fn python(python: *const Python) -> *const Method {
     if PYTHON.state.load(Acquire) != READY {
         return core::ptr::null();
     }
-    // SAFETY: READY. Interpreters of one Python share their `None`.
+    // SAFETY: the state is READY. Interpreters of one Python share their `None`.
     match unsafe { api() }.none == given.none {
         true => METHODS.as_ptr(),
         false => core::ptr::null(),
@@ -217,16 +219,16 @@ pub unsafe extern "C" fn python(python: *const Python) -> *const Method {
 }
 
 /// # Safety
-/// The copy is READY, as in builtins: [`python`] returned the methods.
+/// The copy is READY, as it is in builtins: [`python`] has returned the methods.
 #[inline(always)]
 unsafe fn api() -> &'static Python {
-    // SAFETY: the caller's premise: written, and never again.
+    // SAFETY: the caller guarantees that the copy was written, and it is never written again.
     unsafe { (*PYTHON.python.get()).assume_init_ref() }
 }
 
 #[inline(always)]
 fn none(api: &Python) -> *mut Object {
-    // SAFETY: a reference to `None`, with the interpreter's lock held, as in every builtin.
+    // SAFETY: every builtin runs with the interpreter's lock held, and `none` is Python's `None`.
     unsafe { (api.inc_ref)(api.none) };
     api.none
 }
@@ -234,7 +236,7 @@ fn none(api: &Python) -> *mut Object {
 /// Raises Python's `TypeError`.
 #[cold]
 fn refuse(api: &Python, why: &'static CStr) -> *mut Object {
-    // SAFETY: as in `none`; the text is static.
+    // SAFETY: every builtin runs with the interpreter's lock held, and the text is static.
     unsafe {
         (api.clear)();
         (api.raise)(api.type_error, why.as_ptr());
@@ -242,16 +244,16 @@ fn refuse(api: &Python, why: &'static CStr) -> *mut Object {
     null_mut()
 }
 
-/// Runs with the text of a Python string; raises a `TypeError` if the object is none.
+/// Calls `run` with the text of a Python string. Raises a `TypeError` if the object isn't a string.
 #[inline(always)]
 fn with_name(
     name: *mut Object,
     run: impl FnOnce(&'static Python, &SpanName) -> *mut Object,
 ) -> *mut Object {
-    // SAFETY: in a builtin.
+    // SAFETY: this runs in a builtin, so the copy is READY.
     let api = unsafe { api() };
     let mut bytes = 0isize;
-    // SAFETY: an argument lives as long as the call; the string keeps its text.
+    // SAFETY: the argument outlives the call, and the string owns its text.
     let text = unsafe { (api.utf8)(name, &raw mut bytes) };
     if text.is_null() {
         return with_escaped(api, name, run);
@@ -259,7 +261,7 @@ fn with_name(
     run(api, &SpanName::of(text.cast(), bytes as usize))
 }
 
-/// As [`with_name`], for an object that is no text, or a text with surrogates.
+/// Like [`with_name`], for an object that isn't a string, or a string with surrogates.
 #[cold]
 #[inline(never)]
 fn with_escaped(
@@ -267,7 +269,8 @@ fn with_escaped(
     name: *mut Object,
     run: impl FnOnce(&'static Python, &SpanName) -> *mut Object,
 ) -> *mut Object {
-    // SAFETY: as in `with_name`; the encoded object is this function's own until it is released.
+    // SAFETY: every builtin runs with the interpreter's lock held, and the argument outlives the
+    // call. This function owns the encoded object until it releases it.
     unsafe {
         (api.clear)();
         let encoded = (api.encoded)(name, c"utf-8".as_ptr(), c"backslashreplace".as_ptr());
@@ -286,18 +289,18 @@ fn with_escaped(
 }
 
 /// # Safety
-/// Called by Python as `METH_FASTCALL | METH_KEYWORDS`.
+/// Python calls this as `METH_FASTCALL | METH_KEYWORDS`.
 unsafe extern "C" fn step(
     _: *mut Object,
     args: Args,
     count: isize,
     names: *mut Object,
 ) -> *mut Object {
-    // SAFETY: in a builtin.
+    // SAFETY: this is a builtin, so the copy is READY.
     let api = unsafe { api() };
     let mut number = NO_NUMBER;
     if count != 0 || !names.is_null() {
-        // SAFETY: as in `value`.
+        // SAFETY: Python passes such arguments to a function with these flags.
         match unsafe { value(api, args, count, names) } {
             Ok(given) => number = given,
             Err(why) => return refuse(api, why),
@@ -307,35 +310,36 @@ unsafe extern "C" fn step(
     none(api)
 }
 
-/// The number that is `step`'s only argument, by position or as `n`; else the reason why it is
-/// refused.
+/// The number that is `step`'s only argument, by position or as `n`; [`NO_NUMBER`] if there is
+/// none. An error is the reason why the arguments are refused.
 ///
 /// # Safety
-/// Arguments as Python passes them.
+/// The arguments are those that Python passes to a function with these flags.
 unsafe fn value(
     api: &Python,
     args: Args,
     count: isize,
     names: *mut Object,
 ) -> Result<u64, &'static CStr> {
-    // SAFETY: null or a tuple of strings.
+    // SAFETY: Python passes null or a tuple of strings.
     let named = if names.is_null() { 0 } else { unsafe { (api.tuple_size)(names) } };
     if count + named > 1 {
         return Err(c"step() takes at most 1 argument");
     }
-    // SAFETY: a tuple of one string, as just counted.
+    // SAFETY: the tuple has one string, which was counted above.
     if named == 1 && !unsafe { is_n(api, (api.tuple_item)(names, 0)) } {
         return Err(c"step() got an unexpected keyword argument, it takes n only");
     }
     if count + named == 0 {
         return Ok(NO_NUMBER);
     }
-    // SAFETY: there is one argument.
+    // SAFETY: there is one argument, which was counted above.
     let given = unsafe { *args };
     if given == api.none {
         return Ok(NO_NUMBER);
     }
-    // SAFETY: any object; what is no number of a step counts as one without.
+    // SAFETY: Python's function accepts any object. If the object isn't a valid number, the step
+    // has none.
     unsafe {
         let number = (api.number)(given);
         if number == NO_NUMBER && !(api.raised)().is_null() {
@@ -348,10 +352,10 @@ unsafe fn value(
 /// Whether a string is `"n"`.
 ///
 /// # Safety
-/// A string, with the interpreter's lock held.
+/// `name` is a string, and the interpreter's lock is held.
 unsafe fn is_n(api: &Python, name: *mut Object) -> bool {
     let mut bytes = 0isize;
-    // SAFETY: the caller's premise; the text ends with a zero.
+    // SAFETY: the caller guarantees a string, whose text ends with a zero.
     unsafe {
         let text = (api.utf8)(name, &raw mut bytes);
         !text.is_null() && bytes == 1 && *text == b'n' as c_char
@@ -359,10 +363,10 @@ unsafe fn is_n(api: &Python, name: *mut Object) -> bool {
 }
 
 /// # Safety
-/// Called by Python as `METH_O`, as are the others with one argument.
+/// Python calls this as `METH_O`, like the others with one argument.
 unsafe extern "C" fn mark(_: *mut Object, name: *mut Object) -> *mut Object {
     with_name(name, |api, name| {
-        // SAFETY: the name outlives the call, with its text.
+        // SAFETY: `with_name` passes a name that outlives the call, as does its text.
         unsafe { spans::mark(name) };
         none(api)
     })
@@ -372,31 +376,33 @@ unsafe extern "C" fn mark(_: *mut Object, name: *mut Object) -> *mut Object {
 /// The same premises as [`mark`].
 unsafe extern "C" fn push(_: *mut Object, name: *mut Object) -> *mut Object {
     with_name(name, |api, name| {
-        // SAFETY: the name outlives the call, with its text.
+        // SAFETY: `with_name` passes a name that outlives the call, as does its text.
         unsafe { spans::push(name) };
         none(api)
     })
 }
 
 /// # Safety
-/// Called by Python as `METH_NOARGS`.
+/// Python calls this as `METH_NOARGS`.
 unsafe extern "C" fn pop(_: *mut Object, _: *mut Object) -> *mut Object {
     spans::pop();
-    // SAFETY: in a builtin.
+    // SAFETY: this is a builtin, so the copy is READY.
     none(unsafe { api() })
 }
 
 /// # Safety
 /// The same premises as [`mark`].
 unsafe extern "C" fn start(_: *mut Object, name: *mut Object) -> *mut Object {
-    // SAFETY: the name outlives the call, with its text; any number can be an object.
+    // SAFETY: `with_name` passes a name that outlives the call, as does its text. Python's function
+    // accepts any number.
     with_name(name, |api, name| unsafe { (api.of_number)(spans::start(name)) })
 }
 
 /// # Safety
 /// The same premises as [`mark`].
 unsafe extern "C" fn end(_: *mut Object, number: *mut Object) -> *mut Object {
-    // SAFETY: in a builtin; any object; what is no number of a span ends none.
+    // SAFETY: this is a builtin, so the copy is READY, and Python's function accepts any object.
+    // One that isn't the number of a span ends no span.
     unsafe {
         let api = api();
         let number = (api.number)(number);
@@ -409,14 +415,15 @@ unsafe extern "C" fn end(_: *mut Object, number: *mut Object) -> *mut Object {
 }
 
 /// # Safety
-/// Called by Python as `METH_FASTCALL`.
+/// Python calls this as `METH_FASTCALL`.
 unsafe extern "C" fn counter(_: *mut Object, args: Args, count: isize) -> *mut Object {
-    // SAFETY: in a builtin.
+    // SAFETY: this is a builtin, so the copy is READY.
     let api = unsafe { api() };
     if count != 2 {
         return refuse(api, c"counter() takes a name and a value");
     }
-    // SAFETY: there are two arguments. A value that does not convert is NaN: it has no number.
+    // SAFETY: there are two arguments, which were counted above. A value that does not convert
+    // becomes NaN.
     let value = unsafe {
         let value = (api.real)(*args.add(1));
         match value == -1.0 && !(api.raised)().is_null() {
@@ -427,9 +434,9 @@ unsafe extern "C" fn counter(_: *mut Object, args: Args, count: isize) -> *mut O
             false => value,
         }
     };
-    // SAFETY: the first of two arguments.
+    // SAFETY: there are two arguments, which were counted above.
     with_name(unsafe { *args }, |api, name| {
-        // SAFETY: the name outlives the call, with its text.
+        // SAFETY: `with_name` passes a name that outlives the call, as does its text.
         unsafe { spans::counter(name, value) };
         none(api)
     })
@@ -438,7 +445,7 @@ unsafe extern "C" fn counter(_: *mut Object, args: Args, count: isize) -> *mut O
 /// # Safety
 /// The same premises as [`pop`].
 unsafe extern "C" fn is_recording(_: *mut Object, _: *mut Object) -> *mut Object {
-    // SAFETY: in a builtin.
+    // SAFETY: this is a builtin, so the copy is READY.
     unsafe { (api().of_bool)(spans::is_recording().into()) }
 }
 
@@ -446,14 +453,15 @@ unsafe extern "C" fn is_recording(_: *mut Object, _: *mut Object) -> *mut Object
 /// The same premises as [`pop`].
 unsafe extern "C" fn flush(_: *mut Object, _: *mut Object) -> *mut Object {
     cupti::flush();
-    // SAFETY: in a builtin.
+    // SAFETY: this is a builtin, so the copy is READY.
     none(unsafe { api() })
 }
 
 /// # Safety
 /// The same premises as [`mark`].
 unsafe extern "C" fn record(_: *mut Object, on: *mut Object) -> *mut Object {
-    // SAFETY: in a builtin; any object; only 0 and False switch off.
+    // SAFETY: this is a builtin, so the copy is READY, and Python's function accepts any object.
+    // Only 0 and False switch recording off.
     unsafe {
         let api = api();
         let number = (api.number)(on);

@@ -1,5 +1,5 @@
-//! Hooks of the calls that install seccomp filters, after which neither clock nor system call may
-//! be usable, that name threads by `prctl`, or that execute programs by number.
+//! Hooks of the calls that install seccomp filters, after which clocks and system calls may be
+//! unusable, that name threads by `prctl`, or that execute programs by a system call's number.
 
 use crate::hooks::exec;
 use crate::real;
@@ -18,13 +18,13 @@ const SYS_PRCTL: c_long = 157;
 const SYS_SECCOMP: c_long = 317;
 const SYS_EXECVEAT: c_long = 322;
 
-/// The request of a call that may install a filter.
+/// What a call that may install a filter asks for.
 enum Asked {
-    /// None of these requests.
+    /// None of the requests below.
     Other,
-    /// Strict seccomp, or switching the TSC off.
+    /// Strict seccomp, or disabling the TSC.
     Strict,
-    /// A filter: the address of its `struct sock_fprog`, and flags.
+    /// A filter, by the address of its `struct sock_fprog`, and flags.
     Filter(usize, usize),
 }
 
@@ -44,8 +44,8 @@ fn asked_of_seccomp(operation: usize, flags: usize, program: usize) -> Asked {
     }
 }
 
-/// State noted before the call: afterwards it could be too late. A call that is
-/// refused leaves no trace.
+/// What was noted before the call, since afterwards it could be too late. It is undone if the call
+/// fails.
 enum Noted {
     Nothing,
     Strict(Option<&'static Thread>),
@@ -71,7 +71,7 @@ impl Noted {
             Noted::Nothing => {}
             Noted::Strict(noted) if result != 0 => lifecycle::strict_seccomp_refused(noted),
             Noted::Strict(_) => {}
-            // Where other threads cannot take the filter over, the result is the id of one.
+            // If another thread can't take over the filter, the result is that thread's id.
             Noted::Filter(_, flags) if flags & NEW_LISTENER != 0 && result >= 0 => {}
             Noted::Filter(closing, _) if result != 0 => closing.take_back(),
             Noted::Filter(..) => {}
@@ -79,8 +79,8 @@ impl Noted {
     }
 }
 
-/// Called by libtprof_cupti.so, which hooks nothing: what filters forbid in this process, and
-/// what to call before one does.
+/// Called by libtprof_cupti.so, which has no hooks. Returns what filters forbid in this process;
+/// `make_room` will be called before a filter is installed.
 #[unsafe(no_mangle)]
 pub extern "C" fn tprof_closed_calls(make_room: extern "C" fn()) -> *const Counts {
     required_syscalls::followed_by(make_room)
@@ -99,8 +99,8 @@ pub unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: u
     result
 }
 
-/// Interposes libc's `syscall`, which is variadic in C: the words that the caller did not pass are
-/// read from registers and its own frame, and handed on unread by the kernel.
+/// Interposes libc's `syscall`, which is variadic in C. Words that the caller did not pass are read
+/// from registers and the caller's frame; they are passed on, and the kernel doesn't read them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syscall(
     number: c_long,
@@ -116,13 +116,13 @@ pub unsafe extern "C" fn syscall(
         SYS_SECCOMP => asked_of_seccomp(a, b, c).note(),
         SYS_PRCTL => asked_of_prctl(a as c_int, b, c).note(),
         SYS_EXECVE => {
-            // SAFETY: the caller's arguments of execve.
+            // SAFETY: the caller passes the arguments of execve, as the kernel demands them.
             return unsafe {
                 exec::by_number(a as *const _, c as *const _, &mut |c| run(a, b, c, d))
             };
         }
         SYS_EXECVEAT => {
-            // SAFETY: the caller's arguments of execveat.
+            // SAFETY: the caller passes the arguments of execveat, as the kernel demands them.
             return unsafe {
                 exec::by_number_at(a as c_int, b as *const _, d as *const _, &mut |d| {
                     run(a, b, c, d)

@@ -1,10 +1,10 @@
-//! The agent's life: `InitializeInjection` starts it here, and it flushes CUPTI until the process
-//! ends.
+//! The agent's life: `InitializeInjection` starts the agent here, and it flushes CUPTI until the
+//! process ends.
 //!
-//! One thread of ours flushes once a second while CUPTI has buffers of ours, so that a
-//! job that is killed has lost no more than that, and turns records into ours as soon as
-//! a buffer is full; the job's own threads only lend and mark buffers. At each flush, and
-//! before each buffer is read, CUPTI's clock is read between two readings of ours.
+//! While CUPTI has buffers of the agent's, a thread of the agent flushes once a second, so that a
+//! job that is killed loses no more than that. The thread also decodes a buffer's records as soon
+//! as the buffer is full; the job's own threads only lend and mark buffers. At each flush, and
+//! before each buffer is read, CUPTI's clock is read between two readings of tprof's.
 
 use super::client::{early, functions};
 use super::clock::join_clocks;
@@ -29,26 +29,27 @@ use tprof_wire::env;
 use tprof_wire::gpu::trouble;
 use tprof_wire::handshake::hello_flags;
 
-/// Interval of flushes while buffers come back: a kill can lose this much.
+/// Interval of flushes while buffers come back. A killed job can lose this much.
 const FLUSH_NS: u64 = 1_000_000_000;
-/// Flushes without a buffer that comes back, after which the next ones are put off: a kernel runs
-/// long, or another client has taken the callbacks over and gets what is flushed.
+/// Number of flushes without a returned buffer after which the following flushes are delayed: a
+/// kernel may run long, or another client has taken the callbacks over and gets what is flushed.
 const IN_VAIN: u32 = 3;
-/// Longest time between two flushes, as a multiple of [`FLUSH_NS`]: well below the collector's
-/// patience with launches whose kernels do not come (30 s).
+/// Longest time between two flushes, as a multiple of [`FLUSH_NS`]. It is well below the 30 s for
+/// which the collector waits for the kernel of a launch.
 const LONGEST: u64 = 8;
-/// Interval while there is no work, and only a request for a buffer to wait for.
+/// Interval while there is no work, and the thread only waits for a request for a buffer.
 const IDLE_NS: u64 = 3600 * FLUSH_NS;
-/// Interval at which the agent checks whether recording is on again, while it is off: most work
-/// begins by a call that is hooked, and the hook makes CUPTI record it.
+/// Interval at which the agent checks whether recording is on again. Most work begins with a hooked
+/// call, in which case the hook makes CUPTI record and this check isn't needed.
 const LOOK_NS: u64 = 20_000_000;
-/// Interval at which the agent makes a call of its own that CUPTI records, while calls that start work
-/// come from the hooks: its number and time separate those before from those after.
+/// Interval at which the agent itself makes a call that CUPTI records, while the hooks record the
+/// calls that start work. The call's number and time separate the hooked calls before it from those
+/// after it.
 const MARK_NS: u64 = 10_000_000;
 /// Maximum time that the end of the process, or of a context, waits for the last records.
 const LAST_NS: u64 = 2_000_000_000;
 
-/// Newest version with known records: 13.5 with its updates.
+/// Newest CUPTI version whose records are known: 13.5 with its updates.
 const NEWEST: u32 = 130_599;
 
 /// State of the agent.
@@ -57,16 +58,17 @@ const IDLE: u32 = 0;
 const STARTED: u32 = 1;
 const STOPPING: u32 = 2;
 const DONE: u32 = 3;
-/// Flushes that threads have asked for.
+/// Number of flushes that threads have asked for.
 static ASKED: AtomicU32 = AtomicU32::new(0);
-/// Requested flushes that are done. A futex.
+/// Number of requested flushes that are done. A futex.
 static ANSWERED: AtomicU32 = AtomicU32::new(0);
 
 unsafe extern "C" {
     fn __cxa_atexit(call: extern "C" fn(*mut c_void), data: *mut c_void, of: *mut c_void) -> c_int;
 }
 
-/// Prepares what must be there before the first record: this library identifies itself.
+/// Prepares what must exist before the first record, such as the flag by which the collector knows
+/// this library.
 pub fn prepare() {
     attach::HELLO_FLAGS.store(hello_flags::AGENT, Relaxed);
     required_syscalls::follow_preloaded();
@@ -74,7 +76,7 @@ pub fn prepare() {
     interned::prepare();
 }
 
-/// Begins to record the work of devices. Called by the driver in `cuInit`.
+/// Starts recording the work of devices. The driver calls this in `cuInit`.
 pub fn start() {
     journal::begin();
     journal::keep(JournalEvent::Began, [0; 3]);
@@ -85,10 +87,10 @@ pub fn start() {
     journal::keep(JournalEvent::SetUp, [0; 3]);
 }
 
-/// Whether the agent now holds CUPTI's callbacks.
+/// Sets up CUPTI. Returns whether the agent now holds CUPTI's callbacks.
 fn set_up() -> bool {
     let loader = Loader::find();
-    // First the library that was to be loaded before us: it expects to find CUPTI unused.
+    // The library that the job injects itself starts first: it expects to find CUPTI unused.
     let chained = loader.as_ref().is_none_or(chain);
     prepare();
     let Some(thread) = gate::recording() else { return false };
@@ -155,14 +157,15 @@ fn begin(thread: &Thread, loader: &Loader) -> bool {
     join_clocks(thread, &cupti);
     let on = kinds::enable(thread, &cupti);
     kinds::follow(thread, &cupti, resume);
-    // Set last, so that no other thread calls CUPTI while it is being set up.
+    // The thread starts last, so that no other thread calls CUPTI while it is being set up.
     if !spawn(create) {
         PHASE.store(DONE, Release);
         without(thread, b"no thread could be started for CUPTI's records", b"");
         return true;
     }
     if on > 0 {
-        // SAFETY: a function of ours, for the process's life.
+        // SAFETY: `leave` has the type that `__cxa_atexit` calls, and the driver never unloads the
+        // agent.
         unsafe { __cxa_atexit(leave, core::ptr::null_mut(), core::ptr::null_mut()) };
         at_quick_exit();
         agent_link::call_at_once(leave_at_once);
@@ -170,8 +173,8 @@ fn begin(thread: &Thread, loader: &Loader) -> bool {
     true
 }
 
-/// Registers the agent's callbacks: as one of several clients, if `apart` has that interface, and
-/// else by the older one. The CUPTI that accepted them.
+/// Registers the agent's callbacks: as one of several clients if `apart` has that interface,
+/// otherwise through the older one. Returns the CUPTI that accepted them.
 fn register(thread: &Thread, cupti: Cupti, apart: &Option<Cupti>) -> Option<Cupti> {
     let result = apart.as_ref().map_or(CUPTI_ERROR_NOT_SUPPORTED, deliver::register);
     if let Some(apart) = apart.filter(|_| result == CUPTI_SUCCESS) {
@@ -191,11 +194,12 @@ fn register(thread: &Thread, cupti: Cupti, apart: &Option<Cupti>) -> Option<Cupt
     Some(cupti)
 }
 
-/// Makes `quick_exit` run [`leave`], in C libraries that can.
+/// Makes `quick_exit` run [`leave`], if the C library can.
 fn at_quick_exit() {
     type AtQuickExit = unsafe extern "C" fn(extern "C" fn(*mut c_void), *mut c_void) -> c_int;
     if let Some(register) = loaded::libc_function(c"__cxa_at_quick_exit") {
-        // SAFETY: the C library's function of this name and type, with a function of ours.
+        // SAFETY: the C library's function of this name has this type; `leave` has the type that it
+        // calls, and the agent is never unloaded.
         unsafe {
             let register: AtQuickExit = core::mem::transmute(register);
             register(leave, core::ptr::null_mut());
@@ -203,7 +207,7 @@ fn at_quick_exit() {
     }
 }
 
-/// Starts the library that the job had named; false if it does not load.
+/// Starts the injection library that the job named. Returns false if it does not load.
 fn chain(loader: &Loader) -> bool {
     let Some(next) = environment::variable(env::NEXT_INJECTION).filter(|text| !text.is_empty())
     else {
@@ -213,7 +217,8 @@ fn chain(loader: &Loader) -> bool {
     const NOW: c_int = 2;
     let Some(handle) = loader.open(path.as_c(), NOW) else { return false };
     if let Some(entry) = loader.symbol(handle, c"InitializeInjection") {
-        // SAFETY: what the driver would have called, as it would have.
+        // SAFETY: CUDA defines `InitializeInjection` with this type; the driver would have called
+        // it in the same place.
         unsafe {
             let entry: unsafe extern "C" fn() -> c_int = core::mem::transmute(entry);
             entry();
@@ -222,7 +227,7 @@ fn chain(loader: &Loader) -> bool {
     true
 }
 
-/// Starts a thread of ours, which no signal of the job reaches.
+/// Starts the agent's thread, with all signals blocked.
 fn spawn(create: usize) -> bool {
     type Create = unsafe extern "C" fn(
         *mut usize,
@@ -232,7 +237,8 @@ fn spawn(create: usize) -> bool {
     ) -> c_int;
     let mut thread = 0;
     let mask = sys::block_signals();
-    // SAFETY: found under this name in the C library.
+    // SAFETY: `create` is the C library's `pthread_create`; `work` runs without arguments for the
+    // process's life.
     let error = unsafe {
         let create: Create = core::mem::transmute(create);
         create(&raw mut thread, core::ptr::null(), work, core::ptr::null_mut())
@@ -295,14 +301,14 @@ extern "C" fn work(_: *mut c_void) -> *mut c_void {
             let rest_ns = flushing.rest_ns();
             buffers::wait(seen, rest_ns.min(flushing.most_ns()));
         } else {
-            // The client that detaches CUPTI may still be in a callback of it.
+            // The client that detaches CUPTI may still be in one of CUPTI's callbacks.
             buffers::wait(buffers::wakes(), FLUSH_NS);
             detach::attach_again();
         }
     }
 }
 
-/// Whether recording is off for short times, to compare them with the others.
+/// Whether recording pauses for short times, to compare steps without recording with the others.
 fn has_short_pauses() -> bool {
     state::header().is_some_and(|header| header.short_pauses.load(Relaxed) != 0)
 }
@@ -313,22 +319,24 @@ struct Flushing {
     thread: &'static Thread,
     names: Interner,
     raw: Option<Raw>,
-    /// Time of the next flush (CLOCK_MONOTONIC); 0 while CUPTI has no buffer.
+    /// Time of the next flush (CLOCK_MONOTONIC); 0 while CUPTI has no buffer of the agent's.
     due_ns: u64,
-    /// Flushes since a buffer came back or was requested.
+    /// Number of flushes since a buffer last came back or was requested.
     in_vain: u32,
     requests: u64,
     /// Time of the last check whether recording is on (CLOCK_MONOTONIC).
     looked_ns: u64,
-    /// Time since which recording is off (CLOCK_MONOTONIC), while CUPTI records.
+    /// Time at which this thread first saw recording off (CLOCK_MONOTONIC), while CUPTI still
+    /// records.
     off_ns: Option<u64>,
 }
 
 impl Flushing {
-    /// Makes CUPTI record while recording is on, and only then. CUPTI goes on for the time of a
-    /// flush after recording is off: work that was launched before is still to end. It ends sooner where what CUPTI
-    /// costs is to be missing in steps that are not recorded. What has begun
-    /// before this resumes, and no hook has seen, is not recorded.
+    /// Makes CUPTI record while recording is on, and only then. CUPTI continues for one flush
+    /// interval after recording is off, since work that was launched before has yet to end. It
+    /// stops sooner if steps without recording are compared with others, as they must not contain
+    /// CUPTI's cost. When CUPTI resumes here and not from a hook, work that began before is not
+    /// recorded.
     fn follow(&mut self) {
         let lasts_ns = if has_short_pauses() { 2 * LOOK_NS } else { FLUSH_NS };
         let now_ns = sys::monotonic_ns();
@@ -345,8 +353,8 @@ impl Flushing {
         }
     }
 
-    /// Flushes if it is time, and reads what came back. CUPTI is not called before it has asked
-    /// for a buffer: nothing could come back, and the driver may still be starting.
+    /// Flushes if it is time, and reads the buffers that came back. CUPTI is not called before it
+    /// has asked for a buffer: nothing could come back, and the driver may still be starting.
     fn round(&mut self, last: bool, is_asked: bool) {
         let requests = buffers::REQUESTS.load(Acquire);
         if requests == 0 {
@@ -379,7 +387,8 @@ impl Flushing {
             self.due_ns = 0;
         } else if self.due_ns == 0 || due {
             if self.due_ns == 0 && requests > 1 {
-                // CUPTI rested: records that come now lie near to this reading.
+                // CUPTI was idle; a reading of the clocks now is close to the records that come
+                // next.
                 join_clocks(self.thread, &self.cupti);
             }
             let times = 1 << self.in_vain.saturating_sub(IN_VAIN).min(LONGEST.ilog2());
@@ -389,11 +398,12 @@ impl Flushing {
 
     fn flush(&mut self, last: bool) {
         join_clocks(self.thread, &self.cupti);
-        // At the end, incomplete buffers are read too, since they never will be complete.
+        // At the end, incomplete buffers are read too, since they never become complete.
         let how = if last { CUPTI_ACTIVITY_FLAG_FLUSH_FORCED } else { 0 };
         let _busy = Delivering::begin();
         let began_ns = journal::now_ns();
-        // SAFETY: from a thread of ours, outside any callback of CUPTI's.
+        // SAFETY: `flush` is `cuptiActivityFlushAll`, called from the agent's thread and outside of
+        // CUPTI's callbacks, as the header demands.
         let result = buffers::during_flush(how, || unsafe { (self.cupti.flush)(how) });
         let took_ns = journal::now_ns().wrapping_sub(began_ns);
         journal::keep_at(
@@ -404,7 +414,7 @@ impl Flushing {
         self.in_vain = self.in_vain.saturating_add(1);
     }
 
-    /// Reads what came back, if anything did.
+    /// Reads the buffers that came back. Returns whether there were any.
     fn read(&mut self) -> bool {
         let mut any = false;
         while let Some(done) = buffers::next() {
@@ -419,7 +429,7 @@ impl Flushing {
         any
     }
 
-    /// Maximum time to rest: until it looks again, or makes a call.
+    /// Maximum time to sleep before the next check of recording or the next marking call.
     fn most_ns(&self) -> u64 {
         if kinds::is_paused() || has_short_pauses() {
             LOOK_NS
@@ -430,7 +440,7 @@ impl Flushing {
         }
     }
 
-    /// Time until there is something to do, unless the thread is woken.
+    /// Time until the next flush. The thread may be woken earlier.
     fn rest_ns(&self) -> u64 {
         match self.due_ns {
             0 => IDLE_NS,
@@ -439,7 +449,7 @@ impl Flushing {
     }
 }
 
-/// Called when a thread of the job's makes a call that has to be recorded, and CUPTI is paused.
+/// Called when a thread of the job makes a call that has to be recorded while CUPTI is paused.
 extern "C" fn resume() {
     if let (Some(cupti), Some(thread)) = (started::cupti(), gate::recording()) {
         if buffers::REQUESTS.load(Acquire) == 0 {
@@ -450,8 +460,8 @@ extern "C" fn resume() {
     }
 }
 
-/// Called when a context is about to end, by a call of this thread's, and with it what CUPTI has of
-/// it: flushes before, as NVIDIA's samples do. Returns once that is done, or after two seconds.
+/// Called before this thread destroys a context, with which CUPTI would drop the records it still
+/// holds. Flushes first, as NVIDIA's samples do. Returns once that is done, or after two seconds.
 pub fn flush_before_end() {
     if started::cupti().is_none() || PHASE.load(Acquire) != STARTED {
         return;
@@ -462,7 +472,7 @@ pub fn flush_before_end() {
     wait_for(&ANSWERED, || is_done() || PHASE.load(Acquire) != STARTED);
 }
 
-/// Waits on a futex until `is_done`, at most [`LAST_NS`].
+/// Waits on a futex until `is_done` returns true, or for [`LAST_NS`].
 fn wait_for(futex: &AtomicU32, is_done: impl Fn() -> bool) {
     const ROUND_NS: u64 = 10_000_000;
     let mut left = LAST_NS;
@@ -481,10 +491,10 @@ extern "C" fn leave(_: *mut c_void) {
     leave_at_once();
 }
 
-/// Called by the hooks of `_exit`, maybe in a signal's handler. It also waits for what another
-/// thread that leaves waits for, which would not get to its end otherwise.
+/// Called by the hooks of `_exit`, possibly in a signal handler. If another thread is already here,
+/// this waits for the same flush; the process would otherwise end before that flush is complete.
 extern "C" fn leave_at_once() {
-    // A forked child has its parent's state before Linux 4.14.
+    // Before Linux 4.14, a forked child still has its parent's state.
     if started::cupti().is_none() || sys::pid() != state::PID.load(Relaxed) {
         return;
     }

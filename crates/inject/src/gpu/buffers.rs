@@ -1,8 +1,9 @@
-//! Buffers that CUPTI fills: one reserve of address space, opened piece by piece. CUPTI zeroes
-//! them itself: an attribute would spare it that, for all clients of the process.
+//! Buffers that CUPTI fills: one reserve of address space, made accessible buffer by buffer. CUPTI
+//! zeroes the buffers itself. An attribute would save that, but it would apply to all clients of
+//! the process.
 //!
-//! Before CUDA 12.9 CUPTI crashes where a request is refused: it then gets a spare buffer, of
-//! which the records are counted and dropped.
+//! Before CUDA 12.9, CUPTI crashes if a request for a buffer is refused. Such a CUPTI gets spare
+//! buffers instead, whose records are counted and dropped.
 
 use super::cupti::Cupti;
 use super::journal::{self, JournalEvent};
@@ -12,19 +13,20 @@ use core::ffi::c_void;
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
-/// Bytes of a buffer: NVIDIA recommends 1 to 10 MiB. About five thousand kernels.
+/// Bytes of a buffer, enough for about five thousand kernels. NVIDIA recommends 1 to 10 MiB.
 pub const BYTES: usize = 1 << 20;
-/// Buffers at most: 128 MiB, touched as needed.
+/// Maximum number of buffers: 128 MiB, touched as needed.
 pub const MOST: usize = 128;
-/// Spare buffers behind them. The last one is lent to all requests when no other is left.
+/// Number of spare buffers behind them. When no other is left, the last one is lent to every
+/// request.
 const SPARE: usize = 64;
 const ALL: usize = MOST + SPARE;
-/// The smallest pages.
+/// Size of the smallest pages.
 const PAGE: usize = 4096;
 
 /// States of a buffer.
 mod state {
-    /// Its memory was never opened.
+    /// Its memory was never made accessible.
     pub const CLOSED: u32 = 0;
     /// Free to be lent.
     pub const FREE: u32 = 1;
@@ -34,8 +36,8 @@ mod state {
     pub const DONE: u32 = 3;
     /// Being read by the flush thread.
     pub const READ: u32 = 4;
-    /// Still CUPTI's when it was detached. It may come back yet, if another thread was about to
-    /// give it back; it is lent again where no other is left.
+    /// CUPTI still had it when it was detached. It may come back if another thread was about to
+    /// return it. It is lent again if no other buffer is left.
     pub const LOST: u32 = 5;
 }
 
@@ -43,7 +45,7 @@ static BASE: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 static STATES: [AtomicU32; ALL] = [const { AtomicU32::new(state::CLOSED) }; ALL];
 static VALID: [AtomicUsize; ALL] = [const { AtomicUsize::new(0) }; ALL];
 static ORDER: [AtomicU64; ALL] = [const { AtomicU64::new(0) }; ALL];
-/// For each buffer, the number of changes of another client's wishes when it was lent.
+/// For each buffer, the value of [`wants::turn`] when it was lent.
 static LENT_AT: [AtomicU32; ALL] = [const { AtomicU32::new(0) }; ALL];
 /// For each buffer, whether it came back in a forced flush.
 static FORCED: [AtomicBool; ALL] = [const { AtomicBool::new(false) }; ALL];
@@ -51,20 +53,21 @@ static FORCED: [AtomicBool; ALL] = [const { AtomicBool::new(false) }; ALL];
 static FORCING: AtomicU32 = AtomicU32::new(0);
 static TURNS: AtomicU64 = AtomicU64::new(1);
 static MAY_REFUSE: AtomicBool = AtomicBool::new(true);
-/// Buffers that CUPTI has.
+/// Number of buffers that CUPTI has.
 pub static OUT: AtomicU32 = AtomicU32::new(0);
-/// Requests for buffers since the process began.
+/// Number of requests for buffers since the process began.
 pub static REQUESTS: AtomicU64 = AtomicU64::new(0);
-/// Buffers that wait for the flush thread.
+/// Number of buffers that wait for the flush thread.
 pub static WAITING: AtomicU32 = AtomicU32::new(0);
-/// Requests that could not be met since the flush thread asked.
+/// Number of requests that were refused since the flush thread last read this.
 pub static REFUSED: AtomicU64 = AtomicU64::new(0);
-/// Bytes of records that were dropped with spare buffers since the flush thread asked.
+/// Bytes of records that were dropped with spare buffers since the flush thread last read this.
 pub static DROPPED_BYTES: AtomicU64 = AtomicU64::new(0);
-/// Futex that is raised to wake the flush thread.
+/// Futex that is incremented to wake the flush thread.
 static WAKE: AtomicU32 = AtomicU32::new(0);
 
-/// Runs a flush; a forced one also gives back buffers with records of work that has not ended.
+/// Runs a flush. A forced flush also returns buffers with records of work that has not ended, so
+/// buffers that come back meanwhile are marked.
 pub fn during_flush<T>(flags: u32, flush: impl FnOnce() -> T) -> T {
     let forced = u32::from(flags != 0);
     FORCING.fetch_add(forced, AcqRel);
@@ -84,12 +87,12 @@ pub fn wakes() -> u32 {
     WAKE.load(Acquire)
 }
 
-/// Waits until the flush thread was woken once more than `seen`, at most `ns`.
+/// Waits until the flush thread is woken after `seen` was read, but at most `ns`.
 pub fn wait(seen: u32, ns: u64) {
     sys::futex_wait(WAKE.as_ptr(), seen, ns);
 }
 
-/// Reserves the address space; false if that is refused.
+/// Reserves the address space. Returns false if the kernel refuses.
 pub fn prepare(cupti: &Cupti) -> bool {
     MAY_REFUSE.store(cupti.may_be_refused(), Relaxed);
     reserve()
@@ -101,7 +104,7 @@ fn reserve() -> bool {
     }
     let how = flags::MAP_PRIVATE | flags::MAP_ANONYMOUS | flags::MAP_NORESERVE;
     let Some(base) = sys::map(ALL * BYTES, flags::PROT_NONE, how, -1) else { return false };
-    // SAFETY: just mapped; contents stay as they are.
+    // SAFETY: the reserve was just mapped, and the advice doesn't change its contents.
     unsafe { sys::advise(base, ALL * BYTES, flags::MADV_DONTDUMP) };
     BASE.store(base, Release);
     true
@@ -115,17 +118,17 @@ fn index_of(buffer: *mut u8) -> usize {
     (buffer as usize).wrapping_sub(BASE.load(Relaxed) as usize) / BYTES
 }
 
-/// Called when CUPTI wants a buffer.
+/// Called when CUPTI asks for a buffer.
 ///
 /// # Safety
-/// The pointers are CUPTI's places for the answers.
+/// The pointers are valid for writes, as CUPTI passes them to this callback.
 pub unsafe extern "C" fn request(buffer: *mut *mut u8, bytes: *mut usize, most: *mut usize) {
     let found = lend();
     if found.is_null() {
         REFUSED.fetch_add(1, Relaxed);
     }
     let lent = if found.is_null() { 0 } else { BYTES };
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees that the three pointers are valid for writes.
     unsafe {
         *buffer = found;
         *bytes = lent;
@@ -137,7 +140,7 @@ pub unsafe extern "C" fn request(buffer: *mut *mut u8, bytes: *mut usize, most: 
         lent.store(wants::turn(), Relaxed);
     }
     if !found.is_null() && OUT.fetch_add(1, AcqRel) == 0 {
-        // The flush thread sleeps while there is nothing to flush.
+        // The flush thread has been sleeping, since there was nothing to flush.
         wake();
     }
 }
@@ -146,7 +149,7 @@ fn lend() -> *mut u8 {
     let spare = if MAY_REFUSE.load(Relaxed) { MOST..MOST } else { MOST..ALL };
     let found = lend_one(0..MOST).or_else(|| lend_one(spare.clone()));
     found.unwrap_or(match spare.end {
-        // Two owners overwrite each other's records, which are dropped anyway.
+        // Several owners overwrite each other's records, which are dropped anyway.
         ALL => address(ALL - 1),
         _ => core::ptr::null_mut(),
     })
@@ -160,7 +163,7 @@ fn lend_one(of: Range<usize>) -> Option<*mut u8> {
                 continue;
             }
             let at = address(index);
-            // SAFETY: a buffer of ours, which becomes writable.
+            // SAFETY: the range is one buffer of the reserve, which only becomes accessible.
             let open = || unsafe { sys::protect(at, BYTES, flags::PROT_READ | flags::PROT_WRITE) };
             if from != state::CLOSED || open() {
                 return Some(at);
@@ -172,22 +175,23 @@ fn lend_one(of: Range<usize>) -> Option<*mut u8> {
     None
 }
 
-/// Whether a buffer is of this reserve; a client's own is not.
+/// Whether a buffer is part of this reserve, and not another client's.
 pub fn is_own(buffer: *mut u8) -> bool {
     index_of(buffer) < ALL
 }
 
-/// Whether a buffer may have several owners: the last one of those that are never refused.
+/// Whether a buffer may have several owners: the last spare one, which is lent again and again.
 pub fn is_shared(buffer: *mut u8) -> bool {
     index_of(buffer) == ALL - 1
 }
 
-/// The number of changes of another client's wishes when a buffer was lent ([`wants::turn`]).
+/// The value of [`wants::turn`] when a buffer was lent.
 pub fn lent_at(buffer: *mut u8) -> u32 {
     LENT_AT.get(index_of(buffer)).map_or(0, |lent| lent.load(Relaxed))
 }
 
-/// Called when CUPTI gives a buffer back, on any thread: the buffer is only marked.
+/// Called when CUPTI returns a buffer, on any thread. The buffer is only marked; the flush thread
+/// reads it.
 ///
 /// # Safety
 /// `buffer` was lent by [`request`].
@@ -205,7 +209,7 @@ pub unsafe extern "C" fn complete(
         return;
     };
     journal::keep(JournalEvent::Completed, [buffer as u64, valid as u64, u64::from(stream)]);
-    // Buffers that CUPTI had when it was detached count no more.
+    // Buffers that CUPTI had when it was detached were subtracted by [`abandon`].
     if place.load(Acquire) != state::LOST {
         let _ = OUT.fetch_update(AcqRel, Relaxed, |out| out.checked_sub(1));
     }
@@ -224,8 +228,7 @@ pub unsafe extern "C" fn complete(
     wake();
 }
 
-/// Called when CUPTI is detached: it never gives back the buffers that it has. Returns their
-/// number.
+/// Called when CUPTI is detached and never returns the buffers that it has. Returns their number.
 pub fn abandon() -> u64 {
     let lost = STATES
         .iter()
@@ -243,12 +246,14 @@ pub struct Done {
 }
 
 impl Done {
-    /// Address of its records: readable, and the flush thread's until it is recycled.
+    /// Address of the buffer's records. They can be read, and only the flush thread does until it
+    /// recycles the buffer.
     pub fn at(&self) -> *mut u8 {
         self.at
     }
 
-    /// Whether it came back in a forced flush: its last records may be of work that has not ended.
+    /// Whether the buffer came back in a forced flush, so that its last records may be of work that
+    /// has not ended.
     pub fn is_forced(&self) -> bool {
         FORCED.get(self.index).is_some_and(|forced| forced.load(Relaxed))
     }
@@ -259,7 +264,7 @@ impl Done {
     }
 }
 
-/// The buffer that was completed first.
+/// Takes the buffer that was completed first, for reading.
 pub fn next() -> Option<Done> {
     let waiting =
         |index: &usize| STATES.get(*index).is_some_and(|s| s.load(Acquire) == state::DONE);
@@ -272,8 +277,9 @@ pub fn next() -> Option<Done> {
     Some(Done { index, at: address(index), valid })
 }
 
-/// Keeps a buffer ready while CUPTI has some: opened and touched by the flush thread, since a thread
-/// of the job's would wait for 256 page faults, a third of a millisecond, while CUPTI zeroes it.
+/// Keeps one buffer ready while CUPTI has some. The flush thread makes it accessible and touches
+/// its pages; otherwise a thread of the job would wait for 256 page faults, a third of a
+/// millisecond, while CUPTI zeroes the buffer.
 pub fn keep_ready() {
     let own = || STATES.iter().take(MOST).enumerate();
     let is = |of: u32| move |place: &AtomicU32| place.load(Acquire) == of;
@@ -285,11 +291,13 @@ pub fn keep_ready() {
         return;
     }
     let at = address(index);
-    // SAFETY: a buffer of ours, which becomes writable, and which nobody else has.
+    // SAFETY: the range is one buffer of the reserve, which becomes accessible; its state keeps
+    // others from it.
     let is_open = unsafe { sys::protect(at, BYTES, flags::PROT_READ | flags::PROT_WRITE) };
     if is_open {
         for page in (0..BYTES).step_by(PAGE) {
-            // SAFETY: as above.
+            // SAFETY: `page` lies in that buffer, which is accessible now and which nobody else
+            // has.
             unsafe { at.add(page).write_volatile(0) };
         }
     }
@@ -309,7 +317,7 @@ mod tests {
 
     fn ask() -> *mut u8 {
         let (mut at, mut bytes, mut most) = (std::ptr::null_mut(), 0, 9);
-        // SAFETY: places of this test.
+        // SAFETY: the pointers are to locals of this test.
         unsafe { request(&raw mut at, &raw mut bytes, &raw mut most) };
         assert_eq!((bytes, most), (if at.is_null() { 0 } else { BYTES }, 0));
         at
@@ -319,20 +327,20 @@ mod tests {
         fn mincore(at: *mut c_void, bytes: usize, found: *mut u8) -> i32;
     }
 
-    /// Whether a page has memory.
+    /// Whether a page is backed by memory.
     fn is_resident(at: *mut u8) -> bool {
         let mut found = 0u8;
-        // SAFETY: a page of the reserve, and a place for its answer.
+        // SAFETY: the range is a page of the reserve, and the answer for one page is one byte.
         let result = unsafe { mincore(at.cast(), PAGE, &raw mut found) };
         result == 0 && found & 1 != 0
     }
 
     fn give(at: *mut u8, valid: usize) {
-        // SAFETY: lent by `ask`.
+        // SAFETY: `ask` got this buffer from `request`.
         unsafe { complete(std::ptr::null_mut(), 0, at, BYTES, valid) };
     }
 
-    // One test: the reserve is the process's.
+    // This is a single test, since the process has only one reserve.
     #[test]
     fn buffers_come_back_in_order_and_requests_beyond_the_last_one_are_counted() {
         assert!(reserve());
@@ -346,7 +354,7 @@ mod tests {
         assert_eq!(ask(), two);
         recycle(next().unwrap());
         assert!(next().is_none());
-        // The next one, which has no memory yet, is made ready before it is asked for.
+        // The next buffer, which has no memory yet, is made ready before it is requested.
         assert_eq!(ask(), one);
         assert!(!is_resident(address(2)));
         keep_ready();
@@ -354,14 +362,14 @@ mod tests {
         keep_ready();
         assert!(!is_resident(address(3)), "one is ready");
         assert_eq!(ask(), address(2));
-        // Takes all of them: the rest of the reserve, and then none.
+        // Takes all buffers that are left in the reserve, and then gets none.
         let mut lent = 3;
         while !ask().is_null() {
             lent += 1;
         }
         assert_eq!(lent, MOST);
         assert_eq!(REFUSED.load(Relaxed), 1);
-        // A CUPTI that crashes when it is refused gets spare ones, and never none.
+        // A CUPTI that crashes when a request is refused gets spare buffers, and never null.
         MAY_REFUSE.store(false, Relaxed);
         let spare: Vec<*mut u8> = (0..SPARE + 2).map(|_| ask()).collect();
         assert!(spare.iter().all(|at| !at.is_null()));
@@ -371,7 +379,7 @@ mod tests {
         assert!(next().is_none(), "what is in a spare buffer is dropped");
         assert_eq!(DROPPED_BYTES.load(Relaxed), 10 * (SPARE as u64 + 2));
         assert_eq!(OUT.load(Relaxed), MOST as u32);
-        // Buffers that CUPTI has when it is detached may come back late, and count no more.
+        // Buffers that CUPTI has when it is detached may come back late. They no longer count.
         let late = address(7);
         assert_eq!(abandon(), MOST as u64);
         MAY_REFUSE.store(true, Relaxed);
@@ -383,7 +391,7 @@ mod tests {
         assert_eq!((first.at, first.valid), (late, 500));
         recycle(first);
         assert_eq!(ask(), late);
-        // The same holds however often CUPTI is detached.
+        // The same holds each time that CUPTI is detached.
         for _ in 0..3 {
             while !ask().is_null() {}
             assert_eq!((OUT.load(Relaxed), abandon()), (MOST as u32, MOST as u64));

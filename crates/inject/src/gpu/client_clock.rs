@@ -1,7 +1,7 @@
 //! The clock that the other client chose for its records (`cuptiActivityRegisterTimestampCallback`;
-//! Kineto registers the processor's ticks). CUPTI demands that it is chosen before any kind is
-//! enabled, and the agent's always are, so CUPTI keeps its own clock, and the times of the
-//! client's copies are converted: on straight lines between readings of both clocks.
+//! Kineto registers the processor's ticks). CUPTI demands that a clock is chosen before any kind is
+//! enabled, and the agent's kinds always are. So CUPTI keeps its own clock, and the times in the
+//! client's copies are converted by linear interpolation between readings of both clocks.
 
 use super::cupti::Cupti;
 use super::guarded::Guarded;
@@ -9,10 +9,10 @@ use tprof_cupti_sys::CUPTI_SUCCESS;
 
 type Clock = unsafe extern "C" fn() -> u64;
 
-/// Readings that are kept: one per delivered buffer.
+/// Number of readings that are kept. Each delivered buffer takes one.
 const KEPT: usize = 64;
 
-/// The client's clock, and readings of CUPTI's clock and of that one.
+/// The client's clock, with pairs of readings of CUPTI's clock and of the client's.
 #[derive(Clone, Copy)]
 pub struct ClientClock {
     clock: Option<Clock>,
@@ -33,12 +33,12 @@ pub fn choose(clock: Clock) {
     });
 }
 
-/// Goes back to CUPTI's own clock; returns the one that the client had.
+/// Returns to CUPTI's own clock. Returns the clock that the client had chosen.
 pub fn forget() -> Option<Clock> {
     CHOSEN.with(|chosen| chosen.clock.take())
 }
 
-/// The clock as it is now, to convert by.
+/// A copy of the current state, to convert times by.
 pub fn chosen() -> ClientClock {
     CHOSEN.with(|chosen| *chosen)
 }
@@ -47,19 +47,20 @@ fn clock() -> Option<Clock> {
     CHOSEN.with(|chosen| chosen.clock)
 }
 
-/// The client's clock now; none if it has CUPTI's.
+/// The current time on the client's clock; `None` if the client uses CUPTI's.
 pub fn now() -> Option<u64> {
-    // SAFETY: the client registered it, to be called at any time.
+    // SAFETY: the client registered this function for CUPTI to call at any time, on any thread.
     clock().map(|clock| unsafe { clock() })
 }
 
-/// Reads both clocks, the client's between two readings of CUPTI's; the closest of three.
+/// Reads the client's clock between two readings of CUPTI's, three times, and stores the closest.
 pub fn read(cupti: &Cupti) {
     let Some(clock) = clock() else { return };
     let mut best = (u64::MAX, [0, 0]);
     for _ in 0..3 {
         let (mut before, mut after) = (0, 0);
-        // SAFETY: places for the answers, and the client's function.
+        // SAFETY: `cuptiGetTimestamp` writes to locals; the client registered its function to be
+        // called at any time.
         let (results, theirs) = unsafe {
             let first = (cupti.timestamp)(&raw mut before);
             let theirs = clock();
@@ -74,7 +75,7 @@ pub fn read(cupti: &Cupti) {
         return;
     }
     CHOSEN.with(|chosen| {
-        // Another thread may have chosen another clock meanwhile.
+        // Another thread may have chosen a different clock meanwhile.
         if chosen.clock.map(|known| known as usize) == Some(clock as usize)
             && let Some(place) = chosen.readings.get_mut(chosen.count % KEPT)
         {
@@ -85,15 +86,16 @@ pub fn read(cupti: &Cupti) {
 }
 
 impl ClientClock {
-    /// Converts CUPTI's time to the client's clock. Times that were not measured, and all times
-    /// where the client uses CUPTI's clock, stay as they are.
+    /// Converts CUPTI's time to the client's clock. Returns times that were not measured, and all
+    /// times if the client uses CUPTI's clock, unchanged.
     pub fn theirs(&self, cupti_ns: u64) -> u64 {
         if self.clock.is_none() || cupti_ns == 0 || cupti_ns == u64::MAX {
             return cupti_ns;
         }
         let reading = |at: usize| self.readings.get(at % KEPT).copied().unwrap_or_default();
         let mut at = self.count;
-        // The line through the reading after it and the one before that; beyond all, the last line.
+        // Finds the readings before and after the time. A time outside of all readings uses the
+        // nearest two.
         while at > self.count.saturating_sub(KEPT) + 2 && reading(at - 2)[0] > cupti_ns {
             at -= 1;
         }
@@ -110,8 +112,8 @@ fn on_line([ours, theirs]: [u64; 2], [ours_after, theirs_after]: [u64; 2], time:
     if passed <= 0 {
         return theirs_after.wrapping_add(time.wrapping_sub(ours_after));
     }
-    // Far below 2^53: the readings of a line lie hours apart at most, and the result is rounded
-    // to a unit. (Division of 128 bits would bring in a library.)
+    // The values are far below 2^53, since two readings lie hours apart at most, and the result is
+    // rounded to a unit. (128-bit division would pull in a library.)
     let rate = theirs_after.wrapping_sub(theirs) as i64 as f64 / passed as f64;
     let part = time.wrapping_sub(ours) as i64 as f64;
     theirs.wrapping_add_signed((part * rate) as i64)
@@ -127,7 +129,7 @@ mod tests {
         assert_eq!(on_line(one, two, 1_500), 1_550);
         assert_eq!(on_line(one, two, 900), (50i64 - 300) as u64);
         assert_eq!(on_line(one, two, 2_100), 3_350);
-        // The clock was set back between them: the distance to the later reading.
+        // The clock was set back between the readings: the distance to the later reading counts.
         assert_eq!(on_line(two, one, 1_010), 60);
     }
 }

@@ -1,4 +1,4 @@
-//! Readings of CUPTI's clock between readings of ours.
+//! Readings of CUPTI's clock between two readings of tprof's.
 
 use super::cupti::Cupti;
 use super::journal::{self, JournalEvent};
@@ -9,9 +9,9 @@ use tprof_cupti_sys::CUPTI_SUCCESS;
 use tprof_wire::gpu::ClockJoin;
 use tprof_wire::record::ExtKind;
 
-/// Reads CUPTI's clock between two readings of ours; takes the closest of several.
+/// Records a reading of CUPTI's clock between two readings of tprof's; uses the closest of several.
 pub fn join_clocks(thread: &Thread, cupti: &Cupti) {
-    // A thread that is preempted between readings gives a poor sample: some more are tried then.
+    // A thread that is preempted between readings gives a poor sample, so more attempts follow.
     const TRIES: u32 = 12;
     static CLOSEST: AtomicU64 = AtomicU64::new(u64::MAX);
     let mut best = (0, u64::MAX, 0);
@@ -23,7 +23,7 @@ pub fn join_clocks(thread: &Thread, cupti: &Cupti) {
         let mut foreign = 0;
         let at_ns = journal::now_ns();
         let before = thread.clock();
-        // SAFETY: a place for the answer.
+        // SAFETY: `cuptiGetTimestamp` writes one number to the local that it gets.
         let result = unsafe { (cupti.timestamp)(&raw mut foreign) };
         let width = thread.clock().wrapping_sub(before);
         let width_ns = journal::now_ns().wrapping_sub(at_ns);

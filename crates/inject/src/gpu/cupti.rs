@@ -11,7 +11,8 @@ use tprof_cupti_sys::*;
 pub struct Cupti {
     /// The library's version.
     pub version: u32,
-    /// CUPTI gives each client its own records (`super::subscriber`): the agent serves none.
+    /// Whether CUPTI gives each client its own records (`super::subscriber`), so that the agent
+    /// serves none.
     pub has_clients_apart: bool,
     /// `cuptiGetTimestamp`, which every version has.
     pub timestamp: f::GetTimestamp,
@@ -19,7 +20,7 @@ pub struct Cupti {
     pub register: f::ActivityRegisterCallbacks,
     /// `cuptiActivityEnable`, which every version has.
     pub enable: f::ActivityEnable,
-    /// `cuptiActivityDisable`; `None` where the library lacks it.
+    /// `cuptiActivityDisable`; `None` if the library lacks it.
     pub disable: Option<f::ActivityDisable>,
     /// `cuptiActivityFlushAll`, which every version has.
     pub flush: f::ActivityFlushAll,
@@ -27,21 +28,21 @@ pub struct Cupti {
     pub next: f::ActivityGetNextRecord,
     /// `cuptiActivityGetNumDroppedRecords`, which every version has.
     pub dropped: f::ActivityGetNumDroppedRecords,
-    /// Chooses whether a call of the runtime API is recorded: since CUDA 12.6.
+    /// Selects whether a call of the runtime API is recorded; available since CUDA 12.6.
     pub choose_runtime_call: Option<f::ActivityEnableRuntimeApi>,
-    /// Chooses whether a call of the driver API is recorded: since CUDA 12.6.
+    /// Selects whether a call of the driver API is recorded; available since CUDA 12.6.
     pub choose_driver_call: Option<f::ActivityEnableDriverApi>,
-    /// `cuptiGetContextId`: the number that records have for a context.
+    /// `cuptiGetContextId`, which returns a context's number in records.
     pub context_id: Option<f::GetContextId>,
-    /// `cuptiGetStreamIdEx`: the number that records have for a stream.
+    /// `cuptiGetStreamIdEx`, which returns a stream's number in records.
     pub stream_id: Option<f::GetStreamIdEx>,
-    /// `cuptiSetThreadIdType`, which holds for all clients of the process.
+    /// `cuptiSetThreadIdType`, which applies to all clients of the process.
     pub(super) thread_ids: Option<f::SetThreadIdType>,
     pub(super) name: Option<f::GetCallbackName>,
     pub(super) text: Option<f::GetResultString>,
 }
 
-/// Older ones have other records.
+/// Oldest version that is supported: the records of older ones differ.
 const OLDEST: u32 = 18;
 
 /// Why a CUPTI library cannot be used.
@@ -51,7 +52,7 @@ pub enum Unfit {
     Old,
     /// The library lacks functions that are needed.
     Lacks,
-    /// The library does not even report its version.
+    /// The library returns no version.
     Silent,
 }
 
@@ -61,7 +62,8 @@ impl Cupti {
         let at = |name: &CStr| loader.symbol(found.handle, name);
         let get_version = function!(at(c"cuptiGetVersion").ok_or(Unfit::Lacks)?, f::GetVersion);
         let mut version = 0;
-        // SAFETY: the driver is loaded (checked when CUPTI was searched).
+        // SAFETY: `cuptiGetVersion` writes one number to the local; CUPTI was searched only after
+        // the driver was found loaded.
         if unsafe { get_version(&raw mut version) } != CUPTI_SUCCESS {
             return Err(Unfit::Silent);
         }
@@ -104,42 +106,44 @@ impl Cupti {
         })
     }
 
-    /// Names threads by the kernel's ids. No attribute is set: how buffers are zeroed and
-    /// shared would hold for the job's own profiler too.
+    /// Makes records name threads by the kernel's ids. No attribute is set, since how buffers are
+    /// zeroed and shared would apply to the job's own profiler too.
     pub fn set_up(&self) {
         if let Some(thread_ids) = self.thread_ids {
-            // SAFETY: a number that CUPTI defines.
+            // SAFETY: the argument is a constant of CUPTI's header.
             unsafe { thread_ids(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM) };
         }
     }
 
     /// Whether records of CUPTI's own overhead name threads by the kernel's ids too: since CUDA
-    /// 12.4, by its release notes. Before, the number is a cut `pthread_t`.
+    /// 12.4, by its release notes. In older versions the number is a truncated `pthread_t`.
     pub fn names_threads_of_overhead(&self) -> bool {
         self.version >= 22
     }
 
-    /// Whether a request for a buffer may be refused: since CUDA 12.9, by its release notes.
-    /// Before, CUPTI crashes.
+    /// Whether a request for a buffer may be refused: since CUDA 12.9, by its release notes. Older
+    /// versions crash.
     pub fn may_be_refused(&self) -> bool {
         self.version >= 27
     }
 
-    /// Name of a call.
+    /// Returns the name of a call.
     pub fn call_name(&self, domain: CUpti_CallbackDomain, number: u32) -> Option<&'static CStr> {
         let mut text = core::ptr::null();
-        // SAFETY: a place for the answer, which CUPTI keeps for good.
+        // SAFETY: CUPTI writes the address of a NUL-terminated string, which it never frees, to the
+        // local.
         unsafe {
             let known = (self.name?)(domain, number, &raw mut text) == CUPTI_SUCCESS;
             (known && !text.is_null()).then(|| CStr::from_ptr(text))
         }
     }
 
-    /// Name of a result.
+    /// Returns the name of a result code.
     pub fn result_name(&self, result: CUptiResult) -> &'static [u8] {
         let mut text = core::ptr::null();
         let Some(get) = self.text else { return b"an error" };
-        // SAFETY: a place for the answer, which CUPTI keeps for good.
+        // SAFETY: CUPTI writes the address of a NUL-terminated string, which it never frees, to the
+        // local.
         unsafe {
             let known = get(result, &raw mut text) == CUPTI_SUCCESS;
             if known && !text.is_null() { CStr::from_ptr(text).to_bytes() } else { b"an error" }

@@ -1,5 +1,5 @@
-//! Turns CUPTI's records into ours. Records are read as prefixes: the fields
-//! that every CUDA 12 and 13 has at one place (see `tprof-cupti-sys`).
+//! Decodes CUPTI's records into tprof's. Each record is read as a prefix: the fields that have the
+//! same place in every CUDA 12 and 13 (see `tprof-cupti-sys`).
 
 use core::ffi::{CStr, c_char};
 use tprof_cupti_sys::record::{GraphTrace, GraphTrace2, ON_HOST};
@@ -10,7 +10,7 @@ use tprof_wire::record::ExtKind;
 /// Words of the longest payload.
 const MOST: usize = 16;
 
-/// A record of ours.
+/// A decoded record, as tprof writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoded {
     /// Kind of the record.
@@ -32,19 +32,19 @@ impl Decoded {
 pub enum Skip {
     /// The record has no times: CUPTI had no memory for them.
     NoTimes,
-    /// The kind was not enabled, or is unknown.
+    /// The record's kind was not enabled, or is unknown.
     Unknown,
-    /// A record that is of no interest.
+    /// The record has nothing that tprof uses.
     Idle,
 }
 
-/// Turns names into text ids.
+/// Resolves names to text ids.
 pub trait Names {
     /// The id of a text.
     fn text(&mut self, text: &[u8]) -> u32;
     /// The id of a call's name, by domain and number.
     fn call(&mut self, domain: CUpti_CallbackDomain, number: u32) -> u32;
-    /// Whether a call of a thread is left out.
+    /// Whether a call of a thread is left out of tprof's records.
     fn is_left_out(&self, _driver: bool, _number: u32, _thread: u32) -> bool {
         false
     }
@@ -63,15 +63,15 @@ fn decoded<const N: usize>(kind: ExtKind, payload: [u64; N]) -> Result<Decoded, 
     Ok(Decoded { kind, words, len: N })
 }
 
-/// The id of the text at a pointer of a record, which may be null.
+/// The id of the text that a record points at; the pointer may be null.
 ///
 /// # Safety
-/// It is null or a NUL-terminated string.
+/// `at` is null or points at a NUL-terminated string.
 unsafe fn text(names: &mut impl Names, at: *const c_char) -> u32 {
     if at.is_null() {
         return 0;
     }
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees a NUL-terminated string, and it isn't null.
     names.text(unsafe { CStr::from_ptr(at) }.to_bytes())
 }
 
@@ -84,8 +84,8 @@ pub unsafe fn decode(
     record: *const CUpti_Activity,
     names: &mut impl Names,
 ) -> Result<Decoded, Skip> {
-    // SAFETY: a record of this kind begins with the fields of the struct it is
-    // read through, by the caller's premise.
+    // SAFETY: the caller guarantees a record of CUPTI's, and a record of each kind begins with the
+    // fields of the struct through which it is read here.
     unsafe {
         match (*record).kind {
             CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL | CUPTI_ACTIVITY_KIND_KERNEL => {
@@ -125,7 +125,7 @@ pub unsafe fn decode(
                 };
                 decoded(ExtKind::External, external.pack())
             }
-            // CUPTI 12.6 writes those of events beside the waits; 13.0 writes none.
+            // CUPTI 12.6 writes records of events along with the waits; 13.0 writes none.
             CUPTI_ACTIVITY_KIND_NAME | CUPTI_ACTIVITY_KIND_CUDA_EVENT => Err(Skip::Idle),
             _ => Err(Skip::Unknown),
         }
@@ -139,7 +139,7 @@ fn has_times(start: u64, end: u64) -> Result<(), Skip> {
 #[inline(always)]
 unsafe fn kernel(r: &record::Kernel, names: &mut impl Names) -> Result<Decoded, Skip> {
     has_times(r.start, r.end)?;
-    // Times that CUPTI did not measure are 0, or an invalid stamp of all ones.
+    // A time that CUPTI did not measure is 0, or has all bits set.
     let measured = |time: u64| if time == u64::MAX { 0 } else { time };
     let kernel = gpu::Kernel {
         start: r.start,
@@ -167,16 +167,17 @@ unsafe fn kernel(r: &record::Kernel, names: &mut impl Names) -> Result<Decoded, 
     decoded(ExtKind::Kernel, kernel.pack())
 }
 
-/// A graph that ran as a whole: a kernel without blocks, named by the graph's number.
+/// Decodes a graph that ran as a whole, as a kernel without blocks, named by the graph's number.
 ///
 /// # Safety
 /// `record` is CUPTI's record of a graph.
 unsafe fn whole_graph(record: *const GraphTrace, names: &mut impl Names) -> Result<Decoded, Skip> {
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees a record of a graph, which has these fields.
     let r = unsafe { &*record };
     has_times(r.start, r.end)?;
     let (device, context) = match r.deviceId {
-        // SAFETY: only the second version has such a device, and it has where the graph ended.
+        // SAFETY: only records of the second version have this device number, and those also say
+        // where the graph ended.
         ON_HOST => unsafe {
             let end = &*record.cast::<GraphTrace2>();
             (end.endDeviceId, end.endContextId)
@@ -306,10 +307,10 @@ fn wait(r: &record::Synchronization) -> Result<Decoded, Skip> {
 
 fn memory(r: &record::Memory) -> Result<Decoded, Skip> {
     has_times(r.timestamp, r.timestamp)?;
-    // Sizes are known only for a pool of this process.
+    // CUPTI stores sizes only for a pool of this process.
     let is_local = r.memoryPoolConfig.memoryPoolType == CUPTI_ACTIVITY_MEMORY_POOL_TYPE_LOCAL;
     let of_pool = |value: u64| if is_local { value } else { 0 };
-    // SAFETY: both variants are one word.
+    // SAFETY: both variants of the union are one word, so every bit pattern is a valid integer.
     let pool_held = unsafe { r.memoryPoolConfig.pool.size };
     let memory = gpu::Memory {
         time: r.timestamp,
@@ -331,7 +332,7 @@ fn memory(r: &record::Memory) -> Result<Decoded, Skip> {
 
 fn overhead(r: &record::Overhead, names: &impl Names) -> Result<Decoded, Skip> {
     has_times(r.start, r.end)?;
-    // SAFETY: both members of the union are integers; the kind decides which holds.
+    // SAFETY: both members of the union are integers; the kind says which is meant.
     let thread = unsafe { r.objectId.pt.threadId };
     let known = names.names_threads_of_overhead();
     let thread = if known && r.objectKind == CUPTI_ACTIVITY_OBJECT_THREAD { thread } else { 0 };
@@ -385,7 +386,7 @@ mod tests {
     }
 
     fn zeroed<T>() -> T {
-        // SAFETY: records are integers and pointers.
+        // SAFETY: records consist of integers and pointers, for which zero is valid.
         unsafe { std::mem::zeroed() }
     }
 

@@ -1,5 +1,6 @@
-//! Copies the other client's records of a completed buffer into buffers that it lends: on
-//! CUPTI's thread, as CUPTI would, so that they are there when a flush returns.
+//! Copies the other client's records of a completed buffer into buffers that the client lends. This
+//! runs on CUPTI's thread, as CUPTI itself would do it, so that the copies are complete when a
+//! flush returns.
 
 use super::client_clock::{self as clock, ClientClock};
 use super::cupti::Cupti;
@@ -11,7 +12,7 @@ use crate::sys;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use tprof_cupti_sys::*;
 
-/// Number of threads that deliver, or flush for the agent and may begin to. A futex.
+/// Number of threads that deliver, or that run a flush of the agent, which may deliver. A futex.
 static BUSY: AtomicU32 = AtomicU32::new(0);
 /// Maximum time that a client's flush waits for other threads to deliver.
 const WAIT_NS: u64 = 2_000_000_000;
@@ -51,13 +52,14 @@ pub fn wait() {
 
 /// Registers the agent's callbacks.
 pub fn register(cupti: &Cupti) -> CUptiResult {
-    // SAFETY: CUPTI's function with two functions of the types that it wants.
+    // SAFETY: `buffers::request` and `complete` have the types that
+    // `cuptiActivityRegisterCallbacks` demands.
     let result = unsafe { (cupti.register)(Some(buffers::request), Some(complete)) };
     journal::keep(JournalEvent::Registered, [u64::from(result), 0, 0]);
     result
 }
 
-/// Called when CUPTI gives a buffer back: other clients get their records of it first.
+/// Called when CUPTI returns a buffer. Other clients get their records of it first.
 unsafe extern "C" fn complete(
     context: CUcontext,
     stream: u32,
@@ -66,27 +68,27 @@ unsafe extern "C" fn complete(
     valid: usize,
 ) {
     if !buffers::is_own(buffer) {
-        // The client lent it before the agent had the callbacks: it gets its own buffer back as it
-        // is.
+        // The client lent this buffer before the agent had the callbacks, so the buffer goes back
+        // to the client unread.
         if let Some((_, theirs)) = wants::callbacks() {
-            // SAFETY: the client's function, as CUPTI called this.
+            // SAFETY: the client's callback gets the arguments with which CUPTI called this one.
             unsafe { theirs(context, stream, buffer, bytes, valid) };
         }
         return;
     }
-    // SAFETY: as CUPTI called this.
+    // SAFETY: CUPTI passed these arguments to this callback, and `buffers` lent the buffer.
     unsafe {
         deliver(context, stream, buffer, valid);
         buffers::complete(context.cast(), stream, buffer, bytes, valid);
     }
 }
 
-/// Copies the records of a buffer that the client wants.
+/// Copies those records of a buffer that the client wants.
 ///
 /// # Safety
-/// CUPTI passed these to the agent's callback, which has not returned.
+/// CUPTI passed these arguments to the agent's callback, which has not returned.
 pub unsafe fn deliver(context: CUcontext, stream: u32, buffer: *mut u8, valid: usize) {
-    // Nothing can be read in a buffer with two writers.
+    // Several writers may have used a shared buffer, so its records can't be read.
     if !wants::any_ever() || buffers::is_shared(buffer) {
         return;
     }
@@ -95,14 +97,15 @@ pub unsafe fn deliver(context: CUcontext, stream: u32, buffer: *mut u8, valid: u
     clock::read(&cupti);
     let lent_at = buffers::lent_at(buffer);
     if wants::covers_turn(CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, lent_at) {
-        // SAFETY: by the premise.
+        // SAFETY: the caller guarantees that CUPTI has just completed this buffer.
         unsafe { place_calls(&cupti, buffer, valid) };
     }
     let mut copies = Copies { callbacks, clock: clock::chosen(), context, stream, open: None };
     let mut record = core::ptr::null_mut();
     let mut result = CUPTI_SUCCESS;
     let mut next = |record: &mut *mut CUpti_Activity| {
-        // SAFETY: the buffer that CUPTI completed, and the record before in it.
+        // SAFETY: the caller guarantees a completed buffer; `record` is null or the previous record
+        // in it.
         result = unsafe { (cupti.next)(buffer, valid, record) };
         result == CUPTI_SUCCESS && !record.is_null()
     };
@@ -111,29 +114,31 @@ pub unsafe fn deliver(context: CUcontext, stream: u32, buffer: *mut u8, valid: u
     while is_there {
         let this: *mut CUpti_Activity = record;
         is_there = next(&mut record);
-        // Behind the last record that can be read lies nothing, or what cannot be.
+        // Behind the last record that can be read there is nothing, or bytes that can't be read.
         let until = if is_there { record as usize } else { end };
         let Some(bytes) = until.checked_sub(this as usize) else { break };
-        // SAFETY: CUPTI returned the record, in a buffer that it has not got back.
+        // SAFETY: CUPTI returned `this` from a buffer that it doesn't have back yet.
         if unsafe { is_wanted(this, lent_at) } {
-            // SAFETY: so long is the record.
+            // SAFETY: `bytes` is the distance to the next record or to the end, so the record lies
+            // within.
             copies.push(unsafe { core::slice::from_raw_parts(this.cast::<u8>(), bytes) });
         }
     }
     copies.end(result == CUPTI_ERROR_MAX_LIMIT_REACHED);
 }
 
-/// Notes when the calls of a buffer began: external ids stand before them.
+/// Notes when the calls in a buffer began, since the external ids of a call stand before it.
 ///
 /// # Safety
-/// CUPTI has completed the buffer, and has not got it back.
+/// CUPTI has completed the buffer, and doesn't have it back yet.
 unsafe fn place_calls(cupti: &Cupti, buffer: *mut u8, valid: usize) {
     let mut record = core::ptr::null_mut();
-    // SAFETY: by the premise; the record before is in the buffer.
+    // SAFETY: the caller guarantees a completed buffer; `record` is null or the previous record in
+    // it.
     while unsafe { (cupti.next)(buffer, valid, &raw mut record) } == CUPTI_SUCCESS
         && !record.is_null()
     {
-        // SAFETY: every record begins with its kind, and one of a call has these fields.
+        // SAFETY: every record begins with its kind, and a record of a call has these fields.
         unsafe {
             if matches!((*record).kind, CUPTI_ACTIVITY_KIND_RUNTIME | CUPTI_ACTIVITY_KIND_DRIVER) {
                 let call = record.cast::<record::Api>();
@@ -143,18 +148,18 @@ unsafe fn place_calls(cupti: &Cupti, buffer: *mut u8, valid: usize) {
     }
 }
 
-/// Whether the client wants a record: its kind was enabled when it began.
+/// Whether the client wants a record, because its kind was enabled when the recorded work began.
 ///
 /// # Safety
-/// `record` was returned by CUPTI, in a buffer that is not given back yet.
+/// `record` was returned by CUPTI, in a buffer that it doesn't have back yet.
 unsafe fn is_wanted(record: *const CUpti_Activity, lent_at: u32) -> bool {
-    // SAFETY: every record begins with its kind, by the caller's premise.
+    // SAFETY: the caller guarantees a record of CUPTI's, and every record begins with its kind.
     let kind = unsafe { (*record).kind };
     if !wants::ever(kind) {
         return false;
     }
     if matches!(kind, CUPTI_ACTIVITY_KIND_RUNTIME | CUPTI_ACTIVITY_KIND_DRIVER) {
-        // SAFETY: a record of these kinds is that of a call.
+        // SAFETY: records of these two kinds have the fields of `record::Api`.
         let (call, thread) = unsafe {
             let call = record.cast::<record::Api>();
             ((*call).cbid, (*call).threadId)
@@ -166,18 +171,19 @@ unsafe fn is_wanted(record: *const CUpti_Activity, lent_at: u32) -> bool {
             return false;
         }
     }
-    // CUPTI collects other kinds only for the client.
+    // CUPTI collects all other kinds for the client only.
     if !kinds::is_on(kind) {
         return true;
     }
     match times::offsets(kind).and_then(<[usize]>::first) {
         Some(offset) => {
-            // SAFETY: a record of this kind has its beginning there.
+            // SAFETY: `times::offsets` says that records of this kind have their start time at this
+            // offset.
             let start_ns = unsafe { record.byte_add(*offset).cast::<u64>().read_unaligned() };
             wants::covers_time(kind, start_ns)
         }
         None if kind == CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION => {
-            // SAFETY: a record of this kind is that of an external id.
+            // SAFETY: records of this kind have the fields of `record::ExternalCorrelation`.
             let id = unsafe { &*record.cast::<record::ExternalCorrelation>() };
             wants::covers_turn(kind, lent_at) && wants::covers_call(id.correlationId)
         }
@@ -185,7 +191,7 @@ unsafe fn is_wanted(record: *const CUpti_Activity, lent_at: u32) -> bool {
     }
 }
 
-/// Copies into buffers that the client lends, one after the other.
+/// Copies records into buffers that the client lends, one after the other.
 struct Copies {
     callbacks: (Request, Complete),
     clock: ClientClock,
@@ -210,12 +216,13 @@ impl Copies {
             return;
         };
         let copy = open.push(record);
-        // SAFETY: so long is the copied record.
+        // SAFETY: `copy` is the copied record, which has `record.len()` bytes.
         unsafe { convert(copy, record.len(), &self.clock) };
     }
 
-    /// A buffer that is not full is kept for the next records, unless the client wants buffers
-    /// regularly, or unreadable bytes lie behind the last record: the client's reading ends there.
+    /// Keeps a buffer that is not full for the next records. The client gets it back at once if it
+    /// wants buffers regularly, or if unreadable bytes lie behind the last record, where the
+    /// client's reading would end too.
     fn end(&mut self, was_read: bool) {
         let Some(open) = self.open.take() else { return };
         let rest = match was_read && !wants::IS_PERIODIC.load(Relaxed) {
@@ -228,16 +235,16 @@ impl Copies {
     }
 }
 
-/// Puts a copied record's times on the client's clock.
+/// Converts a copied record's times to the client's clock.
 ///
 /// # Safety
-/// A record that begins with its kind lies there, so long.
+/// A record of so many bytes, which begins with its kind, lies there.
 unsafe fn convert(record: *mut u8, bytes: usize, clock: &ClientClock) {
-    // SAFETY: by the premise.
+    // SAFETY: the caller guarantees that the record begins with its kind.
     let kind = unsafe { record.cast::<CUpti_ActivityKind>().read_unaligned() };
     for offset in times::offsets(kind).unwrap_or_default() {
         if offset + 8 <= bytes {
-            // SAFETY: within the record.
+            // SAFETY: the eight bytes at `offset` lie within the record.
             unsafe {
                 let at = record.add(*offset).cast::<u64>();
                 at.write_unaligned(clock.theirs(at.read_unaligned()));

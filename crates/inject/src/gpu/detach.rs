@@ -1,6 +1,6 @@
-//! `cuptiFinalize`, called by another client, takes CUPTI from the whole process. The agent's
-//! thread stays out of CUPTI meanwhile (the two can deadlock), and CUPTI is set up again by the
-//! next call of a client, or by that thread a moment later.
+//! `cuptiFinalize`, called by another client, detaches CUPTI from the whole process. The agent's
+//! thread stays out of CUPTI meanwhile, since the two can deadlock. CUPTI is set up again by the
+//! client's next call, or by the agent's thread a moment later.
 
 use super::notes::note;
 use super::{buffers, deliver, kinds, started};
@@ -9,26 +9,27 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use tprof_cupti_sys::*;
 use tprof_wire::gpu::trouble;
 
-/// The thread that is in CUPTI. A futex.
+/// Says which thread, if any, is using CUPTI or detaching it. A futex.
 static STATE: AtomicU32 = AtomicU32::new(FREE);
 /// The agent's thread may enter.
 const FREE: u32 = 0;
 /// The agent's thread is inside CUPTI.
 const INSIDE: u32 = 1;
-/// A client detaches CUPTI.
+/// A client is detaching CUPTI.
 const DETACHING: u32 = 2;
 /// CUPTI is detached.
 const DETACHED: u32 = 3;
-/// A thread sets CUPTI up again.
+/// A thread is setting CUPTI up again.
 const ATTACHING: u32 = 4;
 
 /// Set if CUPTI was detached while the agent's thread was inside.
 static IS_LATE: AtomicBool = AtomicBool::new(false);
 
-/// Maximum time that a client waits for the agent's thread: a flush.
+/// Maximum time that a client waits for the agent's thread, which may be flushing.
 const WAIT_NS: u64 = 2_000_000_000;
 
-/// Runs a part of the agent's thread that calls CUPTI; false if it may not.
+/// Runs work of the agent's thread that calls CUPTI. Returns false, without running it, if the
+/// thread may not enter.
 pub fn inside(work: impl FnOnce()) -> bool {
     if STATE.compare_exchange(FREE, INSIDE, AcqRel, Acquire).is_err() {
         return false;
@@ -40,15 +41,15 @@ pub fn inside(work: impl FnOnce()) -> bool {
     true
 }
 
-/// Completes a detachment that happened while the agent's thread was inside: of that thread and the
-/// client, the one that comes later does this.
+/// Completes a detachment that happened while the agent's thread was inside. That thread and the
+/// client both call this, and the later one takes effect.
 fn settle() {
     if IS_LATE.load(SeqCst) && STATE.compare_exchange(FREE, DETACHED, SeqCst, SeqCst).is_ok() {
         IS_LATE.store(false, SeqCst);
     }
 }
 
-/// Runs a call that detaches CUPTI, while the agent's thread is outside.
+/// Runs a call that detaches CUPTI, if possible while the agent's thread is outside.
 pub fn detached(finalize: impl FnOnce() -> CUptiResult) -> CUptiResult {
     const ROUND_NS: u64 = 1_000_000;
     let mut left = WAIT_NS;
@@ -78,7 +79,7 @@ pub fn detached(finalize: impl FnOnce() -> CUptiResult) -> CUptiResult {
     result
 }
 
-/// Forgets what CUPTI collected and the buffers that it held.
+/// Resets the agent's state of kinds and buffers after CUPTI was detached.
 fn forget() {
     kinds::forget();
     let lost = buffers::abandon();

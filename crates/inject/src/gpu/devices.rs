@@ -1,9 +1,9 @@
-//! Devices that CUPTI does not describe: its records of devices are made when CUDA starts, which
-//! may be before they are switched on. Once a process has a context on such a device, the driver
-//! is asked for its name, UUID and size.
+//! Devices that CUPTI does not describe. CUPTI makes its records of devices when CUDA starts, which
+//! may be before those records are enabled. Once a process has a context on such a device, the
+//! agent asks the driver for the device's name, UUID and size.
 //!
-//! Only the flush thread comes here, at its flushes: a context exists, so that the driver is up (it
-//! ends after the agent), and what is asked changes nothing.
+//! Only the flush thread calls this, at its flushes. A context exists then, so the driver is
+//! running (it ends after the agent), and the queries change nothing.
 
 use super::decode::Decoded;
 use super::loader::function;
@@ -15,12 +15,12 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tprof_wire::gpu;
 use tprof_wire::record::ExtKind;
 
-/// Bit set of the devices with a description.
+/// Bit set of the devices that were described.
 static DESCRIBED: AtomicU64 = AtomicU64::new(0);
-/// Bit set of the devices with a context.
+/// Bit set of the devices that have a context.
 static USED: AtomicU64 = AtomicU64::new(0);
 
-/// Called for each record of CUPTI's.
+/// Called for each record that CUPTI wrote.
 pub fn seen(decoded: &Decoded) {
     let (place, device) = match decoded.kind {
         ExtKind::Device => (&DESCRIBED, gpu::Device::unpack(decoded.payload()).map(|d| d.device)),
@@ -32,7 +32,7 @@ pub fn seen(decoded: &Decoded) {
     }
 }
 
-/// Describes devices that are used and that no record has described, once.
+/// Describes, once each, the devices that are used and that no record has described.
 pub fn describe(thread: &Thread) {
     let missing = USED.load(Relaxed) & !DESCRIBED.load(Relaxed);
     if missing == 0 {
@@ -53,7 +53,7 @@ type GetName = unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int;
 type GetMemory = unsafe extern "C" fn(*mut usize, c_int) -> c_int;
 type GetAttribute = unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int;
 
-/// Maximum bytes of a name.
+/// Maximum bytes of a device's name.
 const NAME_MOST: usize = 128;
 
 /// Numbers of `CUdevice_attribute`.
@@ -73,7 +73,7 @@ mod attribute {
     pub const BLOCKS: i32 = 106;
 }
 
-/// The driver's functions that are called.
+/// The driver's functions that are called here.
 struct DriverFunctions {
     get: GetDevice,
     uuid: GetUuid,
@@ -95,11 +95,12 @@ impl DriverFunctions {
         })
     }
 
-    /// The driver's description of a device; fields that it does not report are 0.
+    /// Queries the driver for a device's description. Fields that the driver does not report are 0.
     fn device(&self, thread: &Thread, number: u32) -> Option<gpu::Device> {
         let (mut device, mut uuid, mut memory) = (0, [0u64; 2], 0usize);
         let mut name = [0 as c_char; NAME_MOST];
-        // SAFETY: places for the answers, of the types that the functions of these names have.
+        // SAFETY: the functions have these types in the driver, and write to locals of the sizes
+        // that they get.
         let known = unsafe {
             (self.get)(&raw mut device, number as c_int) == 0
                 && (self.uuid)(&raw mut uuid, device) == 0
@@ -111,12 +112,12 @@ impl DriverFunctions {
         }
         let of = |which: i32| {
             let mut value = 0;
-            // SAFETY: as above.
+            // SAFETY: `cuDeviceGetAttribute` has this type, and writes one number to the local.
             let known = unsafe { (self.attribute)(&raw mut value, which, device) } == 0;
             if known { value.max(0) as u32 } else { 0 }
         };
         let warp = of(attribute::WARP);
-        // SAFETY: the last byte is 0.
+        // SAFETY: the array is longer than the driver may write, and its last byte is 0.
         let text = unsafe { CStr::from_ptr(name.as_ptr()) };
         Some(gpu::Device {
             memory: memory as u64,

@@ -1,17 +1,17 @@
-//! A value that one thread at a time holds, for a few instructions. It protects values that several
-//! threads write as a whole, where CUPTI calls the agent and no lock of the job's may be taken.
+//! A value that one thread at a time may use. It protects values that several threads write as a
+//! whole, in places where CUPTI calls the agent and no lock of the job's may be taken.
 
 use crate::sys;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, Ordering::*};
 
-/// A value with a spin lock, see the module.
+/// A value with a spin lock.
 pub struct Guarded<T> {
     is_held: AtomicBool,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: `with` lets one thread at a time to the value.
+// SAFETY: `with` gives one thread at a time access to the value.
 unsafe impl<T: Send> Sync for Guarded<T> {}
 
 impl<T> Guarded<T> {
@@ -20,12 +20,12 @@ impl<T> Guarded<T> {
         Guarded { is_held: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
-    /// Reads or changes the value. `change` is short, and uses no other value of this kind.
+    /// Reads or changes the value. `change` must be short, and must not use this value again.
     pub fn with<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         while self.is_held.compare_exchange(false, true, Acquire, Relaxed).is_err() {
             sys::yield_now();
         }
-        // SAFETY: this thread holds it, and `change` does not come back here.
+        // SAFETY: this thread holds the lock, and `change` has no other way to the value.
         let result = change(unsafe { &mut *self.value.get() });
         self.is_held.store(false, Release);
         result

@@ -1,9 +1,10 @@
-//! A journal of what CUPTI and the agent did with each other, in the order in which it happened:
-//! kept beside the raw buffers (`TPROF_CUPTI_RECORD`, blocks of kind 3), so that the protocol of a
-//! real CUPTI can be read, and replayed where there is none.
+//! A journal of the calls between CUPTI and the agent, in the order in which they happened. It is
+//! written to the file of raw buffers (`TPROF_CUPTI_RECORD`, blocks of kind 3), so that the
+//! protocol of a real CUPTI can be read, and replayed where there is none.
 //!
-//! CUPTI's callbacks run on the job's threads, which must not wait: they put entries into a
-//! fixed ring, and the flush thread writes them out. Without the variable each call is one load.
+//! CUPTI's callbacks run on the job's threads, which must not wait. They put entries into a fixed
+//! ring, and the flush thread writes the entries out. If the variable isn't set, each call costs
+//! one load.
 
 use super::raw::Raw;
 use crate::sys;
@@ -17,7 +18,7 @@ pub enum JournalEvent {
     Began = 1,
     /// The call of `InitializeInjection` returns.
     SetUp = 2,
-    /// `cuptiActivityRegisterCallbacks` was called: result.
+    /// The result of `cuptiActivityRegisterCallbacks`.
     Registered = 3,
     /// `cuptiActivityEnable`: kind, result.
     Enabled = 4,
@@ -28,32 +29,33 @@ pub enum JournalEvent {
     Client = 6,
     /// CUPTI asks for a buffer: its address or 0, bytes lent.
     Requested = 7,
-    /// CUPTI gives one back: address, bytes of records, stream.
+    /// CUPTI returns a buffer: address, bytes of records, stream.
     Completed = 8,
-    /// `cuptiActivityFlushAll`, at its beginning: flags, result, nanoseconds that it took.
+    /// `cuptiActivityFlushAll`, timed at its beginning: flags, result, nanoseconds that it took.
     Flushed = 9,
-    /// `cuptiGetTimestamp`, at the reading of ours before it: CUPTI's time, nanoseconds until
-    /// the reading of ours behind it, result.
+    /// `cuptiGetTimestamp`, timed by tprof's reading before it: CUPTI's time, nanoseconds until
+    /// tprof's reading after it, result.
     Clocks = 10,
-    /// `cuptiActivityGetNumDroppedRecords`: records, result. Only where it is not 0.
+    /// `cuptiActivityGetNumDroppedRecords`: number of records, result. Written only if the number
+    /// is not 0.
     Dropped = 11,
-    /// A buffer was read, and is the next block of kind 1: address, records, result of the
-    /// last `cuptiActivityGetNextRecord`.
+    /// A buffer was read, and follows as the next block of kind 1: address, number of records,
+    /// result of the last `cuptiActivityGetNextRecord`.
     Read = 12,
-    /// Entries that found no place in the ring: how many.
+    /// Entries that found no room in the ring: their number.
     Lost = 13,
 }
 
 /// Bytes of an entry: its kind (4), thread id (4), CLOCK_MONOTONIC in ns (8), three numbers.
 pub const ENTRY: usize = 40;
 const WORDS: usize = ENTRY / 8;
-/// Maximum number of entries that wait: some flushes of a busy job.
+/// Maximum number of entries that wait to be written, enough for a few flushes of a busy job.
 const ROOM: u64 = 4096;
 /// Number of entries in one block.
 const BLOCK: usize = 64;
 
 struct Slot {
-    /// Number of the entry that is complete here, from 1 on.
+    /// Number of the entry that is complete in this slot, counted from 1.
     whole: AtomicU64,
     words: [AtomicU64; WORDS],
 }
@@ -79,7 +81,7 @@ pub fn now_ns() -> u64 {
     if IS_ON.load(Relaxed) { sys::monotonic_ns() } else { 0 }
 }
 
-/// Keeps an entry that happens now.
+/// Adds an entry for something that happens now.
 #[inline]
 pub fn keep(what: JournalEvent, numbers: [u64; 3]) {
     if IS_ON.load(Relaxed) {
@@ -87,7 +89,7 @@ pub fn keep(what: JournalEvent, numbers: [u64; 3]) {
     }
 }
 
-/// Keeps an entry that happened at a time of [`now_ns`].
+/// Adds an entry for something that happened at a time of [`now_ns`].
 #[inline]
 pub fn keep_at(what: JournalEvent, at_ns: u64, numbers: [u64; 3]) {
     if IS_ON.load(Relaxed) {
@@ -117,22 +119,22 @@ fn put(what: JournalEvent, at_ns: u64, numbers: [u64; 3]) {
     slot.whole.store(number + 1, Release);
 }
 
-/// Writes the entries that are complete, on the flush thread. An entry that another thread is about
-/// to finish stays, with those behind it, for the next time.
+/// Writes the complete entries. Called on the flush thread. An entry that another thread is still
+/// writing is left for the next time, along with those behind it.
 pub fn write(raw: &Raw) {
     if PID.load(Relaxed) != sys::pid() {
         return;
     }
     let lost = LOST.swap(0, Relaxed);
     drain(raw);
-    // Writing the entries made room.
+    // Writing the entries has made room.
     if lost > 0 {
         put(JournalEvent::Lost, sys::monotonic_ns(), [lost, 0, 0]);
         drain(raw);
     }
 }
 
-/// Writes the entries that wait.
+/// Writes the entries that are complete.
 fn drain(raw: &Raw) {
     loop {
         let mut bytes = [0u8; BLOCK * ENTRY];

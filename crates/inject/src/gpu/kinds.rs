@@ -1,5 +1,5 @@
 //! Which records the agent asks CUPTI for: the kinds, and the calls that it leaves out. While
-//! recording is off CUPTI has nothing to do for the agent but to report what exists.
+//! recording is off, CUPTI only reports to the agent which devices, contexts and the like exist.
 
 use super::cupti::Cupti;
 use super::guarded::Guarded;
@@ -26,13 +26,13 @@ const KINDS: [(CUpti_ActivityKind, &[u8]); 13] = [
     (CUPTI_ACTIVITY_KIND_DRIVER, b"calls of the CUDA driver"),
     (CUPTI_ACTIVITY_KIND_MEMORY2, b"device memory"),
     (CUPTI_ACTIVITY_KIND_OVERHEAD, b"CUPTI's own overhead"),
-    // Only of threads that push ids, those of the job's own profiler: else there are none.
+    // Only threads that push external ids have these, which are those of the job's own profiler.
     (CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, b"external ids"),
 ];
 
-/// Calls of the runtime's that only read what is known: PyTorch makes one after each launch, and no
-/// report has a figure of them. Calls that read the like but may load code at their first use
-/// (`cudaGetFuncBySymbol`, `cuKernelSetAttribute`: milliseconds on an H200) are recorded.
+/// Runtime calls that only read known values: PyTorch makes one after each launch, and no report
+/// uses them. Similar calls that may load code at their first use (`cudaGetFuncBySymbol`,
+/// `cuKernelSetAttribute`: milliseconds on an H200) are recorded.
 const MUTED_RUNTIME: [u32; 5] = [
     CUPTI_RUNTIME_TRACE_CBID_cudaGetLastError_v3020,
     CUPTI_RUNTIME_TRACE_CBID_cudaPeekAtLastError_v3020,
@@ -40,7 +40,7 @@ const MUTED_RUNTIME: [u32; 5] = [
     CUPTI_RUNTIME_TRACE_CBID_cudaGetDevice_v3020,
     CUPTI_RUNTIME_TRACE_CBID_cudaStreamIsCapturing_v10000,
 ];
-/// The same of the driver's.
+/// Driver calls that only read known values.
 const MUTED_DRIVER: [u32; 11] = [
     CUPTI_DRIVER_TRACE_CBID_cuDriverGetVersion,
     CUPTI_DRIVER_TRACE_CBID_cuDeviceGet,
@@ -54,9 +54,9 @@ const MUTED_DRIVER: [u32; 11] = [
     CUPTI_DRIVER_TRACE_CBID_cuKernelGetAttribute,
     CUPTI_DRIVER_TRACE_CBID_cuKernelGetName,
 ];
-/// Hooked calls of the runtime's that start work, of functions for which
-/// [`tprof_wire::calls::may_be_left_to_hooks`] holds: left out as well where the hooks' records of
-/// them count.
+/// Hooked runtime calls that start work, of functions for which
+/// [`tprof_wire::calls::may_be_left_to_hooks`] holds. CUPTI leaves these out as well while the
+/// hooks' records of them are used.
 const HOOKED: [u32; 14] = [
     CUPTI_RUNTIME_TRACE_CBID_cudaMemcpy_v3020,
     CUPTI_RUNTIME_TRACE_CBID_cudaMemcpyAsync_v3020,
@@ -73,7 +73,7 @@ const HOOKED: [u32; 14] = [
     CUPTI_RUNTIME_TRACE_CBID___cudaLaunchKernel_v13000,
     CUPTI_RUNTIME_TRACE_CBID___cudaLaunchKernel_ptsz_v13000,
 ];
-/// The hooks' records of these count.
+/// Whether the hooks' records of these calls are used.
 static COUNTS_ON_HOOKS: AtomicBool = AtomicBool::new(false);
 
 /// Whether CUPTI leaves hooked calls that start work to the hooks.
@@ -81,7 +81,7 @@ pub fn counts_on_hooks() -> bool {
     COUNTS_ON_HOOKS.load(Relaxed)
 }
 
-/// Leaves hooked calls that start work to the hooks, if that is asked for and possible.
+/// Makes CUPTI leave hooked calls that start work to the hooks, if that is asked for and possible.
 fn count_on_hooks(thread: &Thread, cupti: &Cupti) {
     if environment::variable(env::CALLS_BY_HOOKS).is_none_or(|text| text != b"1") {
         return;
@@ -98,7 +98,7 @@ fn count_on_hooks(thread: &Thread, cupti: &Cupti) {
     note(thread, trouble::NOT_BY_HOOKS, 1, why);
 }
 
-/// The calls of a kind that are left out.
+/// The calls of a domain that CUPTI leaves out.
 fn muted(driver: bool) -> impl Iterator<Item = u32> {
     let hooked: &[u32] = if !driver && counts_on_hooks() { &HOOKED } else { &[] };
     let always: &[u32] = if driver { &MUTED_DRIVER } else { &MUTED_RUNTIME };
@@ -114,15 +114,15 @@ pub fn is_on(kind: CUpti_ActivityKind) -> bool {
 }
 
 /// Kinds that stay on while recording is off: what they record happens once and is referred to
-/// later, or is another client's.
+/// later, or belongs to another client.
 const LASTING: u64 = 1 << CUPTI_ACTIVITY_KIND_DEVICE
     | 1 << CUPTI_ACTIVITY_KIND_CONTEXT
     | 1 << CUPTI_ACTIVITY_KIND_STREAM
     | 1 << CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION;
 /// Kinds that are off because recording is, as bits; 0 while it is on.
 static PAUSED: AtomicU64 = AtomicU64::new(0);
-/// Held while kinds are switched, by the agent or for another client: each does what the other's
-/// wishes leave to do.
+/// Held while kinds are switched, by the agent or for another client, since each has to consider
+/// which kinds the other wants.
 static SWITCH: Guarded<()> = Guarded::new(());
 
 /// Whether kinds are off because recording is.
@@ -130,14 +130,13 @@ pub fn is_paused() -> bool {
     PAUSED.load(Relaxed) != 0
 }
 
-/// Runs what looks at the kinds of the agent to switch some for another client: they stay as they
-/// are meanwhile.
+/// Runs `work`, which switches kinds for another client, while the agent's kinds stay as they are.
 pub fn unchanged<T>(work: impl FnOnce() -> T) -> T {
     SWITCH.with(|()| work())
 }
 
-/// Switches kinds off if recording is off, and on again if it is on; whether it switched some.
-/// `resume` is what the hooks call before a call of CUDA's that has to be recorded.
+/// Switches kinds off if recording is off, and on again if it is on. Returns whether it switched
+/// any. The hooks call `resume` before a CUDA call that has to be recorded.
 pub fn follow(thread: &Thread, cupti: &Cupti, resume: extern "C" fn()) -> bool {
     let differs = || agent_link::is_on(thread) == is_paused();
     if !differs() {
@@ -156,7 +155,7 @@ fn pause(cupti: &Cupti, resume: extern "C" fn()) -> bool {
     ON.fetch_and(!kinds, Relaxed);
     PAUSED.store(kinds, Relaxed);
     for kind in bits(kinds).filter(|kind| !wants::is_on(*kind)) {
-        // SAFETY: a number that CUPTI defines.
+        // SAFETY: `kind` is one of the kinds of CUPTI's header.
         let result = unsafe { disable(kind) };
         journal::keep(JournalEvent::Enabled, [u64::from(kind), u64::from(result), 1]);
     }
@@ -166,7 +165,7 @@ fn pause(cupti: &Cupti, resume: extern "C" fn()) -> bool {
 
 fn go_on(thread: &Thread, cupti: &Cupti) -> bool {
     for kind in bits(PAUSED.load(Relaxed)) {
-        // SAFETY: a number that CUPTI defines.
+        // SAFETY: `kind` is one of the kinds of CUPTI's header.
         let result = unsafe { (cupti.enable)(kind) };
         journal::keep(JournalEvent::Enabled, [u64::from(kind), u64::from(result), 0]);
         match result {
@@ -191,14 +190,14 @@ fn name(kind: CUpti_ActivityKind) -> &'static [u8] {
     KINDS.iter().find(|(of, _)| *of == kind).map_or(b"CUDA graphs", |(_, name)| name)
 }
 
-/// Switches all kinds on; how many CUPTI accepts. What it refuses is noted.
+/// Switches all kinds on. Returns how many CUPTI accepts; refused ones are noted.
 pub fn enable(thread: &Thread, cupti: &Cupti) -> u32 {
     let mut on = 0;
     PAUSED.store(0, Relaxed);
     agent_link::call_before_work(None);
     count_on_hooks(thread, cupti);
     for (kind, what) in KINDS {
-        // SAFETY: a number that CUPTI defines.
+        // SAFETY: `kind` is one of the kinds of CUPTI's header.
         let result = unsafe { (cupti.enable)(kind) };
         journal::keep(JournalEvent::Enabled, [u64::from(kind), u64::from(result), 0]);
         if result != CUPTI_SUCCESS {
@@ -209,7 +208,8 @@ pub fn enable(thread: &Thread, cupti: &Cupti) -> u32 {
         on += 1;
         ON.fetch_or(1 << kind, Relaxed);
         if kind == CUPTI_ACTIVITY_KIND_RUNTIME {
-            // The hooks' records of calls that begin from here on are not needed, but for these.
+            // From now on CUPTI records calls, so the hooks' records of them are not needed, except
+            // those that CUPTI leaves to the hooks.
             note(thread, trouble::RECORDS_CALLS, u64::from(counts_on_hooks()), b"");
         }
     }
@@ -220,10 +220,11 @@ pub fn enable(thread: &Thread, cupti: &Cupti) -> u32 {
     on
 }
 
-/// Before CUDA 12.5 a copy or fill in a graph could crash the program where whole graphs were
-/// traced (12.4 Update 1 mends it, and has the version of 12.4).
+/// Oldest CUPTI that traces whole graphs safely. Before CUDA 12.5, a copy or fill in a graph could
+/// crash the program (12.4 Update 1 fixes this, but has the version of 12.4).
 const WHOLE_GRAPHS_FROM: u32 = 23;
-/// Kinds of which records of whole graphs take the place: a client that wants these wants nodes.
+/// Kinds that whole graphs have no records of. A client that wants one of these needs the graph's
+/// nodes.
 const NODES: [CUpti_ActivityKind; 4] = [
     CUPTI_ACTIVITY_KIND_KERNEL,
     CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
@@ -231,9 +232,9 @@ const NODES: [CUpti_ActivityKind; 4] = [
     CUPTI_ACTIVITY_KIND_MEMSET,
 ];
 
-/// Has CUPTI record each run of a graph as a whole, unless nodes are asked for or another client
-/// wants them: the traces of the job's own profiler have what they have without tprof. Called where
-/// a client's wants change; a CUPTI that refuses goes on with nodes.
+/// Makes CUPTI record each run of a graph as a whole, unless nodes are asked for or another client
+/// wants them: the traces of the job's own profiler contain the same as without tprof. Called
+/// whenever a client's wishes change. If CUPTI refuses, it continues to record nodes.
 pub fn choose_graphs(cupti: &Cupti) {
     const WHOLE: CUpti_ActivityKind = CUPTI_ACTIVITY_KIND_GRAPH_TRACE;
     let asked = environment::variable(env::GRAPH_NODES).is_some_and(|text| text == b"1");
@@ -242,7 +243,7 @@ pub fn choose_graphs(cupti: &Cupti) {
         return;
     }
     let Some(disable) = cupti.disable else { return };
-    // SAFETY: a number that CUPTI defines.
+    // SAFETY: `WHOLE` is a kind of CUPTI's header.
     let result = unsafe { if wanted { (cupti.enable)(WHOLE) } else { disable(WHOLE) } };
     journal::keep(JournalEvent::Enabled, [u64::from(WHOLE), u64::from(result), u64::from(!wanted)]);
     match (result, wanted) {
@@ -252,13 +253,13 @@ pub fn choose_graphs(cupti: &Cupti) {
     };
 }
 
-/// CUPTI was detached: it collects nothing any more.
+/// Called when CUPTI was detached, and no longer collects anything.
 pub fn forget() {
     ON.store(0, Relaxed);
 }
 
-/// Whether whole graphs are recorded: by this CUPTI, nodes asked for or not, beside a client that
-/// wants these kinds.
+/// Whether whole graphs are recorded by a CUPTI of this version, if nodes were asked for or not,
+/// and the kinds for which `client` returns true are another client's.
 fn wants_whole_graphs(
     version: u32,
     nodes_asked: bool,
@@ -268,19 +269,19 @@ fn wants_whole_graphs(
         || !nodes_asked && version >= WHOLE_GRAPHS_FROM && !NODES.iter().any(|kind| client(*kind))
 }
 
-/// Switches on again what another client's call may have switched off.
+/// Switches kinds on again that another client's call may have switched off.
 pub fn enable_again(cupti: &Cupti) {
     let whole = (CUPTI_ACTIVITY_KIND_GRAPH_TRACE, &b""[..]);
     for (kind, _) in KINDS.into_iter().chain([whole]) {
         if is_on(kind) {
-            // SAFETY: a number that CUPTI defines.
+            // SAFETY: `kind` is one of the kinds of CUPTI's header.
             unsafe { (cupti.enable)(kind) };
         }
     }
 }
 
-/// Has CUPTI leave out the calls of a kind that no report uses (CUDA 12.6 and newer), but for those
-/// that another client wants now.
+/// Makes CUPTI leave out the calls of a kind that no report uses (CUDA 12.6 and newer), except
+/// those that another client wants now.
 pub fn mute(cupti: &Cupti, kind: CUpti_ActivityKind) {
     let driver = kind == CUPTI_ACTIVITY_KIND_DRIVER;
     let choose = match kind {
@@ -291,14 +292,13 @@ pub fn mute(cupti: &Cupti, kind: CUpti_ActivityKind) {
     let Some(choose) = choose.filter(|_| is_on(kind)) else { return };
     let is_wanted = |call| wants::is_on(kind) && wants::is_chosen(driver, call);
     for call in muted(driver) {
-        // SAFETY: a number that CUPTI defines.
+        // SAFETY: `call` is one of the calls of CUPTI's header.
         let result = unsafe { choose(call, u8::from(is_wanted(call))) };
         journal::keep(JournalEvent::Chosen, [u64::from(kind), u64::from(call), u64::from(result)]);
     }
 }
 
-/// Whether a call is left out of the agent's records, also where CUPTI records it for another
-/// client.
+/// Whether a call is left out of the agent's records, even if CUPTI records it for another client.
 pub fn is_muted(cupti: &Cupti, driver: bool, call: u32) -> bool {
     let can_choose = match driver {
         false => cupti.choose_runtime_call.is_some(),
@@ -313,7 +313,7 @@ mod tests {
     use tprof_wire::calls::{FUNCTIONS, may_be_left_to_hooks};
 
     #[test]
-    fn what_cupti_leaves_out_is_what_the_hooks_are_left() {
+    fn cupti_leaves_out_as_many_calls_as_the_hooks_may_record() {
         let left = (0..FUNCTIONS.len() as u32).filter(|number| may_be_left_to_hooks(*number));
         assert_eq!(left.count(), HOOKED.len());
         assert!(HOOKED.is_sorted() && MUTED_DRIVER.is_sorted());
@@ -335,7 +335,7 @@ mod tests {
         }
         let calls = |kind| kind == CUPTI_ACTIVITY_KIND_RUNTIME;
         assert!(wants_whole_graphs(SAFE, false, calls), "a client that wants only calls");
-        // What the client itself has asked for is its own risk.
+        // If the client itself has asked for the kind, the risk is the client's.
         let whole = |kind| kind == CUPTI_ACTIVITY_KIND_GRAPH_TRACE;
         assert!(wants_whole_graphs(SAFE - 1, true, whole));
     }

@@ -1,48 +1,49 @@
-//! The buffer that the other client has lent and that is not full: requested as soon as the client
-//! wants records, since Kineto only flushes where it has lent one, and kept until it is full or
-//! the client flushes.
+//! The buffer that the other client has lent and that is not full. It is requested as soon as the
+//! client wants records, since Kineto only flushes if it has lent a buffer. It is kept until it is
+//! full or the client flushes.
 
 use super::guarded::Guarded;
 use super::wants::{Complete, Request};
 use tprof_cupti_sys::CUcontext;
 
-/// A buffer of the client's.
+/// A buffer that the client has lent.
 pub struct Lent {
     complete: Complete,
     at: *mut u8,
     bytes: usize,
     used: usize,
-    /// Records that may still go into it.
+    /// Number of records that may still be put into it.
     left: usize,
 }
 
-// SAFETY: the memory is this buffer's owner's, whichever thread that is; CUPTI too completes
-// buffers on any thread.
+// SAFETY: the memory belongs to whichever thread owns this buffer; CUPTI also completes buffers on
+// any thread.
 unsafe impl Send for Lent {}
 
 impl Lent {
     /// Asks the client for a buffer.
     pub fn ask((request, complete): (Request, Complete)) -> Option<Lent> {
         let (mut at, mut bytes, mut most) = (core::ptr::null_mut(), 0, 0);
-        // SAFETY: the client's function, with places for its answers.
+        // SAFETY: the client's callback gets three locals to write to, as from CUPTI.
         unsafe { request(&raw mut at, &raw mut bytes, &raw mut most) };
         let left = if most == 0 { usize::MAX } else { most };
         (!at.is_null()).then_some(Lent { complete, at, bytes, used: 0, left })
     }
 
-    /// Whether a record of so many bytes fits into it.
+    /// Whether a record of so many bytes fits into the buffer.
     pub fn has_room(&self, bytes: usize) -> bool {
         self.left > 0 && self.bytes - self.used >= bytes
     }
 
-    /// Whether it has records.
+    /// Whether the buffer has records.
     pub fn has_records(&self) -> bool {
         self.used > 0
     }
 
-    /// Copies a record for which there is room, and returns its address.
+    /// Copies a record, for which there must be room. Returns the address of the copy.
     pub fn push(&mut self, record: &[u8]) -> *mut u8 {
-        // SAFETY: the client lent so much memory, for CUPTI to fill.
+        // SAFETY: the client lent `bytes` bytes to be filled, and `has_room` has found the record
+        // to fit.
         let to = unsafe {
             let to = self.at.add(self.used);
             to.copy_from_nonoverlapping(record.as_ptr(), record.len());
@@ -53,10 +54,10 @@ impl Lent {
         to
     }
 
-    /// Gives the buffer back to the client.
+    /// Returns the buffer to the client.
     #[allow(clippy::not_unsafe_ptr_arg_deref)] // passed on, not read
     pub fn give_back(self, context: CUcontext, stream: u32) {
-        // SAFETY: the client's function, with a buffer that it lent.
+        // SAFETY: the client's callback gets a buffer that the client lent, with the bytes used.
         unsafe { (self.complete)(context, stream, self.at, self.bytes, self.used) };
     }
 }
@@ -84,7 +85,7 @@ pub fn prepare(callbacks: (Request, Complete)) {
     }
 }
 
-/// Gives the buffer back, at a flush of the client's.
+/// Returns the buffer to the client, when the client flushes.
 pub fn flush() {
     if let Some(lent) = take() {
         lent.give_back(core::ptr::null_mut(), 0);

@@ -1,5 +1,5 @@
-//! The C library's loader. Nothing of CUDA is linked: the agent needs only libc.so.6, and
-//! loads where there is no CUDA.
+//! The C library's loader. The agent links nothing of CUDA's: it needs only libc.so.6, and loads on
+//! machines without CUDA.
 
 use crate::loaded;
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -39,9 +39,10 @@ impl Loader {
         })
     }
 
-    /// Opens a library. A failure leaves nothing behind that the job could read.
+    /// Opens a library. If that fails, the loader's error text is cleared, so that the job can't
+    /// read it.
     pub fn open(&self, path: &CStr, how: c_int) -> Option<Handle> {
-        // SAFETY: a NUL-terminated path.
+        // SAFETY: `path` is NUL terminated, and `open` is `dlopen`.
         let handle = unsafe { (self.open)(path.as_ptr(), how) };
         if handle.is_null() {
             self.forget_error();
@@ -52,7 +53,7 @@ impl Loader {
 
     /// Address of a symbol of an open library.
     pub fn symbol(&self, handle: Handle, name: &CStr) -> Option<usize> {
-        // SAFETY: a handle of `open`, a NUL-terminated name.
+        // SAFETY: the handle came from `open`, the name is NUL terminated, and `symbol` is `dlsym`.
         let address = unsafe { (self.symbol)(handle.0, name.as_ptr()) };
         if address.is_null() {
             self.forget_error();
@@ -63,7 +64,7 @@ impl Loader {
 
     fn forget_error(&self) {
         if let Some(error) = self.error {
-            // SAFETY: takes nothing, and its text is not read.
+            // SAFETY: `dlerror` takes no argument, and its text is not read.
             unsafe { error() };
         }
     }

@@ -1,4 +1,4 @@
-//! Notes of the agent, which the run must state, as records.
+//! Notes of the agent for the run's report, as records.
 
 use super::cupti::Cupti;
 use super::{places, texts};
@@ -8,7 +8,7 @@ use tprof_cupti_sys::CUptiResult;
 use tprof_wire::gpu::trouble;
 use tprof_wire::record::ExtKind;
 
-/// A sentence about a file; without its name if that is too long.
+/// Joins a reason and a file's name; leaves the name out if the text would be too long.
 pub fn reason(why: &[u8], file: &[u8]) -> places::Path {
     let parts: &[&[u8]] = if file.is_empty() { &[why] } else { &[why, b": ", file] };
     places::Path::of(parts).or_else(|| places::Path::of(&[why])).unwrap_or_default()
@@ -20,7 +20,7 @@ pub fn without(thread: &Thread, why: &[u8], file: &[u8]) -> bool {
     false
 }
 
-/// Writes a note: what happened, how often, and why.
+/// Writes a note with a kind of trouble, a count and a reason.
 pub fn note(thread: &Thread, what: u32, count: u64, why: &[u8]) {
     let text = texts::id(thread, why);
     let clock = thread.clock();

@@ -1,6 +1,6 @@
-//! Finds CUPTI: the one that the job has loaded already, the one that
-//! `TPROF_CUPTI` names, or the one that belongs to the job's CUDA. Two in one
-//! process would fight, and one of another CUDA would not know the driver.
+//! Finds CUPTI: the library that the job has loaded already, the one that `TPROF_CUPTI` names, or
+//! the one that belongs to the job's CUDA. Two CUPTI libraries in one process would conflict, and
+//! one of another CUDA would not match the driver.
 
 use super::loader::{Handle, Loader};
 use crate::loaded::{self, Loaded};
@@ -12,7 +12,7 @@ use tprof_wire::env;
 /// Longest path that is tried, in bytes.
 const PATH_MOST: usize = 1024;
 
-/// A path that is being put together.
+/// A path that is assembled from parts.
 pub struct Path {
     bytes: [u8; PATH_MOST],
     len: usize,
@@ -38,13 +38,13 @@ impl Path {
         Some(path)
     }
 
-    /// The path as C takes it.
+    /// The path as a C string.
     pub fn as_c(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.bytes).unwrap_or(c"")
     }
 }
 
-/// Path of the agent, if the driver is to load it in this process.
+/// Path of the agent, if the environment tells the driver to load it in this process.
 pub fn of_agent() -> Option<Path> {
     let file = environment::variable(env::CUDA_INJECTION)?;
     let is_own = base_name(file) == env::AGENT_LIBRARY.as_bytes();
@@ -53,24 +53,24 @@ pub fn of_agent() -> Option<Path> {
 
 /// The CUPTI library that was found.
 pub struct CuptiLibrary {
-    /// The handle that `dlopen` gave.
+    /// The handle that `dlopen` returned.
     pub handle: Handle,
-    /// Path of the library, as it was named.
+    /// Path of the library, as it was passed to `dlopen`.
     pub path: Path,
 }
 
 /// Why there is no CUPTI to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// The driver is not loaded: CUPTI must not be called.
+    /// The driver is not loaded, so CUPTI must not be called.
     NoDriver,
-    /// The file that `TPROF_CUPTI` names is not there.
+    /// The file that `TPROF_CUPTI` names does not exist.
     NoFile,
     /// The file that `TPROF_CUPTI` names does not load.
     Named,
     /// The file that `TPROF_CUPTI` names is not CUPTI.
     NotCupti,
-    /// The library is in none of the places.
+    /// No library was found in any of the places.
     Nowhere,
 }
 
@@ -87,7 +87,7 @@ pub fn find(loader: &Loader) -> Result<CuptiLibrary, Missing> {
     }
     if let Some(named) = environment::variable(env::CUPTI).filter(|text| !text.is_empty()) {
         let path = Path::of(&[named]).ok_or(Missing::Named)?;
-        // The loader searches for a name without a slash.
+        // A name without a slash is left to the loader's search.
         let is_there = !named.contains(&b'/') || sys::is_there(path.as_c().as_ptr().cast());
         let why = if is_there { Missing::Named } else { Missing::NoFile };
         let handle = loader.open(path.as_c(), LAZY).ok_or(why)?;
@@ -121,7 +121,7 @@ fn file_name(major: u32) -> Option<&'static [u8]> {
 fn driver_major(driver: &Loaded) -> Option<u32> {
     let address = driver.function(c"cuDriverGetVersion")?;
     let mut version: c_int = 0;
-    // SAFETY: found under this name in the driver; it only writes the number.
+    // SAFETY: `cuDriverGetVersion` has this type, and only writes one number to the local.
     let result = unsafe {
         let call: unsafe extern "C" fn(*mut c_int) -> c_int = core::mem::transmute(address);
         call(&raw mut version)
@@ -143,7 +143,7 @@ fn major_of(name: &[u8]) -> Option<u32> {
     (number > 0).then_some(number)
 }
 
-/// Libraries that a CUDA job has loaded and that CUPTI lies beside: in wheels, conda, the toolkit.
+/// Libraries that a CUDA job has loaded and near which CUPTI lies: in wheels, conda or the toolkit.
 const ANCHORS: [&[u8]; 4] =
     [b"libcudart", b"libcublas.so", b"libtorch_cuda.so", b"libtorch_cpu.so"];
 const BESIDE: [&[u8]; 6] = [
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_are_too_long_are_none() {
+    fn paths_that_are_too_long_are_refused() {
         assert_eq!(Path::of(&[b"/a", b"/b"]).unwrap().as_c(), c"/a/b");
         assert!(Path::of(&[&[b'x'; PATH_MOST]]).is_none());
     }

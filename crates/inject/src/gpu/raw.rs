@@ -1,5 +1,5 @@
-//! Keeps CUPTI's buffers as they came, to replay them on machines without a GPU:
-//! `TPROF_CUPTI_RECORD=FILE`. Blocks one behind the other, native endian:
+//! Saves CUPTI's buffers unchanged, to replay them on machines without a GPU:
+//! `TPROF_CUPTI_RECORD=FILE`. The file has blocks one behind the other, native endian:
 //!
 //! ```text
 //! 0..8 magic | 8..12 kind | 12..16 pid | 16..20 CUPTI's version | 20..24 length, bytes | bytes
@@ -8,8 +8,8 @@
 //! kind 3: entries of the journal, of 40 bytes (`journal.rs`)
 //! ```
 //!
-//! A text stands before the buffer that first names it. Writing costs the flush thread
-//! time and opens a descriptor for a moment: not for measuring.
+//! A text stands before the buffer that first refers to it. Writing costs the flush thread time and
+//! opens a descriptor for a moment, so this is not for measurements.
 
 use super::places::Path;
 use crate::{environment, sys};
@@ -23,7 +23,8 @@ const MAGIC: &[u8; 8] = b"TPROFRAW";
 const BUFFER: u32 = 1;
 const TEXT: u32 = 2;
 const JOURNAL: u32 = 3;
-/// Texts that are known to be in the file; further ones are written again.
+/// Maximum number of texts that are known to be in the file. Further texts are written again each
+/// time.
 const KNOWN: usize = 4096;
 static TEXTS: [AtomicU64; KNOWN] = [const { AtomicU64::new(0) }; KNOWN];
 
@@ -40,14 +41,14 @@ impl Raw {
         Some(Raw { path: Path::of(&[named])?, version })
     }
 
-    /// Keeps the text that a record names, if it names one.
+    /// Saves the text that a record refers to, if it does.
     ///
     /// # Safety
     /// `record` was returned by CUPTI (12.0 or newer), in a buffer that is not given
     /// back yet.
     pub unsafe fn text_of(&self, record: *const CUpti_Activity) {
-        // SAFETY: a record of this kind begins with the fields of the struct it is read
-        // through, by the caller's premise.
+        // SAFETY: the caller guarantees a record of CUPTI's, and a record of each kind begins with
+        // the fields of the struct through which it is read here.
         let at = unsafe {
             match (*record).kind {
                 CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL | CUPTI_ACTIVITY_KIND_KERNEL => {
@@ -70,7 +71,7 @@ impl Raw {
         }
     }
 
-    /// Keeps a buffer.
+    /// Saves a buffer.
     pub fn buffer(&self, bytes: &[u8]) {
         self.block(BUFFER, &[bytes]);
     }

@@ -1,4 +1,4 @@
-//! Turns the records of a completed buffer into ours, on the flush thread.
+//! Decodes the records of a completed buffer on the flush thread.
 
 use super::buffers::{self, Done};
 use super::cupti::Cupti;
@@ -19,41 +19,41 @@ use tprof_cupti_sys::*;
 use tprof_wire::gpu::trouble;
 use tprof_wire::record::ExtKind;
 
-/// Keeps a buffer as it is, behind the texts that it names.
+/// Saves a buffer as it is, behind the texts that its records refer to.
 #[cold]
 pub fn keep(raw: &Raw, cupti: &Cupti, done: &Done) {
     let mut record = core::ptr::null_mut();
     let mut records = 0u64;
     let result = loop {
-        // SAFETY: a buffer that CUPTI completed, and the record before in it.
+        // SAFETY: CUPTI completed this buffer, and `record` is null or the previous record in it.
         let result = unsafe { (cupti.next)(done.at(), done.valid(), &raw mut record) };
         if result != CUPTI_SUCCESS || record.is_null() {
             break result;
         }
         records += 1;
-        // SAFETY: a record that CUPTI returned, in a buffer that is still ours.
+        // SAFETY: CUPTI returned this record, in a buffer that it doesn't have back.
         unsafe { raw.text_of(record) };
     };
     journal::keep(JournalEvent::Read, [done.at() as u64, records, u64::from(result)]);
-    // Journal entries from before this buffer stand before it.
+    // The journal's entries from before this buffer stand before it in the file.
     journal::write(raw);
-    // SAFETY: CUPTI filled so much of a buffer of ours.
+    // SAFETY: CUPTI filled `valid` bytes of this buffer, which is the flush thread's.
     raw.buffer(unsafe { core::slice::from_raw_parts(done.at(), done.valid()) });
 }
 
-/// Turns a buffer's records into ours. After a forced flush it may end with records of work that
-/// has not ended, at which CUPTI's reading stops.
+/// Decodes a buffer's records and writes them. After a forced flush the buffer may end with records
+/// of work that has not ended, at which CUPTI's reading stops.
 pub fn read(thread: &Thread, cupti: &Cupti, names: &mut Interner, done: &Done) {
     let mut record = core::ptr::null_mut();
     let (mut no_times, mut unknown, mut nested) = (0u64, 0u64, 0u64);
     let clock = thread.clock();
     let result = loop {
-        // SAFETY: a buffer that CUPTI completed, and the record before in it.
+        // SAFETY: CUPTI completed this buffer, and `record` is null or the previous record in it.
         let result = unsafe { (cupti.next)(done.at(), done.valid(), &raw mut record) };
         if result != CUPTI_SUCCESS || record.is_null() {
             break result;
         }
-        // SAFETY: a record that CUPTI returned, in a buffer that is still ours.
+        // SAFETY: CUPTI returned this record, in a buffer that it doesn't have back.
         match unsafe { decode::decode(record, names) } {
             Ok(decoded) => {
                 devices::seen(&decoded);
@@ -64,11 +64,13 @@ pub fn read(thread: &Thread, cupti: &Cupti, names: &mut Interner, done: &Done) {
                 }
             }
             Err(Skip::NoTimes) => no_times += 1,
-            // SAFETY: as above. It is switched on with kernels.
+            // SAFETY: CUPTI returned this record, and every record begins with its kind. CUPTI
+            // enables this kind together with kernels.
             Err(Skip::Unknown) if unsafe { (*record).kind } == CUPTI_ACTIVITY_KIND_CDP_KERNEL => {
                 nested += 1;
             }
-            // SAFETY: as above; another client may have asked for its kind.
+            // SAFETY: CUPTI returned this record, which begins with its kind. Another client may
+            // have asked for that kind.
             Err(Skip::Unknown) => unknown += u64::from(!wants::ever(unsafe { (*record).kind })),
             Err(Skip::Idle) => {}
         }
@@ -93,10 +95,10 @@ pub fn read(thread: &Thread, cupti: &Cupti, names: &mut Interner, done: &Done) {
     }
 }
 
-/// Notes the records that CUPTI dropped, and those for which there was no buffer.
+/// Notes the number of records that CUPTI dropped, and of requests for which there was no buffer.
 pub fn count_lost(thread: &Thread, cupti: &Cupti) {
     let mut dropped = 0usize;
-    // SAFETY: a place for the answer; no lock of ours is held.
+    // SAFETY: CUPTI writes one number to the local; this thread holds no lock of the agent's.
     let result = unsafe { (cupti.dropped)(core::ptr::null_mut(), 0, &raw mut dropped) };
     if dropped > 0 {
         journal::keep(JournalEvent::Dropped, [dropped as u64, u64::from(result), 0]);
@@ -119,7 +121,7 @@ pub fn count_lost(thread: &Thread, cupti: &Cupti) {
     }
 }
 
-/// Numbers of calls with remembered names, in each domain.
+/// Number of calls in each domain whose names' ids are cached.
 const CALLS: usize = 2048;
 static CALL_NAMES: [[AtomicU32; CALLS]; 2] = [const { [const { AtomicU32::new(0) }; CALLS] }; 2];
 
@@ -129,7 +131,7 @@ pub struct Interner {
 }
 
 impl Interner {
-    /// Names calls by this CUPTI.
+    /// Resolves names of calls through this CUPTI.
     pub fn new(cupti: Cupti) -> Interner {
         Interner { cupti }
     }
@@ -158,7 +160,7 @@ impl Names for Interner {
 
     #[inline]
     fn is_left_out(&self, driver: bool, number: u32, thread: u32) -> bool {
-        // The agent's own calls part those that the hooks recorded.
+        // The agent's own calls are kept if the hooks record calls, since they separate those.
         started::is_own_thread(thread) && !kinds::counts_on_hooks()
             || (wants::any_ever() || kinds::counts_on_hooks())
                 && kinds::is_muted(&self.cupti, driver, number)

@@ -1,5 +1,5 @@
-//! The CUPTI in use: set once when the agent starts, read by its thread and by the calls of
-//! other clients.
+//! The CUPTI in use. It is set once when the agent starts; the agent's thread and the calls of
+//! other clients read it.
 
 use super::cupti::Cupti;
 use super::places;
@@ -10,33 +10,35 @@ use core::ffi::c_int;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 
-/// The process's generation when the agent started; 0 before. A forked child has another one.
+/// The process's generation when the agent started; 0 before that. A forked child's generation
+/// differs.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
 /// CUPTI's functions, written once before [`GENERATION`].
 struct CuptiCell(UnsafeCell<MaybeUninit<Cupti>>);
-// SAFETY: written by one thread, read only after GENERATION has changed.
+// SAFETY: one thread writes the value before it sets `GENERATION`, and others read it only after
+// that.
 unsafe impl Sync for CuptiCell {}
 static CUPTI: CuptiCell = CuptiCell(UnsafeCell::new(MaybeUninit::uninit()));
 
-/// Sets the CUPTI in use: called once, by the thread that starts the agent.
+/// Sets the CUPTI in use. Called once, by the thread that starts the agent.
 pub fn start(cupti: Cupti) {
-    // SAFETY: no reader before GENERATION changes, and no second call.
+    // SAFETY: this is called once, and nobody reads the value before `GENERATION` changes below.
     unsafe { (*CUPTI.0.get()).write(cupti) };
     GENERATION.store(WIPED.generation.load(Acquire), Release);
 }
 
-/// The CUPTI that the agent uses in this process; none in a forked child.
+/// The CUPTI that the agent uses in this process; `None` in a forked child.
 pub fn cupti() -> Option<Cupti> {
     let generation = GENERATION.load(Acquire);
     if generation == 0 || WIPED.generation.load(Acquire) != generation {
         return None;
     }
-    // SAFETY: written before GENERATION changed, and never again.
+    // SAFETY: `start` wrote the value before it changed `GENERATION`, and nobody writes it again.
     Some(unsafe { (*CUPTI.0.get()).assume_init() })
 }
 
-/// The CUPTI of which the agent serves the other clients: it does not where CUPTI keeps them apart.
+/// The CUPTI whose other clients the agent serves; `None` if that CUPTI keeps its clients apart.
 pub fn serving() -> Option<Cupti> {
     cupti().filter(|cupti| !cupti.has_clients_apart)
 }
@@ -44,18 +46,19 @@ pub fn serving() -> Option<Cupti> {
 /// Set once it is certain that no agent will start in this process.
 static IS_WITHOUT: AtomicBool = AtomicBool::new(false);
 
-/// Whether the agent may still start: CUPTI can be used before the driver is, and its clients then
-/// begin before the agent does. NVTX and NCCL load this library too, also where the driver does not.
+/// Whether the agent may still start. Clients can use CUPTI before the driver runs, and so begin
+/// before the agent does. NVTX and NCCL load this library too, even in processes where the driver
+/// doesn't.
 pub fn is_awaited() -> bool {
     GENERATION.load(Acquire) == 0 && !IS_WITHOUT.load(Acquire) && places::of_agent().is_some()
 }
 
-/// Called when the agent does not start.
+/// Called when the agent can't start.
 pub fn give_up() {
     IS_WITHOUT.store(true, Release);
 }
 
-/// The agent's thread; 0 before it runs.
+/// Thread id of the agent's thread; 0 before it runs.
 static OWN_THREAD: AtomicU32 = AtomicU32::new(0);
 
 /// Marks the calling thread as the agent's.
@@ -63,18 +66,18 @@ pub fn begin_thread() {
     OWN_THREAD.store(sys::tid(), Relaxed);
 }
 
-/// Whether a thread is the agent's: its calls are not the job's.
+/// Whether a thread is the agent's, so that its calls are not the job's.
 pub fn is_own_thread(id: u32) -> bool {
     id != 0 && OWN_THREAD.load(Relaxed) == id
 }
 
-/// Waits until the driver is up: records come before `cuInit` ends, which takes seconds with many
-/// devices, and its thread may need locks of CUPTI's. Another `cuInit` waits for the first, and
-/// only for that.
+/// Waits until the driver is up. Records come before `cuInit` ends, which takes seconds with many
+/// devices, and its thread may need CUPTI's locks. This calls `cuInit`, which waits for the first
+/// call of it, and for nothing else.
 pub fn wait_for_driver() {
     let function = loaded::named(b"libcuda.so").and_then(|driver| driver.function(c"cuInit"));
     if let Some(address) = function {
-        // SAFETY: the driver's function of this name and type, which any thread may call.
+        // SAFETY: the driver's function of this name has this type, and any thread may call it.
         unsafe {
             let init = core::mem::transmute::<usize, unsafe extern "C" fn(u32) -> c_int>(address);
             init(0);

@@ -1,9 +1,10 @@
-//! CUPTI's interface of several clients (CUDA 13.3 Update 1): each subscribes, and has kinds, buffers and
-//! records of its own, so that none serves another. By NVIDIA's documentation it and the older
-//! interface exclude each other in a process. The agent uses it where it is asked to, and where a
-//! client has subscribed in this way before: the older one would be refused there.
+//! CUPTI's interface for several clients (CUDA 13.3 Update 1). Each client subscribes and has its
+//! own kinds, buffers and records, so that none has to serve another. By NVIDIA's documentation,
+//! this interface and the older one exclude each other in a process. The agent uses this one if it
+//! is asked to, or if a client has already subscribed in this way, since CUPTI would then refuse
+//! the older one.
 //!
-//! Its functions take the places of the older ones in [`Cupti`], with the agent's handle.
+//! Its functions replace the older ones in [`Cupti`], and use the agent's handle.
 
 use super::cupti::Cupti;
 use super::loader::{Loader, function};
@@ -16,14 +17,15 @@ use tprof_cupti_sys::functions as f;
 use tprof_cupti_sys::*;
 use tprof_wire::env;
 
-/// CUDA 13.3 Update 1: in 13.2 it was a trial, and 13.3 may crash where clients begin at once.
+/// First version that is used: CUDA 13.3 Update 1. In 13.2 the interface was a trial, and 13.3 may
+/// crash if clients begin at the same time.
 const FROM: u32 = 130_301;
 
-/// A client that lets others in has subscribed before the agent could.
+/// Whether a client that allows others has subscribed before the agent could.
 static HAS_CLIENT: AtomicBool = AtomicBool::new(false);
-/// The agent's handle; null where it is no subscriber.
+/// The agent's handle; null while it isn't a subscriber.
 static HANDLE: AtomicPtr<CUpti_Subscriber_st> = AtomicPtr::new(core::ptr::null_mut());
-/// What lends buffers, and what takes them: the older interface's types.
+/// The function that lends a buffer, of the older interface's type.
 static LENDS: AtomicUsize = AtomicUsize::new(0);
 static TAKES: AtomicUsize = AtomicUsize::new(0);
 
@@ -56,7 +58,7 @@ macro_rules! table {
 }
 functions!(table);
 
-/// Calls a function of [`FOUND`], which [`of`] has filled.
+/// Calls a function of [`FOUND`], which [`of`] has filled, or returns an error.
 macro_rules! call {
     ($place:ident as $type:ty, ($($argument:expr),*)) => {{
         let address = FOUND.get(Function::$place as usize).map_or(0, |found| found.load(Acquire));
@@ -64,20 +66,22 @@ macro_rules! call {
             0 => CUPTI_ERROR_NOT_INITIALIZED,
             address => {
                 let call = function!(address, $type);
-                // SAFETY: a function of this type, with what its caller was called with.
+                // SAFETY: `$type` is the function's type in the header; the arguments are the
+                // caller's own, or the locals that it passes.
                 unsafe { call($($argument),*) }
             }
         }
     }};
 }
 
-/// A client subscribes while the agent may still start.
+/// Called when a client subscribes while the agent may still start.
 ///
 /// # Safety
-/// `parameters` is null, or what CUPTI has accepted, which begins with its length.
+/// `parameters` is null or what CUPTI has accepted, so that it begins with its own size.
 pub unsafe fn has_client(parameters: *const CUpti_SubscriberParams) {
     const REACHES: usize = offset_of!(CUpti_SubscriberParams, allowMultipleSubscribers);
-    // SAFETY: by the premise.
+    // SAFETY: the caller guarantees the size field, and the other field is read only if the size
+    // includes it.
     let allows = !parameters.is_null()
         && unsafe {
             (*parameters).structSize > REACHES && (*parameters).allowMultipleSubscribers != 0
@@ -90,7 +94,8 @@ pub fn is_asked() -> bool {
     environment::variable(env::CUPTI_SUBSCRIBE).is_some_and(|text| text == b"1")
 }
 
-/// The same CUPTI by this interface, if the agent is to subscribe and the library has all of it.
+/// The same CUPTI with the functions of this interface, if the agent is to subscribe and the
+/// library has all of them.
 pub fn of(older: &Cupti, loader: &Loader, library: &CuptiLibrary) -> Option<Cupti> {
     if older.version < FROM || !(is_asked() || HAS_CLIENT.load(Acquire)) {
         return None;
@@ -113,7 +118,7 @@ pub fn of(older: &Cupti, loader: &Loader, library: &CuptiLibrary) -> Option<Cupt
     })
 }
 
-/// Ends the subscription, if there is one; the next registration begins another.
+/// Ends the subscription, if there is one. The next registration begins a new one.
 pub fn leave() {
     let handle = HANDLE.swap(core::ptr::null_mut(), AcqRel);
     if !handle.is_null() {
@@ -133,7 +138,7 @@ unsafe extern "C" fn no_callback(
 ) {
 }
 
-/// Becomes a subscriber whose records name threads by the kernel's ids.
+/// Subscribes, and makes the records name threads by the kernel's ids.
 fn subscribe() -> CUptiResult {
     let mut new = core::ptr::null_mut();
     let mut parameters = CUpti_SubscriberParams {
@@ -195,7 +200,8 @@ unsafe extern "C" fn request(
     most: *mut usize,
     _: *mut CUpti_BufferCallbackRequestInfo,
 ) {
-    // SAFETY: the function that `register` has kept, as CUPTI called this.
+    // SAFETY: `register` stored the function's address before CUPTI got `request`; the arguments
+    // are CUPTI's own.
     unsafe {
         let lends = transmute::<usize, CUpti_BuffersCallbackRequestFunc>(LENDS.load(Acquire));
         if let Some(lends) = lends {
@@ -210,7 +216,8 @@ unsafe extern "C" fn complete(
     valid: usize,
     _: *mut CUpti_BufferCallbackCompleteInfo,
 ) {
-    // SAFETY: as for `request`. Buffers are of no context and no stream since CUDA 6.
+    // SAFETY: `register` stored the function's address before CUPTI got `complete`; the arguments
+    // are CUPTI's own. Since CUDA 6, buffers have no context and no stream.
     unsafe {
         let takes = transmute::<usize, CUpti_BuffersCallbackCompleteFunc>(TAKES.load(Acquire));
         if let Some(takes) = takes {

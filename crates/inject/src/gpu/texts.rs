@@ -1,10 +1,10 @@
-//! Ids of the agent's texts: names of kernels, calls, ranges.
+//! Ids of the agent's texts: names of kernels, calls and ranges.
 
 use crate::block::Thread;
 use crate::interned;
 use tprof_wire::record::ExtKind;
 
-/// The id of a text, as [`interned::id`] gives it.
+/// The id of a text, as [`interned::id`] returns it.
 pub fn id(thread: &Thread, text: &[u8]) -> u32 {
     interned::id(thread, ExtKind::Text, text)
 }

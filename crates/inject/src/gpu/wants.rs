@@ -1,5 +1,5 @@
-//! The other client's requests. There is one client at a time, as for CUPTI itself: a later one
-//! replaces its callbacks.
+//! What the other client wants. There is one client at a time, as in CUPTI itself: a later client's
+//! callbacks replace those of the one before.
 
 use super::guarded::Guarded;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
@@ -7,13 +7,13 @@ use tprof_cupti_sys::*;
 
 /// The client's function that lends a buffer.
 pub type Request = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
-/// The client's function that takes a buffer back.
+/// The client's function that gets a buffer back.
 pub type Complete = unsafe extern "C" fn(CUcontext, u32, *mut u8, usize, usize);
 
-/// Both functions of one client: a buffer goes back by the client that lent it.
+/// Both functions of one client, since a buffer goes back to the client that lent it.
 static CALLBACKS: Guarded<Option<(Request, Complete)>> = Guarded::new(None);
 
-/// Keeps a client's functions; returns the ones before.
+/// Stores a client's functions. Returns those that were stored before.
 pub fn register(request: Request, complete: Complete) -> Option<(Request, Complete)> {
     CALLBACKS.with(|callbacks| callbacks.replace((request, complete)))
 }
@@ -23,9 +23,9 @@ pub fn callbacks() -> Option<(Request, Complete)> {
     CALLBACKS.with(|callbacks| *callbacks)
 }
 
-/// Number of kinds with a place here; CUPTI has 60.
+/// Number of kinds that fit here; CUPTI has 60.
 const KINDS: usize = 64;
-/// A stretch in which the client wants records of a kind: CUPTI's clock, ns, and turns.
+/// A period during which the client wants records of a kind, in ns of CUPTI's clock and in turns.
 struct Stretch {
     from_ns: AtomicU64,
     until_ns: AtomicU64,
@@ -51,15 +51,16 @@ impl Stretch {
     }
 }
 
-/// The last stretch of each kind, and the one before it, of which late records may still come.
+/// The last period of each kind; [`BEFORE`] has the one before it, from which late records may
+/// still come.
 static LAST: [Stretch; KINDS] = [const { Stretch::none() }; KINDS];
 static BEFORE: [Stretch; KINDS] = [const { Stretch::none() }; KINDS];
-/// Kinds that the client ever enabled, as bits.
+/// Bit set of the kinds that the client ever enabled.
 static EVER: AtomicU64 = AtomicU64::new(0);
-/// Number of times that a stretch began or ended.
+/// Number of times that a period began or ended.
 static TURN: AtomicU32 = AtomicU32::new(0);
 
-/// The number of times that the client has begun or ended to want a kind.
+/// Number of times that a period of any kind began or ended.
 pub fn turn() -> u32 {
     TURN.load(Acquire)
 }
@@ -111,25 +112,25 @@ pub fn end(kind: CUpti_ActivityKind, now_ns: u64) {
     }
 }
 
-/// Whether the client wanted a record of a kind that began then.
+/// Whether the client wanted a record of a kind that began at this time.
 pub fn covers_time(kind: CUpti_ActivityKind, start_ns: u64) -> bool {
     let within =
         |s: &Stretch| (s.from_ns.load(Relaxed)..=s.until_ns.load(Relaxed)).contains(&start_ns);
     [&LAST, &BEFORE].iter().any(|list| list.get(kind as usize).is_some_and(within))
 }
 
-/// Whether the client wanted records of a kind since that turn.
+/// Whether the client wanted records of a kind at that turn or later.
 pub fn covers_turn(kind: CUpti_ActivityKind, since: u32) -> bool {
     let within = |s: &Stretch| s.until_turn.load(Relaxed) > since;
     [&LAST, &BEFORE].iter().any(|list| list.get(kind as usize).is_some_and(within))
 }
 
-/// Numbers of calls (correlation ids, which count up) around the last stretch of external ids,
-/// which have no times: the last call before it, and the first after it.
+/// Correlation ids, which count up, around the last period of external ids, whose records have no
+/// times: that of the last call before the period, and below that of the first call after it.
 static CALL_BEFORE: AtomicU32 = AtomicU32::new(0);
 static CALL_AFTER: AtomicU32 = AtomicU32::new(u32::MAX);
 
-/// Takes a call's number and the time when it began, to place external ids by.
+/// Takes a call's correlation id and start time, by which external ids are placed.
 pub fn place_call(correlation: u32, start_ns: u64) {
     let Some(last) = LAST.get(CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION as usize) else { return };
     if start_ns < last.from_ns.load(Relaxed) {
@@ -151,7 +152,8 @@ pub fn forget(now_ns: u64) {
     CALLBACKS.with(|callbacks| *callbacks = None);
 }
 
-/// Calls of the runtime and of the driver that the client wants, as bits by number.
+/// Number of 64-bit words that hold one bit for each call of a domain; [`CALLS`] has the calls that
+/// the client wants, of the runtime and of the driver.
 const WORDS: usize = 32;
 static CALLS: [[AtomicU64; WORDS]; 2] = [const { [const { AtomicU64::new(!0) }; WORDS] }; 2];
 
@@ -183,26 +185,26 @@ pub fn is_chosen(driver: bool, call: u32) -> bool {
     word(driver, call).is_none_or(|word| word.load(Relaxed) >> (call % 64) & 1 != 0)
 }
 
-/// Attributes that would change the agent's buffers too.
+/// Attributes that would change the agent's buffers too, so that they are only stored.
 const ATTRIBUTES: [CUpti_ActivityAttribute; 2] = [
     CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER,
     CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER,
 ];
-/// The values that the client set, plus 1; 0 before.
+/// The values that the client set for them, plus 1; 0 before it set one.
 static KEPT: [AtomicU32; ATTRIBUTES.len()] = [const { AtomicU32::new(0) }; ATTRIBUTES.len()];
 
-/// The place of an attribute that is kept.
+/// Where the value of an attribute is stored, if it is one of those.
 pub fn attribute(attribute: CUpti_ActivityAttribute) -> Option<&'static AtomicU32> {
     KEPT.get(ATTRIBUTES.iter().position(|known| *known == attribute)?)
 }
 
-/// Whether the client makes CUPTI flush at regular intervals.
+/// Whether the client made CUPTI flush at regular intervals.
 pub static IS_PERIODIC: AtomicBool = AtomicBool::new(false);
-/// The thread ids that the client wants, plus 1; 0 before it chose.
+/// The kind of thread ids that the client wants, plus 1; 0 before it chose one.
 pub static THREAD_IDS: AtomicU32 = AtomicU32::new(0);
-/// Records that found no place in the client's buffers since it asked.
+/// Number of records that found no room in the client's buffers since it last asked.
 pub static DROPPED: AtomicU64 = AtomicU64::new(0);
-/// Dropped records that CUPTI has reported to the client but not to the agent yet.
+/// Number of dropped records that CUPTI has reported to the client but not to the agent yet.
 pub static DROPPED_OURS: AtomicU64 = AtomicU64::new(0);
 
 #[cfg(test)]

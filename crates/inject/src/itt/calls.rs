@@ -1,6 +1,6 @@
-//! ITT's functions, as they are put in the place of those that do nothing. Tasks lie on a thread's
-//! stack of their domain, as NVTX's push and pop do; ranges that may overlap have a number made of
-//! their id.
+//! ITT's functions, which replace the empty ones in a static part. Tasks are pushed and popped on
+//! the stack of their thread and domain, as NVTX's ranges are. Ranges that may overlap get a number
+//! that is made of their id.
 
 use super::handles::{self, DomainHandle, TextHandle};
 use crate::nvtx::event::Text;
@@ -12,12 +12,12 @@ use core::ptr::{from_ref, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 use tprof_wire::hash::spread;
 
-/// ITT's `___itt_id`, which is only passed through.
+/// ITT's `___itt_id`, whose words are only hashed.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Id([u64; 3]);
 
-/// Address of our version of ITT's function of this name; `None` for one that is not recorded.
+/// Address of this library's version of an ITT function; `None` if the function is not recorded.
 pub fn function(name: &CStr) -> Option<usize> {
     Some(match name.to_bytes() {
         b"__itt_domain_create" => domain_create as *const () as usize,
@@ -40,10 +40,10 @@ pub fn function(name: &CStr) -> Option<usize> {
     })
 }
 
-/// Set in the numbers of ranges that may overlap: no number of NVTX's has it.
+/// Set in the numbers of ranges that may overlap: no NVTX range has a number with this bit.
 const OF_ITT: u64 = 1 << 62;
 
-/// The kinds of ranges that may overlap: ids of one kind are not ids of another.
+/// The kinds of ranges that may overlap. Equal ids of two kinds mean different ranges.
 #[derive(Clone, Copy)]
 enum Kind {
     Task = 1,
@@ -58,16 +58,16 @@ fn number(kind: Kind, domain: Option<&Name>, words: &[u64]) -> u64 {
     all & !ON_STACK | OF_ITT
 }
 
-// The functions that ITT calls. Its contract: handles are null or what `create` returned, texts end
-// with a zero.
+// The functions that the static part calls. By ITT's header (`ittnotify.h`), handles are null or
+// were returned by a `create` function, and texts end with a zero.
 
 unsafe extern "C" fn domain_create(text: *const c_char) -> *const DomainHandle {
-    // SAFETY: ITT's contract.
+    // SAFETY: ITT passes null or a text that ends with a zero.
     unsafe { handles::domain(text) }
 }
 
 unsafe extern "C" fn string_handle_create(text: *const c_char) -> *const TextHandle {
-    // SAFETY: ITT's contract.
+    // SAFETY: ITT passes null or a text that ends with a zero.
     unsafe { handles::text(text) }
 }
 
@@ -77,9 +77,9 @@ unsafe extern "C" fn task_begin(
     _: Id,
     text: *const TextHandle,
 ) {
-    // SAFETY: ITT's contract.
+    // SAFETY: ITT passes null or a handle that a `create` function returned.
     let (domain, name) = unsafe { (handles::of_domain(domain), handles::of_text(text)) };
-    // SAFETY: names that are kept.
+    // SAFETY: names in `Kept` live for the process's life.
     unsafe { ranges::push(domain, RangeText::Kept(domain, name)) };
 }
 
@@ -92,14 +92,14 @@ unsafe extern "C" fn task_begin_fn(domain: *const DomainHandle, _: Id, _: Id, fu
         *digit = if value < 10 { b'0' + value } else { b'a' + value - 10 };
         rest >>= 4;
     }
-    // SAFETY: ITT's contract.
+    // SAFETY: ITT passes null or a handle that a `create` function returned.
     let domain = unsafe { handles::of_domain(domain) };
-    // SAFETY: names that are kept.
+    // SAFETY: names in `Kept` live for the process's life.
     unsafe { ranges::push(domain, RangeText::Kept(domain, names::name(NameKind::Text, &text))) };
 }
 
 unsafe extern "C" fn task_end(domain: *const DomainHandle) {
-    // SAFETY: ITT's contract.
+    // SAFETY: ITT passes null or a handle that a `create` function returned.
     ranges::pop_from(unsafe { handles::of_domain(domain) });
 }
 
@@ -109,23 +109,23 @@ unsafe extern "C" fn overlapped_begin(
     _: Id,
     text: *const TextHandle,
 ) {
-    // SAFETY: ITT's contract.
+    // SAFETY: ITT passes null or a handle that a `create` function returned.
     let (domain, name) = unsafe { (handles::of_domain(domain), handles::of_text(text)) };
-    // SAFETY: names that are kept.
+    // SAFETY: names in `Kept` live for the process's life.
     unsafe { ranges::start_as(number(Kind::Task, domain, &id.0), RangeText::Kept(domain, name)) };
 }
 
 unsafe extern "C" fn overlapped_end(domain: *const DomainHandle, id: Id) {
-    // SAFETY: ITT's contract.
+    // SAFETY: ITT passes null or a handle that a `create` function returned.
     ranges::end(number(Kind::Task, unsafe { handles::of_domain(domain) }, &id.0));
 }
 
-/// The number of a frame: of its id, or of its domain where it has none.
+/// The number of a frame: made of its id, or of its domain if it has no id.
 ///
 /// # Safety
-/// `id` is null or an id.
+/// `id` is null or points at an id.
 unsafe fn frame(domain: Option<&Name>, id: *const Id) -> u64 {
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees that `id` is null or points at an id.
     match unsafe { id.as_ref() } {
         Some(id) => number(Kind::Frame, domain, &id.0),
         None => number(Kind::FrameOfDomain, domain, &[]),
@@ -133,15 +133,15 @@ unsafe fn frame(domain: Option<&Name>, id: *const Id) -> u64 {
 }
 
 unsafe extern "C" fn frame_begin(domain: *const DomainHandle, id: *const Id) {
-    // SAFETY: ITT's contract.
+    // SAFETY: ITT passes null or a handle that a `create` function returned.
     let domain = unsafe { handles::of_domain(domain) };
     let name = names::name(NameKind::Text, b"frame");
-    // SAFETY: ITT's contract; names that are kept.
+    // SAFETY: ITT passes null or an id, and names in `Kept` live for the process's life.
     unsafe { ranges::start_as(frame(domain, id), RangeText::Kept(domain, name)) };
 }
 
 unsafe extern "C" fn frame_end(domain: *const DomainHandle, id: *const Id) {
-    // SAFETY: ITT's contract.
+    // SAFETY: ITT passes null or a handle that `create` returned, and null or an id.
     ranges::end(unsafe { frame(handles::of_domain(domain), id) });
 }
 
@@ -151,25 +151,25 @@ unsafe extern "C" fn marker(
     text: *const TextHandle,
     _scope: c_int,
 ) {
-    // SAFETY: ITT's contract.
+    // SAFETY: ITT passes null or a handle that a `create` function returned.
     let (domain, name) = unsafe { (handles::of_domain(domain), handles::of_text(text)) };
-    // SAFETY: names that are kept.
+    // SAFETY: names in `Kept` live for the process's life.
     unsafe { ranges::mark(RangeText::Kept(domain, name)) };
 }
 
-/// Names of events, by their numbers less 1.
+/// Names of events, by the event's number less 1.
 static EVENTS: [AtomicPtr<Name>; 1024] = [const { AtomicPtr::new(null_mut()) }; 1024];
 
-/// The number of an event, the same for the same name; 0 if there is no more room, as without a
-/// tool.
+/// The number of an event, the same each time for one name. Returns 0 if there is no more room, as
+/// the static part does without a tool.
 unsafe extern "C" fn event_create(text: *const c_char, bytes: c_int) -> c_int {
     if text.is_null() {
         return 0;
     }
     let bytes = usize::try_from(bytes).unwrap_or(0);
-    // SAFETY: ITT's contract: so many bytes, or fewer and a zero.
+    // SAFETY: ITT passes so many bytes, or fewer that end with a zero; reading stops at the zero.
     let count = (0..bytes).take_while(|at| unsafe { *text.add(*at) } != 0).count();
-    // SAFETY: counted just now.
+    // SAFETY: the `count` bytes were just read.
     let text = unsafe { core::slice::from_raw_parts(text.cast::<u8>(), count) };
     let Some(name) = names::name(NameKind::Text, text) else { return 0 };
     let name = from_ref(name).cast_mut();
@@ -191,7 +191,7 @@ fn event(event: c_int) -> Option<(&'static Name, u64)> {
 
 extern "C" fn event_start(number: c_int) -> c_int {
     if let Some((name, range)) = event(number) {
-        // SAFETY: a name that is kept.
+        // SAFETY: names in `Kept` live for the process's life.
         unsafe { ranges::start_as(range, RangeText::Kept(None, Some(name))) };
     }
     0
@@ -205,6 +205,6 @@ extern "C" fn event_end(number: c_int) -> c_int {
 }
 
 unsafe extern "C" fn thread_set_name(text: *const c_char) {
-    // SAFETY: ITT's contract.
+    // SAFETY: ITT passes null or a text that ends with a zero.
     unsafe { ranges::name_thread(sys::tid(), Text::Bytes(text)) };
 }

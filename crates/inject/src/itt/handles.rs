@@ -1,6 +1,7 @@
-//! The structures that ITT gives a program for its names, of domains and texts. They are kept for
-//! good, one for each text, and lead to the names that NVTX's ranges use too. A static part makes
-//! such structures itself before it has loaded a tool; those learn their name at their first use.
+//! The structures that ITT returns to a program for names of domains and texts. There is one for
+//! each text, it is never freed, and it leads to the same name that NVTX's ranges use. A static
+//! part makes such structures itself before it has loaded a tool; those get their name at their
+//! first use.
 
 use crate::nvtx::names::{self, Name, NameKind};
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -11,12 +12,12 @@ use tprof_wire::hash::spread;
 /// ITT's `___itt_domain`, as programs read it.
 #[repr(C)]
 pub struct DomainHandle {
-    /// Not 0 while calls with this domain come here.
+    /// Nonzero while calls with this domain reach tprof.
     is_on: AtomicI32,
     text: *const c_char,
     wide: *const c_void,
     reserved: c_int,
-    /// The name, in the member that ITT leaves to tools.
+    /// The name, in the field that ITT leaves to tools.
     name: AtomicPtr<Name>,
     next: *mut DomainHandle,
 }
@@ -27,17 +28,17 @@ pub struct TextHandle {
     text: *const c_char,
     wide: *const c_void,
     reserved: c_int,
-    /// The name, in the member that ITT leaves to tools.
+    /// The name, in the field that ITT leaves to tools.
     name: AtomicPtr<Name>,
     next: *mut TextHandle,
 }
 
-// SAFETY: but for atomics nothing is written once it is made.
+// SAFETY: after it was made, only its atomic fields are written.
 unsafe impl Sync for DomainHandle {}
-// SAFETY: as above.
+// SAFETY: after it was made, only its atomic fields are written.
 unsafe impl Sync for TextHandle {}
 
-/// Stands for names when there is no more room for them.
+/// Stands for names that found no room.
 const NOT_KEPT: &CStr = c"(name not kept)";
 static DOMAIN_NOT_KEPT: DomainHandle = DomainHandle::new(NOT_KEPT.as_ptr(), null_mut());
 static TEXT_NOT_KEPT: TextHandle = TextHandle::new(NOT_KEPT.as_ptr(), null_mut());
@@ -55,10 +56,10 @@ impl TextHandle {
     }
 }
 
-/// Number of places for structures, found by their names.
+/// A table of structures, found by the addresses of their names.
 struct Places<T: 'static, const COUNT: usize>([AtomicPtr<T>; COUNT]);
 
-/// Places tried before a structure is made anew.
+/// Number of entries that are tried before a structure is made without one.
 const PROBES: usize = 16;
 
 static DOMAINS: Places<DomainHandle, { 1 << 10 }> =
@@ -67,7 +68,7 @@ static TEXTS: Places<TextHandle, { 1 << 14 }> =
     Places([const { AtomicPtr::new(null_mut()) }; 1 << 14]);
 
 impl<T, const COUNT: usize> Places<T, COUNT> {
-    /// The structure of a name, a new one if it has none yet.
+    /// The structure of a name. Makes a new one if the name has none yet.
     fn of(
         &'static self,
         name: &'static Name,
@@ -88,7 +89,8 @@ impl<T, const COUNT: usize> Places<T, COUNT> {
                     Err(other) => seen = other,
                 }
             }
-            // SAFETY: a structure that was made whole before it was put there, and is for good.
+            // SAFETY: every structure in the table was complete before it was stored there, and is
+            // never freed.
             let structure = unsafe { &*seen };
             if is_of(structure, name) {
                 return Some(structure);
@@ -97,7 +99,7 @@ impl<T, const COUNT: usize> Places<T, COUNT> {
         if made.is_null() {
             made = make(name, new)?;
         }
-        // SAFETY: made just now, and for good.
+        // SAFETY: `make` returned this structure complete, and it is never freed.
         Some(unsafe { &*made })
     }
 }
@@ -105,12 +107,12 @@ impl<T, const COUNT: usize> Places<T, COUNT> {
 fn make<T>(name: &'static Name, new: fn(*const c_char, *mut Name) -> T) -> Option<*mut T> {
     const { assert!(align_of::<T>() <= 8) };
     let at = names::reserve(size_of::<T>())?.cast::<T>();
-    // SAFETY: reserved for it, aligned to 8, and without another owner.
+    // SAFETY: `reserve` returned so many bytes, aligned to 8, which have no other owner.
     unsafe { at.write(new(name.c_text(), from_ref(name).cast_mut())) };
     Some(at)
 }
 
-/// A handle of a domain, the same for the same name; null for no name, as without a tool.
+/// A domain's handle, the same each time for one name; null for a null name, as without a tool.
 ///
 /// # Safety
 /// `text` is null or ends with a zero.
@@ -118,7 +120,7 @@ pub unsafe fn domain(text: *const c_char) -> *const DomainHandle {
     if text.is_null() {
         return null();
     }
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees a zero at the end, and the text isn't null.
     let text = unsafe { CStr::from_ptr(text) }.to_bytes();
     let name = names::name(NameKind::Domain, text);
     let is_of =
@@ -129,7 +131,7 @@ pub unsafe fn domain(text: *const c_char) -> *const DomainHandle {
     )
 }
 
-/// A handle of a text, the same for the same text; null for none, as without a tool.
+/// A text's handle, the same each time for one text; null for a null text, as without a tool.
 ///
 /// # Safety
 /// `text` is null or ends with a zero.
@@ -137,32 +139,32 @@ pub unsafe fn text(text: *const c_char) -> *const TextHandle {
     if text.is_null() {
         return null();
     }
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees a zero at the end, and the text isn't null.
     let text = unsafe { CStr::from_ptr(text) }.to_bytes();
     let name = names::name(NameKind::Text, text);
     let is_of = |text: &TextHandle, name: *const Name| text.name.load(Relaxed).cast_const() == name;
     from_ref(name.and_then(|name| TEXTS.of(name, is_of, TextHandle::new)).unwrap_or(&TEXT_NOT_KEPT))
 }
 
-/// The name of a domain; `None` for null, and if there is no more room.
+/// The name of a domain; `None` for null, or if there is no more room.
 ///
 /// # Safety
-/// `domain` is null or a structure of ITT's.
+/// `domain` is null or points at a domain structure that ITT or [`domain`] has made.
 pub unsafe fn of_domain(domain: *const DomainHandle) -> Option<&'static Name> {
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees null or a domain structure.
     let domain = unsafe { domain.as_ref() }?;
-    // SAFETY: what a structure of ITT's has.
+    // SAFETY: the `text` of a domain structure is null or ends with a zero.
     unsafe { known(&domain.name, NameKind::Domain, domain.text) }
 }
 
-/// The name that a text is; `None` for null, and if there is no more room.
+/// The name of a text's handle; `None` for null, or if there is no more room.
 ///
 /// # Safety
-/// `text` is null or a structure of ITT's.
+/// `text` is null or points at a text structure that ITT or [`text`] has made.
 pub unsafe fn of_text(text: *const TextHandle) -> Option<&'static Name> {
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees null or a text structure.
     let text = unsafe { text.as_ref() }?;
-    // SAFETY: what a structure of ITT's has.
+    // SAFETY: the `text` of a text structure is null or ends with a zero.
     unsafe { known(&text.name, NameKind::Text, text.text) }
 }
 
@@ -179,18 +181,18 @@ unsafe fn known(
     if text.is_null() {
         return None;
     }
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees a zero at the end, and the text isn't null.
     let name = names::name(kind, unsafe { CStr::from_ptr(text) }.to_bytes())?;
     place.store(from_ref(name).cast_mut(), Release);
     Some(name)
 }
 
-/// Switches domains on that a static part has made: older ones make them switched off.
+/// Switches on all domains that a static part has made: older static parts make them switched off.
 ///
 /// # Safety
-/// A list of structures of ITT's, which nothing changes meanwhile.
+/// `domain` is null or the first of a list of domain structures, which nothing changes meanwhile.
 pub unsafe fn enable(mut domain: *const DomainHandle) {
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees that each pointer in the list is null or a domain structure.
     while let Some(this) = unsafe { domain.as_ref() } {
         this.is_on.store(1, Relaxed);
         domain = this.next;
@@ -204,35 +206,35 @@ mod tests {
     #[test]
     fn a_text_has_one_handle_of_each_kind() {
         assert!(names::prepare());
-        // SAFETY: texts that end with a zero.
+        // SAFETY: string literals of C end with a zero.
         let (one, same, other) =
             unsafe { (domain(c"itt".as_ptr()), domain(c"itt".as_ptr()), domain(c"two".as_ptr())) };
         assert!(one == same && one != other);
-        // SAFETY: as above.
+        // SAFETY: string literals of C end with a zero.
         let (handle, again) = unsafe { (text(c"itt".as_ptr()), text(c"itt".as_ptr())) };
         assert_eq!(handle, again);
-        // SAFETY: structures of ours.
+        // SAFETY: `domain` and `text` returned these handles.
         let (domain, text) = unsafe { (of_domain(one).unwrap(), of_text(handle).unwrap()) };
         assert_eq!((domain.text(), text.text()), (&b"itt"[..], &b"itt"[..]));
         assert!(domain.domain() > 0 && text.domain() == 0);
-        // SAFETY: ends with a zero.
+        // SAFETY: the handle's text is the name's, which ends with a zero.
         assert_eq!(unsafe { CStr::from_ptr((*one).text) }, c"itt");
     }
 
     #[test]
-    fn what_a_static_part_made_itself_gets_its_name_and_is_switched_on() {
+    fn a_domain_that_a_static_part_made_gets_its_name_and_is_switched_on() {
         assert!(names::prepare());
         let made = DomainHandle::new(c"before the tool".as_ptr(), null_mut());
         made.is_on.store(0, Relaxed);
-        // SAFETY: a list of one.
+        // SAFETY: the list has one structure, whose `next` is null.
         unsafe { enable(&made) };
         assert_eq!(made.is_on.load(Relaxed), 1);
-        // SAFETY: a structure as ITT's.
+        // SAFETY: `made` is a domain structure, with a text that ends with a zero.
         let name = unsafe { of_domain(&made) }.unwrap();
         assert_eq!(name.text(), b"before the tool");
-        // SAFETY: as above.
+        // SAFETY: `made` is a domain structure, with a text that ends with a zero.
         assert!(std::ptr::eq(name, unsafe { of_domain(&made) }.unwrap()));
-        // SAFETY: null is allowed.
+        // SAFETY: both functions accept null.
         assert!(unsafe { of_text(null()) }.is_none() && unsafe { text(null()) }.is_null());
     }
 }

@@ -1,4 +1,4 @@
-//! Records communicators, calls and operations that NCCL reports.
+//! Records the communicators, calls and operations that NCCL reports.
 
 use super::handle::{self, HandleKind};
 use super::layout::{self, CollApi, Description, P2pApi};
@@ -10,19 +10,19 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use tprof_wire::nccl::{Call, Context, Task, task_kind};
 use tprof_wire::record::ExtKind;
 
-/// The id of one of NCCL's texts; 0 for null.
+/// The id of a text that NCCL passed; 0 for null.
 ///
 /// # Safety
-/// `at` is null or NUL terminated.
+/// `at` is null or points at a NUL-terminated text.
 unsafe fn text(thread: &Thread, at: *const c_char) -> u32 {
     if at.is_null() {
         return 0;
     }
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees a NUL-terminated text, and it isn't null.
     texts::id(thread, unsafe { CStr::from_ptr(at) }.to_bytes())
 }
 
-/// The arguments that `init` of a version gives beside its results.
+/// The arguments that each version of `init` passes besides the places for its results.
 #[derive(Clone, Copy)]
 pub struct Communicator {
     /// Version of the interface.
@@ -39,13 +39,13 @@ pub struct Communicator {
     pub rank: c_int,
 }
 
-/// Records a communicator that is made, and returns its context.
+/// Records a communicator that was made, and returns its context.
 ///
 /// # Safety
-/// The name is null or NUL terminated.
+/// The name is null or points at a NUL-terminated text.
 pub unsafe fn context(of: Communicator) -> u64 {
     let context = handle::new(HandleKind::Context);
-    // This is recorded whether or not recording is on: later operations refer to it.
+    // Communicators are recorded whether or not recording is on: later operations refer to them.
     let Some(thread) = gate::recording() else { return context };
     let payload = Context {
         context,
@@ -54,14 +54,14 @@ pub unsafe fn context(of: Communicator) -> u64 {
         nodes: of.nodes.max(0) as u32,
         ranks: of.ranks.max(0) as u32,
         rank: of.rank.max(0) as u32,
-        // SAFETY: the caller's premise.
+        // SAFETY: the caller guarantees that the name is null or NUL terminated.
         name: unsafe { text(thread, of.name) },
     };
     ring::quick(thread, ExtKind::NcclContext, 0, thread.clock(), &payload.pack());
     context
 }
 
-/// This thread, if it records at this moment.
+/// This thread, if it records now.
 pub fn recording() -> Option<&'static Thread> {
     gate::recording().filter(|thread| agent_link::is_on(thread))
 }
@@ -87,9 +87,9 @@ unsafe fn call(thread: &Thread, context: u64, of: &AskedCall) -> u64 {
         context,
         count: of.count as u64,
         stream: of.stream as u64,
-        // SAFETY: the caller's premise.
+        // SAFETY: the caller guarantees that the texts are null or NUL terminated.
         function: unsafe { text(thread, of.function) },
-        // SAFETY: the caller's premise.
+        // SAFETY: the caller guarantees that the texts are null or NUL terminated.
         data_type: unsafe { text(thread, of.data_type) },
         root: of.root,
         captured: u32::from(of.captured),
@@ -101,13 +101,13 @@ unsafe fn call(thread: &Thread, context: u64, of: &AskedCall) -> u64 {
 /// Records a collective's call, and returns its handle.
 ///
 /// # Safety
-/// `at` is the description of a collective's call.
+/// `at` is NCCL's description of a collective's call.
 pub unsafe fn collective_call(thread: &Thread, context: u64, at: *const c_void) -> u64 {
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees such a description, which has these fields.
     let of = &unsafe { &*at.cast::<Description<CollApi>>() }.of;
     let CollApi { function, count, data_type, root, stream, captured } = *of;
     let root = u32::try_from(root).map_or(0, |root| root.saturating_add(1));
-    // SAFETY: NCCL's texts.
+    // SAFETY: the texts of NCCL's descriptions are null or NUL terminated.
     unsafe {
         call(thread, context, &AskedCall { function, count, data_type, root, stream, captured })
     }
@@ -116,12 +116,12 @@ pub unsafe fn collective_call(thread: &Thread, context: u64, at: *const c_void) 
 /// Records the call of a send or a receive, and returns its handle.
 ///
 /// # Safety
-/// `at` is the description of such a call.
+/// `at` is NCCL's description of such a call.
 pub unsafe fn point_to_point_call(thread: &Thread, context: u64, at: *const c_void) -> u64 {
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees such a description, which has these fields.
     let of = &unsafe { &*at.cast::<Description<P2pApi>>() }.of;
     let P2pApi { function, count, data_type, stream, captured } = *of;
-    // SAFETY: NCCL's texts.
+    // SAFETY: the texts of NCCL's descriptions are null or NUL terminated.
     unsafe {
         call(thread, context, &AskedCall { function, count, data_type, root: 0, stream, captured })
     }
@@ -130,7 +130,7 @@ pub unsafe fn point_to_point_call(thread: &Thread, context: u64, at: *const c_vo
 /// Records an operation as enqueued, and returns its handle.
 ///
 /// # Safety
-/// The texts are NCCL's.
+/// The texts are null or NUL terminated.
 pub unsafe fn task(thread: &Thread, context: u64, kind: u32, rank: c_int, of: &Operation) -> u64 {
     let id = handle::new(HandleKind::Task);
     let payload = Task {
@@ -142,28 +142,28 @@ pub unsafe fn task(thread: &Thread, context: u64, kind: u32, rank: c_int, of: &O
         sequence: of.sequence,
         count: of.count,
         kind,
-        // SAFETY: the caller's premise.
+        // SAFETY: the caller guarantees that the texts are null or NUL terminated.
         function: unsafe { text(thread, of.function) },
-        // SAFETY: the caller's premise.
+        // SAFETY: the caller guarantees that the texts are null or NUL terminated.
         data_type: unsafe { text(thread, of.data_type) },
-        // SAFETY: the caller's premise.
+        // SAFETY: the caller guarantees that the texts are null or NUL terminated.
         algorithm: unsafe { text(thread, of.algorithm) },
-        // SAFETY: the caller's premise.
+        // SAFETY: the caller guarantees that the texts are null or NUL terminated.
         protocol: unsafe { text(thread, of.protocol) },
         peer: of.peer,
         channels: u32::from(of.channels),
         rank: rank.max(0) as u32,
-        // SAFETY: the caller's premise.
+        // SAFETY: the caller guarantees that the name is null or NUL terminated.
         name: unsafe { text(thread, of.name) },
     };
     ring::quick(thread, ExtKind::NcclTask, 0, thread.clock(), &payload.pack());
     id
 }
 
-/// Begins an event of these types, and returns its handle.
+/// Records the beginning of an event of this kind, and returns its handle.
 ///
 /// # Safety
-/// `at` is a description of this version and this type.
+/// `at` is NCCL's description of such an event, in this version of the interface.
 pub unsafe fn begin(
     version: u32,
     context: u64,
@@ -173,7 +173,8 @@ pub unsafe fn begin(
 ) -> u64 {
     use layout::EventKind::*;
     let Some(thread) = recording() else { return 0 };
-    // SAFETY: the caller's premise, for each type; NCCL's texts are NUL terminated.
+    // SAFETY: the caller guarantees a description of this kind and version, and the texts of NCCL's
+    // descriptions are null or NUL terminated.
     unsafe {
         match known {
             Group => handle::new(HandleKind::Group),

@@ -1,13 +1,13 @@
 //! NCCL's descriptions of events, as each version of the interface lays them out.
 //!
 //! A description is a type, the parent's handle, the rank, and a union. Only fields that are read
-//! are declared; fields that a later version appended to a structure are not needed.
+//! are declared; fields that later versions append to a structure are not needed.
 
 use super::mask::event;
 use core::ffi::{c_char, c_int, c_void};
 
-/// Beginning of a description. The type has one byte before version 5 (the seven behind it hold
-/// anything), eight since.
+/// Beginning of a description. The type has eight bytes since version 5. Before, it has one byte,
+/// and the seven behind it may hold anything.
 #[repr(C)]
 pub struct Description<U> {
     kind: [u8; 8],
@@ -15,18 +15,19 @@ pub struct Description<U> {
     pub parent: *const c_void,
     /// This process's rank in the communicator.
     pub rank: c_int,
-    /// The union begins where its widest members may lie.
+    /// Padding: the union is aligned for its widest members.
     gap: c_int,
     /// The union member that the type selects.
     pub of: U,
 }
 
-/// The type, parent, and rank of a description.
+/// Returns the type, parent and rank of a description.
 ///
 /// # Safety
-/// `at` is a description of this version.
+/// `at` is NCCL's description of an event, in this version.
 pub unsafe fn head(version: u32, at: *const c_void) -> (u64, *const c_void, c_int) {
-    // SAFETY: the caller's premise; the three lie alike in all versions.
+    // SAFETY: the caller guarantees a description, and these three fields have the same places in
+    // all versions.
     let head = unsafe { &*at.cast::<Description<[u64; 0]>>() };
     let kind = match version {
         0..=4 => u64::from(head.kind[0]),
@@ -49,7 +50,7 @@ pub struct WithCommunicator<O> {
 /// A collective of version 1, which has numbers in place of texts.
 #[repr(C)]
 pub struct NumberedCollective {
-    /// Number among those of its function.
+    /// Sequence number among the collectives of the same function.
     pub sequence: u64,
     /// Number of the function, see `FUNCTIONS`.
     pub function: u8,
@@ -75,7 +76,7 @@ pub struct NumberedCollective {
 /// The arguments of a collective, from version 2 on.
 #[repr(C)]
 pub struct Asked {
-    /// Number among those of its function.
+    /// Sequence number among the collectives of the same function.
     pub sequence: u64,
     /// Name of the function.
     pub function: *const c_char,
@@ -89,7 +90,7 @@ pub struct Asked {
     pub data_type: *const c_char,
 }
 
-/// NCCL's choices for a collective.
+/// What NCCL chose for a collective.
 #[repr(C)]
 pub struct Chosen {
     /// Number of channels.
@@ -107,7 +108,7 @@ pub struct TrafficCollective {
     /// The arguments of the collective.
     pub asked: Asked,
     traffic: usize,
-    /// NCCL's choices for it.
+    /// What NCCL chose for it.
     pub chosen: Chosen,
 }
 
@@ -116,11 +117,11 @@ pub struct TrafficCollective {
 pub struct PlainCollective {
     /// The arguments of the collective.
     pub asked: Asked,
-    /// NCCL's choices for it.
+    /// What NCCL chose for it.
     pub chosen: Chosen,
 }
 
-/// An operation from version 5 on: its parent is the call, and the group stands behind it.
+/// An operation from version 5 on: its parent is the call, so the group has a field of its own.
 #[repr(C)]
 pub struct Grouped<O> {
     /// The operation itself.
@@ -129,7 +130,7 @@ pub struct Grouped<O> {
     pub group: *const c_void,
 }
 
-/// Half of an exchange in version 1.
+/// One side of an exchange (a send or a receive) in version 1.
 #[repr(C)]
 pub struct NumberedExchange {
     /// Number of the function.
@@ -143,7 +144,7 @@ pub struct NumberedExchange {
     pub peer: c_int,
 }
 
-/// Half of an exchange, from version 2 on.
+/// One side of an exchange (a send or a receive), from version 2 on.
 #[repr(C)]
 pub struct Exchange {
     /// Name of the function.
@@ -155,7 +156,7 @@ pub struct Exchange {
     pub count: usize,
     /// The other rank.
     pub peer: c_int,
-    /// Channels, from version 4 on: before, these bytes are padding.
+    /// Number of channels, from version 4 on; before, this byte is padding.
     channels: core::mem::MaybeUninit<u8>,
 }
 
@@ -165,12 +166,12 @@ impl Exchange {
     /// # Safety
     /// The description is of version 4 or newer.
     pub unsafe fn channels(&self) -> u8 {
-        // SAFETY: the caller's premise.
+        // SAFETY: the caller guarantees version 4 or newer, which has this field.
         unsafe { self.channels.assume_init() }
     }
 }
 
-/// A collective by copy engines, of version 6.
+/// A collective that copy engines carry out, from version 6.
 #[repr(C)]
 pub struct CopyCollective {
     /// The arguments of the collective.
@@ -192,7 +193,7 @@ pub struct CollApi {
     pub root: c_int,
     /// The CUDA stream.
     pub stream: *const c_void,
-    /// Whether a graph captures it.
+    /// Whether a graph captures the call.
     pub captured: bool,
 }
 
@@ -207,24 +208,24 @@ pub struct P2pApi {
     pub data_type: *const c_char,
     /// The CUDA stream.
     pub stream: *const c_void,
-    /// Whether a graph captures it.
+    /// Whether a graph captures the call.
     pub captured: bool,
 }
 
 /// The proxy's work for an operation on a channel.
 #[repr(C)]
 pub struct ProxyOp {
-    /// Process that the operation is of.
+    /// Process to which the operation belongs.
     pub pid: c_int,
     /// Number of the channel.
     pub channel: u8,
     /// The other rank.
     pub peer: c_int,
-    /// Steps that it will take.
+    /// Number of steps that the operation will take.
     pub steps: c_int,
     /// Bytes of a step.
     pub chunk: c_int,
-    /// Whether it sends.
+    /// Nonzero if the proxy sends for the operation.
     pub sends: c_int,
 }
 
@@ -233,20 +234,20 @@ pub struct ProxyOp {
 pub struct KernelCh {
     /// Number of the channel.
     pub channel: u8,
-    /// The device's clock, from version 4 on.
+    /// The device's clock, in ns, from version 4 on.
     pub device_ns: u64,
 }
 
-/// The kinds of event that are told apart here.
+/// The kinds of events that tprof distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// Operations that are handed over together.
+    /// Operations that NCCL passes to the device together.
     Group,
     /// A collective operation.
     Collective,
-    /// Half of an exchange: a send or a receive.
+    /// One side of an exchange: a send or a receive.
     PointToPoint,
-    /// A collective by copy engines.
+    /// A collective that copy engines carry out.
     CopyEngine,
     /// A call of a collective.
     CollectiveCall,
@@ -260,7 +261,7 @@ pub enum EventKind {
     KernelPart,
 }
 
-/// The event of a type, if it is of use.
+/// The kind of an event, from its type; `None` if tprof doesn't use it.
 pub fn known(kind: u64) -> Option<EventKind> {
     Some(match kind {
         event::GROUP => EventKind::Group,
@@ -281,7 +282,8 @@ mod tests {
     use super::*;
     use core::mem::offset_of;
 
-    /// Offsets that gcc gives for the headers of NCCL's profiler_v1.h to profiler_v6.h.
+    /// The offsets are those that gcc computes for the headers profiler_v1.h to profiler_v6.h of
+    /// NCCL.
     #[test]
     fn structures_lie_as_in_nccls_headers() {
         type D<U> = Description<U>;

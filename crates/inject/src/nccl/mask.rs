@@ -17,14 +17,14 @@ pub mod event {
     pub const CE_COLL: u64 = 1 << 12;
 }
 
-/// Operations: they cost a callback each.
+/// Operations. Each costs one callback.
 const OPERATIONS: u64 = event::COLL | event::P2P;
-/// Their calls, from version 5 on.
+/// Calls that ask for operations, from version 5 on.
 const CALLS: u64 = event::COLL_API | event::P2P_API;
 /// Events of NCCL's proxy thread, which works for the operations.
 const PROXY: u64 = event::PROXY_OP | event::PROXY_STEP;
 
-/// The mask for a version of the interface, by what the run asks for.
+/// The mask for a version of the interface, with the events that the run asks for.
 pub fn wanted(version: u32) -> i32 {
     let asked = environment::variable(env::NCCL_EVENTS).unwrap_or_default();
     of_words(version, asked) as i32

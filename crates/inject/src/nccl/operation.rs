@@ -1,9 +1,9 @@
-//! An operation that NCCL enqueued, from a description of any version.
+//! An operation that NCCL enqueued, read from a description of any version.
 
 use super::layout::*;
 use core::ffi::{CStr, c_char, c_int, c_void};
 
-/// An operation as enqueued, of any version.
+/// An enqueued operation, of any version.
 #[derive(Clone, Copy)]
 pub struct Operation {
     /// Name of the function; NCCL's text, or null.
@@ -18,7 +18,7 @@ pub struct Operation {
     pub name: *const c_char,
     /// Number of the communicator; 0 from version 4 on.
     pub hash: u64,
-    /// Number among those of its function.
+    /// Sequence number among the operations of the same function.
     pub sequence: u64,
     /// Number of elements.
     pub count: u64,
@@ -26,13 +26,13 @@ pub struct Operation {
     pub peer: u32,
     /// Number of channels; 0 if not given.
     pub channels: u8,
-    /// The group that is handed over with it.
+    /// The group of operations that NCCL passes to the device together.
     pub group: *const c_void,
-    /// The call; null before version 5.
+    /// The call that asked for it; null before version 5.
     pub call: *const c_void,
 }
 
-/// Functions of version 1, which numbers them.
+/// Names of functions, by version 1's numbers.
 const FUNCTIONS: [&CStr; 8] = [
     c"Broadcast",
     c"Reduce",
@@ -43,10 +43,10 @@ const FUNCTIONS: [&CStr; 8] = [
     c"Send",
     c"Recv",
 ];
-/// Algorithms of version 1, by number.
+/// Names of algorithms, by version 1's numbers.
 const ALGORITHMS: [&CStr; 7] =
     [c"TREE", c"RING", c"COLLNET_DIRECT", c"COLLNET_CHAIN", c"NVLS", c"NVLS_TREE", c"PAT"];
-/// Protocols of version 1, by number.
+/// Names of protocols, by version 1's numbers.
 const PROTOCOLS: [&CStr; 3] = [c"LL", c"LL128", c"SIMPLE"];
 /// Names of `ncclDataType_t`, by number.
 const DATA_TYPES: [&CStr; 12] = [
@@ -68,12 +68,13 @@ fn text(of: &[&'static CStr], number: u8) -> *const c_char {
     of.get(usize::from(number)).map_or(core::ptr::null(), |text| text.as_ptr())
 }
 
-/// NCCL gives the root of the arguments, which is 0, for operations without a root.
+/// The root's or the other rank plus one. For operations without a root, NCCL passes the root that
+/// the call's arguments have, which is 0.
 fn peer(rank: c_int) -> u32 {
     u32::try_from(rank).map_or(0, |rank| rank.saturating_add(1))
 }
 
-/// An operation of which nothing is known.
+/// An operation without any known field.
 const NONE: Operation = Operation {
     function: core::ptr::null(),
     data_type: core::ptr::null(),
@@ -119,28 +120,29 @@ fn exchange(of: &Exchange) -> Operation {
     }
 }
 
-/// An operation with its communicator, which the description names.
+/// Adds the communicator, which the description names, to an operation.
 fn named<O>(of: &WithCommunicator<O>, group: *const c_void, operation: Operation) -> Operation {
     Operation { name: of.name, hash: of.hash, group, ..operation }
 }
 
-/// A description with the union of one version and type.
+/// Reads a description whose union has the type `U`.
 ///
 /// # Safety
-/// `at` is such a description.
+/// `at` is NCCL's description of an event whose union has this type.
 unsafe fn description<'a, U>(at: *const c_void) -> &'a Description<U> {
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees a description whose union has this type.
     unsafe { &*at.cast() }
 }
 
 /// Reads a collective.
 ///
 /// # Safety
-/// `at` is a description of a collective in this version.
+/// `at` is NCCL's description of a collective, in this version.
 pub unsafe fn collective(version: u32, at: *const c_void) -> Operation {
     match version {
         1 => {
-            // SAFETY: the caller's premise, of version 1.
+            // SAFETY: the caller guarantees a collective's description of version 1, which has
+            // these fields.
             let event = unsafe { description::<WithCommunicator<NumberedCollective>>(at) };
             let of = &event.of.of;
             let operation = Operation {
@@ -157,24 +159,28 @@ pub unsafe fn collective(version: u32, at: *const c_void) -> Operation {
             named(&event.of, event.parent, operation)
         }
         2 => {
-            // SAFETY: the caller's premise, of version 2.
+            // SAFETY: the caller guarantees a collective's description of version 2, which has
+            // these fields.
             let event = unsafe { description::<WithCommunicator<TrafficCollective>>(at) };
             let of = &event.of.of;
             named(&event.of, event.parent, chosen(&of.asked, &of.chosen))
         }
         3 => {
-            // SAFETY: the caller's premise, of version 3.
+            // SAFETY: the caller guarantees a collective's description of version 3, which has
+            // these fields.
             let event = unsafe { description::<WithCommunicator<PlainCollective>>(at) };
             let of = &event.of.of;
             named(&event.of, event.parent, chosen(&of.asked, &of.chosen))
         }
         4 => {
-            // SAFETY: the caller's premise, of version 4.
+            // SAFETY: the caller guarantees a collective's description of version 4, which has
+            // these fields.
             let event = unsafe { description::<PlainCollective>(at) };
             Operation { group: event.parent, ..chosen(&event.of.asked, &event.of.chosen) }
         }
         _ => {
-            // SAFETY: the caller's premise, of version 5 or 6.
+            // SAFETY: the caller guarantees a collective's description of version 5 or 6, which has
+            // these fields.
             let event = unsafe { description::<Grouped<PlainCollective>>(at) };
             let (of, group) = (&event.of.of, event.of.group);
             Operation { group, call: event.parent, ..chosen(&of.asked, &of.chosen) }
@@ -182,14 +188,15 @@ pub unsafe fn collective(version: u32, at: *const c_void) -> Operation {
     }
 }
 
-/// Reads half of an exchange.
+/// Reads one side of an exchange, a send or a receive.
 ///
 /// # Safety
-/// `at` is a description of half an exchange in this version.
+/// `at` is NCCL's description of a send or a receive, in this version.
 pub unsafe fn point_to_point(version: u32, at: *const c_void) -> Operation {
     match version {
         1 => {
-            // SAFETY: the caller's premise, of version 1.
+            // SAFETY: the caller guarantees an exchange's description of version 1, which has these
+            // fields.
             let event = unsafe { description::<WithCommunicator<NumberedExchange>>(at) };
             let of = &event.of.of;
             let operation = Operation {
@@ -202,34 +209,37 @@ pub unsafe fn point_to_point(version: u32, at: *const c_void) -> Operation {
             named(&event.of, event.parent, operation)
         }
         2 | 3 => {
-            // SAFETY: the caller's premise, of version 2 or 3.
+            // SAFETY: the caller guarantees an exchange's description of version 2 or 3, which has
+            // these fields.
             let event = unsafe { description::<WithCommunicator<Exchange>>(at) };
             named(&event.of, event.parent, exchange(&event.of.of))
         }
         4 => {
-            // SAFETY: the caller's premise, of version 4.
+            // SAFETY: the caller guarantees an exchange's description of version 4, which has these
+            // fields.
             let event = unsafe { description::<Exchange>(at) };
-            // SAFETY: as above.
+            // SAFETY: the description is of version 4, which has the number of channels.
             let channels = unsafe { event.of.channels() };
             Operation { group: event.parent, channels, ..exchange(&event.of) }
         }
         _ => {
-            // SAFETY: the caller's premise, of version 5 or 6.
+            // SAFETY: the caller guarantees an exchange's description of version 5 or 6, which has
+            // these fields.
             let event = unsafe { description::<Grouped<Exchange>>(at) };
             let (of, group) = (&event.of.of, event.of.group);
-            // SAFETY: as above.
+            // SAFETY: the description is of version 5 or 6, which have the number of channels.
             let channels = unsafe { of.channels() };
             Operation { group, call: event.parent, channels, ..exchange(of) }
         }
     }
 }
 
-/// Reads a collective by copy engines, of version 6.
+/// Reads a collective that copy engines carry out, of version 6.
 ///
 /// # Safety
-/// `at` is a description of a collective by copy engines.
+/// `at` is NCCL's description of such a collective.
 pub unsafe fn copy_engine(at: *const c_void) -> Operation {
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees such a description, which has these fields.
     let event = unsafe { description::<CopyCollective>(at) };
     Operation {
         algorithm: c"CE".as_ptr(),

@@ -1,10 +1,10 @@
-//! Chooses the plugin that NCCL gets: one of the job's own, where NCCL would have found one, else
+//! Chooses the plugin that NCCL gets: the job's own if NCCL would have found one, otherwise
 //! tprof's.
 //!
-//! Without `NCCL_PROFILER_PLUGIN` NCCL loads `libnccl-profiler.so`, and where there is none,
-//! takes the plugin in its network plugin's library. tprof sets that variable, so what NCCL would
-//! have found is searched here in the same order, and handed over as it is: NCCL gets that
-//! library's table of a version, or none of that version, and goes on to the next.
+//! Without `NCCL_PROFILER_PLUGIN`, NCCL loads `libnccl-profiler.so`; if there is none, it uses the
+//! plugin in its network plugin's library. tprof sets that variable, so this module searches in the
+//! same order for what NCCL would have found, and passes it on unchanged: NCCL gets that library's
+//! table of a version, or none of that version, and tries the next.
 
 use super::plugin::{TABLES, Table};
 use crate::gpu::agent;
@@ -25,12 +25,13 @@ const NAMES: [&CStr; 6] = [
     c"ncclProfiler_v5",
     c"ncclProfiler_v6",
 ];
-/// Further versions that plugins of others may have.
+/// Further versions that other plugins may have.
 const NEWER: [&CStr; 2] = [c"ncclProfiler_v7", c"ncclProfiler_v8"];
 
-/// The job's own plugin, once it was searched for.
+/// The job's own plugin, once the search is done.
 struct Found(UnsafeCell<Option<Handle>>);
-// SAFETY: written by the one thread that takes [`STATE`] from `NEW`, and read only after `KNOWN`.
+// SAFETY: only the thread that moves [`STATE`] from `NEW` to `SEARCHING` writes it, and it is read
+// only when `STATE` is `KNOWN`.
 unsafe impl Sync for Found {}
 static FOUND: Found = Found(UnsafeCell::new(None));
 static STATE: AtomicU32 = AtomicU32::new(NEW);
@@ -42,9 +43,9 @@ const LAZY_LOCAL: c_int = 1;
 const NOW_LOCAL: c_int = 2;
 const NO_LOAD: c_int = 4;
 
-/// The table of a version (1 to 6) for NCCL; null if it has to go on to the version before.
+/// The table of a version (1 to 6) for NCCL; null if NCCL has to try the version before.
 ///
-/// Called by the C library as `dlsym` resolves the table's name.
+/// The C library calls this while `dlsym` resolves the table's name.
 pub fn table(version: usize) -> *const c_void {
     let at = version.wrapping_sub(1);
     let (Some(ours), Some(name)) = (TABLES.get(at), NAMES.get(at)) else {
@@ -60,17 +61,19 @@ pub fn table(version: usize) -> *const c_void {
 }
 
 fn own_plugin(loader: &Loader) -> Option<Handle> {
-    // The loader's lock is held: one thread is here at a time, but a search may come back here.
+    // One thread at a time is here, since the loader's lock is held, but a search may lead back
+    // here.
     if STATE.compare_exchange(NEW, SEARCHING, AcqRel, Acquire).is_ok() {
         let found = search(loader);
-        // SAFETY: only this thread has SEARCHING, and none reads before KNOWN.
+        // SAFETY: only this thread has moved `STATE` to `SEARCHING`, and others read only after
+        // `KNOWN`.
         unsafe { *FOUND.0.get() = found };
         STATE.store(KNOWN, Release);
     }
     if STATE.load(Acquire) != KNOWN {
         return None;
     }
-    // SAFETY: written before KNOWN, and never again.
+    // SAFETY: the value was written before `STATE` became `KNOWN`, and is never written again.
     unsafe { *FOUND.0.get() }
 }
 
@@ -91,7 +94,7 @@ fn search(loader: &Loader) -> Option<Handle> {
     Some(handle)
 }
 
-/// The library of a network plugin that NCCL has loaded.
+/// The library of the network plugin that NCCL has loaded.
 fn network_plugin(loader: &Loader) -> Option<(Handle, &'static CStr)> {
     let path = loaded::named(b"libnccl-net")?.path;
     Some((loader.open(path, LAZY_LOCAL | NO_LOAD)?, path))

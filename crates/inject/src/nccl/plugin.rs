@@ -1,4 +1,4 @@
-//! The tables of functions that NCCL takes, one for each version of the interface.
+//! The tables of functions that NCCL uses, one for each version of the interface.
 
 use super::events::{self, Communicator};
 use super::layout::{self, EventKind};
@@ -6,7 +6,7 @@ use super::{mask, transfers};
 use crate::gpu::agent;
 use core::ffi::{c_char, c_int, c_void};
 
-/// The newest version: tables have versions 1 to this one.
+/// The newest version of the interface; the oldest is 1.
 pub const VERSIONS: usize = 6;
 
 const SUCCESS: c_int = 0;
@@ -15,7 +15,7 @@ type Start = unsafe extern "C" fn(*mut c_void, *mut *mut c_void, *const c_void) 
 type Stop = unsafe extern "C" fn(*mut c_void) -> c_int;
 type State = unsafe extern "C" fn(*mut c_void, c_int, *const c_void) -> c_int;
 
-/// NCCL's `ncclProfiler_vN_t`. `init` differs in its arguments.
+/// NCCL's `ncclProfiler_vN_t`. The arguments of `init` differ between versions.
 #[repr(C)]
 pub struct Table {
     name: *const c_char,
@@ -25,16 +25,17 @@ pub struct Table {
     state: State,
     finalize: Stop,
 }
-// SAFETY: only constant addresses.
+// SAFETY: the table has only addresses of constants and functions, which never change.
 unsafe impl Sync for Table {}
 
-/// Sets up a communicator.
+/// Sets up a communicator for any version of the interface.
 ///
 /// # Safety
-/// The places are NCCL's, the name is null or NUL terminated.
+/// Both pointers are null or valid for writes; the name is null or NUL terminated.
 unsafe fn init(context: *mut *mut c_void, mask: *mut c_int, of: Communicator) -> c_int {
     agent::prepare();
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees that both pointers are null or valid for writes, and that the
+    // name is null or NUL terminated.
     unsafe {
         if !mask.is_null() {
             mask.write(mask::wanted(of.version));
@@ -55,7 +56,7 @@ unsafe extern "C" fn init_1<const VERSION: u32>(
     context: *mut *mut c_void,
     mask: *mut c_int,
 ) -> c_int {
-    // SAFETY: as NCCL calls it.
+    // SAFETY: by NCCL's header, both pointers are valid for writes; there is no name.
     unsafe { init(context, mask, unknown(VERSION)) }
 }
 
@@ -70,7 +71,8 @@ unsafe extern "C" fn init_4(
     rank: c_int,
     _log: *const c_void,
 ) -> c_int {
-    // SAFETY: as NCCL calls it.
+    // SAFETY: by NCCL's header, both pointers are valid for writes, and the name is null or NUL
+    // terminated.
     unsafe { init(context, mask, Communicator { version: 4, name, hash, nodes, ranks, rank }) }
 }
 
@@ -85,7 +87,8 @@ unsafe extern "C" fn init_5<const VERSION: u32>(
     rank: c_int,
     _log: *const c_void,
 ) -> c_int {
-    // SAFETY: as NCCL calls it.
+    // SAFETY: by NCCL's header, both pointers are valid for writes, and the name is null or NUL
+    // terminated.
     unsafe {
         init(context, mask, Communicator { version: VERSION, name, hash, nodes, ranks, rank })
     }
@@ -99,20 +102,24 @@ unsafe extern "C" fn start<const VERSION: u32>(
     if event.is_null() || at.is_null() {
         return SUCCESS;
     }
-    // SAFETY: as NCCL calls it: a description of this version's.
+    // SAFETY: NCCL got this function in the table of `VERSION`, so it passes a description of that
+    // version.
     let (kind, parent, rank) = unsafe { layout::head(VERSION, at) };
     let context = context as u64;
     let handle = match layout::known(kind) {
         None => 0,
         Some(EventKind::ProxyStep) => transfers::step(parent),
-        // SAFETY: a description of this type and version.
+        // SAFETY: `at` is a description of version `VERSION`, and its type says that it is a
+        // proxy's operation.
         Some(EventKind::ProxyOp) => unsafe { transfers::proxy(context, parent, at) },
-        // SAFETY: a description of this type and version.
+        // SAFETY: `at` is a description of version `VERSION`, and its type says that it is a
+        // kernel's part.
         Some(EventKind::KernelPart) => unsafe { transfers::kernel(VERSION, context, parent, at) },
-        // SAFETY: a description of this type and version.
+        // SAFETY: `at` is a description of version `VERSION`, and its type says that it is of this
+        // kind.
         Some(known) => unsafe { events::begin(VERSION, context, known, rank, at) },
     };
-    // SAFETY: NCCL's place for the handle.
+    // SAFETY: by NCCL's header, `event` is valid for writing the handle.
     unsafe { event.write(handle as *mut c_void) };
     SUCCESS
 }
@@ -127,7 +134,8 @@ unsafe extern "C" fn state<const VERSION: u32>(
     state: c_int,
     arguments: *const c_void,
 ) -> c_int {
-    // SAFETY: as NCCL calls it: null, or arguments of this version's for this state.
+    // SAFETY: NCCL got this function in the table of `VERSION`, so `arguments` is null or what that
+    // version passes with this state.
     unsafe { transfers::change(VERSION, event, state, arguments) };
     SUCCESS
 }

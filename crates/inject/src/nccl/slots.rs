@@ -1,18 +1,19 @@
-//! Slots in which work on a channel is summed up between its beginning and its end, in memory that
-//! is only mapped where a run asks for this work.
+//! Slots that sum up work on a channel between its beginning and its end. Their memory is only
+//! mapped if a run asks for such work.
 //!
-//! A handle has the slot's place and how often the slot was used, so that a stale one finds
-//! nothing. One of NCCL's threads works on an event at a time; which one may change.
+//! A handle contains the slot's index and the number of times that the slot was used, so that a
+//! stale handle finds nothing. Only one of NCCL's threads works on an event at a time; which one
+//! may change.
 
 use super::handle::{self, HandleKind};
 use crate::sys;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
-/// Number of slots: proxies have some hundreds of operations on their way, with 8 steps each.
+/// Number of slots: proxies have some hundreds of operations in progress, with 8 steps each.
 const SLOTS: usize = 1 << 14;
 const INDEX_BITS: u32 = 14;
-/// Places tried before work goes uncounted.
+/// Number of slots that are tried before work is counted as lost.
 const PROBES: usize = 64;
 
 /// Work on a channel, or a step of it.
@@ -20,7 +21,7 @@ const PROBES: usize = 64;
 pub struct WorkSlot {
     /// Number of uses, times two: odd while the slot is in use.
     uses: AtomicU64,
-    /// Operation of the work; work of the step (its handle).
+    /// Handle of the operation for work on a channel, and of the work for a step.
     pub parent: AtomicU64,
     /// Context of the communicator.
     pub context: AtomicU64,
@@ -28,17 +29,17 @@ pub struct WorkSlot {
     pub start: AtomicU64,
     /// Clock at the last change of state.
     pub since: AtomicU64,
-    /// Ticks that were waited, by [`super::transfers::StepWait`].
+    /// Ticks that steps waited, by [`super::transfers::StepWait`].
     pub waits: [AtomicU64; 3],
     /// Bytes so far.
     pub bytes: AtomicU64,
     /// The device's clock at a kernel's beginning and end.
     pub device: [AtomicU64; 2],
-    /// The wait that is in progress: its place in `waits` plus one.
+    /// The wait that is in progress: its index in `waits` plus one.
     pub waiting: AtomicU32,
-    /// Number of steps that ended.
+    /// Number of steps that have ended.
     pub steps: AtomicU32,
-    /// [`tprof_wire::nccl::transfer_kind`], or [`STEP`].
+    /// The kind of work: a [`tprof_wire::nccl::transfer_kind`], or [`STEP`].
     pub kind: AtomicU32,
     /// Number of the channel.
     pub channel: AtomicU32,
@@ -60,13 +61,14 @@ fn pool() -> Option<&'static [WorkSlot]> {
         pool = match POOL.compare_exchange(core::ptr::null_mut(), new.cast(), AcqRel, Acquire) {
             Ok(_) => new.cast(),
             Err(other) => {
-                // SAFETY: lost the race; no thread has this mapping.
+                // SAFETY: another thread's mapping was published first, so no thread uses this one.
                 unsafe { sys::unmap(new, bytes) };
                 other
             }
         };
     }
-    // SAFETY: mapped for good, zeroed, of SLOTS slots.
+    // SAFETY: the pool is mapped for good, has `SLOTS` slots, and was zeroed, which every field's
+    // type allows.
     Some(unsafe { core::slice::from_raw_parts(pool, SLOTS) })
 }
 
@@ -105,7 +107,7 @@ impl WorkSlot {
         }
     }
 
-    /// Frees the slot again.
+    /// Frees the slot.
     pub fn give_back(&self) {
         self.uses.fetch_add(1, Release);
     }
@@ -124,7 +126,7 @@ mod tests {
         slot.give_back();
         assert!(of(event).is_none());
         assert!(of(core::ptr::null()).is_none() && of(usize::MAX as *const c_void).is_none());
-        // Takes the same slot again, later: cleared, with another handle.
+        // Takes the same slot again later: it is cleared, and its handle differs.
         let again = (0..SLOTS).find_map(|_| {
             let (new, handle) = take()?;
             new.give_back();

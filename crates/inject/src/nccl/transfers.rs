@@ -1,8 +1,8 @@
-//! Records work on channels: what NCCL's proxy thread sends and receives for an operation, and a
-//! kernel's part of it.
+//! Records work on channels: what NCCL's proxy thread sends and receives for an operation, and the
+//! kernel's part of the operation.
 //!
-//! Steps are many, so they are summed up in their work's slot and not recorded one by one: how
-//! long they waited for the device, for the other rank, and for the network.
+//! There are many steps, so they are not recorded one by one: their work's slot sums up how long
+//! they waited for the device, for the other rank, and for the network.
 
 use super::events::recording;
 use super::handle::{self, HandleKind};
@@ -16,18 +16,18 @@ use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::nccl::{Transfer, transfer_kind};
 use tprof_wire::record::ExtKind;
 
-/// The party that a step waits for.
+/// What a step waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepWait {
-    /// The device fills or empties the buffer.
+    /// The device, to fill or empty the buffer.
     Device = 0,
-    /// The other rank makes room.
+    /// The other rank, to make room.
     Peer = 1,
-    /// The network carries it.
+    /// The network, to carry the data.
     Network = 2,
 }
 
-/// NCCL's states of steps, and the end of a kernel's part.
+/// NCCL's numbers for states of steps, and for the end of a kernel's part.
 mod state {
     use core::ffi::c_int;
     pub const SEND_GPU_WAIT: c_int = 8;
@@ -37,7 +37,8 @@ mod state {
     pub const RECV_GPU_WAIT: c_int = 12;
     pub const SEND_PEER_WAIT: c_int = 20;
     pub const KERNEL_STOP: c_int = 22;
-    /// States of the whole operation before version 4, with what was transferred so far.
+    /// States of the whole operation before version 4, whose argument is the bytes transferred so
+    /// far.
     pub const OP_FIRST: c_int = 0;
     pub const OP_LAST: c_int = 7;
 }
@@ -59,16 +60,16 @@ fn taken(thread: &Thread) -> Option<(&'static WorkSlot, u64)> {
     taken
 }
 
-/// Called when the proxy begins to work for an operation on a channel; returns a handle.
+/// Called when the proxy begins to work for an operation on a channel. Returns the work's handle.
 ///
 /// # Safety
-/// `at` is the description of such work.
+/// `at` is NCCL's description of such work.
 pub unsafe fn proxy(context: u64, parent: *const c_void, at: *const c_void) -> u64 {
     let Some(thread) = recording() else { return 0 };
     let Some((slot, event)) = taken(thread) else { return 0 };
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees a description of a proxy's operation, which has these fields.
     let of = &unsafe { &*at.cast::<Description<ProxyOp>>() }.of;
-    // The parent of another process's operation is that process's handle.
+    // If the operation belongs to another process, `parent` is a handle of that process.
     if of.pid as u32 == PID.load(Relaxed) {
         slot.parent.store(handle::checked(HandleKind::Task, parent), Relaxed);
     }
@@ -79,14 +80,15 @@ pub unsafe fn proxy(context: u64, parent: *const c_void, at: *const c_void) -> u
     event
 }
 
-/// Called when a kernel began its part on a channel; returns a handle.
+/// Called when a kernel begins its part on a channel. Returns the part's handle.
 ///
 /// # Safety
-/// `at` is the description of a kernel's part in this version.
+/// `at` is NCCL's description of a kernel's part, in this version.
 pub unsafe fn kernel(version: u32, context: u64, parent: *const c_void, at: *const c_void) -> u64 {
     let Some(thread) = recording() else { return 0 };
     let Some((slot, event)) = taken(thread) else { return 0 };
-    // SAFETY: the caller's premise; the device's clock is there from version 4 on.
+    // SAFETY: the caller guarantees a description of a kernel's part; the device's clock is only
+    // read below if the version has it, which is from 4 on.
     let of = &unsafe { &*at.cast::<Description<KernelCh>>() }.of;
     slot.parent.store(handle::checked(HandleKind::Task, parent), Relaxed);
     slot.kind.store(transfer_kind::KERNEL, Relaxed);
@@ -104,7 +106,7 @@ fn begin(slot: &WorkSlot, thread: &Thread, context: u64, channel: u8) {
     slot.start.store(thread.clock(), Relaxed);
 }
 
-/// Called when a step of the proxy's work begins; returns a handle.
+/// Called when a step of the proxy's work begins. Returns the step's handle.
 pub fn step(parent: *const c_void) -> u64 {
     let Some(thread) = recording() else { return 0 };
     if slots::of(parent).is_none() {
@@ -117,7 +119,8 @@ pub fn step(parent: *const c_void) -> u64 {
     event
 }
 
-/// Adds the time since the last change of a step's state to what the step waited for.
+/// Adds the time since a step's state last changed to the wait that was in progress. Returns the
+/// work.
 fn settle(step: &WorkSlot, now: u64) -> Option<&'static WorkSlot> {
     let work = slots::of(step.parent.load(Relaxed) as *const c_void)?;
     let ticks = now.saturating_sub(step.since.load(Relaxed));
@@ -132,13 +135,14 @@ fn settle(step: &WorkSlot, now: u64) -> Option<&'static WorkSlot> {
 /// Called when an event changes its state.
 ///
 /// # Safety
-/// `arguments` is null, or what this version passes with this state.
+/// `arguments` is null, or what NCCL passes with this state in this version.
 pub unsafe fn change(version: u32, event: *const c_void, state: c_int, arguments: *const c_void) {
     let Some(slot) = slots::of(event) else { return };
     let Some(thread) = recording() else { return };
     let word = || match arguments.is_null() {
         true => 0,
-        // SAFETY: the caller's premise: the first word is bytes so far, or the device's clock.
+        // SAFETY: the caller guarantees the arguments of this state; where `word` is used, they
+        // begin with the bytes so far or the device's clock.
         false => unsafe { arguments.cast::<u64>().read() },
     };
     let kind = slot.kind.load(Relaxed);

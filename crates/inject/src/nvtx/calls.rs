@@ -1,4 +1,4 @@
-//! NVTX's functions, as they are put in the place of those that do nothing.
+//! NVTX's functions, which replace the empty ones.
 
 use super::event::{self, Attributes, Text};
 use super::names::{self, Name, NameKind};
@@ -10,9 +10,9 @@ type Domain = *const Name;
 /// A function of one of NVTX's types.
 ///
 /// # Safety
-/// Of those that are `unsafe`: NVTX's contract, by which its headers call them. A text is null
-/// or ends with a zero, and attributes are null or a structure of the size that they state;
-/// both stay as they are during the call.
+/// The `unsafe` functions rely on how NVTX's headers call them. A text is null or ends with a zero.
+/// Attributes are null or a structure of the size that it states. Both stay unchanged during the
+/// call.
 #[derive(Clone, Copy)]
 pub enum Function {
     Ex(unsafe extern "C" fn(*const Attributes)),
@@ -93,8 +93,8 @@ pub const CORE: &[(u32, Function)] = &[
     (15, Function::NumberWide(thread_wide)),
 ];
 
-/// Functions of NVTX's module `CORE2`, by its numbers. Left out: resources (6, 7),
-/// the end of a domain (14), which keeps its name, and `nvtxInitialize` (15).
+/// Functions of NVTX's module `CORE2`, by its numbers. Left out are resources (6, 7), the end of a
+/// domain (14), since the domain keeps its name, and `nvtxInitialize` (15).
 pub const DOMAINS: &[(u32, Function)] = &[
     (1, Function::InEx(domain_mark)),
     (2, Function::InExId(domain_start)),
@@ -113,84 +113,84 @@ pub const DOMAINS: &[(u32, Function)] = &[
 /// The same premises as [`event::with`].
 unsafe fn name_category(domain: Domain, number: u32, text: Text) {
     let domain = names::of_handle(domain);
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees the premises of `event::with` for the text.
     unsafe { event::with(text, |text| names::name_category(domain, number, text)) };
 }
 
-/// A handle for a text; null if there is no more room, as without a tool.
+/// Returns a handle for a text; null if there is no more room, as without a tool.
 ///
 /// # Safety
 /// The same premises as [`event::with`].
 unsafe fn handle(kind: NameKind, text: Text) -> Domain {
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees the premises of `event::with` for the text.
     let name = unsafe { event::with(text, |text| names::name(kind, text)) };
     name.map_or(core::ptr::null(), core::ptr::from_ref)
 }
 
-// The functions that NVTX calls: with its own types, and one text as bytes, as `wchar_t`, or in a
+// The functions that NVTX calls, with its own types: a text comes as bytes, as `wchar_t`, or in a
 // structure.
 
 unsafe extern "C" fn mark_ex(at: *const Attributes) {
-    // SAFETY: NVTX's contract, see `Function`.
+    // SAFETY: NVTX's headers pass null or attributes of the size that they state, see `Function`.
     unsafe { mark(RangeText::Described(None, at)) };
 }
 unsafe extern "C" fn mark_bytes(text: *const c_char) {
-    // SAFETY: NVTX's contract, see `Function`.
+    // SAFETY: NVTX's headers pass null or a text that ends with a zero, see `Function`.
     unsafe { mark(RangeText::Named(Text::Bytes(text))) };
 }
 unsafe extern "C" fn mark_wide(text: *const u32) {
-    // SAFETY: NVTX's contract, see `Function`.
+    // SAFETY: NVTX's headers pass null or a text that ends with a zero, see `Function`.
     unsafe { mark(RangeText::Named(Text::Wide(text))) };
 }
 unsafe extern "C" fn start_ex(at: *const Attributes) -> u64 {
-    // SAFETY: NVTX's contract, see `Function`.
+    // SAFETY: NVTX's headers pass null or attributes of the size that they state, see `Function`.
     unsafe { start(RangeText::Described(None, at)) }
 }
 unsafe extern "C" fn start_bytes(text: *const c_char) -> u64 {
-    // SAFETY: NVTX's contract, see `Function`.
+    // SAFETY: NVTX's headers pass null or a text that ends with a zero, see `Function`.
     unsafe { start(RangeText::Named(Text::Bytes(text))) }
 }
 unsafe extern "C" fn start_wide(text: *const u32) -> u64 {
-    // SAFETY: NVTX's contract, see `Function`.
+    // SAFETY: NVTX's headers pass null or a text that ends with a zero, see `Function`.
     unsafe { start(RangeText::Named(Text::Wide(text))) }
 }
 unsafe extern "C" fn push_ex(at: *const Attributes) -> c_int {
-    // SAFETY: NVTX's contract, see `Function`.
+    // SAFETY: NVTX's headers pass null or attributes of the size that they state, see `Function`.
     unsafe { push(None, RangeText::Described(None, at)) }
 }
 unsafe extern "C" fn push_bytes(text: *const c_char) -> c_int {
-    // SAFETY: NVTX's contract, see `Function`.
+    // SAFETY: NVTX's headers pass null or a text that ends with a zero, see `Function`.
     unsafe { push(None, RangeText::Named(Text::Bytes(text))) }
 }
 unsafe extern "C" fn push_wide(text: *const u32) -> c_int {
-    // SAFETY: NVTX's contract, see `Function`.
+    // SAFETY: NVTX's headers pass null or a text that ends with a zero, see `Function`.
     unsafe { push(None, RangeText::Named(Text::Wide(text))) }
 }
 extern "C" fn pop() -> c_int {
     pop_from(None)
 }
 unsafe extern "C" fn category_bytes(number: u32, text: *const c_char) {
-    // SAFETY: NVTX's contract, see `Function`.
+    // SAFETY: NVTX's headers pass null or a text that ends with a zero, see `Function`.
     unsafe { name_category(core::ptr::null(), number, Text::Bytes(text)) };
 }
 unsafe extern "C" fn category_wide(number: u32, text: *const u32) {
-    // SAFETY: NVTX's contract, see `Function`.
+    // SAFETY: NVTX's headers pass null or a text that ends with a zero, see `Function`.
     unsafe { name_category(core::ptr::null(), number, Text::Wide(text)) };
 }
 unsafe extern "C" fn thread_bytes(tid: u32, text: *const c_char) {
-    // SAFETY: NVTX's contract, see `Function`.
+    // SAFETY: NVTX's headers pass null or a text that ends with a zero, see `Function`.
     unsafe { name_thread(tid, Text::Bytes(text)) };
 }
 unsafe extern "C" fn thread_wide(tid: u32, text: *const u32) {
-    // SAFETY: NVTX's contract, see `Function`.
+    // SAFETY: NVTX's headers pass null or a text that ends with a zero, see `Function`.
     unsafe { name_thread(tid, Text::Wide(text)) };
 }
 unsafe extern "C" fn domain_mark(domain: Domain, at: *const Attributes) {
-    // SAFETY: NVTX's contract, see `Function`.
+    // SAFETY: NVTX's headers pass null or attributes of the size that they state, see `Function`.
     unsafe { mark(RangeText::Described(names::of_handle(domain), at)) };
 }
 unsafe extern "C" fn domain_start(domain: Domain, at: *const Attributes) -> u64 {
-    // SAFETY: NVTX's contract, see `Function`.
+    // SAFETY: NVTX's headers pass null or attributes of the size that they state, see `Function`.
     unsafe { start(RangeText::Described(names::of_handle(domain), at)) }
 }
 extern "C" fn domain_end(_: Domain, id: u64) {
@@ -198,33 +198,33 @@ extern "C" fn domain_end(_: Domain, id: u64) {
 }
 unsafe extern "C" fn domain_push(domain: Domain, at: *const Attributes) -> c_int {
     let domain = names::of_handle(domain);
-    // SAFETY: NVTX's contract, see `Function`.
+    // SAFETY: NVTX's headers pass null or attributes of the size that they state, see `Function`.
     unsafe { push(domain, RangeText::Described(domain, at)) }
 }
 extern "C" fn domain_pop(domain: Domain) -> c_int {
     pop_from(names::of_handle(domain))
 }
 unsafe extern "C" fn domain_category_bytes(domain: Domain, number: u32, text: *const c_char) {
-    // SAFETY: NVTX's contract, see `Function`.
+    // SAFETY: NVTX's headers pass null or a text that ends with a zero, see `Function`.
     unsafe { name_category(domain, number, Text::Bytes(text)) };
 }
 unsafe extern "C" fn domain_category_wide(domain: Domain, number: u32, text: *const u32) {
-    // SAFETY: NVTX's contract, see `Function`.
+    // SAFETY: NVTX's headers pass null or a text that ends with a zero, see `Function`.
     unsafe { name_category(domain, number, Text::Wide(text)) };
 }
 unsafe extern "C" fn register_bytes(_: Domain, text: *const c_char) -> Domain {
-    // SAFETY: NVTX's contract, see `Function`.
+    // SAFETY: NVTX's headers pass null or a text that ends with a zero, see `Function`.
     unsafe { handle(NameKind::Text, Text::Bytes(text)) }
 }
 unsafe extern "C" fn register_wide(_: Domain, text: *const u32) -> Domain {
-    // SAFETY: NVTX's contract, see `Function`.
+    // SAFETY: NVTX's headers pass null or a text that ends with a zero, see `Function`.
     unsafe { handle(NameKind::Text, Text::Wide(text)) }
 }
 unsafe extern "C" fn create_bytes(text: *const c_char) -> Domain {
-    // SAFETY: NVTX's contract, see `Function`.
+    // SAFETY: NVTX's headers pass null or a text that ends with a zero, see `Function`.
     unsafe { handle(NameKind::Domain, Text::Bytes(text)) }
 }
 unsafe extern "C" fn create_wide(text: *const u32) -> Domain {
-    // SAFETY: NVTX's contract, see `Function`.
+    // SAFETY: NVTX's headers pass null or a text that ends with a zero, see `Function`.
     unsafe { handle(NameKind::Domain, Text::Wide(text)) }
 }

@@ -1,4 +1,4 @@
-//! A program's description of a range or a mark, read as NVTX lays it out.
+//! A program's description of a range or a mark, read from NVTX's structures.
 
 use super::names::{self, MESSAGE_MOST, Name};
 use crate::block::Thread;
@@ -30,26 +30,26 @@ mod message {
     pub const REGISTERED: i32 = 3;
 }
 
-/// A text as a call passes it.
+/// A text, as a call passes it.
 #[derive(Clone, Copy)]
 pub enum Text {
-    /// Bytes up to a NUL; null for none.
+    /// Bytes that end with a NUL; null for no text.
     Bytes(*const c_char),
-    /// `wchar_t`s up to a zero; null for none.
+    /// `wchar_t`s that end with a zero; null for no text.
     Wide(*const u32),
 }
 
-/// Reads a text and passes it to `then`; the empty one for null.
+/// Reads a text and passes it to `then`; passes an empty text for null.
 ///
 /// # Safety
-/// The pointer is null or a text that ends as in the variant.
+/// The pointer is null or points at a text that ends as the variant says.
 pub unsafe fn with<R>(text: Text, then: impl FnOnce(&[u8]) -> R) -> R {
     match text {
-        // SAFETY: the caller's premise.
+        // SAFETY: the caller guarantees a NUL at the end, and the pointer isn't null.
         Text::Bytes(at) if !at.is_null() => then(unsafe { CStr::from_ptr(at) }.to_bytes()),
         Text::Wide(at) if !at.is_null() => {
             let mut bytes = [0u8; MESSAGE_MOST];
-            // SAFETY: the caller's premise.
+            // SAFETY: the caller guarantees a zero at the end, and the pointer isn't null.
             let len = unsafe { narrow(at, &mut bytes) };
             then(bytes.get(..len).unwrap_or(&bytes))
         }
@@ -57,14 +57,14 @@ pub unsafe fn with<R>(text: Text, then: impl FnOnce(&[u8]) -> R) -> R {
     }
 }
 
-/// Converts `wchar_t`s to UTF-8, as far as there is room; returns the number of bytes.
+/// Converts `wchar_t`s to UTF-8, as far as there is room. Returns the number of bytes.
 ///
 /// # Safety
-/// `at` ends with a zero.
+/// `at` points at `wchar_t`s that end with a zero.
 unsafe fn narrow(mut at: *const u32, bytes: &mut [u8]) -> usize {
     let mut len = 0;
     loop {
-        // SAFETY: the caller's premise; nothing is read past the zero.
+        // SAFETY: the caller guarantees a zero at the end, and the loop has not passed it.
         let unit = unsafe { at.read() };
         if unit == 0 {
             return len;
@@ -77,33 +77,33 @@ unsafe fn narrow(mut at: *const u32, bytes: &mut [u8]) -> usize {
             *to = *from;
         }
         len += encoded.len();
-        // SAFETY: not past the zero.
+        // SAFETY: the unit before was not the zero, so there is another.
         at = unsafe { at.add(1) };
     }
 }
 
-/// The id of a text on the wire.
+/// The id of a text in records.
 ///
 /// # Safety
 /// The same premises as [`with`].
 pub unsafe fn text_id(thread: &Thread, text: Text) -> u32 {
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees the premises of `with`.
     unsafe { with(text, |text| texts::id(thread, text)) }
 }
 
-/// A range with this text, in a domain.
+/// Describes a range by its text, outside of any domain.
 ///
 /// # Safety
 /// The same premises as [`with`].
 pub unsafe fn named(thread: &Thread, text: Text) -> Range {
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees the premises of `with`.
     Range { name: unsafe { text_id(thread, text) }, ..Range::default() }
 }
 
-/// A range with these attributes, in a domain. Attributes that are not set are left out.
+/// Describes a range by its attributes, in a domain. Attributes that are not set are left out.
 ///
 /// # Safety
-/// `at` is null or a structure of NVTX's of the size that it gives.
+/// `at` is null or points at a structure of NVTX's, of the size that its own field states.
 pub unsafe fn described(
     thread: &Thread,
     domain: Option<&'static Name>,
@@ -111,7 +111,7 @@ pub unsafe fn described(
 ) -> Range {
     let mut range =
         Range { domain: domain.map_or(0, |domain| domain.id(thread)), ..Range::default() };
-    // SAFETY: the caller's premise; every version has had all of the fields.
+    // SAFETY: the caller guarantees null or a structure; every version has had all of these fields.
     let Some(given) = (unsafe { at.as_ref() }) else { return range };
     if usize::from(given.bytes) < size_of::<Attributes>() {
         return range;
@@ -130,9 +130,9 @@ pub unsafe fn described(
         range.value = given.value;
     }
     range.name = match given.message_type {
-        // SAFETY: the type decides what the pointer is.
+        // SAFETY: the type says that the message is bytes, which end with a NUL.
         message::BYTES => unsafe { text_id(thread, Text::Bytes(given.message.cast())) },
-        // SAFETY: the type decides what the pointer is.
+        // SAFETY: the type says that the message is `wchar_t`s, which end with a zero.
         message::WIDE => unsafe { text_id(thread, Text::Wide(given.message.cast())) },
         message::REGISTERED => {
             names::of_handle(given.message.cast()).map_or(0, |name| name.id(thread))
@@ -142,20 +142,20 @@ pub unsafe fn described(
     range
 }
 
-/// Passes the text of attributes to `then`, which is not called where there is none.
+/// Passes the text of attributes to `then`. Doesn't call `then` if there is no text.
 ///
 /// # Safety
 /// The same premises as [`described`].
 pub unsafe fn with_message(at: *const Attributes, then: &mut dyn FnMut(&[u8])) {
-    // SAFETY: the caller's premise; every version has had all of the fields.
+    // SAFETY: the caller guarantees null or a structure; every version has had all of these fields.
     let Some(given) = (unsafe { at.as_ref() }) else { return };
     if usize::from(given.bytes) < size_of::<Attributes>() {
         return;
     }
     match given.message_type {
-        // SAFETY: the type decides what the pointer is.
+        // SAFETY: the type says that the message is bytes, which end with a NUL.
         message::BYTES => unsafe { with(Text::Bytes(given.message.cast()), then) },
-        // SAFETY: the type decides what the pointer is.
+        // SAFETY: the type says that the message is `wchar_t`s, which end with a zero.
         message::WIDE => unsafe { with(Text::Wide(given.message.cast()), then) },
         message::REGISTERED => {
             if let Some(name) = names::of_handle(given.message.cast()) {
@@ -173,17 +173,17 @@ mod tests {
     #[test]
     fn wide_texts_become_utf8() {
         let wide: Vec<u32> = "Schritt Ä→𝄞".chars().map(u32::from).chain([0]).collect();
-        // SAFETY: ends with a zero.
+        // SAFETY: `wide` ends with a zero.
         let text = unsafe { with(Text::Wide(wide.as_ptr()), <[u8]>::to_vec) };
         assert_eq!(text, "Schritt Ä→𝄞".as_bytes());
-        // SAFETY: null is no text.
+        // SAFETY: null is allowed.
         assert!(unsafe { with(Text::Wide(std::ptr::null()), <[u8]>::is_empty) });
     }
 
     #[test]
     fn long_wide_texts_are_cut_between_letters() {
         let wide: Vec<u32> = std::iter::repeat_n(u32::from('→'), 5_000).chain([0]).collect();
-        // SAFETY: ends with a zero.
+        // SAFETY: `wide` ends with a zero.
         let text = unsafe { with(Text::Wide(wide.as_ptr()), <[u8]>::to_vec) };
         assert!(text.len() <= MESSAGE_MOST && text.len() > MESSAGE_MOST - 3);
         assert!(std::str::from_utf8(&text).is_ok());

@@ -1,6 +1,6 @@
-//! Names that a program registers: of domains, categories and texts. A handle is
-//! the address of one. Names are kept for good, each text once, in memory that a
-//! forked child inherits; their numbers on the wire are the process's own.
+//! Names that a program registers, of domains, categories and texts. A handle is the address of a
+//! name. Names are never freed, and each text has one name. They are in memory that a forked child
+//! inherits, but their ids in records are the process's own.
 
 use crate::block::Thread;
 use crate::gpu::texts;
@@ -12,16 +12,16 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering:
 use tprof_wire::gpu::MAX_TEXT_BYTES;
 use tprof_wire::hash::spread;
 
-/// Longest text that is kept, bytes.
+/// Longest text that is stored, in bytes.
 pub const MESSAGE_MOST: usize = MAX_TEXT_BYTES;
 
-/// All names together: address space, touched as needed.
+/// Bytes for all names together: address space, touched as needed.
 const BYTES: usize = 16 << 20;
-/// Places of the table that finds a text again.
+/// Number of entries in the table that finds the name of a text.
 const PLACES: usize = 1 << 14;
-/// Places tried before a text counts as new.
+/// Number of entries that are tried before a text counts as new.
 const PROBES: usize = 16;
-/// Categories that can be named.
+/// Maximum number of categories that can be named.
 const CATEGORIES: usize = 1 << 12;
 
 static ARENA: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
@@ -35,45 +35,46 @@ struct NameSlot {
 }
 static KNOWN: [NameSlot; PLACES] =
     [const { NameSlot { hash: AtomicU64::new(0), at: AtomicUsize::new(0) } }; PLACES];
-/// Domain and number plus one, and the offset of the category's name.
+/// For each named category, its domain and number plus one, and the name.
 static CATEGORY: [NameSlot; CATEGORIES] =
     [const { NameSlot { hash: AtomicU64::new(0), at: AtomicUsize::new(0) } }; CATEGORIES];
 
 /// The kind of thing that a name belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum NameKind {
-    /// A domain: the same name is the same domain.
+    /// A domain. Domains of the same name are the same domain.
     Domain,
     /// Anything other than a domain.
     Text,
 }
 
-/// A name. Its bytes follow, and a zero.
+/// A name, followed by its bytes and a zero.
 #[repr(C, align(8))]
 pub struct Name {
-    /// The generation in which it got its number, and the number in the low half.
+    /// The process's generation when the name got its id in the high half, and the id in the low
+    /// half.
     known: AtomicU64,
     /// Number of the domain that it names, from 1; 0 for other names.
     domain: AtomicU32,
     len: u32,
 }
 
-/// Reserves the memory; false if that is refused.
+/// Reserves the memory. Returns false if the kernel refuses.
 pub fn prepare() -> bool {
     if !ARENA.load(Acquire).is_null() {
         return true;
     }
     let Some(at) = sys::map_anonymous(BYTES) else { return false };
-    // SAFETY: just mapped; contents stay as they are.
+    // SAFETY: the memory was just mapped, and the advice doesn't change its contents.
     unsafe { sys::advise(at, BYTES, sys::flags::MADV_DONTDUMP) };
     if ARENA.compare_exchange(core::ptr::null_mut(), at, AcqRel, Acquire).is_err() {
-        // SAFETY: just mapped, not published.
+        // SAFETY: the memory was just mapped, and its address was not published.
         unsafe { sys::unmap(at, BYTES) };
     }
     true
 }
 
-/// The name behind a handle; `None` for null, and for an address that was never a handle.
+/// The name behind a handle; `None` for null, and for an address where no name can be.
 pub fn of_handle(handle: *const Name) -> Option<&'static Name> {
     let arena = ARENA.load(Acquire);
     let at = (handle as usize).wrapping_sub(arena as usize);
@@ -83,12 +84,13 @@ pub fn of_handle(handle: *const Name) -> Option<&'static Name> {
     {
         return None;
     }
-    // SAFETY: inside the arena, where names are never moved nor taken back, and
-    // aligned; all of it is readable, whatever was written there.
+    // SAFETY: the address lies in the arena and is aligned; names there are never moved or freed,
+    // and all of the arena can be read, whatever was written there.
     Some(unsafe { &*handle })
 }
 
-/// A text's name, a new one if it has none yet; `None` if there is no more room.
+/// The name of a text. Makes a new name if the text has none yet; returns `None` if there is no
+/// more room.
 pub fn name(kind: NameKind, text: &[u8]) -> Option<&'static Name> {
     let text = text.get(..MESSAGE_MOST).unwrap_or(text);
     let salt = if kind == NameKind::Domain { 0x5bd1_e995_0000_0000 } else { 0 };
@@ -107,7 +109,7 @@ pub fn name(kind: NameKind, text: &[u8]) -> Option<&'static Name> {
             }
         }
         if seen == hash {
-            // 0: another thread makes it at this moment.
+            // 0 means that another thread is making the name.
             return match place.at.load(Acquire) {
                 0 => make(kind, text),
                 at => of_handle(at as *const Name),
@@ -117,8 +119,8 @@ pub fn name(kind: NameKind, text: &[u8]) -> Option<&'static Name> {
     make(kind, text)
 }
 
-/// Reserves zeroed memory for good, a multiple of 8 bytes; `None` from the first time on that there
-/// is no room: memory is never given back.
+/// Reserves zeroed memory, a multiple of 8 bytes, which is never freed. Once there is too little
+/// room, this returns `None` from then on.
 pub fn reserve(bytes: usize) -> Option<*mut u8> {
     let arena = ARENA.load(Acquire);
     if arena.is_null() || USED.load(Relaxed) > BYTES {
@@ -126,7 +128,7 @@ pub fn reserve(bytes: usize) -> Option<*mut u8> {
     }
     let bytes = bytes.next_multiple_of(8);
     let at = USED.fetch_add(bytes, AcqRel);
-    // SAFETY: inside the arena.
+    // SAFETY: the reserved bytes lie in the arena.
     (at + bytes <= BYTES).then(|| unsafe { arena.add(at) })
 }
 
@@ -138,7 +140,7 @@ fn make(kind: NameKind, text: &[u8]) -> Option<&'static Name> {
         domain: AtomicU32::new(domain),
         len: u32::try_from(text.len()).ok()?,
     };
-    // SAFETY: reserved above, inside the arena, and without another owner.
+    // SAFETY: `reserve` returned so many bytes, aligned to 8, which have no other owner.
     unsafe {
         let name = at.cast::<Name>();
         core::ptr::copy_nonoverlapping(text.as_ptr(), name.add(1).cast::<u8>(), text.len());
@@ -148,7 +150,7 @@ fn make(kind: NameKind, text: &[u8]) -> Option<&'static Name> {
 }
 
 impl Name {
-    /// The name's id on the wire.
+    /// The name's id in records.
     pub fn id(&self, thread: &Thread) -> u32 {
         let generation = WIPED.generation.load(Relaxed);
         let known = self.known.load(Acquire);
@@ -157,7 +159,7 @@ impl Name {
         }
         let id = texts::id(thread, self.text());
         let fresh = generation << 32 | u64::from(id);
-        // The first one counts: a domain must have one number in a process.
+        // The first id that was stored is used, since a domain must have one number in a process.
         match self.known.compare_exchange(known, fresh, AcqRel, Acquire) {
             Ok(_) => id,
             Err(other) if other >> 32 == generation & 0xffff_ffff => other as u32,
@@ -165,7 +167,7 @@ impl Name {
         }
     }
 
-    /// Number of the domain that it names, from 1; 0 for other names.
+    /// Number of the domain whose name this is, from 1; 0 for other names.
     pub fn domain(&self) -> u32 {
         self.domain.load(Relaxed)
     }
@@ -178,9 +180,10 @@ impl Name {
     pub fn text(&self) -> &[u8] {
         let arena = ARENA.load(Acquire) as usize;
         let at = core::ptr::from_ref(self) as usize + size_of::<Name>();
-        // Memory that was never a name is cut to what is there.
+        // If a false handle led here, the length may be anything: the text ends with the arena at
+        // most.
         let room = (arena + BYTES).saturating_sub(at);
-        // SAFETY: inside the arena, which is mapped whole.
+        // SAFETY: the range lies in the arena, which is mapped as a whole.
         unsafe { core::slice::from_raw_parts(at as *const u8, (self.len as usize).min(room)) }
     }
 }
@@ -196,7 +199,8 @@ fn places(key: u64) -> impl Iterator<Item = &'static NameSlot> {
     (0..PROBES).filter_map(move |probe| CATEGORY.get((first + probe) & (CATEGORIES - 1)))
 }
 
-/// Names a category of a domain. Beyond the room for categories only the number is kept.
+/// Names a category of a domain. If there is no room for another category, it is only known by its
+/// number.
 pub fn name_category(domain: Option<&Name>, category: u32, text: &[u8]) {
     let Some(name) = name(NameKind::Text, text) else { return };
     let key = key(domain, category);
@@ -233,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_handle_is_none() {
+    fn addresses_where_no_name_can_be_are_refused() {
         assert!(prepare());
         assert!(of_handle(std::ptr::null()).is_none());
         assert!(of_handle(std::ptr::dangling()).is_none());

@@ -1,8 +1,8 @@
 //! Writes the ranges and marks that a program makes through NVTX or ITT.
 //!
-//! Beginnings are recorded while recording is on, ends always, so that a range that
-//! began gets its true end. A push and its pop carry their depth, so that a lost or unrecorded one
-//! takes no other's place.
+//! Beginnings are recorded while recording is on, and ends always, so that a range that began gets
+//! its true end. A push and its pop carry their depth, so that a push or pop that is lost or not
+//! recorded doesn't shift the others.
 
 use super::event::{self, Attributes, Text};
 use super::names::Name;
@@ -14,29 +14,30 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tprof_wire::gpu::{NO_LEVEL, Range};
 use tprof_wire::record::ExtKind;
 
-/// Result of push and pop where no tool counts their depth, as without one.
+/// Result of push and pop if their depth isn't counted, as without a tool.
 const NO_TRACKING: c_int = -2;
 
-/// Numbers of ranges that are not on a thread's stack. They go on in a forked child.
+/// Next number of a range that is not on a thread's stack. A forked child continues the numbers.
 static RANGES: AtomicU64 = AtomicU64::new(1);
 
 /// A range or mark, as the program describes it.
 #[derive(Clone, Copy)]
 pub enum RangeText {
-    /// Given by its text.
+    /// Described by its text.
     Named(Text),
-    /// Given by a structure, in a domain.
+    /// Described by a structure, in a domain.
     Described(Option<&'static Name>, *const Attributes),
-    /// Given by names that are kept: its domain's, and its own.
+    /// Described by names that live for the process's life: the domain's, and the range's own.
     Kept(Option<&'static Name>, Option<&'static Name>),
 }
 
 impl RangeText {
     /// # Safety
-    /// What it was made of is as [`event::with`] or [`event::described`] needs it.
+    /// The text or the attributes in it satisfy the premises of [`event::with`] or
+    /// [`event::described`].
     #[inline(always)]
     unsafe fn range(self, thread: &Thread) -> Range {
-        // SAFETY: the caller's premise.
+        // SAFETY: the caller guarantees the premises of the variant's function.
         unsafe {
             match self {
                 RangeText::Named(text) => event::named(thread, text),
@@ -49,12 +50,12 @@ impl RangeText {
         }
     }
 
-    /// Passes its name to `then`.
+    /// Passes the range's name to `then`.
     ///
     /// # Safety
     /// The same premises as [`RangeText::range`].
     unsafe fn with_name(self, then: &mut dyn FnMut(&[u8])) {
-        // SAFETY: the caller's premise.
+        // SAFETY: the caller guarantees the premises of the variant's function.
         unsafe {
             match self {
                 RangeText::Named(text) => event::with(text, then),
@@ -69,22 +70,22 @@ impl RangeText {
     }
 }
 
-/// Set in the numbers of ranges on a thread's stack, as captured ones.
+/// Set in the numbers by which `--capture-range` knows ranges on a thread's stack.
 pub const ON_STACK: u64 = 1 << 63;
 
-/// The number of a range on a thread's stack, as a captured one.
+/// The number by which `--capture-range` knows a range on a thread's stack.
 fn on_stack(thread: &Thread, domain: Option<&Name>, level: u64) -> u64 {
     let domain = u64::from(domain.map_or(0, Name::domain)) & 0xffff;
     ON_STACK | u64::from(thread.tid.get()) << 32 | domain << 16 | level & 0xffff
 }
 
-/// Whether a range that begins is recorded.
+/// Whether a beginning range is recorded.
 ///
 /// # Safety
 /// The same premises as [`RangeText::range`].
 #[inline(always)]
 unsafe fn is_recorded(thread: &Thread, number: u64, what: RangeText) -> bool {
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees the premises of `with_name`.
     agent_link::range_begins(thread, number, |then| unsafe { what.with_name(then) })
 }
 
@@ -92,12 +93,12 @@ fn write(thread: &Thread, kind: ExtKind, clock: u64, range: &Range) {
     ring::quick(thread, kind, 0, clock, &range.pack());
 }
 
-/// This thread's depth in a domain, if that is counted.
+/// This thread's depth in a domain; `None` if the depth isn't counted there.
 fn level<'t>(thread: &'t Thread, domain: Option<&Name>) -> Option<&'t SignalCell<u16>> {
     thread.levels.get(domain.map_or(0, Name::domain) as usize)
 }
 
-/// Begins a range on this thread's stack of its domain.
+/// Begins a range on this thread's stack in a domain.
 ///
 /// # Safety
 /// The same premises as [`RangeText::range`].
@@ -110,11 +111,11 @@ pub unsafe fn push(domain: Option<&'static Name>, what: RangeText) -> c_int {
         u64::from(before)
     });
     let id = level.unwrap_or(NO_LEVEL);
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees the premises of `is_recorded`.
     if unsafe { is_recorded(thread, on_stack(thread, domain, id), what) } {
-        // SAFETY: the caller's premise.
+        // SAFETY: the caller guarantees the premises of `range`.
         let range = Range { id, ..unsafe { what.range(thread) } };
-        // The clock is read after the text: what that costs lies outside the range.
+        // The clock is read after the text, so that reading the text is not part of the range.
         let clock = thread.clock();
         write(thread, ExtKind::RangePush, clock, &range);
     }
@@ -126,7 +127,7 @@ pub fn pop_from(domain: Option<&'static Name>) -> c_int {
     let Some(thread) = gate::recording() else { return NO_TRACKING };
     let clock = thread.clock();
     let id = match level(thread, domain).map(|level| (level, level.get())) {
-        // More pops than pushes.
+        // There were more pops than pushes.
         Some((_, 0)) => return NO_TRACKING,
         Some((level, open)) => {
             level.set(open - 1);
@@ -140,13 +141,13 @@ pub fn pop_from(domain: Option<&'static Name>) -> c_int {
     NO_TRACKING
 }
 
-/// Begins a range that is not on a thread's stack, and returns its number.
+/// Begins a range that is not on a thread's stack. Returns its number.
 ///
 /// # Safety
 /// The same premises as [`RangeText::range`].
 pub unsafe fn start(what: RangeText) -> u64 {
     let id = RANGES.fetch_add(1, Relaxed);
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees the premises of `start_as`.
     unsafe { start_as(id, what) };
     id
 }
@@ -157,9 +158,9 @@ pub unsafe fn start(what: RangeText) -> u64 {
 /// The same premises as [`RangeText::range`].
 pub unsafe fn start_as(id: u64, what: RangeText) {
     let Some(thread) = gate::recording() else { return };
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees the premises of `is_recorded`.
     if unsafe { is_recorded(thread, id, what) } {
-        // SAFETY: the caller's premise.
+        // SAFETY: the caller guarantees the premises of `range`.
         let range = Range { id, ..unsafe { what.range(thread) } };
         let clock = thread.clock();
         write(thread, ExtKind::RangeStart, clock, &range);
@@ -176,7 +177,7 @@ pub extern "C" fn end(id: u64) {
     }
 }
 
-/// Records an instant.
+/// Records a mark.
 ///
 /// # Safety
 /// The same premises as [`RangeText::range`].
@@ -184,20 +185,20 @@ pub unsafe fn mark(what: RangeText) {
     let Some(thread) = gate::recording() else { return };
     let clock = thread.clock();
     if agent_link::is_on(thread) {
-        // SAFETY: the caller's premise.
+        // SAFETY: the caller guarantees the premises of `range`.
         let range = unsafe { what.range(thread) };
         write(thread, ExtKind::RangeMark, clock, &range);
     }
 }
 
-/// Records a thread's name. Later records refer to it, so it is written while recording is off,
-/// too.
+/// Records a thread's name. Later records refer to it, so it is recorded even while recording is
+/// off.
 ///
 /// # Safety
 /// The same premises as [`event::with`].
 pub unsafe fn name_thread(tid: u32, text: Text) {
     let Some(thread) = gate::recording() else { return };
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees the premises of `event::named`.
     let range = unsafe { event::named(thread, text) };
     let clock = thread.clock();
     let range = Range { id: u64::from(tid), ..range };

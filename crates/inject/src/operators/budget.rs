@@ -1,9 +1,11 @@
-//! Measures what recording operators costs a thread, and leaves some out where that is too much.
+//! Measures how much time recording operators costs a thread, and records fewer steps if it is too
+//! much.
 //!
-//! Under [`mode::AUTO`] operators take at most a hundredth of a thread's time: where those of all
-//! steps take more, [turns](super::step_sampling) are taken. Of each 32nd operator the ticks of its callbacks are read;
-//! PyTorch's own part, which it has only while a callback is enabled, is three times as much
-//! (docs/operators.md). The steps that a schedule chooses are few, and recorded whole whatever that takes.
+//! Under [`mode::AUTO`], recording operators may cost at most a hundredth of a thread's time. If
+//! recording all steps costs more, only [some steps](super::step_sampling) are recorded. The
+//! callbacks' ticks are read for each 32nd operator. PyTorch's own part, which it only has while a
+//! callback is enabled, costs three times as much (docs/operators.md). The steps that a schedule
+//! chooses are few, and are recorded as a whole, whatever that costs.
 
 use super::open::OpenOperators;
 use super::step_sampling;
@@ -15,20 +17,21 @@ use tprof_wire::record::ExtKind;
 
 /// One of this many operators is measured.
 const EACH: u64 = 32;
-/// Operators after which the share is computed, in as many recorded steps as they take: in fewer one
-/// slow callback counts too much.
+/// Number of recorded operators after which the share is computed, over as many recorded steps as
+/// they take. With fewer operators, one slow callback would count too much.
 const WINDOW: u64 = 1 << 13;
-/// The share of a thread's time that operators may take: one part in this many.
+/// The share of a thread's time that operators may cost: one part in this many.
 const SHARE: u64 = 100;
-/// Parts of PyTorch and of ours, in units of ours.
+/// The cost of PyTorch's and tprof's parts together, in units of tprof's part.
 const PARTS: u64 = 4;
-/// A callback that takes longer, some 10 us, was interrupted, or waited for the collector, which
-/// is counted by itself.
+/// A callback that takes longer, some 10 us, was interrupted or waited for the collector. Such
+/// waits are counted separately.
 const LONGEST: u64 = 1 << 15;
-/// At least one step in this many is recorded: operators take no more than all of a thread's time.
+/// At least one step in this many is recorded. Recording operators can't cost more than all of a
+/// thread's time.
 const FEWEST: u64 = SHARE;
 
-/// The clock, if the operator that begins is measured; else 0.
+/// Returns the clock if the operator that begins is measured, otherwise 0.
 #[inline(always)]
 pub fn begins(thread: &Thread, open: &OpenOperators) -> u64 {
     if !open.count.get().is_multiple_of(EACH) {
@@ -44,7 +47,8 @@ pub fn begins(thread: &Thread, open: &OpenOperators) -> u64 {
     clock
 }
 
-/// At the first operator of another recorded step: the time between the two is no time of recording.
+/// Called at the first measured operator of another recorded step. The time between the two steps
+/// doesn't count, since nothing was recorded.
 #[cold]
 #[inline(never)]
 fn next_turn(open: &OpenOperators) {
@@ -64,7 +68,7 @@ pub fn measured(thread: &Thread, open: &OpenOperators, began: u64) {
     }
 }
 
-/// Adds the time that one of [`EACH`] callbacks took since this clock.
+/// Adds the ticks since `since`, which the callback of a measured operator took.
 #[cold]
 #[inline(never)]
 fn took(thread: &Thread, open: &OpenOperators, since: u64) {

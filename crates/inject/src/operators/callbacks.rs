@@ -15,21 +15,21 @@ use tprof_wire::pytorch::{LOADER_FETCH, OPTIMIZER_STEP, PROFILER_STEP};
 use tprof_wire::record::ExtKind;
 use tprof_wire::schedule::is_epoch;
 
-/// `std::unique_ptr<ObserverContext> (*)(const RecordFunction&)`: the first argument is where the
-/// pointer goes.
+/// `std::unique_ptr<ObserverContext> (*)(const RecordFunction&)`. By the C++ ABI, the first
+/// argument is the address where the returned pointer is stored.
 pub type StartCallback = unsafe extern "C" fn(*mut usize, usize) -> *mut usize;
 /// `void (*)(const RecordFunction&, ObserverContext*)`.
 pub type EndCallback = unsafe extern "C" fn(usize, *mut c_void);
 
 /// Called when an operator begins.
 pub unsafe extern "C" fn operator(context: *mut usize, function: usize) -> *mut usize {
-    // SAFETY: PyTorch's own arguments.
+    // SAFETY: PyTorch passes a place for the context and its `RecordFunction`, as `begin` demands.
     unsafe { begin(context, function, false) }
 }
 
-/// Called when an operator begins, and its inputs are at hand.
+/// Called when an operator begins and its inputs are available.
 pub unsafe extern "C" fn with_sizes(context: *mut usize, function: usize) -> *mut usize {
-    // SAFETY: PyTorch's own arguments.
+    // SAFETY: PyTorch passes a place for the context and its `RecordFunction`, as `begin` demands.
     unsafe { begin(context, function, true) }
 }
 
@@ -46,20 +46,21 @@ pub unsafe extern "C" fn end(function: usize, _: *mut c_void) {
 
 /// Called when a range begins.
 pub unsafe extern "C" fn range(context: *mut usize, function: usize) -> *mut usize {
-    // SAFETY: PyTorch's own argument. There is no context to be deleted later.
+    // SAFETY: PyTorch passes a place for a pointer. A null context is never deleted.
     unsafe { *context = 0 };
     if schedule::is_followed()
         || step_sampling::is_active()
         || capture::is_opened_by(CaptureTrigger::Range)
     {
-        // SAFETY: PyTorch's own argument.
+        // SAFETY: PyTorch passes its `RecordFunction`.
         unsafe { followed_range(function) };
     }
     if pytorch_registration::must_reenable() {
         pytorch_registration::sync_callback();
     }
     if let Some(thread) = recorded() {
-        // SAFETY: PyTorch's own argument, in its start callback; ranges come with their inputs.
+        // SAFETY: PyTorch passes its `RecordFunction` to this start callback, and ranges have their
+        // inputs.
         let (name, inputs) = unsafe {
             let sizes = |bytes: &[u8]| interned::id(thread, ExtKind::Sizes, bytes);
             let name = interned::id(thread, ExtKind::Name, name_of(function));
@@ -71,14 +72,14 @@ pub unsafe extern "C" fn range(context: *mut usize, function: usize) -> *mut usi
     context
 }
 
-/// Called when a range ends, perhaps in another thread than it began in: whether recording was on
-/// then is not known here.
+/// Called when a range ends, perhaps in another thread than the one where it began. It isn't known
+/// here whether recording was on when the range began.
 pub unsafe extern "C" fn range_end(function: usize, _: *mut c_void) {
     let Some(thread) = gate::recording() else { return };
     let edge = RangeEdge { object: function as u64, inputs: Inputs::default() };
     ring::quick(thread, ExtKind::RangeClosed, 0, thread.clock(), &edge.pack());
     if schedule::is_followed() || step_sampling::is_active() {
-        // SAFETY: PyTorch's own argument.
+        // SAFETY: PyTorch passes its `RecordFunction`.
         unsafe { optimizer_step(thread, function) };
     }
     if capture::is_opened_by(CaptureTrigger::Range) {
@@ -86,15 +87,15 @@ pub unsafe extern "C" fn range_end(function: usize, _: *mut c_void) {
     }
 }
 
-/// Counts a step of torch.profiler's, a batch or an epoch, and opens the capture, if a range is one
-/// of these. Where [steps are sampled](super::step_sampling) the next one may begin.
+/// Counts a step of torch.profiler, a batch or an epoch, and opens the capture, if a range is one
+/// of these. If [steps are sampled](super::step_sampling), the next one may begin here.
 ///
 /// # Safety
-/// `function` is a `RecordFunction`.
+/// `function` is the address of a `RecordFunction`.
 #[cold]
 unsafe fn followed_range(function: usize) {
     let Some(thread) = gate::recording() else { return };
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees a `RecordFunction`.
     let name = unsafe { name_of(function) };
     if name.starts_with(PROFILER_STEP.as_bytes()) {
         schedule::step_begins(thread, Source::Profiler, 0);
@@ -109,13 +110,13 @@ unsafe fn followed_range(function: usize) {
     capture::begins(thread, CaptureTrigger::Range, name, function as u64);
 }
 
-/// Counts a step of an optimizer's, if a range is one.
+/// Counts an optimizer's step, if a range is one.
 ///
 /// # Safety
-/// `function` is a `RecordFunction`.
+/// `function` is the address of a `RecordFunction`.
 #[cold]
 unsafe fn optimizer_step(thread: &Thread, function: usize) {
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees a `RecordFunction`.
     let name = unsafe { name_of(function) };
     if name.starts_with(OPTIMIZER_STEP.as_bytes()) {
         let of = interned::hash(name) as u32;
@@ -124,13 +125,14 @@ unsafe fn optimizer_step(thread: &Thread, function: usize) {
     }
 }
 
-/// Name of the `RecordFunction`, valid for as long as the call lasts.
+/// Returns the name of a `RecordFunction`, which is valid for as long as the callback lasts.
 ///
 /// # Safety
-/// `function` is a `RecordFunction`.
+/// `function` is the address of a `RecordFunction`.
 #[inline(always)]
 unsafe fn name_of<'a>(function: usize) -> &'a [u8] {
-    // SAFETY: the address of `RecordFunction::name() const`; its text lives as long as the call.
+    // SAFETY: `LAYOUT.name` is the address of `RecordFunction::name() const`, whose text outlives
+    // the callback.
     unsafe {
         let name: unsafe extern "C" fn(usize) -> *const u8 =
             core::mem::transmute(LAYOUT.name.load(Relaxed));
@@ -144,10 +146,11 @@ fn recorded() -> Option<&'static Thread> {
 }
 
 /// # Safety
-/// `context` is a place for a pointer, `function` a `RecordFunction` in its start callback.
+/// `context` is valid for writing a pointer; `function` is the address of a `RecordFunction`, in
+/// its start callback.
 #[inline(always)]
 unsafe fn begin(context: *mut usize, function: usize, with_sizes: bool) -> *mut usize {
-    // SAFETY: the caller's premise. There is no context to be deleted later.
+    // SAFETY: the caller guarantees a place for a pointer. A null context is never deleted.
     unsafe { *context = 0 };
     let Some(thread) = recorded() else {
         pytorch_registration::sync_callback();
@@ -158,7 +161,7 @@ unsafe fn begin(context: *mut usize, function: usize, with_sizes: bool) -> *mut 
         return context;
     };
     let measured = budget::begins(thread, open);
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees a `RecordFunction` in its start callback.
     let (name, inputs) = unsafe {
         let sizes = |bytes: &[u8]| open.id(thread, ExtKind::Sizes, bytes);
         let name = open.id(thread, ExtKind::Name, name_of(function));
@@ -171,20 +174,20 @@ unsafe fn begin(context: *mut usize, function: usize, with_sizes: bool) -> *mut 
     context
 }
 
-/// The operator's inputs; `id` gives ids of lists of sizes.
+/// Reads the operator's inputs. `id` returns the id of a list of sizes.
 ///
 /// # Safety
-/// `function` is a `RecordFunction`, in its start callback where sizes are wanted.
+/// `function` is the address of a `RecordFunction`, in its start callback if sizes are wanted.
 #[inline(always)]
 unsafe fn inputs(function: usize, with_sizes: bool, id: impl FnOnce(&[u8]) -> u32) -> Inputs {
     let at = LAYOUT.inputs.load(Relaxed);
     if at == 0 {
         return Inputs::default();
     }
-    // SAFETY: autograd's number lies before the inputs.
+    // SAFETY: in a `RecordFunction`, autograd's sequence number lies in the word before the inputs.
     let number = unsafe { layout::word(function + at - 8) };
     let sequence = u32::try_from(number.wrapping_add(1)).unwrap_or(0);
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees a `RecordFunction` in its start callback.
     let sizes = if with_sizes { unsafe { sizes::of(function, id) } } else { 0 };
     Inputs { sequence, sizes }
 }

@@ -1,14 +1,14 @@
 //! Calls a C++ function that may throw, and catches the exception.
 //!
-//! The frame of [`call`] has a personality routine that takes any exception. It needs functions
-//! of libgcc and libstdc++, which are loaded where code in C++ is, and found by name.
+//! The frame of [`call`] has a personality routine that catches any exception. It needs functions
+//! of libgcc and libstdc++, which are loaded wherever C++ code is, and are looked up by name.
 
 use crate::loaded::{self, Loaded};
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// A function of the unwinder or of the language's run time that is needed here.
+/// A function of the unwinder or of the C++ runtime.
 struct RuntimeFunction {
     library: &'static [u8],
     name: &'static CStr,
@@ -25,7 +25,7 @@ static LANDING: RuntimeFunction = wanted(b"libgcc_s.so", c"_Unwind_GetLanguageSp
 static BEGIN_CATCH: RuntimeFunction = wanted(b"libstdc++.so", c"__cxa_begin_catch");
 static END_CATCH: RuntimeFunction = wanted(b"libstdc++.so", c"__cxa_end_catch");
 
-/// Finds the functions that are needed; false if some are missing.
+/// Looks up the functions. Returns false if some are missing.
 pub fn prepare() -> bool {
     [&SET_IP, &SET_REGISTER, &LANDING, &BEGIN_CATCH, &END_CATCH].iter().all(|wanted| {
         let found = loaded::find(|loaded: &Loaded| {
@@ -48,16 +48,17 @@ struct CallOutcome {
 /// Calls `function` with three arguments. Returns its result; `None` if it threw.
 ///
 /// # Safety
-/// `function` takes arguments of these classes, and [`prepare`] found what is needed.
+/// `function` can be called with three such arguments, and [`prepare`] has returned true.
 pub unsafe fn call(function: usize, arguments: [u64; 3]) -> Option<u64> {
     let [first, second, third] = arguments;
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees that the function can be called so, and that `prepare` found
+    // what `personality` calls.
     let outcome = unsafe { enter(function, first, second, third) };
     if outcome.returned != 0 {
         return Some(outcome.value);
     }
-    // SAFETY: functions of the C++ ABI, found under these names; the exception is the one that
-    // the personality routine was given.
+    // SAFETY: `prepare` found these functions of the C++ ABI by name; the exception is the one that
+    // the personality routine got.
     unsafe {
         let begin: unsafe extern "C" fn(u64) -> u64 =
             core::mem::transmute(BEGIN_CATCH.address.load(Relaxed));
@@ -68,7 +69,8 @@ pub unsafe fn call(function: usize, arguments: [u64; 3]) -> Option<u64> {
     None
 }
 
-/// Calls the function. Its personality's data is the address to go on at after an exception.
+/// Calls the function. As the data of its personality, the frame has the address where execution
+/// continues after an exception.
 #[unsafe(naked)]
 unsafe extern "C" fn enter(function: usize, first: u64, second: u64, third: u64) -> CallOutcome {
     naked_asm!(
@@ -121,10 +123,10 @@ unsafe extern "C" fn personality(
         return FOUND;
     }
     if actions & HANDLER == 0 {
-        // A thread that is being cancelled goes on unwinding.
+        // A thread that is being cancelled continues to unwind.
         return CONTINUE;
     }
-    // SAFETY: functions of the unwinder, found under these names; register 0 is rax.
+    // SAFETY: `prepare` found these functions of the unwinder by name; register 0 is rax.
     unsafe {
         let landing: unsafe extern "C" fn(*mut c_void) -> u64 =
             core::mem::transmute(LANDING.address.load(Relaxed));

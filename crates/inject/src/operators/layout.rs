@@ -1,5 +1,5 @@
-//! Finds where PyTorch's objects have what is read of them: by functions of PyTorch itself, on
-//! memory of ours that is laid out as such an object.
+//! Finds the offsets of the fields that are read in PyTorch's objects, by calling PyTorch's own
+//! functions on memory of tprof's that is laid out like such an object.
 
 use super::cpp_call;
 use crate::loaded::{self, Loaded};
@@ -20,36 +20,38 @@ const TYPE_OF_TAG: &CStr = c"_ZN3c106IValue7TagTypeINS_4TypeEE3getERKS0_";
 const TENSOR: &CStr = c"_ZTVN3c1010TensorImplE";
 const DELETE: &CStr = c"_ZdlPv";
 
-/// Number of words of the objects that are laid out.
+/// Number of words of the objects that are built for this.
 const WORDS: usize = 96;
-/// A `RecordFunction` begins with its callbacks: inputs begin behind these words.
+/// The search for the inputs begins at this word, since a `RecordFunction` begins with its
+/// callbacks.
 const FIRST_WORD: usize = 14;
-/// Inputs begin before this word.
+/// The search for the inputs ends before this word.
 const LAST_WORD: usize = 64;
 
-/// Places of what is read in PyTorch's objects; offsets are in bytes.
+/// Addresses and offsets by which PyTorch's objects are read. Offsets are in bytes.
 pub struct Layout {
     /// Address of `at::RecordFunction::name() const`.
     pub name: AtomicUsize,
-    /// Offset in a `RecordFunction` of its inputs: address and number of `IValue`s; 0 while not
-    /// known. Autograd's number lies before them.
+    /// Offset of the inputs in a `RecordFunction`: the address of the `IValue`s, then their number;
+    /// 0 while not known. Autograd's sequence number lies before them.
     pub inputs: AtomicUsize,
-    /// Offset in a `TensorImpl` of the first of its sizes; the word before is how many; 0 while not
-    /// known.
+    /// Offset of the first size in a `TensorImpl`; 0 while not known. The word before holds the
+    /// number of sizes.
     pub sizes: AtomicUsize,
-    /// Offset in a `TensorImpl` of its type, 2 bytes; 0 while not known.
+    /// Offset of the element type in a `TensorImpl`, 2 bytes; 0 while not known.
     pub of_type: AtomicUsize,
-    /// The word that a plain `TensorImpl` begins with: others may have no sizes, or computed ones.
+    /// The word that a plain `TensorImpl` begins with (its vtable). Other tensors may have no
+    /// sizes, or computed ones.
     pub tensor: AtomicUsize,
-    /// `c10::IValue::isTensorList() const`; 0 while not known.
+    /// Address of `c10::IValue::isTensorList() const`; 0 while not known.
     pub is_list: AtomicUsize,
-    /// `c10::IValue::isIntList() const`; 0 while not known.
+    /// Address of `c10::IValue::isIntList() const`; 0 while not known.
     pub is_whole_list: AtomicUsize,
-    /// `c10::IValue::isBoolList() const`; 0 while not known.
+    /// Address of `c10::IValue::isBoolList() const`; 0 while not known.
     pub is_truth_list: AtomicUsize,
-    /// Tag of truth values, which versions number differently; 0 while not known.
+    /// Tag of truth values, whose number depends on the version; 0 while not known.
     pub truth: AtomicU32,
-    /// Tag of lists, by the first one; 0 while not known.
+    /// Tag of lists, learned from the first list that is met; 0 while not known.
     pub list: AtomicU32,
 }
 
@@ -67,8 +69,8 @@ pub static LAYOUT: Layout = Layout {
     list: AtomicU32::new(0),
 };
 
-/// Finds the layout; the error, of [`unread`], says why inputs have no sizes. `None` without the
-/// first function: then there are not even names.
+/// Finds the layout. An error, from [`unread`], says why the sizes of inputs can't be read. Returns
+/// `None` if even the function that returns names is missing.
 pub fn find(torch: &Loaded) -> Option<Result<(), u64>> {
     LAYOUT.name.store(torch.function(NAME)?, Relaxed);
     for place in [&LAYOUT.inputs, &LAYOUT.sizes, &LAYOUT.of_type, &LAYOUT.tensor] {
@@ -95,36 +97,40 @@ pub fn find(torch: &Loaded) -> Option<Result<(), u64>> {
     Some(find_sizes(torch, &InputList { function: input_sizes, at: inputs }))
 }
 
-/// The tag of truth values: the one whose values have the type of these. Those tried, behind
-/// the last that all versions number alike, are of values whose type follows from the tag only.
+/// The tag of truth values: the one whose values have the type `bool`. Only the tags behind the
+/// last one that has the same number in all versions are tried. For all of these, the type follows
+/// from the tag alone.
 fn truth_tag(torch: &Loaded) -> Option<u32> {
     const FIRST: u32 = 6;
     const LAST: u32 = 10;
     let (get, of_tag) = (torch.function(TRUTH_TYPE)?, torch.function(TYPE_OF_TAG)?);
     let mut place = [0u64; 4];
-    // SAFETY: `BoolType::get()`, which takes nothing and returns a pointer; a build in which that
-    // is no plain one writes it to the first argument.
+    // SAFETY: `BoolType::get()` takes no argument and returns a pointer. In builds where the result
+    // isn't a plain pointer, the function writes it to the address in the first argument, which is
+    // `place`.
     let returned = unsafe { cpp_call::call(get, [(&raw mut place) as u64, 0, 0]) }?;
     let truth = place.first().copied().filter(|at| *at != 0).unwrap_or(returned);
     (FIRST..=LAST).find(|tag| {
         let value = [0u64, u64::from(*tag)];
-        // A pointer, and another that owns the type: none does of these.
+        // The result is a pointer and another one that owns the type, which is null for these
+        // types.
         let mut of = [0u64; 4];
         let arguments = [(&raw mut of) as u64, (&raw const value) as u64, 0];
-        // SAFETY: the function's arguments: where the result goes, and a value with this tag,
-        // which the function does not look into.
+        // SAFETY: the arguments are the address for the result and a value with this tag, whose
+        // contents the function does not read.
         unsafe { cpp_call::call(of_tag, arguments) }.is_some() && of.first() == Some(&truth)
     })
 }
 
-/// Finds where a `RecordFunction` has its inputs: `inputSizes` of an object with one input at that
-/// place only returns one list. What lies before is odd, so that a build with assertions finds
-/// the inputs valid; what lies behind is zero: no inputs.
+/// Finds the offset of the inputs in a `RecordFunction`: the only one at which an object with one
+/// input makes `inputSizes` return one list. The bytes before are odd, so that builds with
+/// assertions take the inputs for valid. The bytes behind are zero, which means no inputs.
 fn inputs_at(input_sizes: usize) -> Result<usize, u64> {
     let none = [0u64; 2];
     for at in FIRST_WORD..LAST_WORD {
         let list = InputList { function: input_sizes, at: at * 8 };
-        // SAFETY: at each place tried so far lies an input, or a count of none.
+        // SAFETY: `none` is an `IValue`. Wherever the function reads its inputs, this object has
+        // the one input or a count of 0, as earlier offsets were tried before.
         if unsafe { list.of(&none) }?.is_some() {
             return Ok(at * 8);
         }
@@ -132,17 +138,17 @@ fn inputs_at(input_sizes: usize) -> Result<usize, u64> {
     Err(unread::NO_PLACE)
 }
 
-/// The function `inputSizes`, and the place where it reads the inputs.
+/// The function `inputSizes`, and the offset at which it may read the inputs.
 struct InputList {
     function: usize,
     at: usize,
 }
 
 impl InputList {
-    /// Number of sizes that it gives for one input; `None` where it finds no input.
+    /// Number of sizes that the function returns for one input; `None` if it finds no input.
     ///
     /// # Safety
-    /// `input` is an `IValue`; before `at` the function reads no inputs.
+    /// `input` is an `IValue`, and the function reads no inputs before `at`.
     unsafe fn of(&self, input: &[u64; 2]) -> Result<Option<u64>, u64> {
         let mut object = [0u64; WORDS];
         let before = self.at / 8;
@@ -153,17 +159,18 @@ impl InputList {
         }
         let mut lists = [0u64; 3];
         let arguments = [(&raw mut lists) as u64, object.as_ptr() as u64, 0];
-        // SAFETY: the function's arguments: where the result goes (a vector, of three words), an
-        // object, a flag. Of the object it reads the inputs, by the caller's premise.
+        // SAFETY: the arguments are the address for the result (a vector, of three words), an
+        // object, and a flag. The caller guarantees that the function reads the object's inputs
+        // only where they are valid.
         if unsafe { cpp_call::call(self.function, arguments) }.is_none() {
             return Err(unread::THROWN);
         }
         let [first, end, _] = lists;
         let count = match end.wrapping_sub(first) {
             0 => Ok(None),
-            // One list: a vector.
+            // 24 bytes are one list, which is itself a vector.
             24 => {
-                // SAFETY: a vector's first two words.
+                // SAFETY: `first` is the address of a vector, which begins with these two words.
                 let (from, to) = unsafe { (word(first as usize), word(first as usize + 8)) };
                 free(from);
                 Ok(Some(to.wrapping_sub(from) / 8))
@@ -185,15 +192,15 @@ fn free(memory: u64) {
     if memory != 0
         && let Some(delete) = delete()
     {
-        // SAFETY: `operator delete(void*)` of what the vector's `operator new` gave; without an
-        // exception for certain.
+        // SAFETY: `operator delete(void*)` gets memory from the `operator new` of a vector, and
+        // never throws.
         unsafe {
             core::mem::transmute::<usize, unsafe extern "C" fn(u64)>(delete)(memory);
         }
     }
 }
 
-/// Finds where a `TensorImpl` has its sizes and its type.
+/// Finds the offsets of sizes and type in a `TensorImpl`.
 fn find_sizes(torch: &Loaded, list: &InputList) -> Result<(), u64> {
     let of_core = |loaded: &Loaded| {
         loaded.base().starts_with(b"libc10.so").then(|| loaded.variable(TENSOR))?
@@ -216,7 +223,7 @@ fn find_sizes(torch: &Loaded, list: &InputList) -> Result<(), u64> {
     Ok(())
 }
 
-/// Finds where its sizes are, by the functions of the stable ABI that read them.
+/// Finds the offset of the sizes, through the functions of the stable ABI that read them.
 fn sizes_by_functions(get_sizes: usize, get_dim: usize) -> Result<usize, u64> {
     let mut object = [0u64; WORDS];
     let at = read(get_sizes, &object)?.wrapping_sub(object.as_ptr() as u64) as usize;
@@ -230,8 +237,9 @@ fn sizes_by_functions(get_sizes: usize, get_dim: usize) -> Result<usize, u64> {
     if agrees { Ok(at) } else { Err(unread::NO_PLACE) }
 }
 
-/// Finds where its sizes are, before that ABI (PyTorch 2.1): where the only word that is not zero
-/// makes `inputSizes` return so many sizes. What is read lies before the flags, which remain zero.
+/// Finds the offset of the sizes in versions before that ABI (PyTorch 2.1): it follows the only
+/// word that, when all others are zero, makes `inputSizes` return so many sizes. What the function
+/// reads lies before the flags, which stay zero.
 fn sizes_by_list(list: &InputList) -> Result<usize, u64> {
     const FIRST: usize = 4;
     const LAST: usize = 16;
@@ -241,8 +249,8 @@ fn sizes_by_list(list: &InputList) -> Result<usize, u64> {
             *word = 3;
         }
         let tensor = [object.as_ptr() as u64, 1];
-        // SAFETY: a value that holds a tensor, of zeros but for one word, has the standard way to
-        // have sizes.
+        // SAFETY: the value holds a tensor whose words are zero, except one. Its flags are zero, so
+        // it has its sizes in the standard way.
         if unsafe { list.of(&tensor) }? == Some(3) {
             return Ok((count + 1) * 8);
         }
@@ -250,19 +258,19 @@ fn sizes_by_list(list: &InputList) -> Result<usize, u64> {
     Err(unread::NO_PLACE)
 }
 
-/// Bytes from the first size to the type: ten words of sizes, the storage's offset, the number of
-/// elements.
+/// Bytes from the first size to the type: ten words of sizes, the storage's offset, and the number
+/// of elements.
 const TYPE_BEHIND: usize = 12 * 8;
 /// Number of `c10::ScalarType::Double`.
 const DOUBLE: u16 = 7;
 
-/// The value that `aoti_torch_get_…(tensor, &value)` gives for a tensor with this object.
+/// The value that `aoti_torch_get_…(tensor, &value)` stores for a tensor with this object.
 fn read(function: usize, object: &[u64; WORDS]) -> Result<u64, u64> {
     let tensor = object.as_ptr() as u64;
     let mut value = 0u64;
     let arguments = [(&raw const tensor) as u64, (&raw mut value) as u64, 0];
-    // SAFETY: the function's arguments: a tensor, which is a pointer to such an object, and where
-    // the value goes. An object of zeros has the standard way to have sizes.
+    // SAFETY: the arguments are a tensor, which is a pointer to such an object, and the address for
+    // the value. The flags of an object of zeros say that it has its sizes in the standard way.
     match unsafe { cpp_call::call(function, arguments) } {
         Some(0) => Ok(value),
         Some(result) if result as u32 == 0 => Ok(value),
@@ -274,9 +282,9 @@ fn read(function: usize, object: &[u64; WORDS]) -> Result<u64, u64> {
 /// Reads a word of memory.
 ///
 /// # Safety
-/// One lies there, aligned.
+/// An aligned word can be read at `at`.
 #[inline(always)]
 pub unsafe fn word(at: usize) -> u64 {
-    // SAFETY: the caller's premise.
+    // SAFETY: the caller guarantees an aligned word.
     unsafe { *(at as *const u64) }
 }

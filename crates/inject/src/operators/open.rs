@@ -1,4 +1,4 @@
-//! Operators of a thread that have begun and not ended.
+//! A thread's operators that have begun and not ended.
 
 use crate::block::Thread;
 use crate::signal_cell::SignalCell;
@@ -7,7 +7,8 @@ use crate::{interned, ring, sys};
 use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::record::ExtKind;
 
-/// Maximum that may be open at one time; beyond, the outermost are counted as lost.
+/// Maximum number of operators that are open at a time. If there are more, the outermost are
+/// counted as lost.
 const MOST: usize = 200;
 
 /// An operator or range that has begun.
@@ -17,14 +18,14 @@ pub struct OpenOperator {
     pub function: SignalCell<usize>,
     /// Clock at its beginning.
     pub start: SignalCell<u64>,
-    /// Id of its name.
+    /// Id of the operator's name.
     pub name: SignalCell<u32>,
-    /// The inputs that it was called with, packed.
+    /// The inputs that the operator was called with, packed.
     pub inputs: SignalCell<u64>,
 }
 
-/// Ids that a thread met last, by their keys: these lie together, where the process's table has
-/// a page for each.
+/// Number of ids that a thread caches, by their keys. The cached ids lie together, while in the
+/// process's table each may lie in a page of its own.
 const RECENT: usize = 512;
 
 /// An id, with its key.
@@ -34,22 +35,23 @@ struct RecentId {
     id: SignalCell<u32>,
 }
 
-/// The open operators of a thread, innermost last. A forked child finds its parent's here.
+/// The open operators of a thread, innermost last. A forked child finds its parent's here, and
+/// clears them.
 #[repr(C)]
 pub struct OpenOperators {
     generation: SignalCell<u64>,
     len: SignalCell<usize>,
-    /// Operators so far, for the [budget](super::budget).
+    /// Number of operators in the current window of the [budget](super::budget).
     pub count: SignalCell<u64>,
-    /// Ticks that some of those operators took.
+    /// Ticks that the measured ones among those operators took.
     pub ticks: SignalCell<u64>,
-    /// Clock when `count` began.
+    /// Clock at which the part of `count` in this recorded step began.
     pub since: SignalCell<u64>,
-    /// Ticks that the recorded steps of the count before this one lasted.
+    /// Ticks that the earlier recorded steps of this window lasted.
     pub before: SignalCell<u64>,
-    /// Clock of the last operator that was measured.
+    /// Clock at the last operator that was measured.
     pub last: SignalCell<u64>,
-    /// The recorded step that they belong to, see [`super::step_sampling`].
+    /// The recorded step that the window is in, see [`super::step_sampling`].
     pub turn: SignalCell<u32>,
     entries: [OpenOperator; MOST],
     recent: [RecentId; RECENT],
@@ -57,14 +59,15 @@ pub struct OpenOperators {
 
 const _: () = assert!(size_of::<OpenOperators>() <= 16_384);
 
-/// The open operators of this thread; `None` where there is no memory for them.
+/// The open operators of this thread; `None` if there is no memory for them.
 #[inline]
 pub fn of(thread: &Thread) -> Option<&OpenOperators> {
     let mut at = thread.operators.get();
     if at.is_null() {
         at = map(thread)?;
     }
-    // SAFETY: mapped by `map`, zeroed, which is a value of every field; this thread's until it ends.
+    // SAFETY: `map` mapped the memory, zeroed, which every field's type allows; it is this thread's
+    // until the thread ends.
     let open = unsafe { &*at.cast::<OpenOperators>() };
     let generation = WIPED.generation.load(Relaxed);
     if open.generation.get() != generation {
@@ -83,18 +86,18 @@ fn map(thread: &Thread) -> Option<*mut u8> {
     Some(at)
 }
 
-/// Frees the memory of this thread, which is about to end.
+/// Frees this thread's memory; the thread is about to end.
 pub fn ended(thread: &Thread) {
     let at = thread.operators.get();
     if !at.is_null() {
         thread.operators.set(core::ptr::null_mut());
-        // SAFETY: mapped by `map`, and used by this thread only.
+        // SAFETY: `map` mapped the memory, and only this thread uses it.
         unsafe { sys::unmap(at, size_of::<OpenOperators>()) };
     }
 }
 
 impl OpenOperators {
-    /// Begins anew in a process with this generation.
+    /// Clears the state in a process with a new generation.
     #[cold]
     fn begin(&self, generation: u64) {
         self.generation.set(generation);
@@ -115,7 +118,8 @@ impl OpenOperators {
         }
         let id = interned::id_of(thread, kind, bytes, key);
         if let Some(recent) = recent.filter(|_| id != 0) {
-            // No other key may stand beside this id, not even for a signal handler.
+            // The key is cleared first, so that not even a signal handler can see a key with
+            // another key's id.
             recent.key.set(0);
             recent.id.set(id);
             recent.key.set(key);
@@ -123,7 +127,7 @@ impl OpenOperators {
         id
     }
 
-    /// A place for an operator that begins; its fields are still those of another one.
+    /// Adds an entry for an operator that begins. The entry's fields still have old values.
     #[inline]
     pub fn push(&self, thread: &Thread) -> Option<&OpenOperator> {
         if self.len.get() >= MOST {
@@ -135,8 +139,8 @@ impl OpenOperators {
         Some(entry)
     }
 
-    /// Takes out the operator of this `RecordFunction`, which is the innermost unless it is
-    /// asynchronous.
+    /// Removes the operator of this `RecordFunction`, which is the innermost unless it is
+    /// asynchronous. Returns its values.
     #[inline]
     pub fn take(&self, function: usize) -> Option<Taken> {
         let len = self.len.get();
@@ -154,7 +158,7 @@ impl OpenOperators {
         taken
     }
 
-    /// Drops the outer half: these ended in another thread, or never will.
+    /// Drops the outer half of the operators: they ended in another thread, or never will.
     #[cold]
     fn drop_oldest(&self, thread: &Thread) {
         for at in 0..MOST / 2 {
@@ -168,7 +172,7 @@ impl OpenOperators {
     }
 }
 
-/// The values of an operator that was taken out.
+/// The values of an operator that was removed.
 #[derive(Clone, Copy)]
 pub struct Taken {
     /// The same as [`OpenOperator::function`].
@@ -191,7 +195,7 @@ impl OpenOperator {
         }
     }
 
-    /// Fills this entry with the values.
+    /// Stores these values in the entry.
     #[inline]
     pub fn set(&self, values: &Taken) {
         self.function.set(values.function);

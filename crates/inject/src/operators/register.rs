@@ -1,9 +1,10 @@
 //! Registers the callbacks, once PyTorch is loaded.
 //!
-//! Whether PyTorch is loaded is checked where the thread that runs holds no lock of PyTorch's, and
-//! what it needs is loaded whole: as this library begins (its constructor runs after those of the
-//! libraries that a program is linked with), and as Python looks up the entry of a module that it
-//! has loaded. A thread that begins would be no such place: another one may be in `dlopen`.
+//! The check whether PyTorch is loaded runs only where the current thread holds no lock of
+//! PyTorch's and all that PyTorch needs is completely loaded. This holds when this library starts
+//! (its constructor runs after those of the libraries that a program is linked with), and when
+//! Python looks up the entry of a module that it has loaded. It doesn't hold when a thread begins,
+//! since another thread may be in `dlopen`.
 
 use super::callbacks::{self, EndCallback, StartCallback};
 use super::layout;
@@ -17,7 +18,7 @@ use tprof_wire::record::ExtKind;
 
 const LIBRARY: &[u8] = b"libtorch_cpu.so";
 
-/// PyTorch's `at::RecordFunctionCallback`, which is passed by value.
+/// PyTorch's `at::RecordFunctionCallback`, which C++ code passes by value.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct RecordFunctionCallback {
@@ -30,18 +31,19 @@ struct RecordFunctionCallback {
     needs_ids: bool,
 }
 
-/// An address in the library that the callbacks are registered with.
+/// An address in the library with which the callbacks were registered.
 static LIBRARY_AT: AtomicUsize = AtomicUsize::new(0);
-/// Number of objects that were loaded when they were last searched.
+/// Number of objects that were loaded at the last search.
 static LOADED: AtomicUsize = AtomicUsize::new(0);
 
-/// Registers the callbacks if PyTorch is loaded, they are wanted and not registered yet.
+/// Registers the callbacks if they are wanted, PyTorch is loaded, and they are not registered yet.
 pub fn register_callbacks() {
     if pytorch_registration::current_phase() == phase::DONE {
         return;
     }
     let Some(thread) = gate::recording() else { return };
-    // PyTorch's lock may be taken for good in a forked child, once PyTorch was called.
+    // A fork interrupted the search in the parent, so it begins again here. After PyTorch was
+    // called, that isn't possible: PyTorch's lock may be held forever in the child.
     if pytorch_registration::interrupted_by_fork() == Some(phase::BUSY) {
         LOADED.store(0, Relaxed);
         pytorch_registration::set_phase(phase::NONE);
@@ -89,7 +91,7 @@ fn register(thread: &Thread, torch: &Loaded, wanted: u32) {
     let ranges = callback(callbacks::range, callbacks::range_end, |scope| scope == USER_SCOPE);
     let ranges = RecordFunctionCallback { needs_inputs: layout.is_ok(), ..ranges };
     pytorch_registration::set_phase(phase::REGISTERS);
-    // SAFETY: `at::addGlobalCallback`, which takes such a structure by value.
+    // SAFETY: `at::addGlobalCallback` has this type, and takes such a structure by value.
     unsafe {
         let add: unsafe extern "C" fn(RecordFunctionCallback) -> u64 = core::mem::transmute(add);
         let handle = add(operators);
@@ -120,7 +122,7 @@ fn callback(
     }
 }
 
-/// Called when code was unloaded: if PyTorch was, it may be loaded again.
+/// Called when code was unloaded. If that was PyTorch, it may be loaded again.
 pub fn unloaded() {
     LOADED.store(0, Relaxed);
     if pytorch_registration::current_phase() == phase::DONE

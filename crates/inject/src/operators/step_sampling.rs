@@ -1,10 +1,10 @@
-//! Records the operators of one step in so many, where those of all steps would take too much time.
+//! Records the operators of one step in so many, if recording all steps would cost too much time.
 //!
-//! Under `--operators auto` the [budget](super::budget) decides how many. A step lasts from one
+//! Under `--operators auto`, the [budget](super::budget) decides how many. A step lasts from one
 //! boundary to the next: the end of an optimizer's update, or the beginning of a range by
-//! torch.profiler or a data loader. The most trusted kind that the program has counts, and of several
-//! of one kind the first. From the budget's decision to the first boundary no operator is recorded, so
-//! a recorded step is whole.
+//! torch.profiler or a data loader. Only the most trusted kind of boundary that the program has is
+//! used, and only the first source of that kind. Between the budget's decision and the first
+//! boundary no operator is recorded, so that every recorded step is whole.
 
 use crate::pytorch_registration;
 use crate::schedule::Source;
@@ -12,14 +12,15 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 /// One step in so many is recorded.
 static EVERY: AtomicU32 = AtomicU32::new(1);
-/// Boundaries since the last recorded step began, or since the sampling of steps began.
+/// Number of boundaries since the last recorded step began, or since sampling began.
 static PASSED: AtomicU32 = AtomicU32::new(0);
-/// The source of the boundaries, and in the lower half which one of that kind; 0 before the first.
+/// The kind of boundary that is used in the high half, and which source of that kind in the low
+/// half; 0 before the first boundary.
 static BOUNDARY: AtomicU64 = AtomicU64::new(0);
-/// Recorded steps so far.
+/// Number of recorded steps so far.
 static TURN: AtomicU32 = AtomicU32::new(0);
 
-/// Whether operators of some steps are not recorded.
+/// Whether the operators of some steps are not recorded.
 #[inline(always)]
 pub fn is_active() -> bool {
     EVERY.load(Relaxed) > 1
@@ -31,8 +32,9 @@ pub fn recorded_step() -> u32 {
     TURN.load(Relaxed)
 }
 
-/// Records the operators of one step in so many from here on; returns whether that is a change. A
-/// few steps differ from each other: only a fourth of what is taken now leads to more.
+/// From now on, records the operators of one step in `every`. Returns whether that is a change.
+/// Steps differ a little from each other, so more steps are only recorded if `every` falls to a
+/// fourth of its current value.
 pub fn set_every(every: u32) -> bool {
     let now = EVERY.load(Relaxed);
     if every <= now && every.saturating_mul(4) > now || every == now {
@@ -48,7 +50,7 @@ pub fn set_every(every: u32) -> bool {
     true
 }
 
-/// Called where a step ends and the next one begins. `of` tells those of one kind apart.
+/// Called when a step ends and the next one begins. `of` distinguishes sources of one kind.
 pub fn boundary(source: Source, of: u32) {
     let this = (source as u64) << 32 | u64::from(of);
     let known = BOUNDARY.load(Relaxed);

@@ -1,15 +1,15 @@
-//! Hashes of strings and tables that the interpreter keeps.
+//! Hashes of strings and tables that the interpreter owns.
 
 use crate::arch;
 use tprof_wire::hash::{GOLDEN, spread};
 use tprof_wire::python::Memory;
 
-/// Bytes of a string or table that are hashed whole; of longer ones, half of this at
-/// either end, from a whole word on.
+/// Strings and tables of at most so many bytes are hashed whole. Of longer ones, half of this is
+/// hashed at either end, from a word's first byte on.
 const HASHED: u64 = 256;
 
-/// Hashes bytes that begin at an aligned address. Each pair of words is hashed by itself, so that no
-/// word waits for another.
+/// Hashes bytes that begin at an aligned address. Each pair of words is hashed independently, so
+/// that no pair has to wait for the one before.
 #[inline(always)]
 pub fn bytes_hash(memory: &mut impl Memory, at: u64, bytes: u64, hash: u64) -> Option<u64> {
     let mut sum = Sum { sum: hash ^ bytes, key: GOLDEN };
@@ -23,7 +23,7 @@ pub fn bytes_hash(memory: &mut impl Memory, at: u64, bytes: u64, hash: u64) -> O
     Some(sum.sum)
 }
 
-/// The sum of hashes of pairs, each with keys of its place.
+/// The sum of the hashes of pairs. Each pair is hashed with keys that depend on its place.
 struct Sum {
     sum: u64,
     key: u64,
@@ -84,7 +84,7 @@ mod tests {
                     }
                 }
             }
-            // No two of the changes have one hash.
+            // No two of the changes have the same hash.
             assert_eq!(
                 others.len() as u64,
                 255 * if bytes <= 256 { bytes } else { 256 + bytes % 8 },
@@ -101,7 +101,7 @@ mod tests {
         for (first, second) in
             (0..300u64).flat_map(|first| (0..300).map(move |second| (first, second)))
         {
-            // The last character of each word, the highest byte, and the first.
+            // Changes the last character of each word, which is its highest byte, or the first.
             for shift in [0, 48] {
                 let text = [first << shift, second << shift, 1, 2, second << shift, first << shift];
                 met.insert(bytes_hash(&mut here, text.as_ptr() as u64, 48, 0));

@@ -13,8 +13,8 @@ use core::sync::atomic::{AtomicU64, Ordering::*};
 use tprof_wire::python::{Frames, Interpreter, Memory, WalkEnd};
 use tprof_wire::record::StackEnd;
 
-/// Marks a thread's memory for frames as in use, as long as this lives: a handler that
-/// interrupts it and allocates takes no frames.
+/// Marks a thread's memory for frames as in use while this value lives. If a signal handler
+/// interrupts the thread and allocates, it takes no frames.
 struct Busy<'t>(&'t Thread);
 
 impl Busy<'_> {
@@ -33,15 +33,16 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// The frames that a thread took; its handlers do not touch them as long as this lives.
+/// The frames that a thread took. The thread's signal handlers do not touch them while this value
+/// lives.
 pub struct ScratchGuard<'t> {
     /// The frames that were taken.
     pub scratch: &'t mut Scratch,
     _busy: Busy<'t>,
 }
 
-/// Takes the Python frames of this thread, which has walked its native stack. `None` if it runs no
-/// Python; frames that cannot be had are counted.
+/// Takes the Python frames of this thread, whose native stack is in `walk`. Returns `None` if the
+/// thread runs no Python. Frames that can't be read are counted.
 #[inline(never)]
 pub fn take<'t>(thread: &'t Thread, walk: &Walk) -> Option<ScratchGuard<'t>> {
     let interpreter = interpreter()?;
@@ -54,30 +55,32 @@ pub fn take<'t>(thread: &'t Thread, walk: &Walk) -> Option<ScratchGuard<'t>> {
     Some(ScratchGuard { scratch, _busy: busy })
 }
 
-/// Frees the memory of this thread, which is about to end.
+/// Frees this thread's memory; the thread is about to end.
 pub fn ended(thread: &Thread) {
     let scratch = thread.python.get();
     if !scratch.is_null() && !thread.python_busy.get() {
         thread.python.set(core::ptr::null_mut());
-        // SAFETY: mapped by `frames`, and used by this thread only; not at this moment.
+        // SAFETY: `scratch` mapped the memory; only this thread uses it, and not at this moment.
         unsafe { sys::unmap(scratch, size_of::<Scratch>()) };
     }
 }
 
 /// Whether the thread may be running Python: it will return to the interpreter's code, which
-/// therefore stays where it is. A thread that will not is not examined further: that code may be
-/// unloaded while it runs.
+/// therefore can't be unloaded. If it won't return there, the thread is not examined further, since
+/// the interpreter may be unloaded meanwhile.
 fn may_run(walk: &Walk, interpreter: &Interpreter) -> bool {
     let (start, end) = interpreter.text;
     let mut frames = walk.frames.iter().take(walk.len);
     walk.end != StackEnd::Whole || frames.any(|frame| (start..end).contains(frame))
 }
 
-/// The state of this thread, and whether it may run Python now.
+/// This thread's state in the interpreter, and whether the thread is attached to it, so that it may
+/// run Python now.
 fn state_of(thread: &Thread, interpreter: &Interpreter) -> Option<(u64, bool)> {
     let runtime = interpreter.runtime as usize;
     let interpreters = runtime.wrapping_add(interpreter.layout.interpreters as usize);
-    // SAFETY: a variable of a loaded library: it is not being unloaded, see `interpreter`.
+    // SAFETY: the address is that of a variable of a loaded library, which `interpreter` has found
+    // not to be unloading.
     let (first, main) = unsafe {
         let list = interpreters as *const AtomicU64;
         ((*list).load(Relaxed), (*list.add(1)).load(Relaxed))
@@ -86,8 +89,8 @@ fn state_of(thread: &Thread, interpreter: &Interpreter) -> Option<(u64, bool)> {
         // Python has not begun yet, or is finished.
         return None;
     }
-    // SAFETY: found by the collector under these names; they take nothing, read one
-    // variable of the thread or the runtime each, and return a pointer.
+    // SAFETY: the collector found these two functions by name. They take no arguments, read one
+    // variable of the thread or the runtime, and return a pointer.
     let (thread_of, current) = unsafe {
         (
             core::mem::transmute::<usize, unsafe extern "C" fn() -> u64>(
@@ -98,14 +101,14 @@ fn state_of(thread: &Thread, interpreter: &Interpreter) -> Option<(u64, bool)> {
             ),
         )
     };
-    // The order matters: what a thread that is unknown to Python would be the first to ask
-    // for, the loader may have to allocate.
-    // SAFETY: one of the two, see above: takes nothing and reads one variable.
+    // The order matters: in a thread that Python doesn't know, `current` could be the first access
+    // to a thread-local variable, for which the loader may have to allocate. SAFETY: `thread_of` is
+    // the first of the two functions above.
     let own = unsafe { thread_of() };
     if own == 0 {
         return None;
     }
-    // SAFETY: the other of the two.
+    // SAFETY: `current` is the second of the two functions above.
     let current = unsafe { current() };
     if !interpreter.one_lock {
         return Some(if current != 0 { (current, true) } else { (own, false) });
@@ -113,7 +116,7 @@ fn state_of(thread: &Thread, interpreter: &Interpreter) -> Option<(u64, bool)> {
     if current == own {
         return Some((own, true));
     }
-    // The state is another thread's, or this one's in another interpreter.
+    // The current state belongs to another thread, or to this thread in another interpreter.
     if current != 0 && first != main && !thread.is_quiet() && !is_forbidden(CallClass::Reading) {
         let mut pthread = [0];
         let at = current.wrapping_add(interpreter.layout.pthread);
@@ -124,7 +127,7 @@ fn state_of(thread: &Thread, interpreter: &Interpreter) -> Option<(u64, bool)> {
     Some((own, false))
 }
 
-/// The memory in which a thread takes frames, mapped when it first does.
+/// The memory in which a thread collects frames. It is mapped at the first use.
 fn scratch<'t>(busy: &Busy<'t>) -> Option<&'t mut Scratch> {
     let thread = busy.0;
     if thread.python.get().is_null() {
@@ -133,8 +136,9 @@ fn scratch<'t>(busy: &Busy<'t>) -> Option<&'t mut Scratch> {
         }
         thread.python.set(sys::map_anonymous(size_of::<Scratch>())?);
     }
-    // SAFETY: mapped above, zeroed (which every field's type allows), long enough, and
-    // used by this thread only; `busy` is asked once, by `take`, and keeps handlers out.
+    // SAFETY: the memory was mapped above, zeroed (which every field's type allows), and is large
+    // enough. Only this thread uses it, `take` calls this once per `busy`, and `busy` keeps signal
+    // handlers out.
     Some(unsafe { &mut *thread.python.get().cast() })
 }
 
@@ -160,7 +164,8 @@ fn frames<'t>(
     taken.len = 0;
     taken.hash = 0;
     if direct {
-        // SAFETY: held by the interpreter while this thread is in its call: see the module.
+        // SAFETY: this thread is attached to the interpreter and is in a call, so the interpreter
+        // keeps these objects, see the module docs.
         collect(&mut unsafe { OwnMemory::vouched() }, interpreter, state, taken);
     } else {
         kernel.begin();
@@ -168,7 +173,7 @@ fn frames<'t>(
             Some(pthread) if pthread == arch::thread_pointer() as u64 => {
                 collect(kernel, interpreter, state, taken);
             }
-            // The thread's variable holds a state that is not its own.
+            // The thread's variable holds a state that isn't this thread's.
             Some(_) => return None,
             None => taken.ends = WalkEnd::Unreadable,
         }
@@ -199,14 +204,15 @@ fn collect(
         };
         let before = len.checked_sub(1).and_then(|before| keys.get_mut(before));
         if key == 0 {
-            // This is the interpreter's own code, without a name: not a Python function, though the
-            // call of the loop in which the last one runs may begin there.
+            // This is the interpreter's own code, without a name, and not a Python function. The
+            // call of the evaluation loop that runs the frame before may begin here.
             if let Some(before) = before {
                 *before |= raw.entry;
             }
             continue;
         }
-        // Here, beside the reading: in a loop of its own each key waits for the one before.
+        // Keys are mixed while the next frame is read: in a separate loop, each would have to wait
+        // for the one before.
         if let Some(before) = before {
             *hash = mix(*hash, *before);
         }

@@ -9,12 +9,12 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 use tprof_wire::python::{self, FILE_BYTES, Layout, Memory, NAME_BYTES, RawFrame, Text, below};
 use tprof_wire::record::ExtKind;
 
-/// Keys of frames that are defined: an open table; its entries are claimed by one
-/// compare-and-swap, and given up again by a thread that finds no room for the record. Empty in a
-/// forked child.
+/// Keys of the frames that are defined, in an open-addressing table. A thread claims an entry by
+/// one compare-and-swap, and gives it up again if it finds no room for the record. The table is
+/// empty in a forked child.
 static DEFINED: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
 const ENTRIES: usize = 1 << 17;
-/// Entries tried before the table counts as full for a key.
+/// Number of entries that are tried before the table counts as full for a key.
 const PROBES: usize = 16;
 
 /// Maps the table, if it is not mapped yet.
@@ -22,8 +22,8 @@ pub fn prepare() {
     fork_tables::map(&DEFINED, ENTRIES * size_of::<AtomicU64>());
 }
 
-/// Defines the frames of a stack that no thread has defined yet. A frame that cannot be
-/// read stays without a name, which the collector counts.
+/// Defines the frames of a stack that no thread has defined yet. A frame that can't be read gets no
+/// name, which the collector counts.
 #[cold]
 #[inline(never)]
 pub fn define(thread: &Thread, scratch: &mut Scratch) {
@@ -35,7 +35,8 @@ pub fn define(thread: &Thread, scratch: &mut Scratch) {
         let key = *key & !1;
         let Some(claimed) = claim(key) else { continue };
         let words = match direct {
-            // SAFETY: as when the frames were taken, a moment ago, from the same call.
+            // SAFETY: the frames were taken like this a moment ago, and the thread is still in the
+            // same call.
             true => describe(&mut unsafe { OwnMemory::vouched() }, layout, *raw, key, payload),
             false => describe(kernel, layout, *raw, key, payload),
         };
@@ -43,20 +44,21 @@ pub fn define(thread: &Thread, scratch: &mut Scratch) {
         if let Some(payload) = words.and_then(|words| payload.get(..words))
             && !ring::ext(thread, ExtKind::PythonFrame, 0, clock, payload)
         {
-            // Keys behind it may be claimed, and defined, a second time.
+            // Keys in the entries that follow may then be claimed and defined a second time.
             claimed.store(0, Release);
         }
     }
 }
 
-/// The entry of a frame that the caller is to define; from then on it counts as defined.
+/// Claims the entry of a frame, which the caller then has to define; from now on the frame counts
+/// as defined. Returns `None` if it is defined already.
 fn claim(key: u64) -> Option<&'static AtomicU64> {
     let table = DEFINED.load(Acquire);
     if table.is_null() {
         return None;
     }
     for probe in 0..PROBES {
-        // SAFETY: the index is masked to the table's size; the table is mapped for good.
+        // SAFETY: the index is masked to the table's size, and the table is never unmapped.
         let entry = unsafe { &*table.add(((key >> 20) as usize + probe) & (ENTRIES - 1)) };
         let now = match entry.load(Relaxed) {
             0 => match entry.compare_exchange(0, key, AcqRel, Acquire) {
@@ -72,7 +74,7 @@ fn claim(key: u64) -> Option<&'static AtomicU64> {
     None
 }
 
-/// Fills the payload of a frame's record, and returns its words.
+/// Fills the payload of a frame's record. Returns its number of words.
 fn describe(
     memory: &mut impl Memory,
     layout: &Layout,
@@ -86,7 +88,7 @@ fn describe(
     let mut table = LineTable { memory: &mut *memory, at: head.lines, left: head.lines_bytes };
     let line = python::line(layout, raw.code, head.first_line, raw.instruction, &mut table);
     let sent_name = Text { bytes: name.bytes.min(NAME_BYTES as u64), ..name };
-    // The last bytes of a file's name are kept, from an aligned one on.
+    // A long file name keeps its last bytes, from an aligned one on.
     let skipped = file.bytes.saturating_sub(FILE_BYTES as u64).next_multiple_of(8);
     let sent_file = Text {
         at: file.at.wrapping_add(skipped),
@@ -103,7 +105,7 @@ fn describe(
     Some(4 + name_words + file_words)
 }
 
-/// Copies characters, NUL padded to words; returns the number of words.
+/// Copies characters, padded with NULs to whole words. Returns the number of words.
 fn copy(memory: &mut impl Memory, text: Text, to: &mut [u64]) -> Option<usize> {
     let words = text.bytes.div_ceil(8) as usize;
     for (at, word) in to.get_mut(..words)?.iter_mut().enumerate() {
@@ -114,7 +116,7 @@ fn copy(memory: &mut impl Memory, text: Text, to: &mut [u64]) -> Option<usize> {
     Some(words)
 }
 
-/// An iterator over the bytes of a line table, as far as they can be read.
+/// Iterates over the bytes of a line table, as far as they can be read.
 struct LineTable<'a, M: Memory> {
     memory: &'a mut M,
     at: u64,

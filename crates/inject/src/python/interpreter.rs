@@ -5,26 +5,26 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use tprof_wire::python::{INTERPRETER_WORDS, Interpreter};
 use tprof_wire::region::RegionHeader;
 
-/// The interpreter, as the collector published it: copied out of the region, so that a forked
-/// child, which gets a region of its own, still has it.
+/// The interpreter, as the collector published it. It is copied out of the region, so that a forked
+/// child, which gets a new region, still has it.
 static WORDS: [AtomicU64; INTERPRETER_WORDS] = [const { AtomicU64::new(0) }; INTERPRETER_WORDS];
-/// Epoch of the copy, see [`UNLOADS`]; 0: there is none.
+/// Epoch of the copy, see [`UNLOADS`]; 0 if there is no copy.
 static COPIED: AtomicU32 = AtomicU32::new(0);
 /// Set while a thread makes the copy.
 static COPYING: AtomicU32 = AtomicU32::new(0);
-/// Number of interpreters that were unloaded. Interpreters that the collector found before the last
-/// of them was unloaded belong to an earlier epoch (one more than this), and are not used.
+/// Number of interpreters that were unloaded. An interpreter's epoch is one more than this number
+/// when the collector found it. Interpreters of an earlier epoch are not used.
 static UNLOADS: AtomicU32 = AtomicU32::new(0);
 
 /// Called for a new region.
 pub fn attached(header: &RegionHeader) {
     header.python_unloads.store(UNLOADS.load(SeqCst), Release);
-    // The thread that copied is gone in a forked child.
+    // In a forked child, the thread that was copying no longer exists.
     COPYING.store(0, Release);
 }
 
-/// Called when a library was unloaded, or could not be: forgets an interpreter that is gone. The
-/// collector publishes the next one, wherever that lies.
+/// Called when a library was unloaded, or could not be unloaded: drops the copy of an interpreter
+/// that is gone. The collector publishes the next one, wherever it is loaded.
 pub fn unloaded() {
     let unloads = UNLOADS.load(SeqCst);
     if COPIED.load(SeqCst) == unloads.wrapping_add(1) && !loaded::is_loaded(word(0) as usize) {
@@ -39,10 +39,10 @@ fn word(at: usize) -> u64 {
     WORDS.get(at).map_or(0, |word| word.load(Relaxed))
 }
 
-/// The interpreter, if there is one.
+/// The interpreter; `None` if there is none that can be used.
 #[inline(always)]
 pub fn interpreter() -> Option<Interpreter> {
-    // A library that is being unloaded may be the interpreter.
+    // The library that is being unloaded may be the interpreter.
     if unloading::any() {
         return None;
     }
@@ -57,7 +57,8 @@ pub fn interpreter() -> Option<Interpreter> {
     Some(Interpreter::of_words(&words))
 }
 
-/// Copies the interpreter that the collector published, if it is of this epoch.
+/// Copies the interpreter that the collector published, if it is of this epoch. Returns whether it
+/// did.
 #[cold]
 #[inline(never)]
 fn copy(epoch: u32) -> bool {

@@ -6,30 +6,31 @@ use tprof_wire::python::{self, CodeFields, Interpreter, Layout, Memory, RawFrame
 
 /// Hashes frames of one walk.
 ///
-/// Nothing is remembered from one walk to the next: Python may free an object and make another one
-/// at its address, and comparing all parts of a code with their former values touches twice the
-/// memory. That took 20 ns a frame, of 42 different functions, where this takes 13.
+/// Nothing is cached from one walk to the next: Python may free an object and make another one at
+/// its address, and comparing all parts of a code object with their former values would touch twice
+/// the memory. That took 20 ns per frame, with 42 different functions; this takes 13 ns.
 pub struct Keys<'i> {
     interpreter: &'i Interpreter,
     fields: CodeFields,
-    /// The code of the frame before and its file, and their hashes: many frames have the same.
+    /// The code of the last frame and the file of the last code, with their hashes: many frames
+    /// share them.
     code: (u64, u64),
     file: (u64, u64),
 }
 
-/// No object lies at an odd address.
+/// Stands for no object, since no object lies at an odd address.
 const NONE: (u64, u64) = (1, 0);
 
 impl<'i> Keys<'i> {
-    /// Keys for a walk that begins; `None` for a layout that cannot be.
+    /// Begins a walk; `None` if the layout is impossible.
     #[inline(always)]
     pub fn begin(interpreter: &'i Interpreter) -> Option<Keys<'i>> {
         let fields = CodeFields::of(&interpreter.layout)?;
         Some(Keys { interpreter, fields, code: NONE, file: NONE })
     }
 
-    /// Hash of a frame's content, bit 0 clear; 0 for the interpreter's own code, `None` for an
-    /// object that is no code.
+    /// The hash of a frame's content, with bit 0 clear. Returns 0 for the interpreter's own code,
+    /// and `None` for an object that isn't a code object.
     #[inline(always)]
     pub fn of(&mut self, memory: &mut impl Memory, raw: RawFrame) -> Option<u64> {
         if self.code.0 != raw.code {
@@ -40,7 +41,7 @@ impl<'i> Keys<'i> {
         Some(if code == 0 { 0 } else { mix(code, at) & !1 | 2 })
     }
 
-    /// Hash of a code object, 0 if it has no name.
+    /// The hash of a code object, 0 if it has no name; `None` if it isn't a code object.
     #[inline(always)]
     fn code(&mut self, memory: &mut impl Memory, at: u64) -> Option<u64> {
         let layout = &self.interpreter.layout;
@@ -51,7 +52,7 @@ impl<'i> Keys<'i> {
         if head.name == 0 {
             return Some(0);
         }
-        // Python's own hash of a string is nearly always there for names: they are interned.
+        // A name nearly always has Python's own hash: names are interned.
         let name = python::text_hash(memory, layout, head.name);
         let name = name.or_else(|| text_hash(memory, layout, head.name))?;
         if self.file.0 != head.file {
@@ -91,7 +92,7 @@ mod tests {
         Interpreter { code_type: CODE_TYPE, layout, ..nothing }
     }
 
-    /// An ASCII string without a hash of Python's.
+    /// An ASCII string for which Python has not computed a hash.
     fn string(text: &[u8; 16]) -> Vec<u64> {
         let word = |at: usize| u64::from_le_bytes(text[at..at + 8].try_into().unwrap());
         vec![1, 0, 13, u64::MAX, (1 | 1 << 3 | 1 << 4) << 2, word(0), word(8)]
@@ -114,12 +115,13 @@ mod tests {
             Code { code, file, name, lines }
         }
 
-        /// The frame's key at an instruction, after that of another frame.
+        /// The frame's key at an instruction.
         fn key(&self, instruction: u64) -> Option<u64> {
             let interpreter = interpreter();
             let at = self.code.as_ptr() as u64;
             let raw = RawFrame { at: 8, code: at, instruction: at + 48 + instruction, entry: 0 };
-            // SAFETY: only what the code refers to is read, which outlives this.
+            // SAFETY: only this code and the objects that it refers to are read, which outlive
+            // `here`.
             let mut here = unsafe { OwnMemory::vouched() };
             Keys::begin(&interpreter).unwrap().of(&mut here, raw)
         }
@@ -130,7 +132,7 @@ mod tests {
         let code = Code::new();
         let key = code.key(4).unwrap();
         assert_eq!(key & 3, 2, "no number of the interpreter's own code, without the entry's bit");
-        // The key is the same wherever the code lies.
+        // The key doesn't depend on the code's address.
         assert_eq!((Code::new().key(4), code.key(4)), (Some(key), Some(key)));
         assert_ne!(code.key(6), Some(key));
         let changed = |change: &dyn Fn(&mut Code)| {
@@ -149,13 +151,14 @@ mod tests {
         for (at, other) in others.iter().enumerate() {
             assert!(other.is_some_and(|other| other != key), "change {at}");
         }
-        // Bytes behind the last character and the last byte of the lines belong to something else.
+        // Bytes behind the last character, and behind the last byte of the lines, are not part of
+        // the text.
         assert_eq!(changed(&|code| code.file[6] ^= 1 << 60), Some(key));
         assert_eq!(changed(&|code| code.lines[6] ^= 1 << 40), Some(key));
     }
 
     #[test]
-    fn what_is_no_code_has_no_key_and_code_without_a_name_none_of_its_own() {
+    fn other_objects_have_no_key_and_nameless_code_has_key_zero() {
         let mut code = Code::new();
         code.code[3] = 0;
         assert_eq!(code.key(4), Some(0));
@@ -163,7 +166,7 @@ mod tests {
         assert_eq!(code.key(4), None);
         let interpreter = interpreter();
         let nowhere = RawFrame { at: 8, code: 0, instruction: 0, entry: 0 };
-        // SAFETY: nothing lies at address 0, where nothing is read.
+        // SAFETY: nothing is read, since address 0 is refused.
         let mut here = unsafe { OwnMemory::vouched() };
         assert_eq!(Keys::begin(&interpreter).unwrap().of(&mut here, nowhere), None);
         let mut code = Code::new();

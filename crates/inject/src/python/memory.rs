@@ -8,22 +8,23 @@ use tprof_wire::python::{Memory, OBJECT, below};
 /// Addresses that a program may have.
 const ADDRESSES: core::ops::Range<u64> = 4096..1 << 47;
 
-/// Whether a word, or an object, may lie there: within [`ADDRESSES`], and aligned, by one comparison.
+/// Whether an object may lie at this address: within [`ADDRESSES`] and aligned, checked by one
+/// comparison.
 #[inline(always)]
 fn is_word(at: u64) -> bool {
     const WORDS: core::ops::Range<u64> = ADDRESSES.start / 8..(ADDRESSES.end - OBJECT) / 8;
     WORDS.contains(&at.rotate_right(3))
 }
 
-/// Memory that the interpreter vouches for: see [`super`].
+/// Memory that is read directly, since the interpreter keeps it valid; see [`super`].
 pub struct OwnMemory(());
 
 impl OwnMemory {
-    /// Memory that is read directly.
+    /// Allows reading memory directly.
     ///
     /// # Safety
-    /// What is read is part of objects that the interpreter keeps while this is used, as it
-    /// does while the thread that runs, attached to it, is in a call.
+    /// The bytes that are read belong to objects that the interpreter keeps while this value is
+    /// used. It keeps them while the running thread is attached to it and is in a call.
     pub unsafe fn vouched() -> OwnMemory {
         OwnMemory(())
     }
@@ -35,7 +36,7 @@ impl Memory for OwnMemory {
         if !is_word(at) {
             return None;
         }
-        // SAFETY: aligned; the premise of `vouched`.
+        // SAFETY: the address is aligned, and the caller of `vouched` guarantees the object.
         Some(unsafe { *(at as *const u64) })
     }
 
@@ -44,23 +45,23 @@ impl Memory for OwnMemory {
         if !ADDRESSES.contains(&at) || at & 3 != 0 {
             return None;
         }
-        // SAFETY: aligned; the premise of `vouched`.
+        // SAFETY: the address is aligned, and the caller of `vouched` guarantees the object.
         Some(unsafe { *(at as *const u32) })
     }
 
     #[inline(always)]
     fn u8(&mut self, at: u64) -> Option<u8> {
-        // SAFETY: the premise of `vouched`.
+        // SAFETY: the caller of `vouched` guarantees the object.
         ADDRESSES.contains(&at).then(|| unsafe { *(at as *const u8) })
     }
 
     #[inline(always)]
     fn fields<const N: usize>(&mut self, object: u64, offsets: [u64; N]) -> Option<[u64; N]> {
-        // One comparison checks all of them.
+        // One comparison checks all fields: an object's fields lie close to its address.
         if !is_word(object) {
             return None;
         }
-        // SAFETY: aligned; the premise of `vouched`.
+        // SAFETY: the fields are aligned, and the caller of `vouched` guarantees the object.
         Some(offsets.map(|offset| unsafe { *(object.wrapping_add(offset) as *const u64) }))
     }
 
@@ -70,8 +71,9 @@ impl Memory for OwnMemory {
             return None;
         }
         let mut pair = at as *const [u64; 2];
-        // SAFETY: aligned; the premise of `vouched`, of an object with so many bytes from here on, and
-        // the words in which they lie.
+        // SAFETY: the address is aligned, and the caller of `vouched` guarantees an object with so
+        // many bytes from here on. The last words are read whole; they lie in the same page as
+        // these bytes.
         unsafe {
             let end = pair.add((bytes / 16) as usize);
             while pair < end {
@@ -89,32 +91,32 @@ impl Memory for OwnMemory {
     }
 }
 
-/// Bytes read at once, and their alignment: a block never crosses a page.
+/// Bytes that are read at once, and their alignment, so that a block never crosses a page.
 const BLOCK: usize = 4096;
 const WORDS: usize = BLOCK / 8;
-/// Maximum number of blocks that are kept.
+/// Maximum number of blocks that are cached.
 const BLOCKS: usize = 64;
 
-/// Memory that may not be there. What was read a moment ago is not read again: frames
-/// and their code lie close together.
+/// Memory that may not exist, which is therefore read through the kernel. A block that was just
+/// read is not read again: frames and their code lie close together.
 ///
-/// Blocks that a thread's last stack was read from are likely what its next one needs: all of them
-/// are read anew by one system call, where one for each block (680 ns) takes twice as long.
+/// The blocks that a thread's last stack was read from are likely those that its next one needs.
+/// One system call reads all of them anew; one call for each block (680 ns) takes twice as long.
 #[repr(C)]
 pub struct KernelMemory {
-    /// Addresses of the blocks; 0: none.
+    /// Addresses of the blocks; 0 for none.
     starts: [u64; BLOCKS],
     /// Whether a block was asked for since [`KernelMemory::begin`].
     used: [bool; BLOCKS],
     blocks: [[u64; WORDS]; BLOCKS],
-    /// Blocks that were read.
+    /// Number of blocks that were read.
     len: usize,
     /// The block that was asked for last.
     last: usize,
 }
 
 impl KernelMemory {
-    /// Forgets what was read, and reads the blocks anew that were used.
+    /// Drops what was read, and reads those blocks anew that were used since the last call.
     pub fn begin(&mut self) {
         let KernelMemory { starts, used, len, .. } = self;
         let mut kept = 0;
@@ -132,7 +134,7 @@ impl KernelMemory {
         if kept > 0 {
             let pid = state::PID.load(Relaxed);
             let starts = self.starts.get(..kept).unwrap_or_default();
-            // Blocks behind one that is gone are read when they are asked for.
+            // If one of the blocks is gone, those behind it are read when they are needed.
             self.len = sys::read_blocks(pid, starts, &mut self.blocks);
         }
     }
@@ -153,7 +155,7 @@ impl KernelMemory {
         if known.is_some() {
             return known;
         }
-        // The last place is reused where there are more blocks than places.
+        // If there are more blocks than places, the last place is reused.
         let index = self.len.min(BLOCKS - 1);
         *self.starts.get_mut(index)? = 0;
         self.len = index;
@@ -189,9 +191,9 @@ impl Memory for KernelMemory {
     }
 }
 
-/// Reads this process's memory through the kernel; false if it is not all there.
+/// Reads this process's memory through the kernel. Returns false if not all of it could be read.
 pub fn read(at: u64, into: &mut [u64]) -> bool {
-    // A vfork child shares its parent's memory.
+    // In a vfork child this is the parent's pid, which is right too: the two share their memory.
     sys::read_memory(state::PID.load(Relaxed), at, into)
 }
 
@@ -201,7 +203,7 @@ mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
     #[test]
-    fn what_is_not_there_is_refused() {
+    fn memory_that_does_not_exist_is_refused() {
         state::PID.store(sys::pid(), Relaxed);
         let words = Box::new([0x0102_0304_0506_0708u64, 7]);
         let at = words.as_ptr() as u64;
@@ -213,7 +215,7 @@ mod tests {
             last: 0,
         });
         let kernel = &mut *kernel;
-        // SAFETY: only `words` is read, which outlives it.
+        // SAFETY: only `words` is read, which outlives `here`.
         let mut here = unsafe { OwnMemory::vouched() };
         for memory in [&mut *kernel as &mut dyn Memory, &mut here] {
             assert_eq!((memory.u64(at), memory.u64(at + 8)), (Some(words[0]), Some(7)));
@@ -243,15 +245,15 @@ mod tests {
             (Some([7, words[0]]), Some([7, words[0]]))
         );
         let page = sys::map_anonymous(8192).unwrap();
-        // SAFETY: a mapping of this test's own.
+        // SAFETY: the mapping is this test's own.
         assert!(unsafe { sys::protect(page.wrapping_add(4096), 4096, sys::flags::PROT_NONE) });
         let page = page as u64;
         assert_eq!((kernel.u64(page + 4088), kernel.u64(page + 4096)), (Some(0), None));
         assert_eq!(kernel.u8(page + 8191), None);
-        // A block that was refused is not remembered.
+        // A block that was refused is not cached.
         assert_eq!(kernel.u64(page + 4096), None);
-        // After reading anew, used blocks are there without being asked for, with their current
-        // contents. SAFETY: a page of this test's own.
+        // After `begin`, used blocks have their current contents without being asked for. SAFETY:
+        // the page is this test's own.
         unsafe { *(page as *mut u64).add(4088 / 8) = 9 };
         assert_eq!(kernel.u64(page + 4088), Some(0));
         kernel.begin();
@@ -259,11 +261,11 @@ mod tests {
             (kernel.len, kernel.u64(page + 4088), kernel.u64(at)),
             (2, Some(9), Some(words[0]))
         );
-        // More blocks than there are places, and one that is gone.
+        // There are more blocks than places, and one of them disappears.
         let many = sys::map_anonymous(BLOCK * 2 * BLOCKS).unwrap();
         for round in 0..3 {
             for block in 0..2 * BLOCKS {
-                // SAFETY: mapped above.
+                // SAFETY: `many` was mapped above, with so many blocks.
                 unsafe { *many.add(block * BLOCK).cast::<u64>() = (round * 1000 + block) as u64 };
             }
             kernel.begin();
@@ -272,7 +274,7 @@ mod tests {
                 assert_eq!(kernel.u64(at), Some((round * 1000 + block) as u64));
             }
         }
-        // SAFETY: a mapping of this test's own.
+        // SAFETY: the mapping is this test's own.
         assert!(unsafe { sys::protect(many, 4096, sys::flags::PROT_NONE) });
         kernel.begin();
         assert_eq!(kernel.u64(many as u64), None);

@@ -1,11 +1,11 @@
-//! Memory in which a thread takes Python frames.
+//! Memory in which a thread collects Python frames.
 
 use super::memory::KernelMemory;
 use crate::unwind::Walk;
 use tprof_wire::python::{FILE_BYTES, MAX_PYTHON_FRAMES, NAME_BYTES, RawFrame, WalkEnd};
 use tprof_wire::record::MAX_FRAMES;
 
-/// Words of the longest record: a stack, or a name and a file.
+/// Words of the longest record: that of a stack, or that of a name and a file.
 pub const PAYLOAD: usize = {
     let (stack, name) = (1 + MAX_FRAMES + MAX_PYTHON_FRAMES, 4 + (NAME_BYTES + FILE_BYTES) / 8);
     if stack > name { stack } else { name }
@@ -16,7 +16,8 @@ pub const PAYLOAD: usize = {
 pub struct PythonFrames {
     /// Frames, the innermost first.
     pub frames: [RawFrame; MAX_PYTHON_FRAMES],
-    /// Hashes of the frames; bit 0 is set if the frame is the outermost of its call of the loop.
+    /// Hashes of the frames. Bit 0 is set if the frame is the outermost one of its call of the
+    /// evaluation loop.
     pub keys: [u64; MAX_PYTHON_FRAMES],
     /// Number of frames.
     pub len: usize,
@@ -24,29 +25,29 @@ pub struct PythonFrames {
     pub hash: u64,
     /// Why the frames end.
     pub ends: WalkEnd,
-    /// Whether the interpreter vouches for its memory.
+    /// Whether the interpreter's memory was read directly.
     pub direct: bool,
-    /// Room in which records are put together.
+    /// Room in which records are assembled.
     pub payload: [u64; PAYLOAD],
 }
 
-/// The memory that a thread needs to take Python frames: kept outside its stack, which may be a
-/// handler's few kilobytes.
+/// The memory that a thread needs to take Python frames. It isn't on the thread's stack, since that
+/// may be a signal handler's few kilobytes.
 #[repr(C)]
 pub struct Scratch {
     /// The frames that were taken.
     pub taken: PythonFrames,
-    /// Memory that was read through the kernel.
+    /// Memory that is read through the kernel.
     pub kernel: KernelMemory,
 }
 
 impl Scratch {
-    /// Hash over the frames and the reason why they end.
+    /// Hash of the frames and of the reason why they end.
     pub fn hash(&self) -> u64 {
         self.taken.hash ^ (self.taken.ends as u64) << 48
     }
 
-    /// The payload of a stack's record.
+    /// Assembles the payload of a stack's record.
     pub fn payload(&mut self, walk: &Walk) -> &[u64] {
         let PythonFrames { keys, len, ends, payload, .. } = &mut self.taken;
         let native = walk.len.min(walk.frames.len());

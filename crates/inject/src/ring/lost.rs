@@ -11,8 +11,9 @@ pub fn lose(thread: &Thread) {
     arch::add_local(&thread.slot().lost, 1);
 }
 
-/// Counts an extended record that was dropped, among the events or the notes. Stacks, names
-/// of Python's functions and of kernels, and texts are counted by the thread that defines them again later.
+/// Counts an extended record that was dropped, as an event or as a note. Dropped definitions of
+/// stacks, names of Python functions and of kernels, and texts are not counted here, since they are
+/// repeated later.
 #[cold]
 pub fn lose_ext(thread: &Thread, kind: ExtKind) {
     use ExtKind::*;

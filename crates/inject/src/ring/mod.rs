@@ -1,12 +1,12 @@
-//! Writes records: reserve a slot, fill it, make it valid.
+//! Writes records: reserves a slot, fills it, and makes it valid.
 //!
-//! A slot is reserved by one unlocked `xadd`, so a signal handler that
-//! interrupts a hook gets the next slot, never the same. A slot becomes valid
-//! when its first word is stored, last. A handler that leaves by `longjmp`
-//! leaves a hole, which the collector notices and counts.
+//! A slot is reserved by one `xadd` without `lock`, so that a signal handler that interrupts a hook
+//! gets the next slot and never the same. A slot becomes valid when its first word is stored, which
+//! happens last. A handler that leaves by `longjmp` leaves a hole, which the collector notices and
+//! counts.
 //!
-//! Chunks end `SPARE` slots early: reservations made by nested handlers in
-//! the few instructions before the limit is noticed still fall inside the chunk.
+//! A chunk's limit lies `SPARE` slots before its end, so that reservations by nested handlers still
+//! fall inside the chunk in the few instructions before the limit is noticed.
 
 mod chunks;
 mod full;

@@ -22,13 +22,13 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// A wait that has not begun.
+    /// Makes a wait that has not begun.
     #[inline(always)]
     pub fn new() -> Wait {
         Wait { began: 0, rounds: 0 }
     }
 
-    /// Waits a little; false once the bound is reached, and at once while the collector
+    /// Waits a little. Returns false once the maximum time has passed, and at once if the collector
     /// is stalled.
     #[cold]
     pub fn more(&mut self, thread: &Thread) -> bool {
@@ -43,11 +43,11 @@ impl Wait {
             return false;
         }
         if thread.is_quiet() && !chunks::is_any_open() {
-            // No chunk was opened in time, and none may be now: there is nothing to wait for.
+            // No chunk was opened in time, and none can be opened now, so waiting would be in vain.
             return false;
         }
         if thread.strict.get() {
-            // No system call and no clock: spin a bounded number of times.
+            // System calls and clocks are not allowed here, so spin a bounded number of times.
             self.rounds += 1;
             core::hint::spin_loop();
             let goes_on = self.rounds < 1 << 24;
@@ -75,7 +75,7 @@ impl Wait {
         true
     }
 
-    /// Adds up the time that was waited.
+    /// Adds the time waited to this thread's counters.
     #[inline(always)]
     pub fn finish(&mut self, thread: &Thread) {
         if self.rounds != 0 {

@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU64, Ordering::*};
 use tprof_wire::record::{self, ExtKind, Kind, SLOT_BYTES};
 use tprof_wire::region::SMALL_BYTES;
 
-/// Bytes between the slot being written and the line that is fetched for later.
+/// Bytes from the slot being written to the cache line that is prefetched.
 const FETCH_AHEAD: usize = 1024;
 
 /// Writes a heap record.
@@ -32,8 +32,8 @@ pub fn heap(thread: &Thread, kind: Kind, address: u64, size: u64, stack: u32, cl
 fn epoch(thread: &Thread, clock: u64) -> bool {
     let before = thread.epoch.get();
     thread.epoch.set(clock >> record::EPOCH_SHIFT);
-    // The event behind a time record could not be placed in time without it: if there is
-    // no room for the time record, that event is the one that is lost.
+    // Without its time record, the event that follows could not be placed in time. So if there is
+    // no room for the time record, that event counts as lost.
     if put(thread, Kind::Time as u64, clock) {
         return true;
     }
@@ -58,22 +58,23 @@ fn put(thread: &Thread, word0: u64, word1: u64) -> bool {
         }
     }
     arch::prefetch_for_write(at + FETCH_AHEAD);
-    // SAFETY: `at` is a reserved slot inside a chunk of this thread.
+    // SAFETY: `at` is a slot that this thread has reserved inside its chunk.
     unsafe { write(at, word0, word1) };
     true
 }
 
 #[inline(always)]
 unsafe fn write(at: usize, word0: u64, word1: u64) {
-    // SAFETY: the caller reserved the slot; 16-byte aligned.
+    // SAFETY: the caller has reserved the slot at `at`, which is 16-byte aligned.
     unsafe {
         (*((at + 8) as *const AtomicU64)).store(word1, Relaxed);
         (*(at as *const AtomicU64)).store(word0, Release);
     }
 }
 
-/// Writes an extended record, with signals blocked, so that its slots are consecutive
-/// and end inside the chunk. Such records are rare: mappings, processes and threads, new stacks.
+/// Writes an extended record, with signals blocked, so that its slots are consecutive and end
+/// inside the chunk. Such records are rare: mappings, processes and threads, new stacks. Returns
+/// false if the record is lost.
 pub fn ext(thread: &Thread, kind: ExtKind, argument: u32, clock: u64, payload: &[u64]) -> bool {
     let slots = 1 + payload.len().div_ceil(2);
     let bytes = slots * SLOT_BYTES;
@@ -92,13 +93,13 @@ pub fn ext(thread: &Thread, kind: ExtKind, argument: u32, clock: u64, payload: &
             let at = thread.cursor.get();
             thread.cursor.set(thread.cursor.get() + bytes);
             let pending = Kind::Pending as u64 | (slots as u64) << 16;
-            // SAFETY: the first of the reserved slots.
+            // SAFETY: `at` is the first of the slots that were reserved.
             unsafe { (*(at as *const AtomicU64)).store(pending, Release) };
             for (i, word) in payload.iter().enumerate() {
-                // SAFETY: inside the reserved slots.
+                // SAFETY: the payload's words lie inside the slots that were reserved.
                 unsafe { (*((at + SLOT_BYTES + i * 8) as *const AtomicU64)).store(*word, Relaxed) };
             }
-            // SAFETY: the first of the reserved slots.
+            // SAFETY: `at` is the first of the slots that were reserved.
             unsafe { write(at, record::ext(kind, slots, argument), clock) };
             if !quiet {
                 sys::restore_signals(mask);
@@ -117,12 +118,13 @@ pub fn ext(thread: &Thread, kind: ExtKind, argument: u32, clock: u64, payload: &
     }
 }
 
-/// Writes an extended record of something frequent: its slots are reserved by one
-/// unlocked `xadd`, as a heap event's is, where [`ext`] makes two system calls.
+/// Writes an extended record of a frequent event. Its slots are reserved by one `xadd` without
+/// `lock`, like those of a heap event, while [`ext`] makes two system calls. Returns false if the
+/// record is lost.
 ///
-/// A handler that interrupts it gets the slots behind. If that handler never
-/// comes back, what is left is marked as pending, and the collector goes on
-/// behind it once something is written there.
+/// A signal handler that interrupts this gets the slots behind. If that handler never returns, the
+/// unfinished record stays marked as pending, and the collector skips it once something is written
+/// behind it.
 #[inline]
 pub fn quick<const N: usize>(
     thread: &Thread,
@@ -137,21 +139,21 @@ pub fn quick<const N: usize>(
         return ext(thread, kind, argument, clock, payload);
     }
     let at = arch::advance(thread.cursor.memory(), bytes);
-    // A handler may have filled the chunk since the look at the limit; behind it
-    // some slots are kept free, as for any reservation.
+    // A handler may have filled the chunk since the limit was checked. Some slots behind the limit
+    // are kept free, as for any reservation.
     if at + bytes > thread.limit.get() + SPARE * SLOT_BYTES {
         lose(thread);
         return false;
     }
     let pending = Kind::Pending as u64 | (slots as u64) << 16;
-    // SAFETY: the first of the reserved slots.
+    // SAFETY: `at` is the first of the slots that were reserved.
     unsafe { (*(at as *const AtomicU64)).store(pending, Release) };
     for (i, word) in payload.iter().enumerate() {
-        // SAFETY: inside the reserved slots.
+        // SAFETY: the payload's words lie inside the slots that were reserved.
         unsafe { (*((at + SLOT_BYTES + i * 8) as *const AtomicU64)).store(*word, Relaxed) };
     }
     arch::prefetch_for_write(at + FETCH_AHEAD);
-    // SAFETY: the first of the reserved slots.
+    // SAFETY: `at` is the first of the slots that were reserved.
     unsafe { write(at, record::ext(kind, slots, argument), clock) };
     true
 }

@@ -1,12 +1,12 @@
-//! Sockets, as far as the handshake needs them.
+//! The socket calls that the handshake needs.
 
 use super::{close, is_error};
 use crate::arch::{number as n, syscall};
 
-/// Descriptors that a welcome carries.
+/// Number of descriptors that a welcome carries.
 pub const FDS: usize = 3;
 
-/// A connected SOCK_SEQPACKET socket, or the (negative) error.
+/// Connects a SOCK_SEQPACKET socket. Returns its descriptor, or the (negative) error.
 pub fn connect(path: &[u8], timeout_ns: u64) -> Result<i32, isize> {
     const AF_UNIX: u16 = 1;
     const SEQPACKET_CLOEXEC: usize = 5 | 0o2000000;
@@ -22,7 +22,7 @@ pub fn connect(path: &[u8], timeout_ns: u64) -> Result<i32, isize> {
     }
     let time = [timeout_ns / 1_000_000_000, timeout_ns % 1_000_000_000 / 1000];
     for option in [20usize, 21] {
-        // SO_RCVTIMEO, SO_SNDTIMEO of SOL_SOCKET
+        // SO_RCVTIMEO and SO_SNDTIMEO of SOL_SOCKET
         call!(n::SETSOCKOPT, fd, 1, option, time.as_ptr(), 16);
     }
     let connected = call!(n::CONNECT, fd, address.as_ptr(), 3 + path.len());
@@ -33,7 +33,7 @@ pub fn connect(path: &[u8], timeout_ns: u64) -> Result<i32, isize> {
     Ok(fd as i32)
 }
 
-/// Process id of who listens at the other end; 0 if that is not known here.
+/// Process id of the listener at the other end; 0 if this pid namespace doesn't have it.
 pub fn peer(fd: i32) -> u32 {
     const SOL_SOCKET: usize = 1;
     const SO_PEERCRED: usize = 17;
@@ -43,23 +43,23 @@ pub fn peer(fd: i32) -> u32 {
     who[0]
 }
 
-/// Sends one message of these parts; true if all of it went.
+/// Sends one message that consists of these parts. Returns whether all of it was sent.
 pub fn send<const PARTS: usize>(fd: i32, message: [&[u8]; PARTS]) -> bool {
     const MSG_NOSIGNAL: usize = 0x4000;
     let parts = message.map(|part| [part.as_ptr() as usize, part.len()]);
-    // struct msghdr, as below
+    // struct msghdr, see `receive`
     let header = [0, 0, parts.as_ptr() as usize, PARTS, 0, 0, 0];
     let whole: usize = parts.iter().map(|[_, len]| len).sum();
     call!(n::SENDMSG, fd, header.as_ptr(), MSG_NOSIGNAL) == whole as isize
 }
 
-/// Why a message did not come.
+/// The reason why no message was received.
 pub enum NoMessage {
-    /// The other side closed.
+    /// The other side closed the connection.
     Closed,
-    /// Nothing came in time.
+    /// No message arrived in time.
     Late,
-    /// Something else came.
+    /// Something other than such a message arrived.
     Other,
 }
 

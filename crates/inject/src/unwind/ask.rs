@@ -1,4 +1,4 @@
-//! Asks the collector for the tables of code that it has not published yet.
+//! Asks the collector for tables of code that it has not published yet.
 
 use super::loaded_rows;
 use crate::block::Thread;
@@ -6,17 +6,18 @@ use crate::{arch, collector_liveness, state, sys};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use tprof_wire::region::RegionHeader;
 
-/// Time when the collector may be asked again, and how patient to be after that.
+/// Time when the collector may be asked again, and the exponent of the next pause.
 static PATIENCE: AtomicU64 = AtomicU64::new(0);
 
-/// Called when the next question need not wait: code was unmapped, or the last answer helped.
+/// Ends the pause before the next question: code was unmapped, or the last answer helped.
 pub fn forget_patience() {
     PATIENCE.store(0, Relaxed);
 }
 
-/// Asks the collector for a fresh module table and waits for it; false if no answer came. A pc that
-/// stays unknown is asked for again only after the table changed, or after an exponentially growing
-/// pause. The answer to another thread's recent question is waited for all the same.
+/// Asks the collector for a fresh module table and waits for it. Returns false if no answer came.
+/// If a pc stays unknown, the collector is asked again only after the table has changed or an
+/// exponentially growing pause is over. During the pause, this waits for the answer to the last
+/// question of any thread.
 pub fn ask(thread: &Thread) -> bool {
     let Some(header) = state::header() else { return false };
     if thread.is_quiet() {
@@ -24,7 +25,8 @@ pub fn ask(thread: &Thread) -> bool {
     }
     let now = sys::monotonic_ns();
     let packed = PATIENCE.load(Relaxed);
-    // High 56 bits: earliest time of the next question, in microseconds; low 8: exponent.
+    // The high 56 bits are the earliest time of the next question, in microseconds; the low 8 the
+    // exponent.
     let (not_before, exponent) = (packed >> 8, packed & 0xff);
     if now / 1000 < not_before {
         return wait_for_answer(thread, now, header.modules_wanted.load(Acquire));
@@ -35,9 +37,9 @@ pub fn ask(thread: &Thread) -> bool {
     wait_for_answer(thread, now, question)
 }
 
-/// Asks without waiting, and returns the number of the question. A thread that waits for it wakes
-/// the collector, one that may not make system calls leaves it to the collector's next pass, any
-/// other wakes the collector here, once a question.
+/// Asks without waiting, and returns the number of the question. A thread that waits for the answer
+/// wakes the collector then. A thread that may not make system calls leaves the question to the
+/// collector's next pass. Any other thread wakes the collector here, once per question.
 pub fn ask_at_once(thread: &Thread, header: &RegionHeader) -> u32 {
     header.finds_rows.store(u32::from(loaded_rows::can_find()), Relaxed);
     let question = header.modules_wanted.fetch_add(1, AcqRel).wrapping_add(1);
@@ -50,24 +52,25 @@ pub fn ask_at_once(thread: &Thread, header: &RegionHeader) -> u32 {
     question
 }
 
-/// Whether the answer to a question is there.
+/// Whether a question has been answered.
 pub fn is_answered(header: &RegionHeader, question: u32) -> bool {
     header.modules_answered.load(Acquire).wrapping_sub(question) as i32 >= 0
 }
 
-/// Waits for the answer to a question as [`ask`] does, from now on.
+/// Waits for the answer to a question, from now on, as [`ask`] does.
 pub fn wait_for(thread: &Thread, question: u32) -> bool {
     wait_for_answer(thread, sys::monotonic_ns(), question)
 }
 
-/// Asks for the tables that are marked, and does not wait: the collector sees it at its next pass.
+/// Asks for the tables that are marked, without waiting: the collector sees the question at its
+/// next pass.
 pub fn post() {
     if let Some(header) = state::header() {
         header.modules_wanted.fetch_add(1, AcqRel);
     }
 }
 
-/// As [`ask`], but for mappings that the table lacks.
+/// Like [`ask`], for mappings that the module table lacks.
 pub fn ask_for_mappings(thread: &Thread) -> bool {
     if let Some(header) = state::header() {
         header.maps_wanted.fetch_add(1, Release);
@@ -75,17 +78,17 @@ pub fn ask_for_mappings(thread: &Thread) -> bool {
     ask(thread)
 }
 
-/// Maximum wait for an answer, ns, while answers come. A collector that is
-/// alive gives it in a millisecond; on a machine with far more to run than it
-/// has cores it was measured to take more than a hundred.
+/// Maximum wait for an answer, in ns, while answers arrive. A live collector answers within a
+/// millisecond; on a machine with far more runnable threads than cores, it was measured to take
+/// more than a hundred.
 const ANSWER_NS: u64 = 1_000_000_000;
-/// Questions in a row that got no answer: each is waited for a quarter as long as the one before
-/// it, so that a collector that runs without answering holds a thread up for at most 1.4 s in all.
-/// Threads do not wait for a stalled one.
+/// Number of consecutive questions without an answer. For each, the maximum wait is a quarter of
+/// the one before, so that a collector that runs without answering delays a thread by at most 1.4 s
+/// in all. Threads do not wait for a stalled collector.
 static SILENCES: AtomicU64 = AtomicU64::new(0);
 
-/// Waits a bounded time for the answer to a question, and under `--on-full drop` not
-/// at all; false if it did not come.
+/// Waits a bounded time for the answer to a question, or not at all under `--on-full drop`. Returns
+/// false if no answer came.
 fn wait_for_answer(thread: &Thread, began_ns: u64, question: u32) -> bool {
     let (Some(header), Some(session)) = (state::header(), state::session()) else { return false };
     if is_answered(header, question) || header.wait_on_full.load(Relaxed) == 0 {

@@ -11,7 +11,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use tprof_wire::record::StackEnd;
 use tprof_wire::region::stack_mode;
 
-/// Follows frame pointers blindly, inside the stack.
+/// Follows frame pointers within the stack, without checking them by rows.
 #[cold]
 pub fn walk_frame_pointers(thread: &Thread, sp: usize, fp: usize, out: &mut Walk) {
     out.len = 0;
@@ -25,9 +25,9 @@ pub fn walk_frame_pointers(thread: &Thread, sp: usize, fp: usize, out: &mut Walk
     out.hash = hash.within(outermost(code));
 }
 
-/// Makes the collector learn the code of a stack that is defined now, while it is loaded: names
-/// need that, and a walk by frame pointers has not asked for rows. Addresses that are not code are
-/// not asked for: a function may keep anything in the frame pointer's register.
+/// Makes the collector learn of the code in a stack that is being defined, while that code is
+/// loaded. Names need this, and a walk by frame pointers has not asked for rows. Addresses that are
+/// not code are left out: a function may keep anything in the frame pointer's register.
 pub fn know_code(thread: &Thread, walk: &Walk) {
     if state::STACK_MODE.load(Relaxed) != stack_mode::FP {
         return;
@@ -42,12 +42,12 @@ pub fn know_code(thread: &Thread, walk: &Walk) {
     }
 }
 
-/// Why the walk ends.
+/// Follows frame pointers and stores the frames. Returns the reason why the walk ends.
 fn follow(thread: &Thread, sp: usize, fp: usize, out: &mut Walk) -> StackEnd {
     if !readable(thread, sp) {
         return StackEnd::OutsideStack;
     }
-    // SAFETY: checked above.
+    // SAFETY: `readable` has just checked the word at `sp`.
     let mut ra = unsafe { *(sp as *const u64) };
     let mut fp = fp;
     let mut low = sp;
@@ -62,7 +62,7 @@ fn follow(thread: &Thread, sp: usize, fp: usize, out: &mut Walk) -> StackEnd {
             return StackEnd::OutsideStack;
         }
         low = fp;
-        // SAFETY: aligned, within the readable stack.
+        // SAFETY: `fp` is aligned, and both words are within the readable stack.
         unsafe {
             ra = *((fp + 8) as *const u64);
             fp = *(fp as *const usize);

@@ -9,40 +9,41 @@ pub struct Walk {
     pub frames: [u64; MAX_FRAMES],
     /// Number of frames in `frames`.
     pub len: usize,
-    /// Number of further frames, the outermost, that are not in `frames` but in the memory of the
-    /// walk of this number.
+    /// Number of further frames, the outermost ones, that are not in `frames` but in the memory of
+    /// the walk with this [`number`](Walk::number).
     pub rest: usize,
     /// Number of the walk whose memory has the `rest`.
     pub number: usize,
-    /// Hash over them.
+    /// Hash over all frames.
     pub hash: u64,
-    /// Why it ends.
+    /// The reason why the walk ends.
     pub end: StackEnd,
-    /// Whether it goes through a signal handler.
+    /// Whether the stack contains a signal handler's frame.
     pub interrupted: bool,
 }
 
-/// The part of a walk that was taken by rows, and where that ends.
+/// The part of a walk that used rows, and the state where it ends.
 pub struct ByRows {
-    /// Hash over the frames that it took.
+    /// Hash over the frames that were walked by rows.
     pub hash: HashSoFar,
-    /// Number of frames of the last walk that follow.
+    /// Number of further frames, which are the last walk's.
     pub rest: usize,
-    /// The frame pointer at its end.
+    /// The frame pointer at the end.
     pub fp: usize,
-    /// The stack pointer past a return address of zero; 0 if it ends otherwise.
+    /// The stack pointer behind the return address of zero that ended the walk; 0 if the walk ended
+    /// otherwise.
     pub zero: usize,
 }
 
-/// The hash of a stack: its frames, from the outermost, are the digits of a number in the system
-/// of base [`BASE`]. So the hash over its outer frames is part of the hash over all, and digits
-/// can be added from the inner end without waiting for one another.
+/// The hash of a stack. Its frames, from the outermost, are the digits of a number in base
+/// [`BASE`]. So the hash of the outer frames is a part of the hash of all frames, and digits can be
+/// added at the inner end independently of each other.
 pub struct HashSoFar {
     sum: u64,
     power: u64,
 }
 
-/// Odd: no two stacks that differ in one frame have the same hash.
+/// The base is odd, so that stacks that differ in one frame never have the same hash.
 const BASE: u64 = 0xd133_7d5a_9e25_cdab;
 
 impl HashSoFar {
@@ -56,23 +57,24 @@ impl HashSoFar {
         self.power = self.power.wrapping_mul(BASE);
     }
 
-    /// The hash of these frames within others of this hash, or within [`outermost`].
+    /// The hash of these frames, called by frames with the hash `outer`, or by none, if that is
+    /// [`outermost`].
     #[inline(always)]
     pub fn within(&self, outer: u64) -> u64 {
         self.sum.wrapping_add(outer.wrapping_mul(self.power))
     }
 }
 
-/// The hash of a frame within others of this hash.
+/// The hash of a frame together with its callers, whose hash is `outer`.
 #[inline(always)]
 pub fn grown(outer: u64, frame: u64) -> u64 {
     outer.wrapping_mul(BASE).wrapping_add(digit(frame))
 }
 
-/// The hash that the outermost frame lies within: the generation of the code that is loaded.
+/// The hash from which the outermost frame's begins. It contains the generation of the loaded code.
 #[inline(always)]
 pub fn outermost(code: u64) -> u64 {
-    // The generation's bits are the upper 16; those of a hash must all depend on them.
+    // The generation is in the upper 16 bits of `code`; all bits of the hash must depend on it.
     digit(code >> 48)
 }
 

@@ -9,15 +9,15 @@ use crate::signal_cell::SignalCell;
 use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
 impl Guess {
-    /// The guess was wrong, or there was none: returns the hash by which the walk from `sp` will be
-    /// found if its like is guessed right.
+    /// Called when the guess was wrong, or there was none. Returns the hash by which the walk from
+    /// `sp` will be found if such a stack is guessed right; `None` if it can't be guessed.
     #[cold]
     #[inline(never)]
     pub fn learn_from(&self, thread: &Thread, sp: usize, walk: &Walk) -> Option<u64> {
         self.is_wrong(thread);
         let last = LastWalk::of(thread)?;
         let (number, len) = (last.valid.get() >> 16, last.valid.get() & 0xffff);
-        // The states must be all of this walk, and of no other.
+        // The saved states must be all those of this walk, and only those.
         if number != walk.number || len != walk.len + 1 || len > MAX_KEPT || walk.number == 0 {
             return None;
         }
@@ -30,7 +30,8 @@ impl Guess {
 }
 
 impl LastWalk {
-    /// The shape of the walk that this thread remembers, which began at `sp` and has `len` states.
+    /// The shape of the walk that this thread remembers, which began at `sp` and has `len` states;
+    /// `None` if it is too large for a shape.
     #[inline(always)]
     fn shape(&self, sp: usize, len: usize) -> Option<Draft> {
         let mut draft = Draft::new();

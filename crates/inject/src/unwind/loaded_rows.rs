@@ -1,13 +1,15 @@
-//! Finds rows of code that the collector has no table for yet in the frame information that the
-//! loader mapped with the code: 0.3 µs in the C library (8,192 addresses in turn), where a question
-//! to the collector takes one to several milliseconds. `import torch` asked for tables 15 times.
+//! Finds rows of code for which the collector has no table yet, in the unwind information that the
+//! loader mapped with the code. This takes 0.3 µs in the C library (8,192 addresses in turn), while
+//! a question to the collector takes one to several milliseconds. `import torch` asked for tables
+//! 15 times.
 //!
-//! The loader finds the object (`_dl_find_object` of glibc 2.35, which unwinders of exceptions use:
-//! without locks, safe in signal handlers). Where it has no such function, tables are
-//! asked for.
+//! The loader's `_dl_find_object` (glibc 2.35) finds the object. Exception unwinders use it too: it
+//! takes no locks and is safe in signal handlers. If the loader has no such function, the collector
+//! is asked for tables.
 //!
-//! Code that a stack returns to stays loaded. A word that is no return address may lead to an object
-//! that another thread unloads: no object is read while one is being unloaded.
+//! Code that a stack returns to stays loaded. But a word that only looks like a return address may
+//! lead to an object that another thread is unloading, so no object is read while one is being
+//! unloaded.
 
 use crate::real::ObjectInfo;
 use crate::state::WIPED;
@@ -18,36 +20,37 @@ use tprof_cfi::LoadedFrames;
 use tprof_wire::hash::spread;
 use tprof_wire::unwind::Row;
 
-/// `struct dl_find_object` of glibc for x86-64, with room for what it may grow by.
+/// `struct dl_find_object` of glibc for x86-64, with room for fields that later versions may add.
 #[repr(C)]
 struct FoundObject {
     flags: u64,
     start: usize,
     end: usize,
-    /// Begins with the difference between addresses and those in the file.
+    /// Points at the link map, which begins with the difference between addresses in memory and in
+    /// the file.
     link_map: *const usize,
-    /// Address of its `.eh_frame_hdr`.
+    /// Address of the object's `.eh_frame_hdr`.
     frames: usize,
     reserved: [u64; 16],
 }
 
 type FindObject = unsafe extern "C" fn(*mut c_void, *mut FoundObject) -> c_int;
 
-/// Address of `_dl_find_object`; 0 where there is none.
+/// Address of `_dl_find_object`; 0 if there is none.
 static FIND_OBJECT: AtomicUsize = AtomicUsize::new(0);
 
-/// Counts of rows that were found here, by place in the code: the table of code with many rows is
-/// worth a question, for which no thread waits.
+/// Number of rows that were found here for each part of the code. If many rows were found in a
+/// part, the collector is asked for its table, but no thread waits for that.
 static FOUND: [AtomicU8; 256] = [const { AtomicU8::new(0) }; 256];
-/// Bits of an address within such a place, and the number of rows until the table is asked for.
+/// Number of low bits of an address that are ignored to find its part.
 const PLACE_BITS: u32 = 17;
 const WORTH_A_TABLE: u8 = 64;
 
-/// Whether the loader's function was searched.
+/// Whether the loader's function was looked up.
 static SEARCHED: AtomicBool = AtomicBool::new(false);
 
-/// Finds the loader's function, once: a forked child finds it where its parent did, since another
-/// thread may have held the loader's lock.
+/// Looks up the loader's function once. A forked child uses the address that its parent found,
+/// since another thread may have held the loader's lock.
 pub fn prepare() {
     if !SEARCHED.swap(true, Relaxed)
         && let Some(find) = loaded::libc_function(c"_dl_find_object")
@@ -56,12 +59,12 @@ pub fn prepare() {
     }
 }
 
-/// Whether rows can be found here.
+/// Whether rows can be found in loaded objects.
 pub fn can_find() -> bool {
     FIND_OBJECT.load(Relaxed) != 0
 }
 
-/// The row of a pc, and whether the table of its code is worth a question now.
+/// Returns the row of a pc, and whether to ask for the table of its code now.
 pub fn find(pc: u64) -> Option<(Row, bool)> {
     let find = FIND_OBJECT.load(Relaxed);
     if find == 0 {
@@ -69,8 +72,8 @@ pub fn find(pc: u64) -> Option<(Row, bool)> {
     }
     WIPED.reading_frames.fetch_add(1, SeqCst);
     let row = match unloading::any() {
-        // SAFETY: nothing is unloaded meanwhile: who unloads waits for readers to leave, and who
-        // reads sees that something is.
+        // SAFETY: nothing is unloaded meanwhile. A thread that unloads first waits for readers to
+        // leave, and readers check here that no thread is unloading.
         false => unsafe { row_of_loaded(find, pc) },
         true => None,
     };
@@ -80,7 +83,7 @@ pub fn find(pc: u64) -> Option<(Row, bool)> {
 }
 
 /// # Safety
-/// `find` is `_dl_find_object`, and no object is unloaded meanwhile.
+/// `find` is `_dl_find_object`, and no object is unloaded during the call.
 unsafe fn row_of_loaded(find: usize, pc: u64) -> Option<Row> {
     let mut object = FoundObject {
         flags: 0,
@@ -90,8 +93,8 @@ unsafe fn row_of_loaded(find: usize, pc: u64) -> Option<Row> {
         frames: 0,
         reserved: [0; 16],
     };
-    // SAFETY: the function has this type, and writes no more than the structure has room for. What
-    // it finds is loaded: its link map, its first page and its segments are mapped.
+    // SAFETY: `_dl_find_object` has this type, and writes no more than the structure has room for.
+    // The object that it finds is loaded, so its link map, first page and segments are mapped.
     let (info, entry) = unsafe {
         let find: FindObject = core::mem::transmute::<usize, FindObject>(find);
         if find(pc as *mut c_void, &raw mut object) != 0 || object.frames == 0 {
@@ -111,12 +114,12 @@ unsafe fn row_of_loaded(find: usize, pc: u64) -> Option<Row> {
     frames.row_at(pc)
 }
 
-/// Times that a thread that is about to unload a library yields to threads that read frame
-/// information, which takes them a microsecond: a thread that was stopped in the middle is not
-/// waited for.
+/// How often a thread that is about to unload a library yields to threads that read unwind
+/// information, which takes those a microsecond. It does not wait longer for a thread that was
+/// stopped while reading.
 const MOST_YIELDS: u32 = 100;
 
-/// Called before a library is unloaded, which [`unloading::any`] shows already.
+/// Called before a library is unloaded, after [`unloading::any`] has become true.
 pub fn let_readers_leave() {
     for _ in 0..MOST_YIELDS {
         if WIPED.reading_frames.load(SeqCst) == 0 {

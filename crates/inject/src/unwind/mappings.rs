@@ -1,20 +1,21 @@
-//! Whether the module table is up to date. After a `dlclose` it may name code that is gone and has
-//! been replaced by other code: no row and no name of it holds until the collector has read the
-//! mappings again.
+//! Keeps track of whether the module table is up to date. After a `dlclose` the table may have code
+//! that is gone and was replaced by other code. Then no row and no name is valid until the
+//! collector has read the mappings again.
 
 use super::ask::{ask_at_once, forget_patience, is_answered, wait_for};
 use crate::block::Thread;
 use crate::state;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 
-/// The state in the low bits, above it the question of [`ASKED`], above that how often
-/// code was unmapped, so that no answer is taken for that to a later question.
+/// The state in the low bits, then the number of the question if the state is [`ASKED`], then the
+/// number of times that code was unmapped. The last is needed so that an earlier answer isn't taken
+/// for that to a later question.
 static MAPPINGS: AtomicU64 = AtomicU64::new(KNOWN);
-/// The table is up to date, or will learn of new mappings.
+/// The table is up to date; if there are new mappings, the collector will be asked about them.
 const KNOWN: u64 = 0;
-/// Nobody has asked since code was unmapped.
+/// Code was unmapped, and no thread has asked since.
 const STALE: u64 = 1;
-/// The answer to a question is not there yet.
+/// A thread has asked, and there is no answer yet.
 const ASKED: u64 = 2;
 const STATE_BITS: u32 = 2;
 const EPOCH_AT: u32 = STATE_BITS + 32;
@@ -31,16 +32,17 @@ pub fn unmapped() {
     });
 }
 
-/// Called for a new region, as a forked child has it: questions of the other one are not answered
-/// here.
+/// Called when a forked child gets its new region, in which the questions of the parent's region
+/// are never answered.
 pub fn begin() {
     let _ = MAPPINGS.fetch_update(AcqRel, Relaxed, |word| {
         (state(word) == ASKED).then_some(word & EPOCH | STALE)
     });
 }
 
-/// Whether the table is up to date; else the collector is asked, once, and its answer waited for as
-/// long as a thread may wait: a quiet thread, and any under `--on-full drop`, does not wait.
+/// Whether the table is up to date. If it isn't, the collector is asked, once, and this waits for
+/// the answer as long as the thread may wait. A quiet thread does not wait, nor does any thread
+/// under `--on-full drop`.
 #[inline(always)]
 pub fn are_known(thread: &Thread) -> bool {
     state(MAPPINGS.load(Acquire)) == KNOWN || are_known_now(thread)
@@ -50,7 +52,8 @@ pub fn are_known(thread: &Thread) -> bool {
 #[inline(never)]
 fn are_known_now(thread: &Thread) -> bool {
     let Some(header) = state::header() else { return false };
-    // More code may be unmapped meanwhile: by threads that do nothing else, for as long as they do.
+    // More code may be unmapped meanwhile, perhaps again and again by a thread that does nothing
+    // else.
     for _ in 0..4 {
         let word = MAPPINGS.load(Acquire);
         let came = match state(word) {
@@ -67,7 +70,7 @@ fn are_known_now(thread: &Thread) -> bool {
                 header.maps_wanted.fetch_add(1, Release);
                 let question = ask_at_once(thread, header);
                 let asked = word & EPOCH | u64::from(question) << STATE_BITS | ASKED;
-                // Another thread may have asked too: its answer will do.
+                // Another thread may have asked too; then its answer is used.
                 let _ = MAPPINGS.compare_exchange(word, asked, AcqRel, Relaxed);
                 continue;
             }
@@ -96,7 +99,7 @@ mod tests {
         let known = asked & EPOCH | KNOWN;
         assert!(MAPPINGS.compare_exchange(asked, known, AcqRel, Relaxed).is_err());
         assert_eq!(state(MAPPINGS.load(Relaxed)), STALE);
-        // A child has a region of its own, in which nothing was asked yet.
+        // A child has a region of its own, where nothing was asked yet.
         let question = MAPPINGS.load(Relaxed) & EPOCH | 9 << STATE_BITS | ASKED;
         MAPPINGS.store(question, Relaxed);
         begin();

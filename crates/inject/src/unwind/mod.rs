@@ -1,13 +1,13 @@
-//! Takes a stack: interprets rows that the collector compiled, or that are found in the frame
-//! information of the code itself, memoised by return address, within memory known to be readable.
+//! Takes a stack: interprets rows that the collector compiled, or that the unwind information of
+//! the loaded code contains. Rows are cached by return address, and only memory that is known to be
+//! readable is read.
 //!
-//! A frame pointer is trusted only where a row permits it. Nothing is
-//! dereferenced outside the thread's stack, the read-only tables, and the segments of loaded objects that
-//! hold frame information.
+//! A frame pointer is trusted only if a row permits it. Only the thread's stack, the read-only
+//! tables, and the segments of loaded objects with unwind information are dereferenced.
 //!
-//! A stack has at most 192 frames. Code that is loaded at once has its tables compiled while the
-//! process waits, for up to 64 MiB of frame information or a second. Beyond that, first stacks
-//! are cut, and counted.
+//! A stack has at most 192 frames. When much code is loaded at once, its tables are compiled while
+//! the process waits, for up to 64 MiB of unwind information or one second. Beyond that, the first
+//! stacks are cut, and counted.
 
 mod ask;
 mod check;

@@ -1,4 +1,4 @@
-//! Asks for tables before the first stack that needs them.
+//! Asks the collector for unwind tables before the first recorded stack needs them.
 
 use super::ask::{ask, forget_patience};
 use super::loaded_rows;
@@ -6,26 +6,31 @@ use super::stack_bounds::readable;
 use super::tables::{RowSearch, search};
 use crate::block::Thread;
 
-/// Bytes of the stack that are searched for return addresses.
+/// Maximum number of bytes of the stack that are searched for return addresses.
 const MOST_BYTES: usize = 1 << 16;
 
-/// Asks for the tables of the code that this thread is in, by the words on its stack, and waits for
-/// them: otherwise recorded stacks would wait for them.
+/// Asks the collector for the unwind tables of the functions on this thread's stack, and waits for
+/// them. Otherwise the first recorded stacks would wait. Without a table the thread can't unwind,
+/// so each word on the stack that may be a return address is looked up.
 #[cold]
 #[inline(never)]
 pub fn prefetch_tables(thread: &Thread) {
     let here = 0usize;
     let low = (&raw const here).addr();
+    // The first `ask` has the collector publish the current modules; `search` finds only those. No
+    // table is needed if rows can be found in the loaded objects themselves.
     if thread.is_quiet() || !ask(thread) || loaded_rows::can_find() {
         return;
     }
     let words = (low..low.saturating_add(MOST_BYTES)).step_by(size_of::<u64>());
     let mut is_asked = false;
     for at in words.take_while(|at| readable(thread, *at)) {
-        // SAFETY: aligned, above this frame, and readable.
+        // SAFETY: `at` is aligned, above this frame, and readable.
         let word = unsafe { core::ptr::with_exposed_provenance::<u64>(at).read_volatile() };
         is_asked |= matches!(search(word, false, true), RowSearch::Asked(_));
     }
+    // `search` only marks the tables that are wanted. The second `ask` sends the question and waits
+    // for the answer. It would send nothing during the pause that the first `ask` began.
     if is_asked {
         forget_patience();
         ask(thread);

@@ -1,4 +1,4 @@
-//! Finds the row of a return address, memoised.
+//! Finds the row of a return address, and caches it in a memo.
 
 use super::ask::{ask, ask_for_mappings, forget_patience, post};
 use super::short_row::{NOT_READY, ROW_BITS, ShortRow};
@@ -10,37 +10,37 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering:
 use tprof_wire::hash::spread;
 use tprof_wire::unwind::Row;
 
-/// Sets of the memo, by return address, of two entries each: a page for processes with few of them,
-/// and 512 KiB. cc1 calls malloc through 20,000 return addresses. Each page that a process touches
-/// costs it a fault, or two: where rows lay in all pages from the first on, cc1 had 158 of them for a
-/// small file, beside 1,672 of its own.
+/// Number of bits that select a set of the memo, by return address, while it uses only one page. A
+/// set has two entries. The whole memo has 512 KiB, with [`SET_BITS`]; cc1 calls malloc from 20,000
+/// return addresses. Each page that a process touches costs it a fault or two: when rows used all
+/// pages from the start, cc1 had 158 additional faults for a small file, besides 1,672 of its own.
 const FEW_BITS: u32 = 8;
 const SET_BITS: u32 = 15;
 const WAYS: usize = 2;
 const MEMO: usize = WAYS << SET_BITS;
 const PAGE: usize = size_of::<AtomicU64>() * (WAYS << FEW_BITS);
 const _: () = assert!(PAGE == 4096);
-/// Maximum number of rows that are kept in the page.
+/// Number of rows after which the memo uses more than the page.
 const MOST_OF_FEW: u32 = 256;
 /// Bits of an address in user space.
 const PC_BITS: u32 = 47;
-/// Bits of the code generation beside a [`ShortRow`], of none in the page. What is left has those bits
-/// of a pc that its set does not have.
+/// Number of bits of the code generation in an entry beside a [`ShortRow`]; entries of the page
+/// have none. The other bits of an entry are those of the pc that don't select its set.
 const GENERATION_BITS: u32 = 7;
 const _: () = assert!(ROW_BITS + GENERATION_BITS + PC_BITS - SET_BITS == 64);
 const _: () = assert!(ROW_BITS + PC_BITS - FEW_BITS == 64);
 
-/// The page, and all sets behind it. Each entry is `pc | generation | row`, all in one word: two writers
-/// cannot mix them.
+/// The page, followed by all other sets. Each entry is `pc | generation | row`, all in one word, so
+/// that two writers can't mix their entries.
 static MEMORY: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
-/// The part of the memo that is used: its address, at a page, and in the bits below the number of
-/// bits of a set's number. Both are in one word, so that neither is used with the other's old
-/// value. 0: no memory.
+/// The part of the memo that is used now: its address, at a page's start, with the number of bits
+/// of a set's index in the low bits. Both are in one word, so that neither is used with an old
+/// value of the other. 0 if there is no memory.
 static SETS: AtomicUsize = AtomicUsize::new(0);
-/// Number of rows that were kept in the page, or more.
+/// Number of rows that were stored in the page, or more.
 static MAX_KEPT: AtomicU32 = AtomicU32::new(0);
-/// Code generation, in the bits above a pc: part of every memo key and stack
-/// hash, so that nothing learnt before a `dlclose` is used after it.
+/// Code generation, in the bits above a pc. It is part of every memo key and stack hash, so that
+/// nothing learnt before a `dlclose` is used after it.
 static CODE: AtomicU64 = AtomicU64::new(0);
 
 /// Called before the first stack, and in each forked child.
@@ -58,7 +58,7 @@ pub fn map_memo() {
     }
 }
 
-/// Whether there is memory for the memo. Without it no stack is taken by rows.
+/// Whether there is memory for the memo. Without it, stacks can't be taken by rows.
 pub fn has_memo() -> bool {
     SETS.load(Relaxed) != 0
 }
@@ -68,7 +68,7 @@ pub fn code() -> u64 {
     CODE.load(Acquire)
 }
 
-/// Uses all sets from now on. Rows in the page are found anew.
+/// Uses all sets from now on. Rows that were in the page will be looked up again.
 #[cold]
 fn use_all() {
     let memory = MEMORY.load(Relaxed) as usize;
@@ -79,13 +79,14 @@ fn use_all() {
 
 /// Called when code was unmapped: other code may come to lie at the same addresses.
 pub fn code_changed() {
-    // Entries of the page bear no generation: before, see `Rows::now`, and after, where another
-    // thread has mapped the memo meanwhile.
+    // Entries of the page contain no generation, so the page must not be used any more. This is
+    // called before the generation changes, see `Rows::now`, and after, since another thread may
+    // have mapped the memo meanwhile.
     use_all();
     let code = CODE.fetch_add(1 << 48, AcqRel).wrapping_add(1 << 48);
     use_all();
     if generation(code) == 0 {
-        // From here on entries bear generations that earlier ones had.
+        // From now on entries contain generations that earlier entries had too.
         forget_all();
     }
     mappings::unmapped();
@@ -96,12 +97,12 @@ pub fn code_changed() {
 fn forget_all() {
     let memory = MEMORY.load(Relaxed);
     for at in 0..if memory.is_null() { 0 } else { MEMO } {
-        // SAFETY: the memo is mapped for good, with MEMO entries behind the page.
+        // SAFETY: the memo is mapped for good, with `MEMO` entries behind the page.
         unsafe { &*memory.add(PAGE).cast::<AtomicU64>().add(at) }.store(0, Relaxed);
     }
 }
 
-/// The part of a code generation that an entry has room for, shifted to its place.
+/// The part of a code generation that is in an entry, shifted to its place.
 #[inline(always)]
 fn generation(code: u64) -> u64 {
     code << (16 - GENERATION_BITS) >> (64 - GENERATION_BITS) << ROW_BITS
@@ -109,16 +110,17 @@ fn generation(code: u64) -> u64 {
 
 const GENERATION: u64 = ((1 << GENERATION_BITS) - 1) << ROW_BITS;
 
-/// Whether an entry without its key is a row, which it is if the key was that of the entry.
+/// Whether an entry is a row, after its key was removed by exclusive or. It is if that was the
+/// entry's key.
 #[inline(always)]
 fn is_row(row: u64) -> bool {
     row >> ROW_BITS == 0 && row & 1 != 0
 }
 
-/// The rows that were found for the code that is loaded.
+/// A view of the memo, for the code that is loaded now.
 pub struct Rows {
     memo: *const AtomicU64,
-    /// Bits of a set's number.
+    /// Number of bits of a set's index.
     set_bits: u32,
     /// Code generation, in its upper 16 bits.
     pub code: u64,
@@ -127,10 +129,10 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// `None` where there is no memory for them.
+    /// The current view; `None` if there is no memory for the memo.
     #[inline(always)]
     pub fn now() -> Option<Rows> {
-        // The order matters: with a later generation than its own, the page is not used any more.
+        // The order matters: once the generation has changed, the page must not be used.
         let code = CODE.load(Acquire);
         let sets = SETS.load(Relaxed);
         let set_bits = sets as u32 & 63;
@@ -142,8 +144,8 @@ impl Rows {
     /// The row of a pc.
     #[inline(always)]
     pub fn of(&self, thread: &Thread, pc: u64) -> ShortRow {
-        // One to one within PC_BITS, so that set and rest together are the pc. The first bit of
-        // the rest chooses the entry that is tried first.
+        // The multiplication is one-to-one within `PC_BITS`, so a set's index and the rest together
+        // identify the pc. The first bit of the rest selects the entry that is tried first.
         let spread = spread(pc) << (64 - PC_BITS);
         let at = (spread >> (63 - self.set_bits)) as usize;
         let key = spread << self.set_bits | self.generation;
@@ -157,11 +159,12 @@ impl Rows {
 
     #[inline(always)]
     fn entry(&self, at: usize) -> &AtomicU64 {
-        // SAFETY: the memo is mapped for good, and has two entries for each number of so many bits.
+        // SAFETY: the memo is mapped for good, and has two entries for each index of `set_bits`
+        // bits.
         unsafe { &*self.memo.add(at) }
     }
 
-    /// Tries the other entry of the set, then the tables.
+    /// Tries the other entry of the set, and then looks the row up.
     #[cold]
     #[inline(never)]
     fn look_up(&self, thread: &Thread, pc: u64, at: usize, key: u64) -> ShortRow {
@@ -178,7 +181,7 @@ impl Rows {
         row
     }
 
-    /// Keeps a row. The row that is there moves to the other entry.
+    /// Stores a row. The row that it replaces moves to the other entry.
     fn keep(&self, at: usize, key: u64, row: ShortRow) {
         let is_of_few = self.set_bits == FEW_BITS;
         if is_of_few && MAX_KEPT.fetch_add(1, Relaxed) >= MOST_OF_FEW {
@@ -191,21 +194,20 @@ impl Rows {
         self.entry(at).store(key | row.0, Relaxed);
         fence(SeqCst);
         if CODE.load(Relaxed) != self.code {
-            // The row's generation may be over already.
+            // The row's generation may have ended.
             self.entry(at).store(0, Relaxed);
             self.entry(at ^ 1).store(0, Relaxed);
         }
     }
 
-    /// The row of a pc that has no short form.
+    /// The row of a pc for which the short form is too small.
     #[cold]
     pub fn long(&self, thread: &Thread, pc: u64) -> Row {
         find(thread, pc).0
     }
 }
 
-/// Finds the row of a pc in the tables; also returns whether it holds as long as the code is
-/// loaded.
+/// Looks up the row of a pc. Also returns whether it is valid for as long as the code is loaded.
 #[cold]
 #[inline(never)]
 fn find(thread: &Thread, pc: u64) -> (Row, bool) {
@@ -215,24 +217,25 @@ fn find(thread: &Thread, pc: u64) -> (Row, bool) {
     }
     let quiet = thread.is_quiet();
     let mut asks = !loaded_rows::can_find();
-    // The collector is asked which code lies there, then for the table of a large module: two
-    // questions, and a third where another thread's answer came without the table.
+    // The collector is asked which code is there, and then for the table of a large module. That
+    // makes two questions, and a third if the answer to another thread's question came without the
+    // table.
     let mut again = false;
     for _ in 0..5 {
         let found = search(pc, quiet, asks && !quiet);
         if let RowSearch::Row(row) = found {
-            // Asking was worth it: be ready to ask again.
+            // The question helped, so the next one need not be delayed.
             if again {
                 forget_patience();
             }
-            // No table has a row of code in a file that the collector cannot read.
+            // Code in a file that the collector can't read has no row in any table.
             if row != Row::NONE || !loaded_rows::can_find() {
                 return (row, true);
             }
         }
         let is_unknown = matches!(found, RowSearch::Unknown);
         let is_known = !matches!(found, RowSearch::Unknown | RowSearch::Rewritten);
-        // The collector must first learn of code that it does not know, for names.
+        // For names, the collector must first learn of code that it does not know.
         if (quiet || !is_unknown)
             && let Some((row, is_worth_a_table)) = loaded_rows::find(pc)
         {
@@ -247,7 +250,7 @@ fn find(thread: &Thread, pc: u64) -> (Row, bool) {
             // A quiet thread cannot ask.
             RowSearch::Deferred | RowSearch::Asked(_) if quiet => return LATER,
             RowSearch::Deferred => asks = true,
-            // An answer will bring this table for certain.
+            // An answer will certainly bring this table.
             RowSearch::Asked(first) => {
                 if first || again {
                     forget_patience();

@@ -9,8 +9,8 @@ use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 use tprof_wire::record::StackEnd;
 
 impl WalkReuse<'_> {
-    /// Saves a walk that took `new` frames by rows. False if another walk
-    /// began meanwhile: what this one found may be mixed with its frames.
+    /// Saves a walk. Returns false if another walk has begun meanwhile: the frames that this one
+    /// reused may then be mixed with those of the other.
     #[inline(always)]
     pub fn remember(&self, thread: &Thread, walk: &Walk, found: &ByRows) -> bool {
         let (last, new) = (self.last, walk.len);
@@ -26,7 +26,7 @@ impl WalkReuse<'_> {
         last.number.get() == self.number
     }
 
-    /// Pauses if most frames had to be walked all the same.
+    /// Starts a pause if most frames had to be walked although walks are remembered.
     #[inline(always)]
     fn judge(&self, new: u32, rest: u32) {
         if self.last.pause.get() > 0 {
@@ -40,7 +40,7 @@ impl WalkReuse<'_> {
         }
     }
 
-    /// Puts the frames of a walk in the place of those that it did not meet.
+    /// Replaces the remembered frames that the walk did not meet by those that it walked.
     #[inline(always)]
     fn push(&self, walk: &Walk, new: usize, found: &ByRows) {
         let (last, rest) = (self.last, found.rest);
@@ -73,7 +73,8 @@ impl WalkReuse<'_> {
         }
     }
 
-    /// The frame pointer of a state, and where it was read; 0 if nowhere, or it does not matter.
+    /// Stores a state's frame pointer, and the place from which it was read; 0 if it was not read
+    /// from the stack, or does not matter.
     #[inline(always)]
     fn set_fp(&self, state: usize, fp: usize, read_at: u32) {
         let last = self.last;
@@ -88,8 +89,8 @@ impl WalkReuse<'_> {
         links.set(if read_at == 0 { links.get() & !bit } else { links.get() | bit });
     }
 
-    /// Sets where the stack ends: with the zero below `zero`, or by the row of the outermost frame,
-    /// which is then the word to compare.
+    /// Stores the state of the stack's end: the zero below `zero`, or if the row of the outermost
+    /// frame ended the walk, that frame's return address. That word is compared by the next walk.
     fn set_end(&self, walk: &Walk, frames: usize, zero: usize) {
         let last = self.last;
         let frame = frames.saturating_sub(1);

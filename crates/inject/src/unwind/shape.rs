@@ -1,41 +1,45 @@
-//! The shape of a stack: the words that a walk reads, relative to where it begins.
+//! The shape of a stack: the places of the words that a walk reads, relative to where the stack
+//! begins.
 //!
-//! A walk is a function of the rows and of the words that it reads. Which words those are follows
-//! from frame sizes and from the frame pointers that it goes by, and many stacks share it. So where
-//! the words at the places of a shape are the return addresses that an earlier walk of that shape
-//! found, and every frame pointer that this walk went by has the place that the shape has for it,
-//! the walk is the same. None of these loads waits for another, and no row is needed.
+//! A walk is a function of the rows and of the words that it reads. The places of these words
+//! follow from frame sizes and from the frame pointers that the walk uses, and many stacks have the
+//! same places. So a walk has the same result as an earlier walk of that shape if the words at the
+//! shape's places are the same return addresses, and every frame pointer that the walk would use
+//! points to the same place. None of these loads waits for another, and no row is needed.
 //!
-//! The words are compared by one sum: of all words, those of frame pointers by their distance to
-//! where the shape has them, each times a number of its own.
+//! The words are compared by one sum over all of them, each multiplied by its own factor. Frame
+//! pointers enter the sum as their distance to where they point in the shape.
 
 use tprof_wire::hash::GOLDEN;
 
-/// Return addresses of a shape, with the end of the stack; frame pointers that it goes by.
+/// Maximum number of return addresses in a shape, including the end of the stack, and of frame
+/// pointers that it uses.
 pub const MOST_FRAMES: usize = 96;
 
-/// The fixed part of a shape, as it lies in memory. The places of `count` words follow, in words
-/// above the first return address: return addresses, then saved frame pointers.
+/// The fixed part of a shape, as it is laid out in memory. It is followed by `count` places, in
+/// words above the first return address: those of return addresses, then those of saved frame
+/// pointers.
 #[repr(C)]
 pub struct Shape {
-    /// The sum where all words are 0, and the stack begins at 0.
+    /// The sum if all words are 0, and the stack begins at 0.
     seed: u64,
     /// Factor of the address of the first return address.
     base: u64,
-    /// Factor of the frame pointer in its register; 0 where it does not matter.
+    /// Factor of the frame pointer in its register; 0 if it does not matter.
     register: u64,
-    /// Words from the first return address to the end of the last one that is read.
+    /// Number of words from the first return address to the last word that is read.
     words: u32,
     count: u32,
 }
 
 impl Shape {
-    /// The hash of the stack that begins with the return address at `sp` and ends below `high`, if
-    /// it has this shape; else a number that is no such hash, but by chance (2^-51). `None` if the
-    /// shape is higher than the stack.
+    /// If the stack that begins with the return address at `sp` and ends below `high` has this
+    /// shape, returns its hash. Otherwise returns a number that is no stack's hash, except by
+    /// chance (2^-51). Returns `None` if the shape is larger than the stack.
     ///
     /// # Safety
-    /// The shape is followed by its places; `sp` is aligned, and readable from there to `high`.
+    /// The shape is followed by its places. `sp` is aligned, and the memory from there to `high` is
+    /// readable.
     #[inline(always)]
     pub unsafe fn of_stack(&self, (sp, fp): (usize, usize), high: usize) -> Option<u64> {
         if high.wrapping_sub(sp) < self.words as usize * 8 {
@@ -45,7 +49,8 @@ impl Shape {
         let mut sum = self.seed.wrapping_sub(self.base.wrapping_mul(sp as u64));
         sum = sum.wrapping_add(self.register.wrapping_mul(fp as u64));
         for at in 0..self.count as usize {
-            // SAFETY: the premise; each place lies within `words`, and there are as many digits.
+            // SAFETY: the caller guarantees the places and the readable stack. Each place lies
+            // within `words`, and `DIGITS` has a factor for each.
             sum = sum.wrapping_add(unsafe {
                 let word = (sp as *const u64).add(*places.add(at) as usize);
                 (*word).wrapping_mul(*DIGITS.get_unchecked(at))
@@ -55,26 +60,26 @@ impl Shape {
     }
 }
 
-/// A shape that is being put together.
+/// A shape that is being built.
 pub struct Draft {
-    /// Place that the frame pointer in its register points to, in bytes, if it matters.
+    /// The place that the frame pointer in its register points to, in bytes, if it matters.
     register: Option<u64>,
-    /// Words that are read, from the first to the last.
+    /// Number of words from the first to the last that is read.
     read: usize,
     ras: (usize, [u16; MOST_FRAMES]),
-    /// Places where frame pointers are saved, and where they point to.
+    /// Places where frame pointers are saved, and the places that they point to.
     links: (usize, [[u16; 2]; MOST_FRAMES]),
 }
 
 impl Draft {
-    /// A draft without a frame.
+    /// A draft without frames.
     #[inline(always)]
     pub const fn new() -> Draft {
         let (ras, links) = ((0, [0; MOST_FRAMES]), (0, [[0; 2]; MOST_FRAMES]));
         Draft { register: None, read: 0, ras, links }
     }
 
-    /// Adds the next return address outwards, this many bytes above the first one.
+    /// Adds the next return address outwards, which is this many bytes above the first one.
     #[inline(always)]
     pub fn ra(&mut self, above: usize) -> Option<()> {
         let (count, places) = &mut self.ras;
@@ -84,7 +89,7 @@ impl Draft {
         Some(())
     }
 
-    /// Adds a frame pointer that is saved at one place, and points to another.
+    /// Adds a frame pointer that is saved at one place and points to another.
     #[inline(always)]
     pub fn link(&mut self, saved: usize, to: usize) -> Option<()> {
         let (count, links) = &mut self.links;
@@ -99,7 +104,7 @@ impl Draft {
         self.register = Some(to as u64);
     }
 
-    /// A hash in which no two shapes agree.
+    /// The hash by which shapes are compared.
     #[inline(always)]
     pub fn hash(&self) -> u64 {
         let (ras, links) = (self.ras.0, self.links.0);
@@ -138,7 +143,7 @@ impl Draft {
         let (words, count) = (self.read as u32, (ras + self.links.0) as u32);
         let saved = links.map(|[saved, _]| *saved);
         let places = self.ras.1.iter().take(ras).copied().chain(saved);
-        // SAFETY: the premise.
+        // SAFETY: the caller guarantees room for so many words, which nobody else uses.
         unsafe {
             let to = to.cast::<Shape>();
             to.write(Shape { seed, base, register, words, count });
@@ -147,7 +152,7 @@ impl Draft {
         }
     }
 
-    /// The hash of a stack of this shape by its return addresses, see [`Shape::of_stack`].
+    /// The hash of a stack of this shape with these return addresses, see [`Shape::of_stack`].
     #[inline(always)]
     pub fn of_addresses(hash: u64, addresses: impl Iterator<Item = u64>) -> u64 {
         let terms = addresses.zip(&DIGITS).map(|(ra, digit)| ra.wrapping_mul(*digit));
@@ -155,7 +160,8 @@ impl Draft {
     }
 }
 
-/// A place as it is kept. `None` if it is too far away, or no multiple of 8.
+/// A place in words, as a shape stores it. `None` if it is too far away, or not a multiple of 8
+/// bytes.
 #[inline(always)]
 fn place(above: usize) -> Option<u16> {
     u16::try_from(above >> 3).ok().filter(|_| above & 7 == 0)
@@ -172,8 +178,8 @@ const fn mixed(hash: u64, value: u64) -> u64 {
     x ^ x >> 32
 }
 
-/// Factors of words, by their number: odd, and drawn, so that two stacks of one
-/// shape have the same upper 52 bits with probability 2^-51.
+/// Factors of words, by their index. They are odd and random, so that two stacks of one shape have
+/// the same upper 52 bits with a probability of 2^-51.
 static DIGITS: [u64; 2 * MOST_FRAMES] = {
     let mut digits = [0; 2 * MOST_FRAMES];
     let mut at = 0;
@@ -199,8 +205,8 @@ const fn drawn(number: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Return addresses at words 0, 2 and 5, a frame pointer that is saved at word 1 and points to
-    /// word 4, and one in its register that points to word 1.
+    /// A shape with return addresses at words 0, 2 and 5. A frame pointer is saved at word 1 and
+    /// points to word 4, and the one in its register points to word 1.
     fn draft() -> Draft {
         let mut draft = Draft::new();
         for at in [0, 2, 5] {
@@ -216,7 +222,7 @@ mod tests {
         let mut memory = [0; 16];
         assert!(draft.words() <= memory.len());
         let range = stack.as_ptr_range();
-        // SAFETY: there is room; the stack ends at `range.end`.
+        // SAFETY: `memory` has room for the shape, and the stack ends at `range.end`.
         unsafe {
             draft.write(draft.hash(), memory.as_mut_ptr());
             let shape = &*memory.as_ptr().cast::<Shape>();

@@ -1,5 +1,5 @@
-//! The shapes of this process's stacks, and the guess which of them a stack has: by its first
-//! return address and its depth. A wrong guess costs time only.
+//! The shapes of this process's stacks, and the guess which of them a stack has, by its first
+//! return address and its depth. A wrong guess only costs time.
 
 use super::frames::outermost;
 use super::rows::Rows;
@@ -10,39 +10,41 @@ use crate::fork_tables;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use tprof_wire::hash::spread;
 
-/// Sets of guesses, of two entries each.
+/// Number of bits that select a set of guesses. A set has two entries.
 const GUESS_BITS: u32 = 14;
-/// cc1 has 5,800 shapes.
+/// Number of bits that select an entry for a known shape. cc1 has 5,800 shapes.
 const SHAPE_BITS: u32 = 15;
-/// Units of memory for shapes: 2 MiB, for about 25,000 of 22 frames.
+/// Number of units of memory for shapes: 2 MiB, for about 25,000 shapes of 22 frames.
 const ARENA: usize = 1 << PLACE_BITS;
 const PLACE_BITS: u32 = 16;
 const PLACE_MASK: u32 = ARENA as u32 - 1;
-/// Bit of a guess: stacks with this first return address and depth had other shapes as well, so
-/// that the shape of the thread's stack before is asked, too.
+/// Set in a guess if stacks with this first return address and depth have had several shapes, so
+/// that the guess also depends on the shape of the thread's last stack.
 const AMBIGUOUS: u32 = 1 << PLACE_BITS;
 const TAG_SHIFT: u32 = PLACE_BITS + 1;
-/// Entries tried for a shape.
+/// Number of entries that are tried for a shape.
 const PROBES: usize = 8;
-/// Wrong guesses beyond the right ones that a thread may make before it stops guessing for as many
-/// stacks: a wrong guess, with learning from it, costs about what a right one saves.
+/// Number by which a thread's wrong guesses may exceed its right ones before it stops guessing for
+/// [`PAUSE`] stacks: a wrong guess, with learning from it, costs about as much as a right one
+/// saves.
 const CREDIT: i16 = 256;
 const MOST_CREDIT: i16 = 1024;
 const PAUSE: i16 = 4096;
 
-/// Words of a unit.
+/// Number of words in a unit.
 const UNIT: usize = 4;
 
-/// Address space of 2.4 MiB, touched as needed, that the kernel empties in a forked child.
+/// The tables: 2.4 MiB of address space, touched as needed, which the kernel empties in a forked
+/// child.
 #[repr(C)]
 struct Shapes {
-    /// Guesses by (first return address, depth), and by these and the shape of the stack before:
-    /// the place of a shape beside further bits of the hash.
+    /// Guesses by (first return address, depth), and by these together with the shape of the last
+    /// stack. An entry has the place of a shape, and further bits of the hash.
     guesses: [[AtomicU32; 2]; 1 << GUESS_BITS],
-    /// Known shapes, by a shape's hash: upper bits of that, beside its place, or none if it was met
-    /// once.
+    /// Known shapes, by a shape's hash. An entry has upper bits of the hash, and the shape's place,
+    /// which is 0 if the shape was met only once.
     known: [AtomicU64; 1 << SHAPE_BITS],
-    /// Units in use.
+    /// Number of units in use.
     used: AtomicU64,
     arena: [[AtomicU64; UNIT]; ARENA],
 }
@@ -55,41 +57,42 @@ pub fn map() {
 }
 
 fn shapes() -> Option<&'static Shapes> {
-    // SAFETY: null, or mapped for the process's life; zeros are valid for every field.
+    // SAFETY: `SHAPES` is null, or mapped for the process's life; zeros are valid for every field.
     unsafe { SHAPES.load(Relaxed).as_ref() }
 }
 
-/// The stack at a hook's entry, as far as guessed.
+/// A guess of the stack at a hook's entry.
 #[derive(Clone, Copy)]
 pub struct Guess {
     /// Hash of the stack, if it has the shape that was guessed.
     pub hash: Option<u64>,
     place: u16,
-    /// Hash of what the guess went by, except the shape before.
+    /// Hash of the first return address and the depth.
     key: u64,
 }
 
-/// Guesses the stack at a hook's entry: `sp` points at the return address. `None` where nothing
-/// is learnt either.
+/// Guesses the stack at a hook's entry; `sp` points at the return address. Returns `None` if this
+/// stack should not be learnt from either.
 #[inline(always)]
 pub fn guess(thread: &Thread, sp: usize, fp: usize) -> Option<Guess> {
     if thread.credit.get() <= 0 && !is_due(thread) {
         return None;
     }
     let (shapes, rows) = (shapes()?, Rows::now()?);
-    // All of the stack is readable only there, from here to its end, not only what a walk reads.
+    // Only on the thread's own stack is everything from here to its end readable, and not only what
+    // a walk reads.
     let high = own_top(thread);
     if sp < thread.stack_low.get() || sp.wrapping_add(8) > high || sp & 7 != 0 {
         return None;
     }
-    // SAFETY: aligned and within the readable stack.
+    // SAFETY: `sp` is aligned and within the readable stack.
     let ra = unsafe { *(sp as *const u64) };
     let key = spread(ra ^ spread(high.wrapping_sub(sp) as u64));
     let Some(place) = shapes.guessed(key, thread.shape.get()) else {
         return Some(Guess { hash: None, place: 0, key });
     };
-    // SAFETY: published with the shape at this place, which never changes; the stack is readable
-    // up to `high`.
+    // SAFETY: the place was published after the shape was written there, which never changes; the
+    // stack is readable up to `high`.
     let hash = unsafe {
         let at = shapes.arena.as_ptr().add(place as usize);
         (*at.cast::<Shape>()).of_stack((sp, fp), high)
@@ -109,7 +112,7 @@ impl Guess {
     }
 }
 
-/// Whether a pause is over.
+/// Whether a pause is over. Counts down the pause.
 #[cold]
 fn is_due(thread: &Thread) -> bool {
     let credit = thread.credit.get() + 1;
@@ -117,20 +120,20 @@ fn is_due(thread: &Thread) -> bool {
     credit > 0
 }
 
-/// The place of a shape in a guess's bits.
+/// The place of a shape, from the bits of a guess.
 #[inline(always)]
 fn place_in(guess: u32) -> u16 {
     (guess & PLACE_MASK) as u16
 }
 
-/// Key of a guess where one by `key` is ambiguous.
+/// The key of the guess to use if the one for `key` is ambiguous.
 #[inline(always)]
 fn with_shape(key: u64, before: u16) -> u64 {
     spread(key ^ u64::from(before))
 }
 
 impl Shapes {
-    /// The place of the shape to expect.
+    /// The place of the shape to expect; `None` if there is no guess.
     #[inline(always)]
     fn guessed(&self, key: u64, before: u16) -> Option<u16> {
         let mut guess = self.guess(key)?;
@@ -143,7 +146,7 @@ impl Shapes {
     #[inline(always)]
     fn set(&self, key: u64) -> (&[AtomicU32; 2], u32) {
         let tag = key << GUESS_BITS >> (32 + TAG_SHIFT);
-        // SAFETY: the index has GUESS_BITS bits.
+        // SAFETY: the index has `GUESS_BITS` bits, and there are as many sets.
         let set = unsafe { self.guesses.get_unchecked((key >> (64 - GUESS_BITS)) as usize) };
         (set, tag as u32)
     }
@@ -158,7 +161,7 @@ impl Shapes {
         (guess >> TAG_SHIFT == tag && guess & PLACE_MASK != 0).then_some(guess)
     }
 
-    /// Makes this the guess for `key` from now on.
+    /// From now on, `guess` is the guess for `key`.
     fn expect(&self, key: u64, guess: u32) {
         let ([first, second], tag) = self.set(key);
         let before = first.load(Relaxed);
@@ -172,7 +175,7 @@ impl Shapes {
         first.store(guess, Release);
     }
 
-    /// Learns that a stack that was to be guessed by `key` had the shape at this place.
+    /// Learns that a stack with this key had the shape at this place.
     fn learn(&self, key: u64, before: u16, place: u16) {
         match self.guess(key) {
             None => self.expect(key, u32::from(place)),
@@ -186,7 +189,7 @@ impl Shapes {
         }
     }
 
-    /// The place of a shape. `None` if it was not met before, or there is no room for it.
+    /// The place of a shape; `None` if it was not met before, or if there is no room for it.
     fn place(&self, draft: &Draft, hash: u64) -> Option<u16> {
         let upper = hash & !u64::from(PLACE_MASK);
         for probe in 0..PROBES {
@@ -215,12 +218,12 @@ impl Shapes {
         if self.used.load(Relaxed) as usize + units >= ARENA {
             return None;
         }
-        // The first unit stays unused: 0 is no place.
+        // The first unit stays unused, since 0 means no place.
         let place = self.used.fetch_add(units as u64, Relaxed) as usize + 1;
         if place + units > ARENA {
             return None;
         }
-        // SAFETY: these words are this call's only.
+        // SAFETY: this call has reserved these words, and they lie in the arena.
         unsafe { draft.write(hash, self.arena.as_ptr().add(place).cast_mut().cast()) };
         Some(place as u16)
     }
@@ -234,7 +237,7 @@ impl Guess {
         thread.credit.set(if credit <= 0 { -PAUSE } else { credit });
     }
 
-    /// Learns that the stack had this shape and these return addresses. Returns its hash, if it may
+    /// Learns that a stack had this shape and these return addresses. Returns its hash, if it can
     /// be guessed from now on.
     pub fn learn(
         &self,

@@ -1,30 +1,30 @@
-//! Rows in [`ROW_BITS`], so that one fits into a word beside what it belongs to.
+//! Rows in [`ROW_BITS`] bits, so that a row fits into one word with its key.
 
 use tprof_wire::unwind::{Row, RowKind};
 
-/// A row that means "tables not there yet": never memoised.
+/// Stands for a row whose table doesn't exist yet. It is never cached.
 pub const NOT_READY: u64 = 1 << 63;
 
 /// Bits of a [`ShortRow`].
 pub const ROW_BITS: u32 = 25;
 
-/// A row as the memo has it: a bit that is set, the kind, whether the frame pointer was saved, an
-/// eighth of the bytes from the base register to the CFA, and of those from there down to the
-/// saved frame pointer. What does not fit is of kind [`ShortRow::LONG`].
+/// A row, as the memo stores it: a set bit, the kind, whether the frame pointer was saved, an
+/// eighth of the bytes from the base register up to the CFA, and an eighth of the bytes from there
+/// down to the saved frame pointer. A row that does not fit has the kind [`ShortRow::LONG`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ShortRow(pub u64);
 
 impl ShortRow {
-    /// The row does not fit: read it in the tables.
+    /// The row does not fit, and has to be looked up in the tables.
     pub const LONG: u64 = 7;
-    /// Tables are not there yet.
+    /// The table doesn't exist yet.
     pub const NOT_READY: u64 = 6;
 
     const fn of_kind(kind: u64) -> ShortRow {
         ShortRow(1 | kind << 1)
     }
 
-    /// Shortens a row of the tables.
+    /// Shortens a row of a table.
     pub const fn new(row: Row) -> ShortRow {
         if row.0 == NOT_READY {
             return ShortRow::of_kind(ShortRow::NOT_READY);
@@ -33,7 +33,7 @@ impl ShortRow {
         if kind != RowKind::Sp as u64 && kind != RowKind::Fp as u64 {
             return ShortRow::of_kind(kind);
         }
-        // Multiples of 8, of 12 and 8 bits.
+        // Both are multiples of 8; their eighths have room for 12 and 8 bits.
         if cfa & !(0xfff << 3) != 0 || below & !(0xff << 3) != 0 {
             return ShortRow::of_kind(ShortRow::LONG);
         }
@@ -41,7 +41,7 @@ impl ShortRow {
         ShortRow(1 | kind << 1 | saves << 4 | (cfa as u64 >> 3) << 5 | (below as u64 >> 3) << 17)
     }
 
-    /// [`RowKind`], or one of those above.
+    /// The kind: a [`RowKind`], or one of those above.
     #[inline(always)]
     pub const fn kind(self) -> u64 {
         self.0 >> 1 & 7

@@ -22,16 +22,16 @@ const MOST_OWN: usize = 1 << 20;
 /// Bytes by which a thread's own stack may have grown since it was last checked.
 const MOST_GROWN: usize = 8 << 20;
 
-/// End of this thread's own stack: there is none of a coroutine or of a signal handler, and no
-/// part of it is unmapped as long as the thread runs. 0 if that is not known.
+/// End of this thread's own stack; 0 if it is not known. On that stack there are no stacks of
+/// coroutines or signal handlers, and no part of it is unmapped while the thread runs.
 #[inline(always)]
 pub fn own_top(thread: &Thread) -> usize {
     let high = thread.stack_high.get();
     if high == arch::thread_pointer() || high == state::STACK_TOP.load(Relaxed) { high } else { 0 }
 }
 
-/// Extends the bounds to another stack (a coroutine's, a signal's), or one that grew: asks the
-/// kernel page by page, once, and remembers.
+/// Extends the bounds to another stack (a coroutine's or a signal handler's), or to one that has
+/// grown. Asks the kernel page by page, once, and stores the result.
 #[cold]
 #[inline(never)]
 fn extend(thread: &Thread, low: usize, high: usize) -> bool {
@@ -41,7 +41,7 @@ fn extend(thread: &Thread, low: usize, high: usize) -> bool {
     let first = low & !4095;
     let (known_low, known_high) = (thread.stack_low.get(), thread.stack_high.get());
     let is_own = own_top(thread) != 0;
-    // A stack grows downwards without a gap: everything in between is stack.
+    // A stack grows downwards without a gap, so everything in between is stack.
     let has_grown = first < known_low && high <= known_high && known_low - first <= MOST_GROWN;
     if is_own && has_grown && are_readable(first, known_low) {
         thread.stack_low.set(first);

@@ -5,30 +5,29 @@ use core::sync::atomic::Ordering::*;
 use tprof_wire::region::{MAX_MODULES, MODULES_OFFSET, ModuleRange, module_table};
 use tprof_wire::unwind::{Row, TableHeader};
 
-/// What the tables have for a program counter.
+/// The result of looking up a program counter in the tables.
 pub enum RowSearch {
-    /// The row, [`Row::NONE`] where the mapping's table has none.
+    /// The row; [`Row::NONE`] if the mapping's table has none.
     Row(Row),
-    /// The mapping's table is being made, or may not be read by a quiet thread yet.
+    /// The collector is making the mapping's table, or a quiet thread can't open it for reading.
     Coming,
-    /// The mapping's table is made once it is asked for, and nobody has asked.
+    /// The collector makes the mapping's table only when asked, and nobody has asked.
     Deferred,
-    /// The mapping's table was asked for, by this search (true) or an earlier one.
+    /// The mapping's table was asked for, by this lookup (true) or an earlier one.
     Asked(bool),
-    /// No published mapping holds this pc.
+    /// No published mapping contains this pc.
     Unknown,
-    /// The collector is rewriting the module table, and makes no progress.
+    /// The collector was rewriting the module table during all attempts.
     Rewritten,
 }
 
-/// Attempts to read the module table while the collector rewrites it, which takes some
-/// microseconds; and the attempts after which the thread yields, maybe to a collector without a
-/// processor.
+/// Maximum number of attempts to read the module table while the collector rewrites it, which takes
+/// some microseconds.
 const MOST_TRIES: u32 = 2000;
 const SPINS: u32 = 1000;
 
-/// Finds `pc` in the published modules; `quiet`: without a system call; `asks`: a table that is
-/// deferred is asked for.
+/// Looks up `pc` in the published modules. If `quiet`, no system call is made. If `asks`, a table
+/// that is deferred is asked for.
 pub fn search(pc: u64, quiet: bool, asks: bool) -> RowSearch {
     let Some(header) = state::header() else { return RowSearch::Unknown };
     let region = state::REGION.load(Relaxed);
@@ -42,7 +41,7 @@ pub fn search(pc: u64, quiet: bool, asks: bool) -> RowSearch {
             continue;
         }
         let len = (header.modules_len.load(Relaxed) as usize).min(MAX_MODULES);
-        // SAFETY: the module table lies in the region.
+        // SAFETY: the module table with room for `len` entries lies in the region.
         let modules = unsafe {
             core::slice::from_raw_parts(region.add(MODULES_OFFSET).cast::<ModuleRange>(), len)
         };
@@ -63,8 +62,8 @@ pub fn search(pc: u64, quiet: bool, asks: bool) -> RowSearch {
                 module_table::DEFERRED => {
                     let (from, to) = (module_table::DEFERRED, module_table::ASKED);
                     let first = module.table.compare_exchange(from, to, AcqRel, Relaxed).is_ok();
-                    // The collector may be rewriting the table: then it may have read this
-                    // place before it was marked, and the place may be another module's.
+                    // The collector may be rewriting the table: then it may have read this entry
+                    // before it was marked, and the entry may be another module's.
                     core::sync::atomic::fence(SeqCst);
                     if header.modules_seq.load(Relaxed) != before {
                         continue;
@@ -82,8 +81,8 @@ pub fn search(pc: u64, quiet: bool, asks: bool) -> RowSearch {
     RowSearch::Rewritten
 }
 
-/// Opens the tables for reading up to `end`, if they are not open yet. That takes a system call,
-/// which a quiet thread does not make.
+/// Makes the tables readable up to `end`, if they are not yet. Returns whether they are. This takes
+/// a system call, which a quiet thread does not make.
 fn is_open(tables: *mut u8, end: usize, quiet: bool) -> bool {
     const STEP: usize = 1 << 20;
     let open = state::TABLES_OPEN.load(Acquire);
@@ -95,7 +94,7 @@ fn is_open(tables: *mut u8, end: usize, quiet: bool) -> bool {
     if end > mapped || quiet {
         return false;
     }
-    // SAFETY: the mapping of the tables, which are only read.
+    // SAFETY: the range is in the mapping of the tables, which this process only reads.
     if !unsafe { sys::protect(tables, wanted, sys::flags::PROT_READ) } {
         return false;
     }
@@ -103,8 +102,8 @@ fn is_open(tables: *mut u8, end: usize, quiet: bool) -> bool {
     true
 }
 
-/// The row of a module's table for a module-relative pc; `None` where the table is not open to a
-/// quiet thread, which it may yet be to another.
+/// The row for a module-relative pc in a module's table. Returns `None` if the table is not
+/// readable and this thread is quiet; for another thread the table may still become readable.
 fn table_row(table: u64, pc: u64, quiet: bool) -> Option<Row> {
     let closed = (!quiet).then_some(Row::NONE);
     let tables = state::TABLES.load(Relaxed);
@@ -116,8 +115,8 @@ fn table_row(table: u64, pc: u64, quiet: bool) -> Option<Row> {
     if !is_open(tables, table as usize + size_of::<TableHeader>(), quiet) {
         return closed;
     }
-    // SAFETY: tables are published whole before their offset is, never change,
-    // and end inside the mapping's open part, which is checked again here.
+    // SAFETY: a table is complete before its offset is published, and never changes. The calls of
+    // `is_open` check that it ends inside the readable part of the mapping.
     unsafe {
         let base = tables.add(table as usize);
         let head = base.cast::<TableHeader>().read();

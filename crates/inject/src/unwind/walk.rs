@@ -18,11 +18,11 @@ use tprof_wire::record::{MAX_FRAMES, StackEnd};
 use tprof_wire::region::stack_mode;
 use tprof_wire::unwind::{Row, RowKind};
 
-/// Walks from a hook's entry: `sp` points at the return address.
+/// Walks a stack from a hook's entry; `sp` points at the return address.
 #[inline(always)]
 pub fn walk(thread: &Thread, (sp, fp): (usize, usize), is_learnt_from: bool, out: &mut Walk) {
     (out.rest, out.number) = (0, 0);
-    // Without the current mappings neither rows nor names are right.
+    // If the mappings are out of date, neither rows nor names are right.
     if !mappings::are_known(thread) {
         (out.len, out.hash, out.end) = (0, 0, StackEnd::NotReady);
         return;
@@ -57,7 +57,8 @@ pub fn walk(thread: &Thread, (sp, fp): (usize, usize), is_learnt_from: bool, out
     by_rows_only(thread, &rows, (sp, fp), out);
 }
 
-/// Writes the frames that [`walk`] left to the memory of an earlier walk, from the same place.
+/// Stores the frames that [`walk`] left in the memory of an earlier walk. `from` is the same as for
+/// [`walk`].
 #[inline(always)]
 pub fn complete(thread: &Thread, from: (usize, usize), out: &mut Walk) {
     if out.rest > 0
@@ -68,7 +69,7 @@ pub fn complete(thread: &Thread, from: (usize, usize), out: &mut Walk) {
     }
 }
 
-/// Walks all frames.
+/// Walks all frames, without an earlier walk.
 #[inline(never)]
 fn by_rows_only(thread: &Thread, rows: &Rows, from: (usize, usize), out: &mut Walk) {
     out.end = StackEnd::Whole;
@@ -87,14 +88,14 @@ fn by_rows(
 ) -> ByRows {
     let mut found = ByRows { hash: HashSoFar::NONE, rest: 0, fp: 0, zero: 0 };
     let mut len = 0;
-    // SAFETY: the caller checked that `sp` is readable.
+    // SAFETY: the caller has checked that `sp` is readable.
     let mut ra = unsafe { *(sp as *const u64) };
     sp += 8;
-    // Whether `ra` is a return address (look up the call before it) or an
+    // 1 if `ra` is a return address, for which the call before it is looked up; 0 if it is an
     // interrupted pc.
     let mut after_call = 1;
     loop {
-        // An interrupted pc was not read below `sp`, as return addresses are.
+        // An interrupted pc was not read just below `sp`, as return addresses are.
         if after_call == 1
             && let Some(rest) = observer.rest(sp, fp)
             && len + rest <= MAX_FRAMES
@@ -110,8 +111,9 @@ fn by_rows(
         found.hash.add(ra);
         let pc = ra.wrapping_sub(after_call);
         let row = rows.of(thread, pc);
-        // A function that keeps a frame pointer, in its body: code that was built so has whole
-        // stacks of them. Handled by itself since it needs only `fp`.
+        // The frame of a function that keeps a frame pointer, in its body. Code that is built with
+        // frame pointers has whole stacks of such frames. They are handled separately, as this
+        // needs only `fp`.
         if row == FRAME
             && fp & 7 == 0
             && fp >= sp
@@ -120,7 +122,7 @@ fn by_rows(
         {
             observer.step(len, sp, fp, true, fp);
             len += 1;
-            // SAFETY: aligned and within the readable stack.
+            // SAFETY: `fp` is aligned, and both words are within the readable stack.
             (ra, sp, fp) = unsafe { (*((fp + 8) as *const u64), fp + 16, *(fp as *const usize)) };
             after_call = 1;
             if ra == 0 {
@@ -150,7 +152,7 @@ fn by_rows(
                     out.end = end;
                     break;
                 }
-                // Other code may be mapped there by the time that it is read.
+                // By the time that the collector looks, other code may be mapped there.
                 Unusual::Unplaced => {
                     out.end = StackEnd::NotReady;
                     break;
@@ -159,7 +161,7 @@ fn by_rows(
         };
         let (state, depth) = ((sp, fp), len);
         len += 1;
-        // The caller's frame lies above; everything read lies between.
+        // The caller's frame lies above this one, and everything that is read lies in between.
         if cfa <= sp.wrapping_sub(8) || cfa & 7 != 0 || !within(thread, sp, cfa) {
             out.end = StackEnd::OutsideStack;
             break;
@@ -171,11 +173,12 @@ fn by_rows(
                 out.end = StackEnd::OutsideStack;
                 break;
             }
-            // SAFETY: aligned and within the readable stack.
+            // SAFETY: `saved` is aligned and within the readable stack.
             fp = unsafe { *(saved as *const usize) };
         }
         observer.step(depth, state.0, state.1, by_fp, saved);
-        // SAFETY: `cfa` is aligned and within the readable stack, above `sp`.
+        // SAFETY: `cfa` is aligned and within the readable stack, and the word below it is above
+        // `sp`.
         ra = unsafe { *((cfa - 8) as *const u64) };
         sp = cfa;
         after_call = 1;
@@ -194,18 +197,20 @@ const FRAME: ShortRow = match Row::new(RowKind::Fp, 16, Some(-16)) {
     None => ShortRow::new(Row::NONE),
 };
 
-/// Ways to go on from a frame that has no short row with a place for its caller's.
+/// The ways to continue from a frame whose short row doesn't say where its caller's frame is.
 enum Unusual {
-    /// The CFA, the place where the caller's frame pointer is saved, and whether `fp` gave the CFA.
+    /// The CFA, the place where the caller's frame pointer is saved, and whether the CFA was
+    /// computed from `fp`.
     Caller(usize, Option<usize>, bool),
-    /// Stack pointer, frame pointer, pc of the interrupted code.
+    /// The stack pointer, frame pointer and pc of the interrupted code.
     Signal((usize, usize, u64)),
     Ends(StackEnd),
-    /// The collector does not know yet what is mapped there.
+    /// The collector does not know yet which code is mapped there.
     Unplaced,
 }
 
-// Arguments are passed by value: references would keep the walk's state in memory on every frame.
+// The arguments are passed by value: references would keep the walk's state in memory in every
+// frame.
 #[cold]
 #[inline(never)]
 fn unusual(
@@ -241,8 +246,8 @@ fn unusual(
     if !within(thread, context, context.wrapping_add(ucontext::PC + 8)) {
         return Unusual::Ends(StackEnd::OutsideStack);
     }
-    // SAFETY: the signal frame lies on the readable stack. The saved stack may be
-    // another one (sigaltstack): it is checked again before it is read.
+    // SAFETY: the signal frame lies on the readable stack. The saved stack pointer may be on
+    // another stack (sigaltstack), so it is checked again before it is used.
     let word = |at: usize| unsafe { *((context + at) as *const usize) };
     Unusual::Signal((word(ucontext::SP), word(ucontext::FP), word(ucontext::PC) as u64))
 }

@@ -1,4 +1,4 @@
-//! Compares a walk with the last one as it goes.
+//! Compares a walk with the thread's last one while it is in progress.
 
 use super::frames::HashSoFar;
 use super::last_walk::{self, LastWalk, MARK, top};
@@ -10,14 +10,15 @@ use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
 /// Observes each frame of a walk.
 pub trait FrameObserver {
-    /// Number of frames that are left, this one among them, once the rest is known to be unchanged.
+    /// Returns the number of remaining frames, including this one, once they are known to be
+    /// unchanged.
     fn rest(&mut self, sp: usize, fp: usize) -> Option<usize>;
-    /// Called for the frame of this number, with its state: whether its caller's is found by `fp`,
-    /// and where its caller's frame pointer was read, 0 if nowhere.
+    /// Called for the frame with this index, with its state: whether the CFA was computed from
+    /// `fp`, and where the caller's frame pointer was read, 0 if it was not read.
     fn step(&mut self, index: usize, sp: usize, fp: usize, by_fp: bool, saved: usize);
 }
 
-/// The observer of threads that remember nothing.
+/// The observer for threads that remember no walks.
 pub struct NoReuse;
 
 impl FrameObserver for NoReuse {
@@ -29,7 +30,7 @@ impl FrameObserver for NoReuse {
     fn step(&mut self, _: usize, _: usize, _: usize, _: bool, _: usize) {}
 }
 
-/// A walk that compares itself with the last one, and leaves its states to the next.
+/// A walk that compares itself with the last one, and saves its states for the next.
 pub struct WalkReuse<'t> {
     pub last: &'t LastWalk,
     /// This walk's number.
@@ -38,8 +39,8 @@ pub struct WalkReuse<'t> {
     pub top: usize,
     /// The same as [`LastWalk::code`].
     pub code: u64,
-    /// The innermost state that holds, and is not passed yet; its stack pointer, the highest
-    /// number if there is none.
+    /// The innermost state that is unchanged and that the walk has not passed yet. `next_sp` is its
+    /// stack pointer, or `usize::MAX` if there is none.
     at: usize,
     next_sp: usize,
 }
@@ -52,7 +53,7 @@ impl FrameObserver for WalkReuse<'_> {
 
     #[inline(always)]
     fn step(&mut self, index: usize, sp: usize, fp: usize, by_fp: bool, saved: usize) {
-        // SAFETY: a walk has at most MAX_FRAMES frames.
+        // SAFETY: a walk has at most `MAX_FRAMES` frames, as many as there are steps.
         let step = unsafe { self.last.steps.get_unchecked(index) };
         step.fp.set(fp);
         let saved = if saved == 0 { 0 } else { (self.top.wrapping_sub(saved) as u64) << 32 };
@@ -61,8 +62,9 @@ impl FrameObserver for WalkReuse<'_> {
 }
 
 impl<'t> WalkReuse<'t> {
-    /// Begins a walk whose first return address lies at `sp`, which is readable. `None` where this
-    /// thread remembers nothing, except that a walk that is learnt from is always remembered.
+    /// Begins a walk whose first return address is at `sp`, which must be readable. Returns `None`
+    /// if this thread remembers no walks now; a walk that is learnt from is remembered even during
+    /// a pause.
     #[inline(always)]
     pub fn begin(
         thread: &'t Thread,
@@ -82,11 +84,11 @@ impl<'t> WalkReuse<'t> {
             }
         }
         let top = top(thread);
-        // On another stack, what was walked may be unmapped.
+        // On another stack, what was walked may be unmapped by now.
         if own_top(thread) == 0 || top.wrapping_sub(sp) > u32::MAX as usize {
             return None;
         }
-        // The order matters: a handler may walk between any two of these.
+        // The order matters: a signal handler may walk between any two of these steps.
         let before = arch::advance(last.number.memory(), 1);
         compiler_fence(SeqCst);
         let valid = last.valid.get();
@@ -99,8 +101,8 @@ impl<'t> WalkReuse<'t> {
         Some(this)
     }
 
-    /// Number of states that hold, from the outermost: all of `len` except those below `lowest`,
-    /// and those within a word that changed.
+    /// Number of states that are unchanged, from the outermost: all of `len` except those below
+    /// `lowest`, and those inside of a word that changed.
     #[inline(always)]
     fn held(&self, mut len: usize, lowest: usize) -> usize {
         let last = self.last;
@@ -122,7 +124,8 @@ impl<'t> WalkReuse<'t> {
                 let (Some(at), Some(fp)) = (last.fp_at.get(state), last.fp.get(state)) else {
                     return 0;
                 };
-                // SAFETY: as above.
+                // SAFETY: the place is aligned, and not below the first return address; everything
+                // from there to the top of the stack is readable.
                 let is_same = at.get() <= depth
                     && unsafe { *((self.top - at.get() as usize) as *const usize) } == fp.get();
                 if !is_same {
@@ -133,15 +136,15 @@ impl<'t> WalkReuse<'t> {
         held
     }
 
-    /// Number of states, of `len`, whose return address is unchanged.
+    /// Number of states, of the first `len`, whose return addresses are unchanged.
     #[inline(always)]
     fn same_addresses(&self, len: usize) -> usize {
         let last = self.last;
         let (sps, ras) = (last.sp.get(..len).unwrap_or(&[]), last.ra.get(..len).unwrap_or(&[]));
         let change = |sp: &SignalCell<u32>, ra: &SignalCell<u64>| {
             let at = self.top - (sp.get() & !MARK) as usize - 8;
-            // SAFETY: aligned, and not below the first return address; from there to the top of
-            // the stack all is readable.
+            // SAFETY: the place is aligned, and not below the first return address; everything from
+            // there to the top of the stack is readable.
             unsafe { *(at as *const u64) ^ ra.get() }
         };
         let mut held = 0;
@@ -161,7 +164,7 @@ impl<'t> WalkReuse<'t> {
         held
     }
 
-    /// Makes the last of the outermost `count` states the next one to meet.
+    /// Makes the last of the outermost `count` states the next one that the walk may meet.
     #[inline(always)]
     fn pass_to(&mut self, count: usize) {
         self.at = count.saturating_sub(1);
@@ -183,13 +186,13 @@ impl<'t> WalkReuse<'t> {
         None
     }
 
-    /// Whether what lies outside of a state depends on its frame pointer, and that frame pointer.
+    /// Whether the frames outside of a state depend on its frame pointer, and that frame pointer.
     #[inline(always)]
     pub fn state(&self, at: usize) -> Option<(bool, usize)> {
         Some((self.last.sp.get(at)?.get() & MARK != 0, self.last.fp.get(at)?.get()))
     }
 
-    /// The hash of a walk that met the outermost `rest` frames.
+    /// The hash of a walk whose outermost `rest` frames are those of the last walk.
     #[inline(always)]
     pub fn hash(&self, rest: usize, so_far: &HashSoFar) -> u64 {
         so_far.within(self.last.hash.get(rest).map_or(0, SignalCell::get))

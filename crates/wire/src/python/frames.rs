@@ -5,38 +5,38 @@ use super::memory::{Memory, OBJECT, u8_in, u32_in};
 
 /// The lowest `owner` of the interpreter's own frames, from CPython 3.12 on.
 const FIRST_OWN: u16 = 3;
-/// Frames of the interpreter's own between two of Python's that are accepted.
+/// Maximum number of consecutive frames of the interpreter itself between two Python frames.
 const MAX_OWN_IN_A_ROW: usize = 8;
 
-/// A frame before its code was read.
+/// A frame whose code has not been read yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawFrame {
     /// Address of the frame.
     pub at: u64,
-    /// Address of its code object.
+    /// Address of the frame's code object.
     pub code: u64,
     /// The current instruction: an address or an offset, depending on the layout.
     pub instruction: u64,
-    /// 1: it is the outermost that its call of the interpreter's loop runs. Otherwise 0. A word, so
-    /// that there is no padding: copying that, in pieces of four bytes that lie across two of those just
-    /// written, was 6 of the 9 ns that it took to read a frame.
+    /// 1 if it is the outermost frame that its call of the evaluation loop runs, otherwise 0. It is
+    /// a word, so that there is no padding: copying the padding, in pieces of four bytes that
+    /// straddle two just written, was 6 of the 9 ns that reading a frame took.
     pub entry: u64,
 }
 
-/// The way in which a walk ended.
+/// How a walk ended.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WalkEnd {
     /// The walk reached the outermost frame.
     Whole = 0,
-    /// There are more frames than were asked for.
+    /// There were more frames than were asked for.
     TooDeep = 1,
-    /// The walk met memory that could not be read, or that is no frame.
+    /// The walk met memory that could not be read, or that isn't a frame.
     Unreadable = 2,
 }
 
 impl WalkEnd {
-    /// Decodes what a target wrote.
+    /// Decodes a value that a target wrote.
     pub fn of(value: u64) -> WalkEnd {
         match value {
             0 => WalkEnd::Whole,
@@ -49,18 +49,20 @@ impl WalkEnd {
 /// A thread's frames, innermost first.
 pub struct Frames<'l> {
     layout: &'l Layout,
-    /// Words of a frame: its code, its caller, where it is, and a flag: whose it is, or whether it is
-    /// the outermost of its call.
+    /// Offsets of the words of a frame that hold its code, its caller, its instruction, and a flag:
+    /// its owner, or whether it is the outermost of its call.
     fields: [u64; 4],
-    /// Offset of the flag, a byte.
+    /// Offset of the flag, which is one byte.
     flag: u64,
-    /// The lowest owner of a frame that is the interpreter's own; 256 if there are none.
+    /// The lowest owner of a frame of the interpreter itself; 256 if there are no such frames.
     first_own: u16,
-    /// The lowest owner of the outermost frame of a call of the loop; 256 if there are none.
+    /// The lowest owner of the outermost frame of a call of the evaluation loop; 256 if the owner
+    /// doesn't tell.
     first_entry: u16,
-    /// The next one's address; 0: there is none.
+    /// Address of the next frame; 0 if there is none.
     next: u64,
-    /// Whether a frame is the outermost of its call shows at the next one.
+    /// The last frame, which is held back because only the next frame shows whether it is the
+    /// outermost of its call.
     held: Option<RawFrame>,
     left: usize,
     own_in_a_row: usize,
@@ -68,8 +70,8 @@ pub struct Frames<'l> {
 }
 
 impl<'l> Frames<'l> {
-    /// Begins at the innermost frame of a thread's state; `most` frames are given. `None` if the
-    /// state could not be read.
+    /// Begins at the innermost frame of a thread's state, and returns at most `most` frames. `None`
+    /// if the state could not be read.
     #[inline(always)]
     pub fn of(
         memory: &mut impl Memory,
@@ -85,7 +87,7 @@ impl<'l> Frames<'l> {
         let (flag, first_own, first_entry) = match (layout.owner, layout.is_entry) {
             (Some(owner), _) => (owner, FIRST_OWN, 256),
             (None, Some(is_entry)) => (is_entry, 256, 1),
-            // Up to 3.10 each frame is a call of the interpreter's loop.
+            // Up to 3.10, each frame is a call of the evaluation loop.
             (None, None) => (layout.code, 256, 0),
         };
         let fields = [layout.code, layout.previous, layout.instruction, flag].map(|at| at & !7);
@@ -106,7 +108,7 @@ impl<'l> Frames<'l> {
         })
     }
 
-    /// The next frame.
+    /// The next frame; `None` at the end.
     #[inline(always)]
     pub fn next(&mut self, memory: &mut impl Memory) -> Option<RawFrame> {
         while self.ends.is_none() {
@@ -118,7 +120,7 @@ impl<'l> Frames<'l> {
             };
             self.next = previous;
             if own {
-                // The interpreter's own frame stands for the call of its loop.
+                // The interpreter's own frame stands for the call of its evaluation loop.
                 if let Some(held) = &mut self.held {
                     held.entry = 1;
                 }
@@ -140,7 +142,7 @@ impl<'l> Frames<'l> {
         None
     }
 
-    /// A frame, whether it is the interpreter's own, and its caller.
+    /// Reads a frame: the frame, whether it is the interpreter's own, and its caller's address.
     #[inline(always)]
     fn one(&self, memory: &mut impl Memory, frame: u64) -> Option<(RawFrame, bool, u64)> {
         let layout = self.layout;
@@ -160,7 +162,7 @@ impl<'l> Frames<'l> {
         Some((RawFrame { at: frame, code, instruction, entry }, own, previous))
     }
 
-    /// How the walk ended, once [`Frames::next`] returned `None`; unreadable before that.
+    /// How the walk ended, once [`Frames::next`] has returned `None`; `Unreadable` before that.
     pub fn ends(&self) -> WalkEnd {
         self.ends.unwrap_or(WalkEnd::Unreadable)
     }
@@ -173,7 +175,7 @@ impl<'l> Frames<'l> {
     }
 }
 
-/// The place in a code object of an instruction that lies in a thread's copy of its instructions.
+/// The place in a code object of an instruction that is in a thread's copy of the instructions.
 fn in_code(
     memory: &mut impl Memory,
     layout: &Layout,
@@ -183,7 +185,7 @@ fn in_code(
     instruction: u64,
 ) -> Option<u64> {
     let number = u64::from(memory.u32(frame.wrapping_add(number))?);
-    // Number 0 is the code object's own. The list begins with its length.
+    // Copy 0 is the code object's own instructions. The list begins with its length.
     if number == 0 {
         return Some(instruction);
     }

@@ -1,18 +1,18 @@
-//! Offsets in CPython's objects, and where an interpreter lies.
+//! Offsets in CPython's objects, and the addresses of an interpreter.
 
-/// How a frame states the interpreter's current instruction.
+/// How a frame stores the interpreter's current instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Instruction {
-    /// An offset in the code, in units of so many bytes.
+    /// As an offset in the code, in units of so many bytes.
     Offset(u32),
-    /// An address in the code.
+    /// As an address in the code.
     Address,
 }
 
 /// The encoding of a code object's line table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lines {
-    /// Pairs of bytes (to 3.9).
+    /// Pairs of bytes (up to 3.9).
     Pairs,
     /// Pairs of bytes with signs and gaps (3.10).
     Ranges,
@@ -23,11 +23,11 @@ pub enum Lines {
 /// Offsets of the fields that are read in CPython's objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// First interpreter, in the runtime; to 3.11 the main one follows it.
+    /// In the runtime: the first interpreter. Up to 3.11, the main one follows it.
     pub interpreters: u64,
-    /// Next interpreter, in an interpreter.
+    /// In an interpreter: the next interpreter.
     pub next_interpreter: u64,
-    /// First thread, in an interpreter.
+    /// In an interpreter: its first thread.
     pub threads: u64,
     /// In a thread's state: the next thread.
     pub next_thread: u64,
@@ -35,10 +35,10 @@ pub struct Layout {
     pub interpreter: u64,
     /// In a thread's state: its `pthread_t`.
     pub pthread: u64,
-    /// In a thread's state: its tid, where CPython keeps one.
+    /// In a thread's state: its tid, if CPython stores it.
     pub tid: Option<u64>,
-    /// In a thread's state: its frame. Where there is a second offset, the frame is found through
-    /// that pointer.
+    /// In a thread's state: its frame. If there is a second offset, the first leads to a structure
+    /// that has the frame at the second.
     pub frame: (u64, Option<u64>),
     /// In a frame: the caller's frame.
     pub previous: u64,
@@ -46,65 +46,66 @@ pub struct Layout {
     pub code: u64,
     /// In a frame: its current instruction.
     pub instruction: u64,
-    /// How the current instruction is stated.
+    /// How a frame stores the current instruction.
     pub instruction_is: Instruction,
-    /// In a frame: its owner. From 3.12 on this marks the interpreter's own frames.
+    /// In a frame: its owner. From 3.12 on, this marks the interpreter's own frames.
     pub owner: Option<u64>,
-    /// Whether a call of the interpreter's loop began with it (3.11).
+    /// In a frame: whether a call of the evaluation loop began with it (3.11).
     pub is_entry: Option<u64>,
     /// In a code object: its file.
     pub file: u64,
-    /// In a code object: its name, qualified where there is such a name.
+    /// In a code object: its name, qualified if it has a qualified name.
     pub name: u64,
     /// In a code object: its first line.
     pub first_line: u64,
-    /// Table of lines.
+    /// In a code object: its line table.
     pub lines: u64,
     /// The encoding of the line table.
     pub lines_are: Lines,
-    /// First instruction, where frames keep addresses.
+    /// In a code object: its first instruction, if frames store addresses.
     pub instructions: u64,
-    /// Characters of a string of ASCII; of another.
+    /// In a string: its characters, if the string is ASCII; otherwise the second offset.
     pub text: (u64, u64),
-    /// Where threads run their own copies of a function's instructions (from 3.14 on, without the
-    /// GIL): in a frame the copy's number, in a code object the pointer to the list of copies.
+    /// For threads that run their own copies of a function's instructions (from 3.14 on, without
+    /// the GIL): in a frame the copy's number, and in a code object the pointer to the list of
+    /// copies.
     pub copies: Option<(u64, u64)>,
 }
 
 impl Layout {
-    /// Bytes of each object's header, of which the last word is its type: 32 in builds without the
-    /// GIL. Such builds also have more bytes before a string's characters than any others.
+    /// Bytes of each object's header, whose last word is the object's type: 32 in builds without
+    /// the GIL. Such builds also have more bytes before a string's characters than all others.
     pub fn head(&self) -> u64 {
         if self.text.0 > 48 { 32 } else { 16 }
     }
 }
 
-/// An interpreter, as a target must know it to read its own threads' frames.
+/// What a target must know of an interpreter to read its own threads' frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interpreter {
     /// Address of `_PyRuntime`.
     pub runtime: u64,
-    /// Address of `PyGILState_GetThisThreadState`: reads a variable of the thread.
+    /// Address of `PyGILState_GetThisThreadState`, which reads a variable of the thread.
     pub thread_of: u64,
-    /// Address of `_PyThreadState_UncheckedGet` or its successor: reads a variable, to
-    /// 3.11 of the runtime (the holder of the lock), later of the thread (the state with
-    /// which it may run Python now).
+    /// Address of `_PyThreadState_UncheckedGet` or its successor. Up to 3.11 it reads a variable of
+    /// the runtime (the holder of the lock), later one of the thread (the state with which the
+    /// thread may run Python now).
     pub current: u64,
     /// Address of `PyCode_Type`.
     pub code_type: u64,
-    /// `current` is the holder of the one lock.
+    /// Whether `current` is the holder of the one lock.
     pub one_lock: bool,
-    /// First address of its code, and one past the last: a thread that runs Python has
-    /// return addresses there.
+    /// First address of the interpreter's code, and one past the last. A thread that runs Python
+    /// has return addresses there.
     pub text: (u64, u64),
     /// Offsets in CPython's objects.
     pub layout: Layout,
 }
 
-/// Words of an [`Interpreter`] as it crosses.
+/// Number of words of a packed [`Interpreter`].
 pub const INTERPRETER_WORDS: usize = 32;
 
-/// An offset that there is not.
+/// Stands for an offset that doesn't exist.
 const NONE: u64 = u64::MAX;
 
 impl Interpreter {

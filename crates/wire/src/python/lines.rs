@@ -1,9 +1,9 @@
-//! Lines by instruction.
+//! Finds the source line of an instruction.
 
 use super::layout::{Instruction, Layout, Lines};
 
-/// The line of an instruction of a code object at `code`, with the given table of lines;
-/// the first line if the table does not have it.
+/// The line of an instruction of the code object at `code`, from its line table; the first line if
+/// the table does not have the instruction.
 pub fn line(
     layout: &Layout,
     code: u64,
@@ -20,16 +20,16 @@ pub fn line(
     first_line.saturating_add_signed(line.unwrap_or(0))
 }
 
-/// Bytes from the first instruction on.
+/// Bytes from the first instruction to this one.
 pub fn offset(layout: &Layout, code: u64, instruction: u64) -> u64 {
     match layout.instruction_is {
-        // There is no instruction before the first one: -1.
+        // Before the first instruction, the offset is -1.
         Instruction::Offset(unit) => (instruction as u32 as i32).max(0) as u64 * u64::from(unit),
         Instruction::Address => instruction.saturating_sub(code.wrapping_add(layout.instructions)),
     }
 }
 
-/// Up to 3.9: pairs of how many bytes of code to go on, then how many lines.
+/// Up to 3.9: pairs of bytes, which advance the code offset and then the line.
 fn by_pairs(mut table: impl Iterator<Item = u8>, offset: u64) -> Option<i32> {
     let (mut at, mut line) = (0u64, 0i32);
     while let (Some(bytes), Some(step)) = (table.next(), table.next()) {
@@ -42,7 +42,7 @@ fn by_pairs(mut table: impl Iterator<Item = u8>, offset: u64) -> Option<i32> {
     Some(line)
 }
 
-/// 3.10: how many lines further, for how many bytes; -128 is no line.
+/// 3.10: pairs of a line increment and a length in bytes; -128 means that the range has no line.
 fn by_ranges(mut table: impl Iterator<Item = u8>, offset: u64) -> Option<i32> {
     let (mut at, mut line) = (0u64, 0i32);
     while let (Some(bytes), Some(step)) = (table.next(), table.next()) {
@@ -58,7 +58,7 @@ fn by_ranges(mut table: impl Iterator<Item = u8>, offset: u64) -> Option<i32> {
     None
 }
 
-/// From 3.11 on: entries of a kind and a length in instructions, with lines as signed numbers of
+/// From 3.11 on: entries with a kind and a length in instructions, and lines as signed numbers of
 /// variable length.
 fn by_locations(table: impl Iterator<Item = u8>, offset: u64) -> Option<i32> {
     let mut bytes = table.peekable();
@@ -72,7 +72,7 @@ fn by_locations(table: impl Iterator<Item = u8>, offset: u64) -> Option<i32> {
             10..=12 => line = line.saturating_add(i32::from(kind) - 10),
             _ => {}
         }
-        // Columns follow; the next entry begins with the high bit.
+        // Columns follow. The next entry begins with a byte that has the high bit set.
         while bytes.peek().is_some_and(|b| b & 0x80 == 0) {
             bytes.next();
         }
@@ -84,7 +84,8 @@ fn by_locations(table: impl Iterator<Item = u8>, offset: u64) -> Option<i32> {
     None
 }
 
-/// Six bits a byte, the lowest first; the lowest bit of the number is its sign.
+/// A signed number of variable length: six bits per byte, the lowest first. The lowest bit of the
+/// number is its sign.
 fn signed(bytes: &mut impl Iterator<Item = u8>) -> Option<i32> {
     let (mut value, mut shift) = (0u32, 0);
     loop {
@@ -105,15 +106,16 @@ mod tests {
 
     #[test]
     fn lines_of_every_version_are_found() {
-        // Two instructions on the first line, then one each two and three further.
+        // Two instructions are on the first line, then one is two lines further, and one three
+        // lines further.
         let pairs = [0, 0, 4, 2, 2, 3];
         let at = |offset| by_pairs(pairs.into_iter(), offset);
         assert_eq!([at(0), at(2), at(4), at(6)], [Some(0), Some(0), Some(2), Some(5)]);
         let ranges = [4, 0, 2, 2, 2, 0x80, 2, 3];
         let at = |offset| by_ranges(ranges.into_iter(), offset);
         assert_eq!([at(0), at(4), at(6), at(8)], [Some(0), Some(2), None, Some(5)]);
-        // A short form (two instructions), one line on (one), a long form with
-        // two lines on (one), no line (one), and three lines back (one).
+        // A short form (two instructions), one line further (one), a long form with two lines
+        // further (one), no line (one), and three lines back (one).
         let locations = [
             0x80 | 1,
             0x12,

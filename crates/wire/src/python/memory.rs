@@ -1,6 +1,6 @@
-//! Memory of a process that runs Python, its own or another's.
+//! The memory of a process that runs Python: this process or another.
 
-/// Memory that can be read; `None` where it cannot.
+/// Memory that can be read. Functions return `None` if the bytes can't be read.
 pub trait Memory {
     /// Reads eight bytes.
     fn u64(&mut self, at: u64) -> Option<u64>;
@@ -9,7 +9,8 @@ pub trait Memory {
     /// Reads one byte.
     fn u8(&mut self, at: u64) -> Option<u8>;
 
-    /// The words at these offsets from the beginning of an object: multiples of 8, below [`OBJECT`].
+    /// Reads the words at these offsets from an object's address. The offsets are multiples of 8
+    /// and below [`OBJECT`].
     #[inline(always)]
     fn fields<const N: usize>(&mut self, object: u64, offsets: [u64; N]) -> Option<[u64; N]>
     where
@@ -22,7 +23,7 @@ pub trait Memory {
         Some(fields)
     }
 
-    /// Passes so many bytes of an object, from a word on, to `give` by pairs of words. In the last
+    /// Passes so many bytes of an object, from a word on, to `give` in pairs of words. In the last
     /// pair, bytes beyond the end are 0.
     #[inline(always)]
     fn pairs(&mut self, at: u64, bytes: u64, mut give: impl FnMut([u64; 2])) -> Option<()>
@@ -43,22 +44,22 @@ pub trait Memory {
     }
 }
 
-/// Every field of an object that is read lies closer to its beginning than this.
+/// All fields of objects that are read lie at offsets below this.
 pub const OBJECT: u64 = 4096;
 
-/// The lowest bytes of a word, 1 to 8 of them.
+/// A mask of the lowest bytes of a word, of which there are 1 to 8.
 #[inline(always)]
 pub fn below(bytes: u64) -> u64 {
     u64::MAX >> (64 - 8 * bytes)
 }
 
-/// The field of four bytes at an offset, of the word that it lies in.
+/// The four-byte field at an offset, from the word that contains it.
 #[inline(always)]
 pub fn u32_in(word: u64, offset: u64) -> u32 {
     (word >> ((offset & 4) * 8)) as u32
 }
 
-/// The field of one byte at an offset, of the word that it lies in.
+/// The one-byte field at an offset, from the word that contains it.
 #[inline(always)]
 pub fn u8_in(word: u64, offset: u64) -> u8 {
     (word >> ((offset & 7) * 8)) as u8

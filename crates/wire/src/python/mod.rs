@@ -1,8 +1,8 @@
-//! CPython's frames: where its objects hold what is read, and how to read it.
+//! CPython's frames: where its objects have the fields that are read, and how to read them.
 //!
 //! The collector finds an interpreter and publishes in the region where it is and how it lays out
-//! its objects ([`Interpreter`]); the target uses that to read the frames of its own threads. The
-//! collector reads other processes by the same code, through another [`Memory`].
+//! its objects ([`Interpreter`]). The target uses that to read the frames of its own threads. The
+//! collector reads other processes with the same code, through another [`Memory`].
 
 mod frames;
 mod layout;
@@ -18,9 +18,9 @@ pub use lines::{line, offset};
 pub use memory::{Memory, OBJECT, below};
 pub use objects::{Chars, CodeFields, CodeHead, MAX_LINES, MAX_TEXT, Text, code, text, text_hash};
 
-/// Most Python frames of a target's stack.
+/// Maximum number of Python frames of a target's stack.
 pub const MAX_PYTHON_FRAMES: usize = 192;
-/// Bytes of a function's name that cross; the rest is cut off.
+/// Maximum bytes of a function's name in a record. The rest is cut off.
 pub const NAME_BYTES: usize = 1024;
-/// Bytes of a file's path that cross: its last ones.
+/// Maximum bytes of a file's path in a record. Only its last bytes are kept.
 pub const FILE_BYTES: usize = 2048;

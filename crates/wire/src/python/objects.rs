@@ -1,42 +1,42 @@
-//! Code objects, strings and tables of lines.
+//! Code objects, strings and line tables.
 
 use super::layout::Layout;
 use super::memory::{Memory, OBJECT, u32_in};
 
-/// Longest name or path that is accepted, characters.
+/// Longest name or path that is accepted, in characters.
 pub const MAX_TEXT: u64 = 4096;
-/// Longest table of lines that is read, bytes.
+/// Longest line table that is read, in bytes.
 pub const MAX_LINES: u64 = 1 << 20;
 
-/// Locations of a code object's parts.
+/// Addresses and values of a code object's parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodeHead {
-    /// Address of its type, which shows that it is a code object.
+    /// Address of the object's type, which shows whether it is a code object.
     pub kind: u64,
-    /// Address of its name, a string; 0 in code that the interpreter keeps for itself.
+    /// Address of its name, a string; 0 for the interpreter's own code.
     pub name: u64,
     /// Address of its file, a string.
     pub file: u64,
     /// Number of the first line.
     pub first_line: u32,
-    /// First byte of its table of lines.
+    /// Address of the first byte of its line table.
     pub lines: u64,
-    /// Bytes of that table.
+    /// Bytes of its line table.
     pub lines_bytes: u64,
 }
 
 /// Offsets of a code object's fields.
 pub struct CodeFields {
-    /// Words in which they lie: its type, name, file, first line and table of lines.
+    /// Offsets of the words that hold its type, name, file, first line and line table.
     fields: [u64; 5],
     /// Offset of the first line.
     first_line: u64,
-    /// Bytes of an object's head.
+    /// Bytes of an object's header.
     head: u64,
 }
 
 impl CodeFields {
-    /// Returns the fields of a layout; `None` for a layout that cannot be.
+    /// The fields of a layout; `None` if the layout is impossible.
     #[inline(always)]
     pub fn of(layout: &Layout) -> Option<CodeFields> {
         let &Layout { name, file, first_line, lines, .. } = layout;
@@ -46,12 +46,12 @@ impl CodeFields {
         is_near.then_some(CodeFields { fields, first_line, head })
     }
 
-    /// Reads a code object.
+    /// Reads a code object; `None` if its memory can't be read or its line table is too long.
     #[inline(always)]
     pub fn read(&self, memory: &mut impl Memory, at: u64) -> Option<CodeHead> {
         let [kind, name, file, first_line, lines] = memory.fields(at, self.fields)?;
         let first_line = u32_in(first_line, self.first_line);
-        // A bytes object: length and hash follow its head, then the contents.
+        // The line table is a bytes object: length and hash follow the header, then the contents.
         let lines = lines.wrapping_add(self.head);
         let lines_bytes = memory.u64(lines).filter(|len| *len <= MAX_LINES)?;
         Some(CodeHead { kind, name, file, first_line, lines: lines.wrapping_add(16), lines_bytes })
@@ -63,11 +63,11 @@ pub fn code(memory: &mut impl Memory, layout: &Layout, at: u64) -> Option<CodeHe
     CodeFields::of(layout)?.read(memory, at)
 }
 
-/// The encoding of a string's characters.
+/// The width and encoding of a string's characters.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chars {
-    /// A byte, below 128.
+    /// One byte each, below 128: ASCII.
     Ascii = 0,
     /// One byte each: Latin-1.
     Latin = 1,
@@ -78,7 +78,7 @@ pub enum Chars {
 }
 
 impl Chars {
-    /// Decodes what a target wrote.
+    /// Decodes a value that a target wrote.
     pub fn of(value: u64) -> Option<Chars> {
         Some(match value {
             0 => Chars::Ascii,
@@ -93,29 +93,29 @@ impl Chars {
 /// The location of a string's characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Text {
-    /// Address of the first.
+    /// Address of the first character.
     pub at: u64,
-    /// Bytes of them all.
+    /// Number of bytes of all characters.
     pub bytes: u64,
     /// Encoding of the characters.
     pub chars: Chars,
 }
 
-/// The hash that Python keeps in a string, of 64 bits over its contents; `None` before something
-/// asked for it.
+/// The 64-bit hash of the contents that Python stores in a string; `None` if Python has not
+/// computed it yet.
 #[inline(always)]
 pub fn text_hash(memory: &mut impl Memory, layout: &Layout, at: u64) -> Option<u64> {
     const UNKNOWN: u64 = u64::MAX;
     memory.u64(at.wrapping_add(layout.head() + 8)).filter(|hash| *hash != UNKNOWN)
 }
 
-/// Finds a string's characters: only of compact strings, as all names of code are.
+/// Finds a string's characters. Only compact strings are supported, which all names of code are.
 #[inline(always)]
 pub fn text(memory: &mut impl Memory, layout: &Layout, at: u64) -> Option<Text> {
     let [len, state] = memory.fields(at, [layout.head(), layout.head() + 16])?;
     let (len, state) = (Some(len).filter(|len| *len <= MAX_TEXT)?, state as u32);
-    // Interning takes two bits, without the lock a byte, in 3.13 without it and in early 3.14 two
-    // bytes; kind, compact and ascii follow.
+    // The flags of interning take two bits; without the lock they take one byte, or two in 3.13 and
+    // in early 3.14. The kind and the flags "compact" and "ascii" follow.
     let parse = |bits: u32| {
         let (kind, compact, ascii) = (bits & 7, bits >> 3 & 1, bits >> 4 & 1);
         let chars = match kind {

@@ -1,4 +1,4 @@
-//! Frames and strings of interpreters without the lock, in memory that is laid out as theirs.
+//! Frames and strings of interpreters without the lock, in memory that is laid out like theirs.
 
 extern crate std;
 
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::vec;
 use std::vec::Vec;
 
-/// Words by address.
+/// Memory as words by address.
 #[derive(Default)]
 struct Words(BTreeMap<u64, u64>);
 
@@ -68,7 +68,7 @@ fn a_threads_own_copy_of_instructions_is_the_same_place_in_the_code() {
     let (state, inner, outer, code, list, copy) =
         (0x100, 0x1000, 0x2000, 0x3000, 0x4000, 0x5000_u64);
     memory.put(state, &[inner]);
-    // References carry a tag in their low bits.
+    // References have a tag in their low bits.
     memory.put(inner, &[code | 1, outer, 0, 0, 0, 0, 0, copy + 12, 0, 3]);
     memory.put(outer, &[code | 1, 0, 0, 0, 0, 0, 0, code + 232 + 20, 0, 0]);
     memory.put(code + 200, &[list]);
@@ -85,7 +85,7 @@ fn a_threads_own_copy_of_instructions_is_the_same_place_in_the_code() {
     assert_eq!(walk(&mut memory, 9), (WalkEnd::Whole, both.clone()));
     assert_eq!(walk(&mut memory, 2), (WalkEnd::Whole, both));
     assert_eq!(walk(&mut memory, 1), (WalkEnd::TooDeep, vec![(code, 12, 0)]));
-    // A copy that cannot be read ends the walk: the place would be another one's.
+    // If a copy can't be read, the walk ends: the instruction's place could not be told.
     memory.0.remove(&(list + 32));
     assert_eq!(walk(&mut memory, 9), (WalkEnd::Unreadable, vec![]));
 }
@@ -94,7 +94,8 @@ fn a_threads_own_copy_of_instructions_is_the_same_place_in_the_code() {
 fn a_frame_of_the_interpreters_own_ends_a_call_of_the_loop() {
     let layout = Layout { copies: None, ..without_lock() };
     let mut memory = Words::default();
-    // Four frames, of which the second is the interpreter's own: by the seventh byte of its tenth word.
+    // There are four frames. The second is the interpreter's own, which the seventh byte of its
+    // tenth word says.
     for (place, owner) in [0, 3, 0, 1].into_iter().enumerate() {
         let at = 0x1000 * (place as u64 + 1);
         let previous = if place == 3 { 0 } else { at + 0x1000 };
@@ -112,10 +113,10 @@ fn a_frame_of_the_interpreters_own_ends_a_call_of_the_loop() {
     };
     let frames = vec![(0x1000, 1), (0x3000, 0), (0x4000, 1)];
     assert_eq!(walk(&mut memory), (WalkEnd::Whole, frames));
-    // A frame that is its own caller: no thread has so many interpreter frames in a row.
+    // This frame is its own caller: no thread has so many interpreter frames in a row.
     memory.put(0x2008, &[0x2000]);
     assert_eq!(walk(&mut memory), (WalkEnd::Unreadable, vec![(0x1000, 1)]));
-    // Nor does a field lie so far away.
+    // No field lies at such an offset either.
     let far = Layout { previous: OBJECT, ..layout };
     assert!(Frames::of(&mut memory, &far, 0x100, 9).is_none());
 }
@@ -143,7 +144,7 @@ fn the_last_pair_of_a_text_is_without_what_lies_behind_it() {
 fn strings_have_a_longer_head_without_the_lock() {
     const COMPACT_ASCII: u64 = 1 | 1 << 3 | 1 << 4;
     let mut memory = Words::default();
-    // Interned in a byte (3.14), and in two (3.13).
+    // The interning flags take one byte (3.14), or two (3.13).
     for (at, bits) in [(0x100, 8), (0x200, 16)] {
         memory.put(at + 32, &[5, 0, 1 | COMPACT_ASCII << bits]);
         let found = text(&mut memory, &without_lock(), at);

@@ -1,7 +1,7 @@
-//! Serves another client's CUPTI calls while the agent uses CUPTI: each function here takes the
-//! place of CUPTI's own, with its type and its results.
+//! Serves another client's CUPTI calls while the agent uses CUPTI: each function here replaces a
+//! function of CUPTI, with the same type and the same results.
 //!
-//! The types are compared with the header's where they are named (`tprof-cupti-sys`).
+//! `tprof-cupti-sys` compares their types with the header's.
 
 use super::super::buffers;
 use super::super::client_clock as clock;
@@ -22,7 +22,7 @@ use tprof_cupti_sys::functions as f;
 use tprof_cupti_sys::*;
 use tprof_wire::gpu::trouble;
 
-/// Notes a client's call in the journal.
+/// Notes a client's call in the journal. Returns its result.
 fn served(number: Number, argument: u64, result: CUptiResult) -> CUptiResult {
     journal::keep(JournalEvent::Client, [number as u64, argument, u64::from(result)]);
     result
@@ -31,7 +31,7 @@ fn served(number: Number, argument: u64, result: CUptiResult) -> CUptiResult {
 /// The current time on CUPTI's own clock.
 fn now_ns(cupti: &Cupti) -> u64 {
     let mut now = 0;
-    // SAFETY: a place for the answer.
+    // SAFETY: `cuptiGetTimestamp` writes one number to the local that it gets.
     unsafe { (cupti.timestamp)(&raw mut now) };
     now
 }
@@ -51,7 +51,7 @@ pub(super) extern "C" fn register_callbacks(
     detach::attach_again();
     let is_other = |(had, _): (wants::Request, _)| had as usize != request as usize;
     if wants::callbacks().is_none_or(is_other) {
-        // Buffers that an earlier client has lent belong to that client.
+        // The buffer that an earlier client has lent belongs to that client.
         lent::flush();
     }
     let is_first = wants::register(request, complete).is_none();
@@ -106,13 +106,14 @@ fn disable_with(cupti: &Cupti, kind: CUpti_ActivityKind) -> CUptiResult {
     served(Number::cuptiActivityDisable, kind.into(), CUPTI_SUCCESS)
 }
 
-/// The agent collects its kinds in all contexts, and so does the client then.
+/// Enables a kind for one context. If the agent collects the kind, which it does in all contexts,
+/// the client gets it for all contexts too.
 pub(super) extern "C" fn enable_context(
     context: CUcontext,
     kind: CUpti_ActivityKind,
 ) -> CUptiResult {
     let real = || real!(cuptiActivityEnableContext as f::ActivityEnableContext, (context, kind));
-    // A forked child has none, and may find the switch taken for good.
+    // A forked child isn't served: the lock of [`kinds::unchanged`] may be held forever there.
     let Some(cupti) = started::serving() else { return real() };
     kinds::unchanged(|| {
         if kinds::is_on(kind) {
@@ -153,9 +154,10 @@ pub(super) extern "C" fn set_attribute(
     if bytes.is_null() || value.is_null() {
         return CUPTI_ERROR_INVALID_PARAMETER;
     }
-    // SAFETY: the client's value, of one byte by the header.
+    // SAFETY: the client passed a valid value, which by the header has one byte for these
+    // attributes.
     kept.store(u32::from(unsafe { *value.cast::<u8>() }) + 1, Relaxed);
-    // Buffers by thread suit the agent too, and can only be chosen before kinds are enabled.
+    // One buffer per thread suits the agent too, and can only be chosen before kinds are enabled.
     if attribute == CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER && started::serving().is_none() {
         return real!(
             cuptiActivitySetAttribute as f::ActivitySetAttribute,
@@ -177,7 +179,8 @@ pub(super) extern "C" fn get_attribute(
             (attribute, bytes, value)
         );
     }
-    // SAFETY: the client's places, the second for one byte by the header.
+    // SAFETY: the client passed both pointers for the answers; by the header the value has one byte
+    // for these attributes.
     unsafe {
         *bytes = 1;
         *value.cast::<u8>() = (kept - 1) as u8;
@@ -195,11 +198,12 @@ pub(super) extern "C" fn register_timestamp_callback(
     served(Number::cuptiActivityRegisterTimestampCallback, 0, CUPTI_SUCCESS)
 }
 
-/// By the header, the time corresponds with the client's records.
+/// The current time on the client's clock: by the header, this time must correspond with the
+/// client's records.
 pub(super) extern "C" fn get_timestamp(time: *mut u64) -> CUptiResult {
     match clock::now() {
         Some(now) if !time.is_null() => {
-            // SAFETY: the client's place for the answer.
+            // SAFETY: the client passed this pointer for the answer, and it isn't null.
             unsafe { *time = now };
             CUPTI_SUCCESS
         }
@@ -217,8 +221,7 @@ pub(super) extern "C" fn flush_all(flags: u32) -> CUptiResult {
         return flush();
     }
     if wants::callbacks().is_none() {
-        // The header demands this result: no callbacks are registered, as far as the client is
-        // concerned.
+        // The header demands this result: from the client's view, no callbacks are registered.
         return CUPTI_ERROR_INVALID_OPERATION;
     }
     let result = flush();
@@ -245,7 +248,7 @@ pub(super) extern "C" fn dropped_records(
         (context, stream, dropped)
     );
     if result == CUPTI_SUCCESS && !dropped.is_null() {
-        // SAFETY: the client's place for the answer, where CUPTI has put its own.
+        // SAFETY: the client passed this pointer for the answer, and CUPTI has just written to it.
         unsafe {
             wants::DROPPED_OURS.fetch_add(*dropped as u64, Relaxed);
             *dropped += wants::DROPPED.swap(0, Relaxed) as usize;
@@ -262,7 +265,8 @@ pub(super) extern "C" fn enable_driver_api(call: CUpti_CallbackId, on: u8) -> CU
     choose_call(CUPTI_ACTIVITY_KIND_DRIVER, call, on != 0)
 }
 
-/// Switches one call of a domain. Without its kind, by the header, only such calls are recorded.
+/// Enables or disables one call of a domain. By the header, if the kind itself is off, only the
+/// calls enabled here are recorded.
 fn choose_call(kind: CUpti_ActivityKind, call: u32, on: bool) -> CUptiResult {
     let Some(cupti) = started::serving() else { return early::choose_call(kind, call, on) };
     kinds::unchanged(|| choose_with(&cupti, kind, call, on))
@@ -278,7 +282,8 @@ fn choose_with(cupti: &Cupti, kind: CUpti_ActivityKind, call: u32, on: bool) -> 
                 real!(cuptiActivityEnableRuntimeApi as f::ActivityEnableRuntimeApi, (call, flag))
             }
         };
-        // The agent's kind comes back with recording: the client's calls are then chosen from it.
+        // The agent's kind is on again when recording resumes: then the client's calls are selected
+        // from its records.
         if result != CUPTI_SUCCESS || !kinds::is_paused() {
             return result;
         }
@@ -292,7 +297,7 @@ fn choose_with(cupti: &Cupti, kind: CUpti_ActivityKind, call: u32, on: bool) -> 
     CUPTI_SUCCESS
 }
 
-/// The agent needs thread ids of the kernel's.
+/// The client's choice is only stored: the agent needs the kernel's thread ids.
 pub(super) extern "C" fn set_thread_id_type(kind: CUpti_ActivityThreadIdType) -> CUptiResult {
     wants::THREAD_IDS.store(kind + 1, Relaxed);
     match started::serving() {
@@ -306,15 +311,15 @@ pub(super) extern "C" fn get_thread_id_type(kind: *mut CUpti_ActivityThreadIdTyp
         return CUPTI_ERROR_INVALID_PARAMETER;
     }
     let chosen = wants::THREAD_IDS.load(Relaxed);
-    // SAFETY: the client's place for the answer.
+    // SAFETY: the client passed this pointer for the answer, and it isn't null.
     unsafe {
         *kind = chosen.checked_sub(1).unwrap_or(CUPTI_ACTIVITY_THREAD_ID_TYPE_DEFAULT);
     }
     CUPTI_SUCCESS
 }
 
-/// Newest CUPTI of which a disabled domain may disable kinds (12.6; its update 1 has the number
-/// of 12.6 too).
+/// Newest CUPTI in which disabling a domain may disable kinds (12.6, and its update 1, which has
+/// the same number).
 const DOMAIN_DISABLES_KINDS: u32 = 24;
 
 pub(super) extern "C" fn enable_domain(
@@ -330,17 +335,18 @@ pub(super) extern "C" fn enable_domain(
     result
 }
 
-/// Notes what CUPTI refuses another client because the agent uses its other interface: the one of
-/// CUDA 13.3 and the older one exclude each other.
+/// Notes that CUPTI refused another client's call because the agent uses the other of two
+/// interfaces: that of CUDA 13.3 and the older one exclude each other.
 fn note_refused(what: &[u8], result: CUptiResult) {
     let Some(cupti) = started::cupti().filter(|_| result != CUPTI_SUCCESS) else { return };
-    // Only where the agent is: before, this library must not begin to record.
+    // This runs only once the agent has started: before that, this library must not begin to
+    // record.
     if let Some(thread) = gate::recording() {
         refused(thread, &cupti, what, result);
     }
 }
 
-/// A subscription by the interface of CUDA 13.3.
+/// A client subscribes by the interface of CUDA 13.3.
 pub(super) extern "C" fn subscribe_v2(
     subscriber: *mut CUpti_SubscriberHandle,
     callback: CUpti_CallbackFunc,
@@ -350,7 +356,7 @@ pub(super) extern "C" fn subscribe_v2(
     let result =
         real!(cuptiSubscribe_v2 as f::SubscribeV2, (subscriber, callback, data, parameters));
     if result == CUPTI_SUCCESS && started::is_awaited() {
-        // SAFETY: CUPTI has accepted them.
+        // SAFETY: CUPTI has accepted these parameters, so they are valid.
         unsafe { subscriber::has_client(parameters) };
     }
     note_refused(b"another client's subscription (cuptiSubscribe_v2)", result);
@@ -361,7 +367,8 @@ pub(super) extern "C" fn finalize() -> CUptiResult {
     let now = started::serving().map_or(0, |cupti| now_ns(&cupti));
     let finalize = || real!(cuptiFinalize as f::Finalize, ());
     let result = match started::cupti() {
-        // With a subscription of the agent's CUPTI would find a client more than there is without.
+        // The agent's subscription ends first. With it, CUPTI would find one client more than there
+        // would be without tprof.
         Some(cupti) if cupti.has_clients_apart => {
             let mut result = CUPTI_SUCCESS;
             detach::detached(|| {

@@ -1,10 +1,12 @@
-//! Serves a client that begins before the agent does, and hands it over when the agent starts.
+//! Serves a client that begins before the agent does, and hands the client over when the agent
+//! starts.
 //!
 //! NVIDIA's samples register and enable before `cuInit`; a library that the job injects itself
-//! (`CUDA_INJECTION64_PATH`) runs right before the agent. Until then CUPTI serves the client: its
-//! callbacks and kinds are passed on, and kept in [`super::super::wants`]. What would spoil the agent's records,
-//! the clock and that buffers come zeroed, is only kept: before `cuInit` there is no record that it
-//! could concern. Where the agent does not start, CUPTI gets that too.
+//! (`CUDA_INJECTION64_PATH`) runs right before the agent. Until the agent starts, CUPTI serves the
+//! client: its callbacks and kinds are passed on, and remembered in [`super::super::wants`]. Two
+//! settings would spoil the agent's records: the clock, and that buffers come zeroed. These are
+//! only remembered, since before `cuInit` there is no record that they could affect. If the agent
+//! does not start, CUPTI gets them too.
 
 use super::super::client_clock as clock;
 use super::super::cupti::Cupti;
@@ -17,8 +19,7 @@ use tprof_cupti_sys::functions as f;
 use tprof_cupti_sys::*;
 use tprof_wire::gpu::trouble;
 
-/// Returns a result of CUPTI's; calls `keep` first if it is a success and the agent may still
-/// start.
+/// Returns CUPTI's result. Calls `keep` first if CUPTI succeeded and the agent may still start.
 fn kept(result: CUptiResult, keep: impl FnOnce()) -> CUptiResult {
     if result == CUPTI_SUCCESS && started::is_awaited() {
         keep();
@@ -37,8 +38,8 @@ pub fn register(request: wants::Request, complete: wants::Complete) -> CUptiResu
     })
 }
 
-/// Passes on `cuptiActivityEnable`. A client that wants a kind before there are records wants all
-/// of them.
+/// Passes on `cuptiActivityEnable`. A client that enables a kind before there are records wants all
+/// records of it.
 pub fn enable(kind: CUpti_ActivityKind) -> CUptiResult {
     let result = real!(cuptiActivityEnable as f::ActivityEnable, (kind));
     kept(result, || {
@@ -92,15 +93,15 @@ pub fn register_clock(clock: CUpti_TimestampCallbackFunc) -> CUptiResult {
     }
 }
 
-/// Called before the agent registers: a client that was there gets back what it has lent, since
-/// CUPTI gives the buffers of a client that is replaced to the next one, or to nobody.
+/// Called before the agent registers. Flushes, so that an earlier client gets its buffers back:
+/// when a client is replaced, CUPTI returns that client's buffers to the next one, or to nobody.
 pub fn flush() {
     if wants::callbacks().is_some() {
         real!(cuptiActivityFlushAll as f::ActivityFlushAll, (CUPTI_ACTIVITY_FLAG_FLUSH_FORCED));
     }
 }
 
-/// Called when the agent has registered and started: from here on it serves the client.
+/// Called when the agent has registered and started. From now on the agent serves the client.
 pub fn go_on(thread: &Thread, cupti: &Cupti) {
     clock::read(cupti);
     let Some(callbacks) = wants::callbacks() else { return };
@@ -110,8 +111,8 @@ pub fn go_on(thread: &Thread, cupti: &Cupti) {
     }
 }
 
-/// Called when there is no agent, or it uses another CUPTI: the client's CUPTI gets all that was
-/// kept.
+/// Called when no agent starts, or when it uses another CUPTI. Passes everything that was only
+/// remembered on to the client's CUPTI.
 pub fn hand_back() {
     if let Some(clock) = clock::forget() {
         real!(

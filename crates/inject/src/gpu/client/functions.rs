@@ -1,4 +1,4 @@
-//! CUPTI's functions that act for the whole process: intercepted by the preloaded library.
+//! CUPTI's functions that act on the whole process. The preloaded library intercepts them.
 
 use super::super::loader::{Handle, Loader};
 use super::super::started;
@@ -6,7 +6,7 @@ use super::calls;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 
-/// Passes their names to a macro, each with the function here that replaces it.
+/// Passes the names of these functions to a macro, each with the function here that replaces it.
 #[macro_export]
 macro_rules! cupti_functions {
     ($take:ident) => {
@@ -43,7 +43,8 @@ macro_rules! numbers {
 
         const ALL: &[(&[u8], extern "C" fn())] = &[$((
             concat!(stringify!($name), "\0").as_bytes(),
-            // SAFETY: called in the place of a CUPTI function of the same type.
+            // SAFETY: only the address is kept; callers cast it back to the type of the CUPTI
+            // function that it replaces.
             unsafe { core::mem::transmute::<*const (), extern "C" fn()>(calls::$instead as *const ()) },
         )),*];
         static REAL: [AtomicUsize; ALL.len()] = [const { AtomicUsize::new(0) }; ALL.len()];
@@ -56,7 +57,7 @@ fn found(loader: &Loader, handle: Handle, name: &[u8]) -> usize {
     name.and_then(|name| loader.symbol(handle, name)).unwrap_or(0)
 }
 
-/// Whether a client has begun with another CUPTI than this one.
+/// Whether a client has begun with a CUPTI other than this one.
 pub fn is_other(loader: &Loader, handle: Handle) -> bool {
     ALL.iter().zip(&REAL).any(|((name, _), real)| {
         let known = real.load(Relaxed);
@@ -64,19 +65,19 @@ pub fn is_other(loader: &Loader, handle: Handle) -> bool {
     })
 }
 
-/// Finds the real functions, before the agent starts.
+/// Looks up the real functions, before the agent starts.
 pub fn prepare(loader: &Loader, handle: Handle) {
     for ((name, _), real) in ALL.iter().zip(&REAL) {
         real.store(found(loader, handle, name), Relaxed);
     }
 }
 
-/// Address of the real function in the CUPTI that the agent uses; 0 if it lacks it.
+/// Address of the real function in the CUPTI that the agent uses; 0 if that CUPTI lacks it.
 pub fn address_of(number: Number) -> usize {
     REAL.get(number as usize).map_or(0, |real| real.load(Relaxed))
 }
 
-/// Calls the real function, which may be absent.
+/// Calls the real function, or returns an error if it is absent.
 macro_rules! real {
     ($name:ident as $type:ty, ($($argument:expr),*)) => {{
         let address = $crate::gpu::client::functions::address_of(Number::$name);
@@ -84,7 +85,8 @@ macro_rules! real {
             CUPTI_ERROR_NOT_INITIALIZED
         } else {
             let call = $crate::gpu::loader::function!(address, $type);
-            // SAFETY: a function of this type; the client's own arguments.
+            // SAFETY: `$type` is the function's type, and the arguments are those that the client
+            // passed to it.
             unsafe { call($($argument),*) }
         }
     }};
@@ -92,8 +94,9 @@ macro_rules! real {
 
 pub(super) use real;
 
-/// The function to call in place of the one at `real`: while the agent uses that CUPTI,
-/// its own; and before it starts, since it is likely to use that one.
+/// The function to call in place of the one at `real`. It is the agent's while the agent uses the
+/// CUPTI that has `real`, and also before the agent starts, since the agent is likely to use that
+/// CUPTI.
 pub fn instead(number: u32, real: usize) -> usize {
     let index = number as usize;
     let (Some((_, own)), Some(known)) = (ALL.get(index), REAL.get(index)) else { return real };
@@ -105,8 +108,8 @@ pub fn instead(number: u32, real: usize) -> usize {
     if known.load(Relaxed) == real { *own as usize } else { real }
 }
 
-/// Whether a client begins with this function what the agent must know of, also where the driver
-/// has not loaded the agent yet.
+/// Whether this function is one with which a client begins something that the agent must know of,
+/// even if the driver has not loaded the agent yet.
 pub fn begins(number: u32) -> bool {
     use Number::*;
     let first = [
