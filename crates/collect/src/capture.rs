@@ -18,9 +18,9 @@ pub struct Capture {
 pub enum CaptureRange {
     /// From `cudaProfilerStart` to `cudaProfilerStop`.
     CudaProfiler,
-    /// NVTX ranges of the name, of any domain.
+    /// NVTX ranges of this name, in any domain.
     Nvtx(String),
-    /// PyTorch's `record_function` and spans of `tprof_abi` of the name.
+    /// Ranges of PyTorch's `record_function` and spans of `tprof_abi` with this name.
     Range(String),
 }
 
@@ -31,14 +31,14 @@ pub enum CaptureEnd {
     /// Recording stops; the job goes on.
     #[default]
     Stop,
-    /// SIGTERM ends the job.
+    /// The job is ended by SIGTERM.
     StopJob,
-    /// The next range of the name is recorded too.
+    /// The next range of the name is recorded as well.
     Repeat,
 }
 
 impl Capture {
-    /// Packs the range as the process reads it; `None` for a name that is too long.
+    /// Encodes the range for the process; `None` if the name is too long.
     pub fn words(&self) -> Option<[u64; capture::WORDS]> {
         let (opens, name) = match &self.range {
             CaptureRange::CudaProfiler => (CaptureTrigger::CudaProfiler, ""),
@@ -56,7 +56,7 @@ impl Capture {
         }
     }
 
-    /// Describes what is recorded, and what then happens.
+    /// Describes what is recorded, and what happens at the end of the range.
     pub fn plan(&self) -> String {
         let then = match self.end {
             CaptureEnd::Stop => "the first one",
@@ -72,7 +72,7 @@ impl Capture {
         (format!("everything outside of {}", self.recorded()), why)
     }
 
-    /// Returns what was not recorded in a job that had `captures` of these ranges, and why.
+    /// Returns what is missing in a job that had `captures` of these ranges, and why.
     pub(crate) fn missing(&self, captures: u64) -> Option<(String, String)> {
         let why = "the job had no such range".to_owned();
         (captures == 0).then(|| (self.recorded(), why))

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub struct Config {
     /// Run directory, absolute.
     pub output: PathBuf,
-    /// What happens if the run directory already holds a run.
+    /// The way to continue if the run directory already holds a run.
     #[serde(default)]
     pub if_exists: IfExists,
     /// The sources that are recorded.
@@ -36,58 +36,59 @@ pub struct Config {
     /// How PyTorch's operators are recorded.
     #[serde(default)]
     pub operators: OperatorDetail,
-    /// Name calls of PyTorch's modules by their paths.
+    /// Whether calls of PyTorch's modules are named by their paths.
     #[serde(default)]
     pub modules: bool,
-    /// Ask PyTorch's own profiler for a window.
+    /// The window for which PyTorch's own profiler is requested.
     #[serde(default)]
     pub kineto: Option<KinetoWindow>,
-    /// Keep PyTorch's own log of `torch.compile`.
+    /// Whether PyTorch's own log of `torch.compile` is kept.
     #[serde(default)]
     pub compile: bool,
     /// Time between readings of RSS, mapped bytes, live heap and cgroup.
     pub rss_interval: Duration,
     /// Time between readings of devices by NVML.
     pub gpu_interval: Duration,
-    /// What a thread does when its ring is full.
+    /// The behaviour of a thread when its ring is full.
     pub on_full: OnFull,
-    /// Directory of unwind tables and symbols that are kept between runs; `None` keeps none.
+    /// Directory in which unwind tables and symbols are cached between runs; `None` disables the
+    /// cache.
     #[serde(default)]
     pub table_cache: Option<PathBuf>,
-    /// Stop recording when the run's files hold this many bytes.
+    /// Recording stops when the run's files have this many bytes.
     pub max_size: Option<u64>,
-    /// Stop recording this long after it began.
+    /// Recording stops this long after it began.
     pub duration: Option<Duration>,
-    /// Begin recording this long after the start.
+    /// Recording begins this long after the start.
     pub delay: Option<Duration>,
-    /// Begin with recording off, until `tprof ctl start`.
+    /// Whether recording is off until `tprof ctl start`.
     pub paused: bool,
-    /// Record these steps or seconds of the job only.
+    /// The steps or seconds of the job that are recorded, if not all.
     #[serde(default)]
     pub schedule: Option<Timetable>,
-    /// Record this range of the program only.
+    /// The range of the program that is recorded, if not everything.
     #[serde(default)]
     pub capture: Option<Capture>,
-    /// Stay until the last process of the job has ended, not only its command.
+    /// Whether the run lasts until the last process of the job has ended, and not only its command.
     #[serde(default)]
     pub follow: bool,
-    /// Keep no arguments, paths or environment.
+    /// Whether arguments, paths and environment are left out.
     pub redact: bool,
-    /// Directory in which the job was started, if it is not the collector's own: it names the
+    /// Directory in which the job was started, if it is not the collector's own. It determines the
     /// commit.
     #[serde(skip)]
     pub started_in: Option<PathBuf>,
-    /// Command line, empty when attached by hand.
+    /// Command line; empty if the run was attached by hand.
     pub command: Vec<String>,
 }
 
 impl Config {
-    /// The schedule by which each process switches its own recording.
+    /// Returns the schedule by which each process switches its own recording.
     pub(crate) fn steps(&self) -> Option<Timetable> {
         self.schedule.filter(|of| of.unit != ScheduleUnit::Second)
     }
 
-    /// The schedule by which the session's recording is switched.
+    /// Returns the schedule by which the session's recording is switched.
     pub(crate) fn seconds(&self) -> Option<Timetable> {
         self.schedule.filter(|of| of.unit == ScheduleUnit::Second)
     }
@@ -97,12 +98,12 @@ impl Config {
         self.capture.is_some() || self.steps().is_some()
     }
 
-    /// Whether only a part of the job is wanted that its own progress decides.
+    /// Whether only a part of the job is recorded, which the job's own progress determines.
     pub(crate) fn is_in_part(&self) -> bool {
         self.capture.is_some() || self.schedule.is_some()
     }
 
-    /// The option that decides which part of the job is recorded.
+    /// Returns the option that determines which part of the job is recorded.
     pub(crate) fn in_part_by(&self) -> &'static str {
         match self.capture {
             Some(_) => "--capture-range",
@@ -111,7 +112,7 @@ impl Config {
         }
     }
 
-    /// Returns how allocations are recorded: not at all if they are not wanted.
+    /// Returns how allocations are recorded, which is not at all if they are not requested.
     pub fn memory(&self) -> MemMode {
         match self.activities.contains(&Activity::Mem) {
             true => self.mem,
@@ -120,7 +121,7 @@ impl Config {
     }
 }
 
-/// What happens if the run directory holds a run that a rank may not share.
+/// The way to continue if the run directory holds a run that a rank may not share.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum IfExists {
@@ -166,12 +167,12 @@ pub enum GraphDetail {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum CallSource {
-    /// CUPTI, which has been proven on devices.
+    /// CUPTI, because that is tested on devices.
     #[default]
     Auto,
-    /// CUPTI, which numbers call and work alike.
+    /// CUPTI, which gives a call and its work the same number.
     Cupti,
-    /// The hooks; order joins their calls with CUPTI's records of the work.
+    /// The hooks. Their calls are joined with CUPTI's records of the work by their order.
     Hooks,
 }
 
@@ -184,13 +185,14 @@ pub enum OperatorDetail {
     Auto,
     /// Names, times and autograd's sequence numbers.
     Names,
-    /// These, and sizes and types of their inputs.
+    /// Like `Names`, with sizes and types of the inputs.
     Shapes,
     /// Operators are not recorded.
     Off,
 }
 
-/// `--kineto`: the window that PyTorch's own profiler is asked for, in each process that trains.
+/// `--kineto`: the window for which PyTorch's own profiler is requested in each process that
+/// trains.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
 pub struct KinetoWindow {
     /// Number of steps.
@@ -214,12 +216,12 @@ impl Default for KinetoWindow {
 pub enum NcclEvent {
     /// The proxy thread's sends and receives, with its waits.
     Proxy,
-    /// Times of kernels by channel, which NCCL takes on the device.
+    /// Times of kernels by channel, which NCCL measures on the device.
     Kernels,
 }
 
 impl NcclEvent {
-    /// Returns the option's value for it.
+    /// Returns the option's value for this event.
     pub fn name(self) -> &'static str {
         match self {
             NcclEvent::Proxy => "proxy",
@@ -268,22 +270,22 @@ pub enum PerfEvent {
     Cycles,
     /// Instructions that it finished.
     Instructions,
-    /// References to the last cache that were not answered before it.
+    /// References to the last-level cache.
     CacheReferences,
-    /// Requests that the cache could not answer.
+    /// References that the last-level cache could not answer.
     CacheMisses,
     /// Branch instructions that ran.
     Branches,
-    /// Branches that were guessed wrong.
+    /// Branches that were mispredicted.
     BranchMisses,
-    /// Pages that were touched first.
+    /// Page faults, including the first use of a page.
     PageFaults,
-    /// Page faults for which a page had to be read.
+    /// Page faults for which a page had to be read from disk.
     MajorFaults,
 }
 
 impl PerfEvent {
-    /// All of them, by name.
+    /// All events, with their names.
     pub const ALL: [(&'static str, PerfEvent); 8] = [
         ("cycles", PerfEvent::Cycles),
         ("instructions", PerfEvent::Instructions),
@@ -294,8 +296,8 @@ impl PerfEvent {
         ("page-faults", PerfEvent::PageFaults),
         ("major-faults", PerfEvent::MajorFaults),
     ];
-    /// The events that are counted by default: how much the processor does in a cycle, and how well
-    /// its cache serves it.
+    /// The events that are counted by default. They show how much the processor does in a cycle,
+    /// and how well its cache works.
     pub const STANDARD: [PerfEvent; 4] = [
         PerfEvent::Cycles,
         PerfEvent::Instructions,
@@ -303,7 +305,7 @@ impl PerfEvent {
         PerfEvent::CacheMisses,
     ];
 
-    /// Returns the option's value for it.
+    /// Returns the option's value for this event.
     pub fn name(self) -> &'static str {
         PerfEvent::ALL.iter().find(|(_, event)| *event == self).map_or("", |(name, _)| name)
     }
@@ -313,18 +315,18 @@ impl PerfEvent {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum OnFull {
-    /// Wait a bounded time, then drop and count.
+    /// Wait for a limited time, then drop records and count them.
     Wait,
-    /// Drop at once and count.
+    /// Drop records at once and count them.
     Drop,
 }
 
-/// Mean bytes between samples by default (jemalloc's and heapprofd's practice).
+/// Default mean number of bytes between samples, the same as in jemalloc and heapprofd.
 pub const DEFAULT_SAMPLE_INTERVAL: u64 = 512 << 10;
 
-/// Time between readings of RSS and cgroup by default.
+/// Default time between readings of RSS and cgroup.
 pub const DEFAULT_RSS_INTERVAL: Duration = Duration::from_millis(100);
-/// Time between readings of NVML by default.
+/// Default time between readings of NVML.
 pub const DEFAULT_GPU_INTERVAL: Duration = Duration::from_millis(500);
 /// Allowed values of `rss_interval`: the collector sleeps 10 ms at a time.
 pub const RSS_INTERVALS: RangeInclusive<Duration> =

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 impl CollectError {
-    /// Whether a run in the directory is in the way.
+    /// Whether the error is that the directory already holds a run.
     pub fn is_run(&self) -> bool {
         matches!(
             self,
@@ -15,19 +15,20 @@ impl CollectError {
     }
 }
 
-/// Errors of the collector, in words for people.
+/// Errors of the collector, with messages for users.
 #[derive(Debug, thiserror::Error)]
 pub enum CollectError {
     /// The run directory holds a run already.
     #[error("`{0}` already holds a run")]
     RunExists(PathBuf),
-    /// The run directory holds a run, and the rank that would join it is not known to be
-    /// of its job.
+    /// The run directory holds a run, and the rank that would join it is not known to belong to the
+    /// same job.
     #[error("`{path}` already holds a run of another job")]
     OtherJob {
         /// The run directory.
         path: PathBuf,
-        /// Whether both name their jobs; otherwise the run is over, and nothing shows whose it is.
+        /// Whether both runs name their jobs. If not, the run is over, and nothing shows whose it
+        /// is.
         known: bool,
     },
     /// The run directory holds a run that is being recorded.
@@ -41,7 +42,7 @@ pub enum CollectError {
     /// The run directory's path is something else.
     #[error("`{0}` exists and is not a directory")]
     NotADirectory(PathBuf),
-    /// A file or directory cannot be made or written.
+    /// A file or directory cannot be created or written.
     #[error("cannot write `{path}`: {source}")]
     Unwritable {
         /// The path that was written.
@@ -49,12 +50,12 @@ pub enum CollectError {
         /// The operating system's error.
         source: io::Error,
     },
-    /// The session directory cannot be made.
+    /// The session directory cannot be created.
     #[error("cannot make a session directory in {tried}: {source}")]
     NoSession {
         /// The places that were tried.
         tried: String,
-        /// Why the last one failed.
+        /// The error at the last place.
         source: io::Error,
     },
     /// A kernel facility is missing.
@@ -62,10 +63,10 @@ pub enum CollectError {
     System {
         /// The operation that failed.
         what: &'static str,
-        /// Why it failed.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// No live run answers.
+    /// No live run answered.
     #[error("{0}")]
     NotLive(String),
     /// A trace file could not be written.

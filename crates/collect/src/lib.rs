@@ -1,5 +1,5 @@
-//! The collector: drains rings, joins clocks, resolves symbols, assigns ranks,
-//! and writes the files while the job runs.
+//! The collector: drains rings, joins clocks, resolves symbols, assigns ranks, and writes the files
+//! while the job runs.
 //!
 //! The modules in reading order; each uses only those of its own paragraph and above
 //! (`scripts/check-arrows.py` checks that):
@@ -9,9 +9,10 @@
 //! - `shared`: the memory that targets share with the collector, and their clock;
 //! - [`perf`], `python`, [`cpu`]: samples of threads, by perf events or by `/proc`, with Python's
 //!   frames;
-//! - `out`: the files of a run, what became of its processes, and what was lost;
+//! - `out`: the files of a run, the fates of its processes, and the losses;
 //! - `gpu`, `nvml`: CUPTI's records of devices, and their driver's readings;
-//! - `targets`: the processes of the job: their rings, their records, the owner of a sample;
+//! - `targets`: the processes of the job, their rings and their records, and the assignment of
+//!   samples;
 //! - `directory`: the directory of a session: its socket, its lock, its owner;
 //! - `engine`: the main loop, and threads for work that takes longer than a pass over the rings may;
 //! - `session`: begins and ends a run, and answers processes that attach.

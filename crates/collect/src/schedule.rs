@@ -4,25 +4,26 @@ use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 use tprof_wire::schedule::Schedule;
 
-/// A schedule, with the unit of its parts.
+/// A schedule and the unit of its numbers.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct Timetable {
-    /// Number at the beginning of each cycle that are not recorded.
+    /// Number of units at the beginning of each cycle that are not recorded.
     pub wait: u32,
-    /// Number after those of `wait` that are not recorded.
+    /// Number of units after those of `wait` that are not recorded.
     pub warmup: u32,
-    /// Recorded, after these.
+    /// Number of units after those of `warmup` that are recorded.
     pub active: u32,
-    /// Cycles; 0 for as many as the job has steps for.
+    /// Number of cycles; 0 for as many as the job has.
     pub repeat: u32,
-    /// Number before the first cycle that are not recorded.
+    /// Number of units before the first cycle, which are not recorded.
     pub skip_first: u32,
-    /// The first cycle has no wait.
+    /// Whether the first cycle has no wait.
     pub skip_first_wait: bool,
     /// The unit of these numbers.
     pub unit: ScheduleUnit,
-    /// All steps but some are recorded, to compare these with the others.
+    /// Whether this is a paired recording: some steps are left out to compare them with the
+    /// recorded ones.
     pub paired: bool,
 }
 
@@ -30,10 +31,10 @@ pub struct Timetable {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum ScheduleUnit {
-    /// Training steps, each process its own.
+    /// Training steps, which each process counts by itself.
     #[default]
     Step,
-    /// Epochs, by ranges `epoch N` of the program.
+    /// Epochs, which are ranges `epoch N` of the program.
     Epoch,
     /// Seconds since the run began.
     Second,
@@ -57,17 +58,18 @@ impl ScheduleUnit {
     }
 }
 
-/// Explains where steps come from.
+/// Describes which events count as steps.
 pub(crate) const SOURCES: &str = "steps are those of tprof_abi, NVTX ranges `step N`, \
      torch.profiler's, updates of PyTorch's optimizers and batches of its data loaders";
 
-/// Cycles that a plan lists by their steps.
+/// Number of cycles whose steps a plan lists.
 const LISTED: u64 = 3;
 
 impl Timetable {
-    /// `--overhead paired`: of each 20 steps the last five are not recorded. By their numbers, so
-    /// that all ranks leave out the same ones: a rank that waits for one that is recorded takes as
-    /// long as that one. Five, since the first ones after a switch are not compared.
+    /// `--overhead paired`: of each 20 steps the last five are not recorded. The steps are chosen
+    /// by number, so that all ranks leave out the same steps: a rank that waits for a recorded rank
+    /// takes as long as that rank. There are five, since the first steps after a switch are not
+    /// compared.
     pub const PAIRED: Timetable = Timetable {
         wait: 5,
         warmup: 0,
@@ -87,7 +89,7 @@ impl Timetable {
         Schedule { wait, warmup, active, repeat, skip_first, skip_first_wait, epochs, boundaries }
     }
 
-    /// Describes what is recorded: `steps 4 to 6`, the first being 0.
+    /// Describes the recorded steps, such as `steps 4 to 6`. The first step of a job is 0.
     fn recorded(&self) -> String {
         let steps = |cycle| self.schedule().steps_of(cycle);
         let listed: Vec<_> = (0..LISTED).map_while(steps).collect();
@@ -99,7 +101,7 @@ impl Timetable {
         }
     }
 
-    /// Steps in words: `steps 4 to 6 and 11 to 13`.
+    /// Formats steps, such as `steps 4 to 6 and 11 to 13`.
     fn words(&self, steps: &[RangeInclusive<u64>]) -> String {
         let is_one = matches!(steps, [steps] if steps.start() == steps.end());
         let what = if is_one { self.unit.singular() } else { self.unit.plural() };
@@ -120,13 +122,14 @@ impl Timetable {
         format!("{what} {all}")
     }
 
-    /// Steps that the job must have for all cycles; of endless ones, for the first.
+    /// Returns the number of steps that the job needs for all cycles, or for the first one if their
+    /// number is unlimited.
     fn needed(&self) -> u64 {
         let last = u64::from(self.repeat.max(1)) - 1;
         self.schedule().steps_of(last).map_or(0, |steps| steps.end() + 1)
     }
 
-    /// The plan: `records steps 4 to 6; needs at least 7`.
+    /// Describes the plan, such as `records steps 4 to 6; needs at least 7`.
     pub fn plan(&self) -> String {
         if self.paired {
             return format!("records all steps but {}", self.left_out());
@@ -134,7 +137,7 @@ impl Timetable {
         format!("records {}; needs at least {}", self.recorded(), self.needed())
     }
 
-    /// Of a paired recording.
+    /// Names the steps that a paired recording leaves out.
     fn left_out(&self) -> String {
         format!("the last {} of each {}", self.wait, self.wait + self.active)
     }
@@ -149,9 +152,9 @@ impl Timetable {
         (format!("everything outside of {}", self.recorded()), why)
     }
 
-    /// Returns what was not recorded in a job of so many steps (or seconds), and why.
+    /// Returns what is missing in a job with this many steps (or seconds), and why.
     pub(crate) fn missing(&self, steps: u64) -> Option<(String, String)> {
-        // Of a paired recording more is recorded of a shorter job.
+        // A paired recording leaves out less of a shorter job, so nothing is missing.
         if steps >= self.needed() || self.paired {
             return None;
         }

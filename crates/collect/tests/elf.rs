@@ -1,4 +1,4 @@
-//! Reports on programs: real ones, damaged ones, and those that cannot be recorded.
+//! Tests of reports on programs: real ones, damaged ones, and those that cannot be recorded.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -83,7 +83,7 @@ fn a_32_bit_program_is_not_read_further() {
 
 #[test]
 fn another_owner_s_setuid_program_cannot_be_seen() {
-    // The meaning of the bits depends on who runs the test; su belongs to root.
+    // The effect of the bits depends on the user who runs the test; `su` belongs to root.
     let dir = tempfile::tempdir().unwrap();
     let program = build(dir.path(), "own", MAIN, &[]);
     std::fs::set_permissions(&program, PermissionsExt::from_mode(0o4755)).unwrap();
@@ -113,7 +113,7 @@ fn the_loader_itself_preloads() {
 }
 
 #[test]
-fn what_is_not_elf_is_reported() {
+fn a_file_that_is_not_elf_is_reported() {
     assert!(matches!(inspect(Path::new("/etc/passwd")), Err(ElfError::NotElf)));
     assert!(matches!(inspect(Path::new("/dev/null")), Err(ElfError::NotElf)));
     assert!(matches!(inspect(Path::new("/nowhere")), Err(ElfError::Io(_))));

@@ -1,4 +1,4 @@
-//! Mappings of real processes, and the tables shared between them.
+//! Tests with the mappings of real processes, and the tables that they share.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use tprof_collect::modules::{LoadedModule, ModuleCache, TableId, TableState, TableStore};
 use tprof_collect::unwind_table::compile;
 
-/// Counts tables; room for `left` more.
+/// A store that counts tables and has room for `left` more.
 struct Tables {
     next: u64,
     left: usize,
@@ -29,14 +29,14 @@ fn of<'a>(modules: &'a [LoadedModule], name: &str) -> &'a LoadedModule {
     modules.iter().find(|m| m.path.to_string_lossy().contains(name)).unwrap()
 }
 
-/// A process that waits, and dies when dropped.
+/// A process that waits, and is killed when this is dropped.
 struct Waiting(Child);
 
 impl Waiting {
     fn start(program: &Path) -> Waiting {
         let mut child =
             Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        // `cat` echoes once it runs.
+        // `cat` echoes its input as soon as it runs.
         let mut echo = [0; 1];
         std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"x").unwrap();
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut echo).unwrap();
@@ -58,7 +58,7 @@ fn the_bias_leads_from_addresses_to_elf_addresses() {
     let libc = modules.iter().find(|m| (m.start..m.end).contains(&address)).unwrap();
     let table = compile(&libc.path).unwrap();
     let row = table.row_at(address - libc.bias);
-    // At a function's first instruction only the return address is on the stack.
+    // At the first instruction of a function, only the return address is on the stack.
     assert_eq!((row.kind(), row.cfa_offset(), row.saves_fp()), (1, 8, false));
     assert!(!libc.build_id.is_empty());
 }
@@ -93,7 +93,7 @@ fn a_rebuilt_file_is_another_file_and_a_removed_one_is_still_found() {
     let new = Waiting::start(&program);
     let after = of(&cache.loaded(new.0.id()).unwrap(), "my cat").file.unwrap();
     assert_ne!(before, after);
-    // The old process still runs the removed file, by which its table is found.
+    // The old process still runs the removed file, so its table is found.
     let module = of(&cache.loaded(old.0.id()).unwrap(), "my cat").clone();
     assert_eq!(module.path, program);
     assert_eq!(module.file, Some(before));

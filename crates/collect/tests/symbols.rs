@@ -1,4 +1,4 @@
-//! Names of real programs, built here, and of the system's libraries.
+//! Tests with the names of real programs, which are built here, and of the system's libraries.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,7 +19,7 @@ static __attribute__((noinline)) int hidden(int n) { volatile int k = n; return 
 int main(int argc, char **argv) { free(outer(argc)); return hidden(argc); }
 ";
 
-/// Builds `PROGRAM` with flags; gives the directory, which is removed when dropped, and the path.
+/// Builds `PROGRAM` with flags. Returns the directory, which is removed when dropped, and the path.
 fn build(flags: &[&str]) -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let (source, program) = (dir.path().join("program.c"), dir.path().join("program"));
@@ -38,7 +38,7 @@ fn module(path: &Path) -> ModuleFile {
     ModuleFile { path: path.to_path_buf(), ..ModuleFile::default() }
 }
 
-/// ELF addresses of a function, from a file that still has its symbols.
+/// Returns the ELF addresses of a function, from a file that still has its symbols.
 fn extent(path: &Path, function: &str) -> std::ops::Range<u64> {
     let data = std::fs::read(path).unwrap();
     let file = object::File::parse(&data[..]).unwrap();
@@ -46,7 +46,7 @@ fn extent(path: &Path, function: &str) -> std::ops::Range<u64> {
     symbol.address()..symbol.address() + symbol.size()
 }
 
-/// The deepest answer among all addresses of a function.
+/// Returns the result with most frames among all addresses of a function.
 fn deepest(module: &ModuleFile, extent: std::ops::Range<u64>) -> Vec<ResolvedFrame> {
     let mut symbolizer = Symbolizer::new();
     extent.map(|pc| symbolizer.resolve(module, pc).to_vec()).max_by_key(Vec::len).unwrap()
@@ -82,7 +82,7 @@ fn a_debug_link_is_followed_to_the_file_it_means() {
     run("strip", &["program"], at);
     run("objcopy", &["--add-gnu-debuglink=program.debug", "program"], at);
     assert_eq!(shown(&deepest(&module(&program), outer.clone())), INLINED);
-    // Another build's file under the same name is not taken.
+    // The file of another build under the same name must not be used.
     let (other, _) = build(&["-O1", "-g", "-DOTHER", "-Wl,--build-id=0x1234"]);
     std::fs::copy(other.path().join("program"), at.join("program.debug")).unwrap();
     assert_eq!(shown(&deepest(&module(&program), outer)), []);
@@ -102,8 +102,8 @@ fn a_sparing_symbolizer_takes_names_alone_from_compressed_debug_files() {
     assert_eq!(shown(&frames), [("hidden", "program.c", 8)]);
 }
 
-/// A module that was reached in `root`, as a process has it: its identity is known there, not its
-/// path.
+/// Returns the module for a program that was reached through `root`, as a process has it. Its
+/// identity is known under that path, but not under its own.
 fn through(root: &Path, program: &Path) -> ModuleFile {
     let reached = root.join(program.strip_prefix("/").unwrap());
     let identity = FileId::of(&std::fs::metadata(program).unwrap());
@@ -123,7 +123,7 @@ fn a_file_that_many_processes_run_is_read_once() {
     let lives = through(Path::new("/proc/self/root"), &program);
     let gone = through(Path::new("/proc/0/root"), &program);
     assert_eq!(shown(&symbolizer.resolve(&lives, hidden.start)), [("hidden", "", 0)]);
-    // Neither the same address nor another one needs the second process.
+    // The second process is needed neither for the same address nor for another one.
     for pc in [hidden.start, hidden.start + 1] {
         assert_eq!(shown(&symbolizer.resolve(&gone, pc)), [("hidden", "", 0)]);
     }
@@ -168,7 +168,7 @@ fn a_stripped_library_has_the_names_it_exports() {
     let dir = tempfile::tempdir().unwrap();
     let copy = dir.path().join("libc.so.6");
     std::fs::copy(&libc.path, &copy).unwrap();
-    // A copy without a build id: no debug file of this machine belongs to it.
+    // A copy without a build id, so that no debug file of this machine belongs to it.
     run(
         "objcopy",
         &["--remove-section=.note.gnu.build-id", "--strip-all", "libc.so.6"],

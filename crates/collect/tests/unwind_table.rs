@@ -1,5 +1,5 @@
-//! Compiled rows against three references: gimli's own lookup, glibc's
-//! unwinder on live stacks, and damage.
+//! Compares compiled rows with gimli's own lookup and with glibc's unwinder on live stacks, and
+//! tests damaged files.
 #![cfg(target_arch = "x86_64")]
 #![allow(unsafe_code, reason = "walking a stack reads raw memory")]
 
@@ -13,7 +13,7 @@ use tprof_collect::modules::{ModuleCache, TableState, TableStore};
 use tprof_collect::unwind_table::{UnwindTable, compile, compile_bytes, encode};
 use tprof_wire::unwind::{Row, RowKind, table_bytes};
 
-/// A small generator, so that a failure can be repeated.
+/// A small random number generator, so that a failure can be reproduced.
 struct Random(u64);
 
 impl Random {
@@ -30,7 +30,7 @@ fn libc_path() -> PathBuf {
     maps.into_iter().map(|m| m.path).find(|p| p.to_string_lossy().contains("/libc.so")).unwrap()
 }
 
-/// Returns what a row should be, by rules other than the compiler's.
+/// Returns the expected row, by rules that do not come from the compiler.
 fn expected(row: &gimli::UnwindTableRow<usize>, signal: bool) -> Option<Row> {
     match row.register(X86_64::RA) {
         Some(RegisterRule::Undefined) => return Some(Row::END),
@@ -81,7 +81,8 @@ fn agrees_with_gimli(path: &Path, samples: usize) {
         });
         held += usize::from(reference.is_some());
         let row = table.row_at(pc);
-        // Code at the entry point is marked where there is no information at all.
+        // Code at the entry point is marked as the end of the stack if it has no information at
+        // all.
         let entry = file.entry()..file.entry() + 96;
         if !(reference.is_none() && row == Row::END && entry.contains(&pc)) {
             assert_eq!(row, reference.unwrap_or(Row::NONE), "{} at {pc:#x}", path.display());
@@ -131,7 +132,7 @@ fn the_vdso_has_rows() {
     assert!(matches!(cache.publish(job.run(), &mut Tables::default()), TableState::At(_)));
 }
 
-/// Tables kept in this process, at offsets from 8.
+/// Tables in this process's memory, at offsets from 8 on.
 #[derive(Default)]
 struct Tables(Vec<u8>);
 
@@ -144,7 +145,7 @@ impl TableStore for Tables {
     }
 }
 
-/// Registers that rows are about.
+/// The registers that rows describe.
 #[derive(Clone, Copy, Debug, Default)]
 struct Frame {
     pc: u64,
@@ -170,9 +171,10 @@ impl Unwinder {
         module.map_or(Row::NONE, |m| m.3.row_at(pc.wrapping_sub(m.2)))
     }
 
-    /// Walks to the end; `Err` holds the frame at which the stack was cut.
+    /// Walks to the end of the stack. `Err` contains the frame at which the stack was cut.
     fn walk(&self, mut frame: Frame) -> Result<Vec<u64>, (Frame, Vec<u64>)> {
-        // SAFETY: rows only lead to stack slots of frames that are still live.
+        // SAFETY: the rows under test lead to stack slots of this thread's callers, which are live
+        // during the walk.
         let word = |address: u64| unsafe { (address as *const u64).read() };
         let mut pcs = vec![frame.pc];
         loop {
@@ -199,14 +201,14 @@ impl Unwinder {
     }
 }
 
-/// Walks from here by rows, and by glibc's unwinder; both without this frame.
+/// Walks the stack from here by rows and by glibc's unwinder. Both results exclude this frame.
 #[inline(never)]
 fn both_walks(unwinder: &Unwinder) -> (Vec<u64>, Vec<u64>) {
     let mut addresses = [std::ptr::null_mut::<c_void>(); 256];
-    // SAFETY: the buffer has room for as many addresses as are asked for.
+    // SAFETY: `addresses` has room for 256 addresses.
     let count = unsafe { libc::backtrace(addresses.as_mut_ptr(), 256) };
     let mut frame = Frame { exact: true, ..Frame::default() };
-    // SAFETY: reads registers only.
+    // SAFETY: the instructions only copy registers.
     unsafe {
         std::arch::asm!(
             "lea {pc}, [rip]", "mov {sp}, rsp", "mov {fp}, rbp",
@@ -218,7 +220,7 @@ fn both_walks(unwinder: &Unwinder) -> (Vec<u64>, Vec<u64>) {
     (walked[1..].to_vec(), seen.skip(1).collect())
 }
 
-/// Recursion with frames of several sizes.
+/// Calls itself with frames of several sizes.
 #[inline(never)]
 fn nested(unwinder: &Unwinder, depth: u32) -> (Vec<u64>, Vec<u64>) {
     let room = [depth as u8; 300];
@@ -236,7 +238,7 @@ fn a_live_stack_is_walked_as_glibc_walks_it() {
     let (walked, seen) = nested(&unwinder, 20);
     assert!(walked.len() > 20);
     assert_eq!(walked, seen);
-    // A separate thread, whose stack ends at `clone`.
+    // The stack of a separate thread ends at `clone`.
     let thread = std::thread::spawn(move || nested(&unwinder, 3));
     let (walked, seen) = thread.join().unwrap();
     assert!(walked.len() > 3);
@@ -255,8 +257,8 @@ fn a_stack_is_walked_through_a_signal_handler() {
     let restorer = |row: &Row| *row == Row::SIGNAL;
     assert!(unwinder.0.iter().any(|m| m.3.rows.iter().any(restorer)), "no signal trampoline");
     *UNWINDER.lock().unwrap() = Some(unwinder);
-    // SAFETY: the handler takes locks that nobody holds while the signal is
-    // raised; it is raised by this thread, in a call.
+    // SAFETY: this thread raises the signal itself, in a call during which nobody holds the locks
+    // that the handler takes.
     unsafe {
         libc::signal(libc::SIGUSR2, handler as *const () as libc::sighandler_t);
         libc::raise(libc::SIGUSR2);
@@ -276,7 +278,7 @@ fn damage_is_never_a_panic() {
             bytes.truncate(random.next() as usize % bytes.len());
         }
         for _ in 0..random.next() % 40 {
-            // The front has the headers, the back the section table.
+            // The front of the file has the headers, and the end has the section table.
             let span = if random.next().is_multiple_of(2) { 4096 } else { bytes.len() };
             let Some(at) = (random.next() as usize).checked_rem(span.min(bytes.len())) else {
                 continue;

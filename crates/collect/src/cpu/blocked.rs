@@ -1,7 +1,8 @@
-//! Reads where a thread waits and what for, while it waits: its system call, pc and stack pointer
-//! from `/proc`, its stack from its memory. The thread is not stopped, and does not notice.
+//! Reads where a thread waits, and what it waits for, during the wait. Its system call, pc and
+//! stack pointer come from `/proc`, its stack from its memory. The thread is not stopped and does
+//! not notice.
 //!
-//! This needs the permission that a debugger needs, which users have for their own processes unless
+//! This needs the permission that a debugger needs. Users have it for their own processes unless
 //! Yama restricts it. The name of the kernel's function (`wchan`) needs less.
 
 use super::call::Call;
@@ -12,7 +13,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use tprof_trace::model::ThreadState;
 
-/// Bytes of stack that are read.
+/// Number of bytes of stack that are read.
 const STACK_BYTES: usize = 32 << 10;
 
 /// A thread that waits.
@@ -22,17 +23,18 @@ pub struct BlockedThread {
     pub waits_for: Option<ThreadState>,
     /// The descriptor that it waits for, if its system call has one.
     pub descriptor: Option<u32>,
-    /// The kernel's function in which it waits; read where the call does not show it.
+    /// The kernel's function in which it waits. It is only read if the system call does not show
+    /// what the thread waits for.
     pub function: Option<String>,
-    /// The thread's registers, if they may be read. The frame pointer is not included: it is 0 for
-    /// unknown and leads nowhere. The argument is the futex that the thread waits for.
+    /// The thread's registers, if they may be read. The frame pointer is not among them: it is 0,
+    /// which means unknown. The argument is the futex that the thread waits for.
     pub registers: Option<Registers>,
     /// The top of its stack; empty if that may not be read.
     pub stack: Vec<u8>,
 }
 
-/// Inspects a thread that waits; `None` if it does not wait, or nothing can be known of it.
-/// `stack`: whether the content of its stack is wanted.
+/// Inspects a thread that waits. `None` if it does not wait, or if nothing can be read. `stack`
+/// says whether the content of its stack is read as well.
 pub fn inspect(pid: u32, tid: u32, stack: bool) -> Option<BlockedThread> {
     let file = file_of(pid, tid);
     let text = text_of(file.as_ref());
@@ -57,11 +59,11 @@ pub fn inspect(pid: u32, tid: u32, stack: bool) -> Option<BlockedThread> {
     }
     let known =
         blocked.registers.is_some() || blocked.waits_for.is_some() || blocked.function.is_some();
-    // The thread may have gone on meanwhile.
+    // The thread may have continued meanwhile; then its registers have changed.
     (known && text_of(file.as_ref()) == text).then_some(blocked)
 }
 
-/// The descriptor that a thread waits for, if it is still where it had these registers.
+/// Returns the descriptor that a thread waits for, if its registers are still `at`.
 pub fn descriptor(pid: u32, tid: u32, at: Registers) -> Option<u32> {
     let now = parse(&text_of(file_of(pid, tid).as_ref()))
         .filter(|now| (now.pc, now.sp) == (at.pc, at.sp))?;
@@ -79,31 +81,31 @@ fn file_of(pid: u32, tid: u32) -> Option<File> {
 
 /// Returns the present content of a thread's system call file; empty if that may not be read.
 fn text_of(file: Option<&File>) -> String {
-    // Number, eight words of 16 digits.
+    // The system call's number and eight words of 16 digits.
     let mut text = [0; 256];
     let got = file.and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
     String::from_utf8_lossy(&text[..got]).into_owned()
 }
 
-/// The kernel's function in which a thread waits.
+/// Returns the kernel's function in which a thread waits.
 fn function_of(pid: u32, tid: u32) -> Option<String> {
     let name = proc::read(&format!("/proc/{pid}/task/{tid}/wchan"));
-    // "0" if it runs, or if that may not be read.
+    // The content is "0" if the thread runs or if it may not be read.
     String::from_utf8(name).ok().filter(|name| !name.is_empty() && name != "0")
 }
 
-/// The kernel's description of a thread that waits.
+/// The line that the kernel writes about a thread that waits.
 #[derive(Debug, PartialEq, Eq)]
 struct SyscallLine {
-    /// Number and arguments of its system call; `None` if something else holds it up.
+    /// Number and arguments of its system call; `None` if it waits outside a system call.
     words: Option<(i64, [u64; 6])>,
     sp: u64,
     pc: u64,
 }
 
 impl SyscallLine {
-    /// Numbers of system calls are another's in a 32-bit program; its stack and code lie
-    /// below 4 GiB.
+    /// Returns the system call; `None` for a 32-bit program, whose calls have other numbers. The
+    /// stack and code of such a program lie below 4 GiB.
     fn call(&self) -> Option<Call> {
         let is_narrow = self.sp.max(self.pc) <= u64::from(u32::MAX);
         let (number, args) = self.words.filter(|_| !is_narrow)?;

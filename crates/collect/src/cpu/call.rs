@@ -1,7 +1,7 @@
-//! Finds out what a thread waits for, from the system call that it waits in.
+//! Finds out what a thread waits for, from its system call.
 //!
-//! `/proc/PID/task/TID/syscall` shows the call's number and arguments. A call that may wait for
-//! several things shows by its arguments which it is, or not at all.
+//! `/proc/PID/task/TID/syscall` shows the call's number and arguments. If a call can wait for
+//! several things, the arguments may show which one it is.
 
 use std::fs::read_link;
 use std::path::Path;
@@ -17,14 +17,14 @@ pub struct Call {
 }
 
 impl Call {
-    /// The futex that it waits for.
+    /// Returns the address of the futex that the call waits for.
     pub fn futex(&self) -> Option<u64> {
         let waits = self.number == libc::SYS_futex && is_wait_for_futex(self.args[1]);
         waits.then_some(self.args[0])
     }
 
-    /// Returns the descriptor that it waits for: its first argument, or the only one of those that
-    /// it polls, which `read` reads at an address.
+    /// Returns the descriptor that the call waits for: its first argument, or the only descriptor
+    /// that it polls. `read` reads a polled descriptor at an address.
     pub fn descriptor(&self, read: impl FnOnce(u64) -> Option<u32>) -> Option<u32> {
         let Call { number, args } = *self;
         if number == libc::SYS_ppoll || is_poll(number) {
@@ -35,10 +35,10 @@ impl Call {
         u32::try_from(args[0]).ok().filter(|_| is_io)
     }
 
-    /// Returns what the call waits for; `None` if it is of no known kind.
+    /// Returns what the call waits for; `None` if that is unknown.
     pub fn waits_for(&self, pid: u32, tid: u32) -> Option<ThreadState> {
         if is_ioctl(self.number) {
-            // CUDA's driver waits in its own device files.
+            // CUDA's driver waits by requests to its own device files.
             let file = read_link(format!("/proc/{pid}/task/{tid}/fd/{}", self.args[0] as u32)).ok();
             return file.filter(|path| is_accelerator(path)).map(|_| ThreadState::Device);
         }
@@ -53,7 +53,7 @@ impl Call {
             libc::SYS_flock | libc::SYS_semop | libc::SYS_semtimedop => Some(ThreadState::Lock),
             FUTEX_WAITV | FUTEX_WAIT => Some(ThreadState::Lock),
             libc::SYS_nanosleep | libc::SYS_clock_nanosleep => Some(ThreadState::Sleep),
-            // Without descriptors it waits until its time is over, or for a signal.
+            // Without descriptors the call waits until its time is over, or for a signal.
             libc::SYS_ppoll if args[1] == 0 => (args[2] != 0).then_some(ThreadState::Sleep),
             libc::SYS_pselect6 if args[1..4] == [0; 3] => {
                 (args[4] != 0).then_some(ThreadState::Sleep)
@@ -66,12 +66,13 @@ impl Call {
         }
     }
 
-    /// Calls that only x86-64 still has.
+    /// Classifies calls that only x86-64 still has.
     #[cfg(target_arch = "x86_64")]
     fn kind_of_old(&self) -> Option<ThreadState> {
         let Call { number, args } = *self;
         match number {
-            // The time is a number of milliseconds; a negative one never ends.
+            // The time is a number of milliseconds. With a negative number the call never times
+            // out.
             libc::SYS_poll if args[1] == 0 => (args[2] as i32 >= 0).then_some(ThreadState::Sleep),
             libc::SYS_select if args[1..4] == [0; 3] => {
                 (args[4] != 0).then_some(ThreadState::Sleep)
@@ -88,7 +89,7 @@ impl Call {
     }
 }
 
-/// Numbers that all architectures share, newer than the `libc` crate's oldest.
+/// Numbers that all architectures share. Old versions of the `libc` crate don't have them.
 const EPOLL_PWAIT2: i64 = 441;
 const FUTEX_WAITV: i64 = 449;
 const FUTEX_WAIT: i64 = 455;
@@ -156,7 +157,7 @@ const OLD_IO: [i64; 8] = [
     libc::SYS_readlink,
 ];
 
-/// Calls of the two lists above whose first argument is not a descriptor.
+/// Calls in the two lists above whose first argument is not a descriptor.
 const WITHOUT_DESCRIPTOR: [i64; 11] = [
     libc::SYS_openat,
     libc::SYS_statx,
@@ -181,7 +182,7 @@ fn is_poll(_: i64) -> bool {
     false
 }
 
-/// Calls that have a path where others have a descriptor.
+/// Whether a call has a path as its first argument, where newer calls have a descriptor.
 #[cfg(target_arch = "x86_64")]
 fn is_old_path(number: i64) -> bool {
     OLD_IO.contains(&number)
@@ -196,10 +197,10 @@ fn is_ioctl(number: i64) -> bool {
     number == libc::SYS_ioctl
 }
 
-/// Whether an operation on a futex waits for it.
+/// Whether an operation on a futex waits.
 fn is_wait_for_futex(operation: u64) -> bool {
     const LOCK_PI2: i32 = 13;
-    // Without the flags for private memory and for the clock.
+    // Removes the flags for private memory and for the clock.
     let command = operation as i32 & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME);
     matches!(
         command,
@@ -211,12 +212,12 @@ fn is_wait_for_futex(operation: u64) -> bool {
     )
 }
 
-/// Whether a command of `fcntl` waits for a part of a file that another has locked.
+/// Whether a command of `fcntl` waits for a lock on a part of a file.
 fn is_wait_for_record(command: u64) -> bool {
     matches!(command as i32, libc::F_SETLKW | libc::F_OFD_SETLKW)
 }
 
-/// Whether a file is the door to an accelerator.
+/// Whether a file is a device file of an accelerator.
 fn is_accelerator(path: &Path) -> bool {
     let text = path.to_string_lossy();
     ["/dev/nvidia", "/dev/dri/", "/dev/kfd"].iter().any(|start| text.starts_with(start))
@@ -244,7 +245,7 @@ mod tests {
         assert_eq!(kind(libc::SYS_read, [0; 6]), Some(Io));
         assert_eq!(kind(libc::SYS_epoll_pwait, [3, 9, 1, u64::MAX, 0, 0]), Some(Poll));
         assert_eq!(kind(libc::SYS_ppoll, [9, 1, 0, 0, 0, 0]), Some(Poll));
-        // It waits for a child, for a signal, or for something unknown.
+        // The thread waits for a child, for a signal, or for something unknown.
         assert_eq!(kind(libc::SYS_wait4, [u64::MAX, 0, 0, 0, 0, 0]), None);
         assert_eq!(kind(libc::SYS_ppoll, [0; 6]), None);
         assert_eq!(kind(-1, [0; 6]), None);

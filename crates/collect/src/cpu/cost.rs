@@ -1,5 +1,5 @@
-//! Measures what samples and switches cost a thread on this machine: the calling thread does fixed
-//! work, with and without being sampled by counters like the run's.
+//! Measures what samples and context switches cost a thread on this machine. The calling thread
+//! does fixed work with and without being sampled by counters like those of the run.
 
 use super::counters::processors;
 use super::options::SamplingOptions;
@@ -12,26 +12,29 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Records of samples.
+/// `PERF_RECORD_SAMPLE`, the type of records with samples.
 const SAMPLE: u32 = 9;
-/// Nanoseconds between samples while they are priced.
+/// Time between samples while their cost is measured, ns.
 const PERIOD_NS: u64 = 50_000;
-/// Rounds of the work with samples, half as many without, and how many samples one has, about.
+/// Number of rounds of work with samples; half as many are done without.
 const ROUNDS: usize = 4;
 const SAMPLES: u64 = 4;
-/// Naps in a round: each leaves the processor once.
+/// Number of sleeps in a round. The thread leaves its processor once for each.
 const NAPS: u32 = 10;
 const RING_BYTES: [usize; 4] = [1 << 20, 256 << 10, 128 << 10, 32 << 10];
-/// Stack below which the work is sampled: as much as a sample can hold, as in a deep program.
+/// Depth of the stack below the sampled work. It is as much as a sample can hold, as in a deep
+/// program.
 const DEPTH_BYTES: usize = 32 << 10;
-/// Memory that the work goes through: it reads again what an interrupt displaced from the cache.
+/// Bytes that the work reads again and again, so that it notices what an interrupt displaced from
+/// the cache.
 const WORK_BYTES: usize = 32 << 10;
-/// Memory of other work, which leaves nothing of the kernel's in the near caches between samples.
+/// Bytes of the larger work, which displaces the kernel's data from the near caches between
+/// samples.
 const LARGE_BYTES: usize = 2 << 20;
-/// Nanoseconds between samples of this work: long enough to go through its memory.
+/// Time between samples of the larger work, long enough to read all of its memory, ns.
 const LARGE_PERIOD_NS: u64 = 250_000;
 
-/// Least and most CPU time, ns.
+/// The least and the largest CPU time, ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CostSpread {
     #[allow(missing_docs)]
@@ -45,11 +48,11 @@ pub struct CostSpread {
 pub struct SamplingCosts {
     /// Cost of one sample.
     pub sample: CostSpread,
-    /// Cost of leaving a processor once, with the return to one.
+    /// Cost of leaving a processor once, including the return.
     pub switch: CostSpread,
 }
 
-/// Measures; takes some 15 ms. An error where counters are refused.
+/// Measures the costs, which takes about 15 ms. Fails if the kernel refuses the counters.
 pub fn measure(wanted: &SamplingOptions) -> io::Result<SamplingCosts> {
     let mut clock = wanted.clock(true, false);
     let kernel = Counter::open(&clock, 0, -1).is_ok();
@@ -69,7 +72,7 @@ pub fn measure(wanted: &SamplingOptions) -> io::Result<SamplingCosts> {
     Ok(SamplingCosts { sample, switch: switch_cost(wanted, kernel)? })
 }
 
-/// Goes through memory.
+/// Reads memory repeatedly.
 #[inline(never)]
 fn work(memory: &[u8], rounds: u64) {
     for round in 0..rounds {
@@ -90,11 +93,11 @@ fn below(bytes: usize, memory: &[u8], rounds: u64) {
     black_box(&frame);
 }
 
-/// The work that is done while samples are taken.
+/// The work during which samples are taken.
 struct Work<'a> {
-    /// Nanoseconds between them.
+    /// Time between the samples, ns.
     period_ns: u64,
-    /// Rounds that take some microseconds at least.
+    /// Number of rounds that take at least some microseconds.
     few: u64,
     /// Does a number of rounds.
     run: &'a dyn Fn(u64),
@@ -106,7 +109,7 @@ fn sample_cost(clock: &Attr, work: &Work<'_>) -> io::Result<CostSpread> {
     attr.sample_period = period_ns;
     let counter = Counter::open(&attr, 0, -1)?;
     let mut ring = ring_of(&counter)?;
-    // Do as many rounds as take the time, by the fastest of some.
+    // The number of rounds follows from the fastest of several tries.
     let timed = |rounds| {
         let began = sys::thread_cpu_ns();
         run(rounds);
@@ -118,7 +121,7 @@ fn sample_cost(clock: &Attr, work: &Work<'_>) -> io::Result<CostSpread> {
     let mut plain = u64::MAX;
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Waking the sampler is part of the cost.
+        // The wake-up of the sampler is part of the cost.
         let wait = || {
             while !done.load(Relaxed) {
                 sys::poll_readable(&[counter.fd().as_fd()], Duration::from_millis(1));
@@ -155,7 +158,7 @@ fn switch_cost(wanted: &SamplingOptions, kernel: bool) -> io::Result<CostSpread>
     let mut rings = Vec::new();
     for cpu in processors() {
         let counter = Counter::open(&wanted.clock(kernel, false), 0, cpu as i32)?;
-        // Where no more memory may be locked, the ring's records are dropped from the start.
+        // If no more memory may be locked, there is no ring, and the kernel drops the records.
         rings.extend(ring_of(&counter));
         counters.push(counter);
     }

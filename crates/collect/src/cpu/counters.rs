@@ -1,7 +1,7 @@
-//! Opens the counters of a run, as many and as detailed as the machine allows.
+//! Opens the counters of a run: as many and as detailed as the machine permits.
 //!
-//! There is one clock for each thread tree and processor: the ring of an inherited counter can only
-//! be mapped if the counter is bound to one processor. All counters of a processor write into one
+//! Each thread tree has one clock per processor, since the ring of an inherited counter can only be
+//! mapped if the counter is bound to one processor. All counters of a processor write into one
 //! ring.
 
 use super::events::EventCounters;
@@ -17,13 +17,13 @@ use perf_event_open_sys::bindings::{
 use std::collections::HashMap;
 use std::io;
 
-/// Rings, largest first. Without privileges the kernel grants 512 KiB a
+/// Sizes of rings that are tried, largest first. Without privileges the kernel grants 512 KiB per
 /// processor by default (`perf_event_mlock_kb`).
 const RING_BYTES: [usize; 5] = [4 << 20, 1 << 20, 512 << 10, 128 << 10, 32 << 10];
-/// All rings together, where one can be this small and still hold a tenth of a
+/// Bytes of all rings together. It limits a ring only as far as the ring still holds a tenth of a
 /// second.
 const RINGS_BYTES: usize = 16 << 20;
-/// Counters of a process that runs already, at most.
+/// Number of counters that may be opened for a process that runs already.
 const MAX_COUNTERS: usize = 8192;
 
 /// The purpose of a counter.
@@ -37,7 +37,7 @@ pub enum Purpose {
     Event(PerfEvent),
 }
 
-/// Kinds of page faults.
+/// The kernel's numbers of the two kinds of page faults.
 const FAULTS: [u32; 2] = [PERF_COUNT_SW_PAGE_FAULTS_MIN, PERF_COUNT_SW_PAGE_FAULTS_MAJ];
 
 /// Open counters and their rings.
@@ -49,16 +49,16 @@ pub struct Counters {
     /// For each processor: its number, the index of the counter that owns the ring, and the ring.
     pub rings: Vec<(u32, usize, Ring)>,
     purpose: HashMap<u64, Purpose>,
-    /// For each thread that counters were opened for: counters of its own faults, without those of
-    /// threads that it started.
+    /// For each thread that counters were opened for, the counters of its own faults. They don't
+    /// include faults of threads that it started.
     own: HashMap<u32, [Counter; 2]>,
     /// The error number with which the machine refused kernel frames and stacks of waits, if it did.
     pub kernel_refused: Option<i32>,
-    /// Samples hold registers and stack.
+    /// Whether samples contain registers and stack.
     pub with_stack: bool,
     /// Counters of events other than time.
     pub(super) events: Vec<EventCounters>,
-    /// Events that could not be counted although the machine can, and why.
+    /// Events that this machine can count but that were refused, with the reason.
     pub(super) refused_events: Vec<(PerfEvent, String)>,
 }
 
@@ -79,8 +79,8 @@ pub fn processors() -> Vec<u32> {
 }
 
 impl Counters {
-    /// Opens counters of threads and of those that they will start, on every processor. `on_exec`:
-    /// the counters begin with the next exec.
+    /// Opens counters of threads and of the threads that they will start, on every processor. With
+    /// `on_exec` the counters begin at the next exec.
     pub fn open(
         &mut self,
         wanted: &SamplingOptions,
@@ -108,7 +108,7 @@ impl Counters {
             for cpu in &processors {
                 match self.open_one(wanted, *tid, *cpu, on_exec) {
                     Ok(()) => self.open_events(wanted, *tid, *cpu, on_exec),
-                    // A thread that is gone, a processor that went offline.
+                    // The thread has ended, or the processor went offline.
                     Err(e) if e.raw_os_error() == Some(libc::ENODEV) => {}
                     Err(e) if e.raw_os_error() == Some(libc::ESRCH) && tids.len() > 1 => {}
                     Err(e) => return Err(e),
@@ -142,8 +142,8 @@ impl Counters {
             },
         };
         self.take(clock, Purpose::Clock, cpu, on_exec)?;
-        // Leaving a processor happens in the kernel: where that may not be recorded,
-        // there is nothing to sample.
+        // A thread leaves a processor in the kernel. If the kernel may not be recorded, there is
+        // nothing to sample.
         if self.kernel_refused.is_none() && wanted.stacks != StackMode::Off {
             let leave = open(wanted.leave(on_exec))?;
             self.take(leave, Purpose::Leave, cpu, on_exec)?;
@@ -151,25 +151,25 @@ impl Counters {
         Ok(())
     }
 
-    /// Returns the minor and major faults of a thread that has ended; `None` if they are not known,
-    /// as for all threads that began while they were watched. Counters that pass on to those and
-    /// report each end (`inherit_stat`) made the kernel (6.18) leave out the ends of some: 500 of
-    /// 12,000.
+    /// Returns the minor and major faults of a thread that has ended. They are unknown (`None`) for
+    /// all threads that began while they were watched. Counters that are inherited and report each
+    /// end (`inherit_stat`) would have them, but then the kernel (6.18) left out the ends of 500 of
+    /// 12,000 threads.
     pub fn faults_of_ended(&mut self, tid: u32) -> Option<[u64; 2]> {
         let [minor, major] = self.own.remove(&tid)?;
         Some([minor.value().ok()?, major.value().ok()?])
     }
 
-    /// Returns the faults of a thread that runs on.
+    /// Returns the faults of a thread that still runs.
     pub fn faults_of_live(&mut self, pid: u32, tid: u32) -> Option<[u64; 2]> {
         match self.own.contains_key(&tid) {
             true => self.faults_of_ended(tid),
-            // The thread began while it was watched, so all its faults count.
+            // The thread began while it was watched, so all of its faults count.
             false => proc::Stat::of_thread(pid, tid)?.faults(),
         }
     }
 
-    /// Gives a counter its ring, and lets it count.
+    /// Attaches a counter to a ring and enables it.
     fn take(
         &mut self,
         counter: Counter,
@@ -199,7 +199,7 @@ impl Counters {
         Ok(())
     }
 
-    /// Lets a counter write into the ring that its processor has.
+    /// Makes a counter write into the ring of its processor.
     pub(super) fn admit(
         &mut self,
         counter: &Counter,
@@ -213,7 +213,7 @@ impl Counters {
         self.begin(counter, purpose, on_exec)
     }
 
-    /// Lets a counter that has a ring count.
+    /// Enables a counter that has a ring.
     fn begin(&mut self, counter: &Counter, purpose: Purpose, on_exec: bool) -> io::Result<()> {
         self.purpose.insert(counter.id()?, purpose);
         if !on_exec {
@@ -224,9 +224,9 @@ impl Counters {
 
     /// Returns the purpose of the counter that took a sample.
     ///
-    /// Where another profiler also counts how threads leave their processors, the kernel (6.18) may
-    /// write one's samples with the id of the other's counter, since all counters of a software
-    /// event share what it prepared for the first. The clock's samples are never mixed up.
+    /// If another profiler samples context switches as well, the kernel (6.18) may write a sample
+    /// with the id of the other profiler's counter, since all counters of a software event share
+    /// the prepared data. Samples of the clock never have a wrong id.
     pub fn purpose(&self, id: u64) -> Purpose {
         self.purpose.get(&id).copied().unwrap_or(Purpose::Leave)
     }
@@ -240,12 +240,12 @@ impl Counters {
         }
     }
 
-    /// The counters of time.
+    /// Returns the counters that count time.
     pub(super) fn clocks(&self) -> impl Iterator<Item = &Counter> {
         self.clocks.iter().map(|at| &self.counters[*at])
     }
 
-    /// Stops them all.
+    /// Stops all counters.
     pub fn disable(&self) {
         let events = self.events.iter().flat_map(|of| &of.counters);
         for counter in self.counters.iter().chain(events) {
@@ -253,13 +253,13 @@ impl Counters {
         }
     }
 
-    /// The counter that owns a ring.
+    /// Returns the counter that owns a ring.
     pub fn owner(&self, at: usize) -> &Counter {
         &self.counters[self.rings[at].1]
     }
 
-    /// Opens the counters of events of a thread on a processor that has a ring.
-    /// An event that is refused is not tried again.
+    /// Opens the counters of events of a thread, on a processor that has a ring. An event that is
+    /// refused is not tried again.
     pub(super) fn open_events(
         &mut self,
         wanted: &SamplingOptions,
@@ -285,7 +285,7 @@ impl Counters {
             });
             match opened {
                 Ok(counter) => self.events[at].counters.push(counter),
-                // A thread that is gone, a processor that went offline.
+                // The thread has ended, or the processor went offline.
                 Err(e) if matches!(e.raw_os_error(), Some(libc::ENODEV | libc::ESRCH)) => {}
                 Err(e) => {
                     self.events[at].refused = true;
@@ -295,12 +295,12 @@ impl Counters {
         }
     }
 
-    /// Returns the share of the time on a core for which events were counted: below 1 where the
-    /// processor has too few counters for all at once, so that they take turns.
+    /// Returns the share of the time on a core in which each event was counted. It is below 1 if
+    /// the processor has too few counters, so that they take turns.
     ///
-    /// The clock always runs, so the time that it ran is the whole. A counter's own enabled time is
-    /// not, since it goes on while the thread is on another processor (with two processors it is
-    /// twice the time).
+    /// The clock always runs, so its time is the whole. The enabled time of a counter is not the
+    /// whole, since it continues while the thread is on another processor (with two processors it
+    /// is twice the time).
     pub fn event_shares(&self) -> Vec<(PerfEvent, f64)> {
         let ran = |counters: &mut dyn Iterator<Item = &Counter>| -> u64 {
             counters.filter_map(|counter| counter.ran_ns().ok()).sum()

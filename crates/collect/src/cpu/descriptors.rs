@@ -1,8 +1,8 @@
 //! Finds the file or peer that a thread waits for, by the descriptor of its system call.
 //!
-//! The result becomes the innermost frame of the wait, `(waits for /data/a.bin)`, so that time by
-//! file and peer needs no table of its own. It is read while the thread waits, so some short waits
-//! have none.
+//! The result becomes the innermost frame of the wait, such as `(waits for /data/a.bin)`, so no
+//! separate table is needed for time by file and peer. The descriptor is read during the wait, so
+//! some short waits have no such frame.
 
 use std::collections::HashMap;
 use std::fs::{read_link, read_to_string};
@@ -10,15 +10,16 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Sockets and files that are kept.
+/// Number of sockets and files that are cached.
 const MAX_KNOWN: usize = 4096;
-/// The kernel's lists of sockets are read that often at most, and for that share of the time.
+/// Least time between two readings of the kernel's lists of sockets. They may also take only one
+/// part in `SHARE` of the time.
 const EVERY: Duration = Duration::from_millis(500);
 const SHARE: u32 = 50;
-/// State of a TCP socket that waits for connections.
+/// The state of a TCP socket that listens.
 const LISTENS: &str = "0A";
 
-/// Sockets by inode, as far as they were listed.
+/// The sockets that were listed, by inode.
 #[derive(Default)]
 pub struct Descriptors {
     sockets: HashMap<u64, Arc<str>>,
@@ -27,7 +28,7 @@ pub struct Descriptors {
 }
 
 impl Descriptors {
-    /// Returns the frame that names what a thread's descriptor is open for; `None` where that is
+    /// Returns a frame that names the file or peer of a thread's descriptor; `None` if that is
     /// unknown.
     pub fn frame(&mut self, pid: u32, tid: u32, descriptor: u32) -> Option<Arc<str>> {
         let link = read_link(format!("/proc/{pid}/task/{tid}/fd/{descriptor}")).ok()?;
@@ -41,7 +42,7 @@ impl Descriptors {
         let what = match link.split_once(':') {
             _ if link.starts_with('/') => link.trim_end_matches(" (deleted)"),
             Some(("pipe", _)) => "a pipe",
-            // With many descriptors it is not known which one ends the wait.
+            // If the call polls several descriptors, it is unknown which one will end the wait.
             _ => return None,
         };
         let frame: Arc<str> = frame(what).into();
@@ -68,7 +69,7 @@ impl Descriptors {
         Some(known.unwrap_or_else(|| frame("socket").into()))
     }
 
-    /// Reads all sockets of a process's network namespace.
+    /// Lists all sockets of a process's network namespace.
     fn list(&mut self, pid: u32) {
         let read = |name: &str| read_to_string(format!("/proc/{pid}/net/{name}"));
         for name in ["tcp", "tcp6", "udp", "udp6"] {
@@ -88,7 +89,7 @@ fn frame(what: &str) -> String {
     format!("(waits for {what})")
 }
 
-/// Inode and peer of a line of `/proc/net/tcp`.
+/// Parses a line of `/proc/net/tcp`: inode and peer.
 fn internet(line: &str) -> Option<(u64, String)> {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
     let [_, local, remote, state, _, _, _, _, _, inode, ..] = words.as_slice() else { return None };
@@ -99,7 +100,7 @@ fn internet(line: &str) -> Option<(u64, String)> {
     Some((inode.parse().ok()?, text))
 }
 
-/// `0100007F:1F90`: words of four bytes in the machine's order, and a port.
+/// Parses an address like `0100007F:1F90`: words of four bytes in the machine's order, and a port.
 fn address(text: &str) -> Option<String> {
     let (address, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
@@ -121,7 +122,8 @@ fn address(text: &str) -> Option<String> {
     })
 }
 
-/// Inode and path of a line of `/proc/net/unix`; one without a path has a peer without a name.
+/// Parses a line of `/proc/net/unix`: inode and path. The peer of a socket without a path has no
+/// name.
 fn unix(line: &str) -> Option<(u64, String)> {
     let mut words = line.split_ascii_whitespace();
     let inode = words.nth(6)?.parse().ok()?;

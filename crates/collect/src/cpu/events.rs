@@ -1,9 +1,9 @@
 //! Counters of events other than time: cycles, cache misses, page faults.
 //!
-//! A counter interrupts its thread after so many events, and records how many and where. No stack
-//! is taken, so that a few events cost little more than one. The numbers of a thread, of a function
-//! or of a step are sums over such samples. To read the counters at each sample of the clock
-//! instead would charge a function with what others did since the sample before.
+//! A counter interrupts its thread after a number of events, and records the number and the place.
+//! No stack is taken, so several events cost little more than one. The counts of a thread, a
+//! function or a step are sums over such samples. Reading the counters at each sample of the clock
+//! would instead charge a function with events of other functions since the last sample.
 
 use super::options::sampling;
 use super::refusal::why_no_hardware;
@@ -12,22 +12,22 @@ use crate::perf::record::{EVENT_FIELDS, Layout, WITH_COUNT};
 use crate::perf::{Attr, Counter, attr_of};
 use perf_event_open_sys::bindings::*;
 
-/// Most samples of one event a second: each interrupts its thread.
+/// Most samples of one event per second, since each interrupts its thread.
 const MAX_SAMPLES: u32 = 250;
-/// Page faults come by the hundred thousand a second.
+/// Number of page faults per sample. A program may have hundreds of thousands of faults per second.
 const FAULTS_PER_SAMPLE: u64 = 16;
 
 /// Number of events between two samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SamplePeriod {
-    /// Chosen by the kernel, to give a number of samples a second.
+    /// The kernel chooses the period so that there is a certain number of samples per second.
     Often,
     /// A fixed number of events.
     Events(u64),
 }
 
 impl PerfEvent {
-    /// Kind and number for the kernel.
+    /// Returns the kernel's type and number of the event.
     fn code(self) -> (u32, u32) {
         match self {
             PerfEvent::Cycles => (PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES),
@@ -49,8 +49,8 @@ impl PerfEvent {
         }
     }
 
-    /// Whether this machine counts it for its programs; why not. Tried on this
-    /// process.
+    /// Checks whether this machine counts the event for its programs, by trying it on this process.
+    /// The error is the reason why it does not.
     pub fn counts(self) -> Result<(), String> {
         let (kind, config) = self.code();
         let mut attr = attr_of(kind, config);
@@ -60,8 +60,8 @@ impl PerfEvent {
         Counter::open(&attr, 0, -1).map(drop).map_err(|e| why_no_hardware(&e))
     }
 
-    /// Returns the layout of its samples. A software event that records its period does so event by
-    /// event, whatever the period is (`perf_swevent_event`).
+    /// Returns the layout of the event's samples. If a software event records its period, the
+    /// kernel writes a sample for each event, whatever the period is (`perf_swevent_event`).
     pub(super) fn layout(self) -> Layout {
         match self.every() {
             SamplePeriod::Often => Layout::Counted,
@@ -71,7 +71,7 @@ impl PerfEvent {
 
     pub(super) fn attr(self, rate: u32, kernel: bool, on_exec: bool) -> Attr {
         let (kind, config) = self.code();
-        // Its samples do not wake the reader; those of the clock do.
+        // Samples of events don't wake the reader; samples of the clock do.
         let mut attr = sampling(kind, config, kernel, on_exec);
         attr.sample_type = EVENT_FIELDS;
         match self.every() {
@@ -91,7 +91,7 @@ impl PerfEvent {
 pub(super) struct EventCounters {
     pub(super) event: PerfEvent,
     pub(super) counters: Vec<Counter>,
-    /// Whether no more of them are opened.
+    /// Whether the event was refused, so that no more counters of it are opened.
     pub(super) refused: bool,
 }
 

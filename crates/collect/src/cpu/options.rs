@@ -8,15 +8,15 @@ use perf_event_open_sys::bindings::{
     PERF_TYPE_SOFTWARE,
 };
 
-/// Up to so many samples a second, each one wakes the sampler, so that Python's frames are read at
-/// once. At 999 Hz that cost the job's threads one percent of their time (3.4 % in all, 2.4 %
-/// without; it is expensive for virtual processors to wake each other).
+/// Up to this many samples per second, each sample wakes the sampler, so that Python's frames are
+/// read at once. At 999 Hz the wake-ups cost the job's threads one percent of their time (3.4 % in
+/// all, 2.4 % without), because it is expensive for virtual processors to wake each other.
 const WAKE_UPS: u32 = 250;
 
 /// The options of sampling.
 #[derive(Clone, Debug)]
 pub struct SamplingOptions {
-    /// Samples a second.
+    /// Samples per second.
     pub rate: u32,
     /// How stacks are taken.
     pub stacks: StackMode,
@@ -30,18 +30,18 @@ impl SamplingOptions {
         1_000_000_000 / u64::from(self.rate.max(1))
     }
 
-    /// Whether each sample wakes the sampler. Otherwise it polls; a ring that is half full always
-    /// wakes it.
+    /// Whether each sample wakes the sampler. If not, the sampler polls. A ring that is half full
+    /// always wakes it.
     pub fn wakes(&self) -> bool {
         self.rate <= WAKE_UPS
     }
 
-    /// Whether samples hold registers and stack, to be unwound here.
+    /// Whether samples contain registers and stack, which the sampler unwinds.
     pub(super) fn with_stack(&self) -> bool {
         !matches!(self.stacks, StackMode::Fp | StackMode::Off) && cfg!(target_arch = "x86_64")
     }
 
-    /// Bytes of stack in a sample: deep at low rates, cheap at high ones.
+    /// Returns the bytes of stack in a sample: many at low rates, few at high rates.
     fn stack_bytes(&self) -> u32 {
         match self.rate {
             ..=250 => 32 << 10,
@@ -50,7 +50,7 @@ impl SamplingOptions {
         }
     }
 
-    /// Samples of running threads, and all other records.
+    /// Returns the attribute for samples of running threads and for all other records.
     pub(super) fn clock(&self, kernel: bool, on_exec: bool) -> Attr {
         let mut attr = sampling(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK, kernel, on_exec);
         attr.sample_period = self.period_ns();
@@ -63,7 +63,7 @@ impl SamplingOptions {
         self.with_stacks(attr)
     }
 
-    /// Samples of threads that leave their processor.
+    /// Returns the attribute for samples of threads that leave their processor.
     pub(super) fn leave(&self, on_exec: bool) -> Attr {
         let mut attr = sampling(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CONTEXT_SWITCHES, true, on_exec);
         attr.set_freq(1);
@@ -86,8 +86,8 @@ impl SamplingOptions {
     }
 }
 
-/// Returns the attributes that all sampling counters share: they follow a whole tree of threads, on
-/// the run's clock.
+/// Returns an attribute with what all sampling counters share: they follow a whole tree of threads
+/// and use the run's clock.
 pub(super) fn sampling(kind: u32, config: u32, kernel: bool, on_exec: bool) -> Attr {
     let mut attr = attr_of(kind, config);
     attr.read_format = PERF_FORMAT_TOTAL_TIME_RUNNING.into();

@@ -1,19 +1,19 @@
-//! Samples threads where perf events are refused, as in most containers: by reading `/proc` so many
-//! times a second, without a trace in the job.
+//! Samples threads by reading `/proc` many times per second, without any effect on the job. It is
+//! used if perf events are refused, as in most containers.
 //!
-//! The kernel counts for each thread how long it ran and how long it was ready (`schedstat`), so
-//! those times are exact; the rest is waiting. The place of a wait is read as for long waits
-//! elsewhere. For a thread that runs only Python's frames can be read, since its registers cannot.
-//! Time that threads ran after their last reading is in the process's own clock, which goes on
-//! counting it; since it is not known which thread ran, that time is given to none.
+//! For each thread the kernel counts how long it ran and how long it was ready (`schedstat`), so
+//! those times are exact; the rest is waiting. The place of a wait is read as for long waits with
+//! perf events. Of a running thread only Python's frames can be read, since its registers can't.
+//! The time that threads ran after their last reading is missing from their own counts but included
+//! in the clock of the process. It is unknown which thread ran, so that time is assigned to none.
 //!
-//! - Time after a thread's last reading, and threads between two readings, are known for the
-//!   process as a whole only, and count as lost. The last moment of a process is unknown, and so
-//!   is a process of under 0.1 s without the library.
-//! - Waiting for a child or a signal is `other`. A stopped thread counts as waiting for what it
+//! - The time after a thread's last reading, and threads that live between two readings, are only
+//!   known for the process as a whole, and count as lost. The last moment of a process is unknown.
+//!   So is a process that lasts less than 0.1 s and does not have the library.
+//! - A wait for a child or a signal is `other`. A stopped thread counts as waiting for what it
 //!   waited for before.
-//! - Switches are not counted. The readings take at most 10 % of a core, so thousands of threads
-//!   are read less often.
+//! - Context switches are not counted. The readings take at most 10 % of a core, so thousands of
+//!   threads are read less often.
 
 pub use super::polled_thread::ThreadActivity;
 use super::polled_thread::{PolledThread, RunTimes, SchedStat};
@@ -23,10 +23,10 @@ use crate::os::sys;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// Time between two listings of threads while their number has not changed.
+/// Time between two listings of threads if their number has not changed.
 const LIST_NS: u64 = 100_000_000;
 
-/// Whether this kernel has times of threads.
+/// Whether this kernel counts the times of threads.
 pub fn is_possible() -> bool {
     let pid = std::process::id();
     let times = SchedStat::open(pid, pid).and_then(|source| source.read());
@@ -36,64 +36,65 @@ pub fn is_possible() -> bool {
 /// A process that is polled.
 #[derive(Debug)]
 struct PolledProcess {
-    /// Address at which its program's stack begins, which differs from program to program.
+    /// Address at which the stack of its program begins, which differs from program to program.
     program: u64,
     /// Time when it was last read.
     at_ns: u64,
     threads: HashMap<u32, PolledThread>,
-    /// Its threads when they were last listed, the time of that, and their number according to the
-    /// kernel.
+    /// Its threads when they were last listed, the time of that, and the kernel's number of threads
+    /// then.
     tids: Vec<u32>,
     listed_ns: u64,
     count: u64,
     /// The process's clock when it began to be watched.
     clock_ns: u64,
-    /// Time that its threads ran since, as far as they were read.
+    /// Time that its threads have run since then, according to their readings, ns.
     ran_ns: u64,
-    /// Time that ran in unknown threads; see [`PolledProcesses::read_clock`].
+    /// Time that unknown threads have run, ns; see [`PolledProcesses::read_clock`].
     unseen_ns: u64,
 }
 
-/// All processes that are asked.
+/// The processes that are polled.
 #[derive(Debug, Default)]
 pub struct PolledProcesses {
     by_pid: HashMap<u32, PolledProcess>,
 }
 
-/// What became of a process since the last reading.
+/// The change of a process's program since the last reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramChange {
-    /// The process runs on.
+    /// The process still runs its program.
     Same,
-    /// The process runs another program; the old one was last read at this time.
+    /// The process runs another program. The old one was last read at this time.
     Replaced(u64),
-    /// The process is gone.
+    /// The process has ended.
     Gone,
 }
 
-/// Returns the address at which the stack of a process's program begins; 0 where that may not be
-/// read.
+/// Returns the address at which the stack of a process's program begins, or 0 if it may not be
+/// read. `None` if the process has ended.
 fn program_of(pid: u32) -> Option<u64> {
     Stat::of(pid).filter(Stat::lives)?.stack_start()
 }
 
 impl PolledProcesses {
-    /// Whether any process is.
+    /// Whether no process is polled.
     pub fn is_empty(&self) -> bool {
         self.by_pid.is_empty()
     }
 
-    /// Whether a process is.
+    /// Whether a process is polled.
     pub fn has(&self, pid: u32) -> bool {
         self.by_pid.contains_key(&pid)
     }
 
-    /// Returns the pids of all processes.
+    /// Returns the pids of all polled processes.
     pub fn pids(&self) -> Vec<u32> {
         self.by_pid.keys().copied().collect()
     }
 
-    /// Begins to poll a process. `from_start`: the time of its threads before now counts too.
+    /// Begins to poll a process. `from_start` says that the time that its threads ran before now
+    /// counts too.
     pub fn begin(&mut self, pid: u32, now_ns: u64, from_start: bool) -> bool {
         let Some(program) = program_of(pid) else { return false };
         let mut threads = HashMap::new();
@@ -131,8 +132,8 @@ impl PolledProcesses {
         }
     }
 
-    /// Lists the threads of a process. They are listed again when there are more or fewer, and now
-    /// and then in case as many began as ended.
+    /// Returns the threads of a process. They are listed again if their number has changed, and
+    /// from time to time in case as many began as ended.
     pub fn tids(&mut self, pid: u32, now_ns: u64) -> Vec<u32> {
         let Some(process) = self.by_pid.get_mut(&pid) else { return Vec::new() };
         let count = proc::count_threads(pid);
@@ -143,7 +144,7 @@ impl PolledProcesses {
         process.tids.clone()
     }
 
-    /// Reads a thread; its state is read only if it ran.
+    /// Reads a thread. Its state is only read if it ran.
     pub fn observe(
         &mut self,
         pid: u32,
@@ -155,7 +156,7 @@ impl PolledProcesses {
         let process = self.by_pid.get_mut(&pid)?;
         let thread = match process.threads.entry(tid) {
             Entry::Occupied(thread) => thread.into_mut(),
-            // The thread began since the last reading.
+            // The thread has begun since the last reading.
             Entry::Vacant(place) => place.insert(PolledThread::new(
                 SchedStat::open(pid, tid)?,
                 RunTimes::default(),
@@ -163,7 +164,7 @@ impl PolledProcesses {
             )),
         };
         let Some(times) = thread.source.read() else {
-            // Another thread may have its number by now.
+            // Another thread may have this tid by now.
             thread.is_gone = true;
             process.listed_ns = 0;
             return None;
@@ -172,7 +173,7 @@ impl PolledProcesses {
         Some(thread.observe(pid, tid, times, now_ns, runs, out))
     }
 
-    /// Whether a thread had another name when it was last read.
+    /// Whether a thread has another name than when it was last read, and keeps the new name.
     pub fn is_new_name(&mut self, pid: u32, tid: u32, name: &str) -> bool {
         let thread = self.by_pid.get_mut(&pid).and_then(|process| process.threads.get_mut(&tid));
         thread.filter(|thread| thread.name != name).is_some_and(|thread| {
@@ -189,7 +190,7 @@ impl PolledProcesses {
         }
     }
 
-    /// Emits the times that were added up for all threads.
+    /// Emits the added-up times of all threads.
     pub fn emit(&mut self, out: &mut Vec<ThreadInterval>) {
         for (pid, process) in &mut self.by_pid {
             for (tid, thread) in &mut process.threads {
@@ -198,7 +199,7 @@ impl PolledProcesses {
         }
     }
 
-    /// Forgets threads that are gone.
+    /// Removes the threads that have ended.
     pub fn keep_threads(&mut self, pid: u32, tids: &[u32], out: &mut Vec<ThreadInterval>) {
         let Some(process) = self.by_pid.get_mut(&pid) else { return };
         process.threads.retain(|tid, thread| {
@@ -210,7 +211,7 @@ impl PolledProcesses {
         });
     }
 
-    /// Reads a process's clock, after its threads were read, to find the time that no known thread
+    /// Reads a process's clock after its threads were read, to find the time that no known thread
     /// ran.
     pub fn read_clock(&mut self, pid: u32) {
         let Some(process) = self.by_pid.get_mut(&pid) else { return };
@@ -218,23 +219,24 @@ impl PolledProcesses {
         process.unseen_ns = clock_ns.saturating_sub(process.clock_ns + process.ran_ns);
     }
 
-    /// Returns the time that a process ran, by its clock, in unknown threads: those that ended
-    /// between two readings. Threads that run on have done so since they were last read, so less
-    /// than a millisecond for each of them counts as none.
+    /// Returns the time that unknown threads of a process ran: those that ended between two
+    /// readings. Known threads have run on since their readings, so less than a millisecond per
+    /// thread counts as none.
     pub fn unseen_ms(&self, pid: u32) -> u64 {
         let Some(process) = self.by_pid.get(&pid) else { return 0 };
         let unseen_ms = process.unseen_ns / 1_000_000;
         if unseen_ms > process.tids.len() as u64 { unseen_ms } else { 0 }
     }
 
-    /// Ends all threads of a program; if `goes_on`, the process runs another program from now on.
+    /// Ends all threads of a program. `goes_on` says that the process runs another program from now
+    /// on.
     pub fn ended(&mut self, pid: u32, goes_on: bool, out: &mut Vec<ThreadInterval>) {
         let Some(process) = self.by_pid.get_mut(&pid) else { return };
         for (tid, thread) in &mut process.threads {
             thread.end(pid, *tid, out);
         }
         match goes_on {
-            // Only the thread that goes on has run before.
+            // Only the thread that continues has run before.
             true => process.threads.retain(|tid, _| *tid == pid),
             false => drop(self.by_pid.remove(&pid)),
         }

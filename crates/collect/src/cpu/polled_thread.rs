@@ -1,12 +1,12 @@
-//! A thread that is read from `/proc`: how long it ran, was ready and waited.
+//! A thread that is read from `/proc`: how long it ran, was ready, and waited.
 
 use super::sample::Kind;
 use super::threads::{ThreadInterval, WaitSite};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// A thread that runs in short bursts is seldom found running: the time that it ran since it was
-/// last read counts for the place where it is found, up to so many times the interval between two
+/// A thread that runs in short bursts is seldom found running. When it is, the time that it ran
+/// since it was last found running counts for that place, but at most this many intervals between
 /// readings.
 const MAX_READINGS: u64 = 4;
 
@@ -15,11 +15,11 @@ const MAX_READINGS: u64 = 4;
 pub struct RunTimes {
     /// Time on a core, ns.
     pub ran_ns: u64,
-    /// Ready, but not on one, ns.
+    /// Time in which it was ready but not on a core, ns.
     pub ready_ns: u64,
 }
 
-/// The kernel's file with these times; it is kept open, since opening costs more than reading.
+/// The kernel's file with these times. It is kept open, since opening costs more than reading.
 #[derive(Debug)]
 pub struct SchedStat(File);
 
@@ -28,9 +28,9 @@ impl SchedStat {
         File::open(format!("/proc/{pid}/task/{tid}/schedstat")).ok().map(SchedStat)
     }
 
-    /// Reads the times; `None` if the thread is gone, or the kernel does not count.
+    /// Reads the times; `None` if the thread has ended, or if the kernel does not count them.
     pub fn read(&self) -> Option<RunTimes> {
-        // Three numbers of up to 20 digits.
+        // The content is three numbers of up to 20 digits.
         let mut text = [0; 64];
         let len = self.0.read_at(&mut text, 0).ok()?;
         let mut words = std::str::from_utf8(&text[..len]).ok()?.split_whitespace();
@@ -43,24 +43,24 @@ impl SchedStat {
 #[derive(Debug)]
 pub struct PolledThread {
     pub source: SchedStat,
-    /// The source has no more.
+    /// Whether the thread has ended, so that its file has no more times.
     pub is_gone: bool,
     pub times: RunTimes,
     /// Time when it was last read.
     at_ns: u64,
-    /// Time when it was first read, or when time in unknown places was last reported.
+    /// Time when it was first read, or when time in unknown places was last reported, ns.
     given_ns: u64,
-    /// Time that it ran since it was last found running, in unknown places.
+    /// Time that it ran since it was last found running, whose place is unknown yet, ns.
     unseen_ns: u64,
-    /// Time that it ran in places that stay unknown, and that is not reported yet.
+    /// Time that it ran in places that stay unknown, not reported yet, ns.
     unplaced_ns: u64,
     ready_ns: u64,
-    /// Time that it neither ran nor was ready, not reported yet. The kernel counts a thread as
+    /// Time that it neither ran nor was ready, not reported yet, ns. The kernel counts a thread as
     /// ready only once it runs again, so time that looked like waiting may turn out to be ready
     /// time.
     owed_ns: i64,
     pub wait: Option<Wait>,
-    /// Its name, as last reported.
+    /// Its name as it was last reported.
     pub name: String,
 }
 
@@ -69,21 +69,21 @@ pub struct PolledThread {
 pub struct Wait {
     since_ns: u64,
     pub place: Option<WaitSite>,
-    /// Number of times that its place was searched.
+    /// Number of times that its place was looked for.
     looks: u32,
 }
 
-/// A stack that could not be read is tried again, so often.
+/// Number of times that a stack that can't be read is tried.
 const MAX_TRIES: u32 = 8;
 
-/// What a thread was found to do.
+/// The activity of a thread at a reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ThreadActivity {
-    /// The thread ran, and still does; that time counts for where it is now.
+    /// The thread ran this long and still runs. The time counts for the place where it is now.
     Runs(u64),
-    /// The thread waits in a place that was not read yet.
+    /// The thread waits in a place that is not known yet.
     Waits,
-    /// The thread waits as before.
+    /// The thread waits as at the last reading.
     Still,
 }
 
@@ -130,7 +130,7 @@ impl PolledThread {
             let look = !seen && wait.looks <= MAX_TRIES;
             return if look { ThreadActivity::Waits } else { ThreadActivity::Still };
         }
-        // Time that it was ready after the wait is not part of the wait.
+        // Time in which it was ready after the wait is not part of the wait.
         self.owed_ns += rest_ns.min(0);
         self.close(pid, tid, out);
         self.owed_ns += rest_ns.max(0);
@@ -150,7 +150,8 @@ impl PolledThread {
         let Some(Wait { since_ns: time_ns, place, looks }) = self.wait.take() else { return };
         if let Some(length_ns) = u64::try_from(self.owed_ns).ok().filter(|ns| *ns > 0) {
             self.owed_ns = 0;
-            // For a wait that no reading found unbroken, only the time between readings is known.
+            // No reading has found this wait unbroken, so only the time between two readings is
+            // known.
             let within_ns = self.at_ns.saturating_sub(time_ns).max(length_ns);
             let (kind, spread_ns) = (Kind::Waited, (looks == 0).then_some(within_ns));
             out.push(ThreadInterval { pid, tid, time_ns, length_ns, spread_ns, kind, place });
@@ -170,7 +171,7 @@ impl PolledThread {
 
     pub fn end(&mut self, pid: u32, tid: u32, out: &mut Vec<ThreadInterval>) {
         self.unplaced_ns += std::mem::take(&mut self.unseen_ns);
-        // Short waits between stretches of running, in unknown places.
+        // There were short waits between times of running, in unknown places.
         let since_ns = self.at_ns.saturating_sub(self.owed_ns.max(0) as u64);
         self.wait.get_or_insert(Wait { since_ns, place: None, looks: 0 });
         self.close(pid, tid, out);
@@ -212,7 +213,7 @@ mod tests {
         thread.wait.as_mut().unwrap().place = Some(place);
         assert_eq!(observe(&mut thread, 30, 14, 2, false), (ThreadActivity::Still, 0));
         assert_eq!(observe(&mut thread, 40, 14, 2, false), (ThreadActivity::Still, 0));
-        // The wait is over, and what ran before it is where it runs now.
+        // The wait is over. The time that the thread ran counts for the place where it runs now.
         assert_eq!(observe(&mut thread, 50, 20, 2, true), (ThreadActivity::Runs(10 * MS), 24));
         let mut out = Vec::new();
         thread.end(1, 1, &mut out);
@@ -225,13 +226,13 @@ mod tests {
         let mut thread = thread();
         assert_eq!(observe(&mut thread, 10, 4, 0, true), (ThreadActivity::Runs(4 * MS), 0));
         assert_eq!(observe(&mut thread, 20, 4, 0, true), (ThreadActivity::Runs(0), 0));
-        // The kernel counts the 16 ms once it runs again.
+        // The kernel counts the 16 ms once the thread runs again.
         assert_eq!(observe(&mut thread, 30, 14, 16, true), (ThreadActivity::Runs(10 * MS), 0));
         let mut out = Vec::new();
         thread.end(1, 1, &mut out);
         let intervals: Vec<_> = out.iter().map(|s| (s.kind, s.length_ns)).collect();
         assert_eq!(intervals, [(Kind::Ready, 16 * MS)]);
-        // Woken, and ready for 6 ms of the 10 that it seemed to wait.
+        // The thread was woken, and was ready for 6 of the 10 ms in which it seemed to wait.
         let mut thread = self::thread();
         assert_eq!(observe(&mut thread, 10, 10, 0, false).0, ThreadActivity::Waits);
         assert_eq!(observe(&mut thread, 20, 10, 0, false).0, ThreadActivity::Waits);
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ran_long_ago_is_not_where_it_runs_now() {
+    fn time_that_ran_long_ago_does_not_count_for_the_present_place() {
         let mut thread = thread();
         for n in 1..=10 {
             observe(&mut thread, n * 10, n * 5, 0, false);

@@ -1,4 +1,4 @@
-//! Finds out what this machine and account permit to sample, by trying it on this process.
+//! Finds out what this machine and account permit to be sampled, by trying it on this process.
 
 use super::refusal::why_refused;
 use crate::config::PerfEvent;
@@ -7,7 +7,7 @@ use crate::perf::{Counter, attr_of};
 use perf_event_open_sys::bindings::{PERF_COUNT_SW_CPU_CLOCK, PERF_TYPE_SOFTWARE};
 use std::io::{self, Read};
 
-/// What is permitted; an error holds the reason.
+/// The kinds of data that the kernel permits. An error is the reason why it refuses one.
 #[derive(Clone, Debug)]
 pub struct Permitted {
     /// Samples of user code.
@@ -16,14 +16,14 @@ pub struct Permitted {
     pub kernel: Result<(), String>,
     /// Names of the kernel's functions.
     pub kernel_names: Result<(), String>,
-    /// Cycles, instructions, cache references and misses, each.
+    /// Cycles, instructions, cache references and cache misses, one by one.
     pub hardware: [(PerfEvent, Result<(), String>); 4],
-    /// Yama's level, where it is there: 0 lets any own process be read, 1
-    /// only descendants.
+    /// Yama's level, if Yama is active. With 0 all processes of the user may be read, with 1 only
+    /// descendants.
     pub ptrace_scope: Option<u8>,
 }
 
-/// Opens a clock of this process, which never runs.
+/// Opens a clock of this process that is never enabled.
 fn open_clock(kernel: bool) -> io::Result<Counter> {
     let mut attr = attr_of(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK);
     attr.sample_period = 1_000_000_000;
@@ -33,9 +33,10 @@ fn open_clock(kernel: bool) -> io::Result<Counter> {
     Counter::open(&attr, 0, -1)
 }
 
-/// Why addresses of the kernel's functions are hidden, if they are.
+/// Returns why the addresses of the kernel's functions are hidden, if they are.
 pub fn why_kernel_names_are_hidden() -> Option<String> {
-    // One page is enough: of 200,000 lines, only the first may have an address of 0.
+    // One page is enough: among the 200,000 lines, only the first ones may have an address of 0 if
+    // addresses are shown.
     let mut page = vec![0; 4096];
     let mut file = std::fs::File::open("/proc/kallsyms").ok();
     let got = file.as_mut().and_then(|file| file.read(&mut page).ok()).unwrap_or(0);
@@ -56,7 +57,7 @@ fn shows_addresses(lines: &[u8]) -> bool {
     lines.split(|b| *b == b'\n').filter(|line| line.len() > 16).any(address)
 }
 
-/// Tries what is permitted.
+/// Tries which kinds of data are permitted.
 pub fn permitted() -> Permitted {
     let cpu_clock = |kernel| open_clock(kernel).map(drop).map_err(|e| why_refused(&e));
     Permitted {

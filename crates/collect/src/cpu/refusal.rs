@@ -1,9 +1,9 @@
-//! Why the kernel refuses perf events, in words.
+//! Explains why the kernel refuses perf events.
 
 use crate::os::proc;
 use std::io;
 
-/// Explains why counters could not be opened, and what would allow them.
+/// Explains why counters could not be opened, and what would permit them.
 pub fn why_refused(error: &io::Error) -> String {
     let level = proc::setting("kernel/perf_event_paranoid");
     match error.raw_os_error() {
@@ -19,7 +19,7 @@ pub fn why_refused(error: &io::Error) -> String {
     }
 }
 
-/// Why it is not permitted, by `kernel.perf_event_paranoid`: up to 2 it is.
+/// Explains a refusal by the level of `kernel.perf_event_paranoid`. Levels up to 2 permit counters.
 fn refused_at(level: Option<&str>) -> String {
     match level.map(|level| (level.trim(), level.trim().parse::<i32>())) {
         Some((_, Ok(level @ 3..))) => format!(
@@ -34,7 +34,8 @@ fn refused_at(level: Option<&str>) -> String {
     }
 }
 
-/// A machine without such counters refuses otherwise than one that forbids them.
+/// Explains why hardware counters could not be opened. A machine without them fails with another
+/// error than one that forbids them.
 pub(super) fn why_no_hardware(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV) => {

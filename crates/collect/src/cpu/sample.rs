@@ -7,29 +7,29 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use tprof_trace::model::ThreadState;
 
-/// Counts of a thread.
+/// Counts of a thread's context switches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Counts {
-    /// Times that it left its processor to wait.
+    /// Number of times that it left its processor to wait.
     pub voluntary: u64,
-    /// Times that it was made to leave.
+    /// Number of times that it was preempted.
     pub involuntary: u64,
-    /// Times that it came back on another processor.
+    /// Number of times that it came back on another processor.
     pub migrations: u64,
 }
 
-/// Kinds of stretches.
+/// The activity of a thread in an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// It ran, for a time that no sample covers.
+    /// The thread ran, for a time that no sample covers.
     Ran,
-    /// Could have run.
+    /// The thread was ready.
     Ready,
-    /// It waited for something.
+    /// The thread waited.
     Waited,
 }
 
-/// The counts of a thread until it ended, or until the sampler did.
+/// The counts of a thread, until it ended or until the sampler did.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadTotals {
     /// Time of the counts.
@@ -40,7 +40,7 @@ pub struct ThreadTotals {
     pub faults: Option<[u64; 2]>,
 }
 
-/// A sample, or a stretch of time without one.
+/// A sample, or an interval without one.
 #[derive(Clone, Debug)]
 pub struct CpuSample {
     /// Time of the sample.
@@ -51,27 +51,27 @@ pub struct CpuSample {
     pub tid: u32,
     /// Time that the sample covers.
     pub weight_ns: u64,
-    /// For several waits that were added up, and for one at no exact time: the wait lies within so
-    /// many nanoseconds from `time_ns` on.
+    /// If several waits were added up, or the exact time is unknown: the time lies within this many
+    /// nanoseconds from `time_ns` on.
     pub spread_ns: Option<u64>,
-    /// What the thread did.
+    /// The activity of the thread.
     pub kind: Kind,
-    /// What it waited for, if its system call shows it.
+    /// The kind of its wait, if its system call shows that.
     pub waits_for: Option<ThreadState>,
-    /// Processor, of a sample.
+    /// The processor, for a sample.
     pub cpu: Option<u32>,
-    /// Whether it held Python's lock, where that is known.
+    /// Whether the thread held the GIL, if that is known.
     pub gil: Option<bool>,
     /// Frames, the innermost first.
     pub frames: Vec<Frame>,
-    /// Why the frames end: a [`tprof_wire::record::StackEnd`].
+    /// The reason why the frames end, a [`tprof_wire::record::StackEnd`].
     pub end: u8,
-    /// What the sample measures.
+    /// The quantity that the sample measures.
     pub measure: Measure,
 }
 
 impl CpuSample {
-    /// A sample of a thread that ran, and nothing else.
+    /// Returns a sample of a thread that ran, with only these values.
     pub(super) fn of(pid: u32, tid: u32, time_ns: u64, measure: Measure) -> CpuSample {
         CpuSample {
             time_ns,
@@ -90,14 +90,14 @@ impl CpuSample {
     }
 }
 
-/// What a [`CpuSample`] measures.
+/// The quantity that a [`CpuSample`] measures.
 #[derive(Clone, Copy, Debug)]
 pub enum Measure {
-    /// A time that a thread spent.
+    /// Time that the thread spent.
     Time,
-    /// The counts of the thread so far.
+    /// The thread's counts so far.
     Counted(ThreadTotals),
-    /// A number of events since the last such row of the thread.
+    /// Number of events since the last such row of the thread.
     Events(PerfEvent, u64),
 }
 
@@ -110,14 +110,14 @@ pub enum Frame {
     Kernel(u64),
     /// A function of the kernel, by its name.
     KernelFunction(Arc<str>),
-    /// A function of an interpreter.
+    /// A function of Python.
     Python(Arc<PyFunction>),
 }
 
 /// An event that the sampler sends.
 #[derive(Debug)]
 pub enum SamplerEvent {
-    /// A process began by a fork, at a time.
+    /// A process began by a fork.
     Forked {
         /// Pid of the child.
         pid: u32,
@@ -126,13 +126,13 @@ pub enum SamplerEvent {
         /// Time of the fork.
         time_ns: u64,
     },
-    /// A process runs another program since.
+    /// A process runs another program since this time: pid, time.
     Replaced(u32, u64),
-    /// A process is gone since.
+    /// A process has ended: pid, time.
     Ended(u32, u64),
-    /// A thread was given a name.
+    /// A thread was given a name: pid, tid, time, name.
     Named(u32, u32, u64, String),
-    /// A module that samples lie in.
+    /// A module in which samples lie.
     ModuleLoaded(ModuleLoad),
     /// Samples, nearly in order.
     Samples(Vec<CpuSample>),
@@ -140,22 +140,22 @@ pub enum SamplerEvent {
     Lost(&'static str, &'static str, u64),
     /// The share of the time for which each event was counted.
     EventShares(Vec<(PerfEvent, f64)>),
-    /// The kernel was sampled, but its functions have no names; why.
+    /// The kernel was sampled, but the names of its functions are hidden, for this reason.
     KernelNamesHidden(String),
-    /// Something cannot be recorded: of which process (empty: of all), what, and why.
+    /// Something cannot be recorded: the process (empty for all), what, and why.
     Missing(String, &'static str, String),
 }
 
 /// Number of times that the kernel interrupted the job's threads for the sampler.
 #[derive(Debug, Default)]
 pub struct Interruptions {
-    /// Interruptions for samples, of running threads and of those that leave their processor.
+    /// Interruptions for samples of running threads and of threads that leave their processor.
     pub samples: AtomicU64,
     /// Interruptions to record that a thread left its processor.
     pub switches: AtomicU64,
-    /// Samples of running threads by the clock, each of which covers one period.
+    /// Samples of running threads by the clock. Each covers one period.
     pub clocked: AtomicU64,
-    /// Interruptions by the clock that found a thread in tprof's library, or in the kernel on its
-    /// behalf.
+    /// Interruptions by the clock that found a thread in tprof's library, or in the kernel on
+    /// behalf of the library.
     pub in_library: AtomicU64,
 }

@@ -22,16 +22,16 @@ pub struct CpuSampler {
     pub wanted: SamplingOptions,
     commands: Sender<Command>,
     wake: Arc<EventFd>,
-    /// Time until which everything was delivered.
+    /// Time until which everything was delivered, ns.
     until_ns: Arc<AtomicU64>,
-    /// Perf events are refused: processes are read from `/proc` instead.
+    /// Whether perf events are refused, so that processes are read from `/proc` instead.
     polls: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl CpuSampler {
-    /// Starts the sampler. Its records go through `emit`; `settled` is called when everything that
-    /// [`CpuSampler::deliver_now`] asked for has gone through it.
+    /// Starts the sampler. Its events go to `emit`. `settled` is called when everything that
+    /// [`CpuSampler::deliver_now`] asked for was delivered.
     pub fn start(
         wanted: SamplingOptions,
         emit: Box<dyn Fn(SamplerEvent) + Send>,
@@ -60,11 +60,11 @@ impl CpuSampler {
 
     fn send(&self, command: Command) {
         let _ = self.commands.send(command);
-        // A counter that is full wakes as well.
+        // The write only fails if the counter is full, and then the thread is woken as well.
         let _ = self.wake.write(1);
     }
 
-    /// Watches a process that waits to be let go, from its exec on.
+    /// Watches a process that has not started its program yet, from its exec on.
     pub fn launch(&self, pid: u32) {
         let (done, wait) = channel();
         self.send(Command::Launch(pid, done));
@@ -88,8 +88,8 @@ impl CpuSampler {
         self.polls.load(Acquire)
     }
 
-    /// A process attached that a launched one started: there is no other source for it where
-    /// perf events are refused.
+    /// Watches a process that attached and that a launched process started. Nothing else reports
+    /// such a process if perf events are refused.
     pub fn poll_attached(&self, pid: u32) {
         self.send(Command::PollAttached(pid));
     }
@@ -99,7 +99,7 @@ impl CpuSampler {
         self.until_ns.load(Acquire)
     }
 
-    /// Asks for everything recorded until now, and returns the time until which it will be
+    /// Asks the sampler to deliver everything until now. Returns the time until which it will be
     /// delivered.
     pub fn deliver_now(&self) -> u64 {
         let now = sys::monotonic_ns();

@@ -1,5 +1,5 @@
-//! Follows each thread between its samples: when it left its processor and came back, and so how
-//! long it ran, was ready, and waited.
+//! Follows each thread between its samples: when it left its processor and came back, and therefore
+//! how long it ran, was ready, and waited.
 
 use super::sample::{Counts, Frame, Kind};
 use crate::perf::record::Registers;
@@ -7,13 +7,13 @@ use rustc_hash::FxHashMap;
 use std::collections::HashMap;
 use tprof_trace::model::ThreadState;
 
-/// Shorter waits are added up by thread and place.
+/// Shorter waits are added up by thread and place, ns.
 const SHORT_WAIT_NS: u64 = 1_000_000;
-/// A wait that may be for several descriptors, or for none, is read if it lasts this long.
+/// A wait in a call that polls or that locks is looked up if it lasts this long, ns.
 const LONG_WAIT_NS: u64 = 10_000_000;
-/// Descriptors are hardly larger; addresses are.
+/// An argument that is smaller may be a descriptor; addresses are larger.
 const MAX_DESCRIPTOR: u64 = 1 << 16;
-/// Shorter times of being ready are added up in the same way.
+/// Shorter times of being ready are added up as well, ns.
 const SHORT_READY_NS: u64 = 20_000_000;
 
 /// The place of a thread when it left its processor, and what it waits for.
@@ -21,29 +21,29 @@ const SHORT_READY_NS: u64 = 20_000_000;
 pub struct WaitSite {
     /// Frames, innermost first; empty if its stack could not be read.
     pub frames: Vec<Frame>,
-    /// Why they end.
+    /// The reason why the frames end.
     pub end: u8,
-    /// What it waits for, if its system call shows it.
+    /// The kind of its wait, if its system call shows that.
     pub waits_for: Option<ThreadState>,
 }
 
-/// A stretch of time of a thread.
+/// An interval in the life of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadInterval {
     /// Pid of the process.
     pub pid: u32,
     /// Tid of the thread.
     pub tid: u32,
-    /// Time of its beginning; for several that were added up, that of the first.
+    /// Time of its beginning. If several were added up, it is the beginning of the first one.
     pub time_ns: u64,
     /// Length of the interval, ns.
     pub length_ns: u64,
-    /// For several that were added up, and for one whose place in time is not exact: it lies within
-    /// so much from its beginning on.
+    /// If several were added up, or the exact time is unknown: the time lies within this many
+    /// nanoseconds from the beginning on.
     pub spread_ns: Option<u64>,
-    /// What the thread did.
+    /// The activity of the thread.
     pub kind: Kind,
-    /// The place, if it is known.
+    /// Where the thread was, if that is known.
     pub place: Option<WaitSite>,
 }
 
@@ -52,33 +52,33 @@ struct Thread {
     pid: u32,
     /// Time since which it is on its processor.
     on_since: Option<u64>,
-    /// Off since, and whether it could have gone on.
+    /// Time since which it is off its processor, and whether it was preempted.
     off_since: Option<(u64, bool)>,
-    /// Where it was when it left, by a sample or by a reading during its wait.
+    /// Where it was when it left, according to a sample or to a reading during the wait.
     leaving: Option<WaitSite>,
-    /// The counter sampled it as it left.
+    /// Whether the counter sampled it as it left.
     sampled: bool,
-    /// Its registers at that moment; the argument is the first of its system call.
+    /// Its registers at that moment. The argument is the first one of its system call.
     left_at: Option<Registers>,
     /// Whether it was read while it waited.
     looked: bool,
-    /// The counter took no sample of its last wait that was not short.
+    /// Whether its last wait that was not short had no sample.
     passed_over: bool,
-    /// Exact time on processors that no sample covers yet.
+    /// Exact time on processors that no sample covers yet, ns.
     unsampled_ns: i64,
     first_ns: u64,
     counts: Counts,
     last_cpu: Option<u32>,
-    /// Short stretches by kind and place.
+    /// Short intervals by kind and place.
     short: HashMap<(Kind, Option<WaitSite>), ShortIntervals>,
 }
 
-/// Short stretches that are added up.
+/// Short intervals that are added up.
 #[derive(Clone, Copy, Debug)]
 struct ShortIntervals {
-    /// The first one's beginning.
+    /// Beginning of the first one.
     since_ns: u64,
-    /// The last one's end.
+    /// End of the last one.
     until_ns: u64,
     length_ns: u64,
     count: u64,
@@ -93,9 +93,9 @@ pub struct Threads {
 }
 
 /// Time after the reported end of a thread in which it may still lose its processor, once or twice.
-/// Until then nothing of it begins again, unless its number is reused.
+/// Records of that time don't begin a new thread, unless its tid is reused.
 const GONE_NS: u64 = 1_000_000_000;
-/// Ends that are remembered, before old ones are forgotten.
+/// Number of ended threads that are remembered.
 const MAX_GONE: usize = 1 << 15;
 
 impl Threads {
@@ -109,17 +109,17 @@ impl Threads {
         thread
     }
 
-    /// A thread begins.
+    /// Notes that a thread began.
     pub fn began(&mut self, tid: u32) {
         self.gone.remove(&tid);
     }
 
-    /// Whether a thread has ended a moment ago.
+    /// Whether a thread ended a moment ago.
     pub fn is_gone(&self, tid: u32, time_ns: u64) -> bool {
         self.gone.get(&tid).is_some_and(|end_ns| time_ns < end_ns.saturating_add(GONE_NS))
     }
 
-    /// A thread that was there before; `waits` if it is off its processor.
+    /// Adds a thread that ran before it was watched. `waits` says that it is off its processor.
     pub fn found(&mut self, pid: u32, tid: u32, time_ns: u64, waits: bool) {
         let thread = self.of(pid, tid, time_ns);
         if waits {
@@ -129,7 +129,7 @@ impl Threads {
         }
     }
 
-    /// Records a sample of a running thread, which covers `period_ns`.
+    /// Applies a sample of a running thread, which covers `period_ns`.
     pub fn sampled(&mut self, pid: u32, tid: u32, time_ns: u64, period_ns: u64) {
         if self.is_gone(tid, time_ns) {
             return;
@@ -139,7 +139,7 @@ impl Threads {
         thread.on_since.get_or_insert(time_ns);
     }
 
-    /// A sample of a thread that leaves its processor, and its registers then.
+    /// Applies a sample of a thread that leaves its processor, with its registers.
     pub fn leaves(
         &mut self,
         pid: u32,
@@ -157,7 +157,7 @@ impl Threads {
         thread.sampled = true;
     }
 
-    /// Records that a thread left its processor.
+    /// Applies the record that a thread left its processor.
     pub fn left(&mut self, pid: u32, tid: u32, time_ns: u64, preempted: bool) {
         if self.is_gone(tid, time_ns) {
             return;
@@ -174,14 +174,14 @@ impl Threads {
         }
     }
 
-    /// Whether the counter that samples threads as they leave took no sample of a thread's last
-    /// wait that was not short.
+    /// Whether the counter that samples threads as they leave took no sample of the thread's last
+    /// wait, though the wait was not short.
     pub fn is_passed_over(&self, tid: u32) -> bool {
         self.by_tid.get(&tid).is_some_and(|thread| thread.passed_over)
     }
 
-    /// Threads that have waited since `before_ns` or longer, in unknown places,
-    /// and were not asked for before.
+    /// Returns the threads that have waited in an unknown place since `before_ns` or longer and
+    /// that were not returned before.
     pub fn waits_unseen(&mut self, before_ns: u64) -> Vec<(u32, u32)> {
         let mut found = Vec::new();
         for (tid, thread) in &mut self.by_tid {
@@ -194,15 +194,15 @@ impl Threads {
         found
     }
 
-    /// Threads that wait in a known place, perhaps for a descriptor, and were not asked for
-    /// before in this wait.
+    /// Returns the threads that wait in a known place, perhaps for a descriptor, and that were not
+    /// returned before in this wait.
     pub fn waits_unnamed(&mut self, now_ns: u64) -> Vec<(u32, u32, Registers)> {
         let mut found = Vec::new();
         for (tid, thread) in &mut self.by_tid {
             let Some(at) = thread.left_at else { continue };
             let least_ns = match at.argument <= MAX_DESCRIPTOR {
                 true => SHORT_WAIT_NS,
-                // It waits for what it polls, or for a lock.
+                // The thread waits in a call that polls, or for a lock.
                 false => LONG_WAIT_NS,
             };
             let since_ns = thread.off_since.filter(|(_, ready)| !ready).map(|(at_ns, _)| at_ns);
@@ -215,21 +215,21 @@ impl Threads {
         found
     }
 
-    /// Records what a thread was found to wait for.
+    /// Adds the frame that names what a thread waits for.
     pub fn waits_for(&mut self, tid: u32, frame: Frame) {
         if let Some(place) = self.by_tid.get_mut(&tid).and_then(|thread| thread.leaving.as_mut()) {
             place.frames.insert(0, frame);
         }
     }
 
-    /// Records where a thread was found to wait.
+    /// Sets the place where a thread was found to wait.
     pub fn waits_at(&mut self, tid: u32, place: WaitSite) {
         if let Some(thread) = self.by_tid.get_mut(&tid).filter(|t| t.off_since.is_some()) {
             thread.leaving = Some(place);
         }
     }
 
-    /// Records that a thread came back, on a processor.
+    /// Applies the record that a thread came back to a processor.
     pub fn came(
         &mut self,
         pid: u32,
@@ -248,17 +248,17 @@ impl Threads {
         thread.close(tid, time_ns, out);
     }
 
-    /// Takes the counts of a thread so far; counting begins again from 0.
+    /// Returns the counts of a thread so far, and resets them.
     pub fn take_counts(&mut self, tid: u32) -> Option<Counts> {
         self.by_tid.get_mut(&tid).map(|thread| std::mem::take(&mut thread.counts))
     }
 
-    /// Processes and threads that there are.
+    /// Returns all processes and threads.
     pub fn all(&self) -> Vec<(u32, u32)> {
         self.by_tid.iter().map(|(tid, thread)| (thread.pid, *tid)).collect()
     }
 
-    /// Records that a thread ended.
+    /// Notes that a thread ended, and emits its last intervals.
     pub fn ended(&mut self, tid: u32, time_ns: u64, out: &mut Vec<ThreadInterval>) {
         if self.gone.len() >= MAX_GONE {
             self.gone.retain(|_, end_ns| *end_ns + GONE_NS > time_ns);
@@ -273,15 +273,15 @@ impl Threads {
         thread.emit_unsampled(tid, out);
     }
 
-    /// Emits what was added up.
+    /// Emits the intervals that were added up.
     pub fn emit(&mut self, out: &mut Vec<ThreadInterval>) {
         for (tid, thread) in &mut self.by_tid {
             thread.emit_short(*tid, out);
         }
     }
 
-    /// Records that a thread runs another program from now on: times that were added up belong to
-    /// the old one.
+    /// Notes that a thread runs another program from now on. The intervals that were added up
+    /// belong to the old program and are emitted.
     pub fn replaced(&mut self, tid: u32, time_ns: u64, out: &mut Vec<ThreadInterval>) {
         let Some(thread) = self.by_tid.get_mut(&tid) else { return };
         if let Some(since) = thread.on_since.replace(time_ns) {
@@ -292,7 +292,7 @@ impl Threads {
         thread.first_ns = time_ns;
     }
 
-    /// The run is over: all that is open ends now.
+    /// Ends all open intervals at the end of the run.
     pub fn end(&mut self, time_ns: u64, out: &mut Vec<ThreadInterval>) {
         let tids: Vec<u32> = self.by_tid.keys().copied().collect();
         for tid in tids {
@@ -300,14 +300,14 @@ impl Threads {
         }
     }
 
-    /// Threads of a process.
+    /// Returns the threads of a process.
     pub fn of_process(&self, pid: u32) -> impl Iterator<Item = u32> + '_ {
         self.by_tid.iter().filter(move |(_, t)| t.pid == pid).map(|(tid, _)| *tid)
     }
 }
 
 impl Thread {
-    /// Ends an absence.
+    /// Ends the time off the processor.
     fn close(&mut self, tid: u32, time_ns: u64, out: &mut Vec<ThreadInterval>) {
         let place = self.leaving.take();
         let sampled = std::mem::take(&mut self.sampled);
@@ -329,7 +329,7 @@ impl Thread {
                 place,
             });
         } else {
-            // Samples show better where a thread ran when it lost its core.
+            // If the thread was preempted, samples show better where it ran.
             let place = if preempted { None } else { place };
             let none = ShortIntervals { since_ns: since, until_ns: since, length_ns: 0, count: 0 };
             let short = self.short.entry((kind, place)).or_insert(none);
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_end_of_a_thread_is_not_another() {
+    fn late_records_of_an_ended_thread_begin_no_other() {
         let ms = 1_000_000;
         let (mut threads, mut out) = (Threads::default(), Vec::new());
         threads.came(1, 2, 0, 0, &mut out);

@@ -1,4 +1,4 @@
-//! Unwinds a copy of a thread's stack by the rows of the code on it.
+//! Unwinds a copy of a thread's stack, using the unwind rows of its code.
 
 use crate::modules::AddressSpaces;
 use crate::perf::record::Registers;
@@ -8,14 +8,14 @@ use tprof_wire::unwind::{Row, RowKind};
 /// Most frames of a sample.
 pub const MAX_FRAMES: usize = 512;
 
-/// Bytes from a signal frame's stack pointer to the registers that it saved.
+/// Offsets of the saved registers from a signal frame's stack pointer.
 mod saved {
     pub const FP: u64 = 120;
     pub const SP: u64 = 160;
     pub const PC: u64 = 168;
 }
 
-/// A stack in a sample: bytes from the stack pointer on.
+/// The bytes of a stack in a sample, from the stack pointer on.
 struct StackCopy<'a> {
     base: u64,
     bytes: &'a [u8],
@@ -29,8 +29,8 @@ impl StackCopy<'_> {
     }
 }
 
-/// Pushes the frames of a sample, innermost first, as return addresses: for code that was
-/// interrupted one past the pc, since readers subtract one.
+/// Pushes the frames of a sample as return addresses, innermost first. For code that was
+/// interrupted, the pushed address is one past the pc, since readers subtract one.
 pub fn walk(
     spaces: &mut AddressSpaces,
     pid: u32,
@@ -41,7 +41,7 @@ pub fn walk(
     let copy = StackCopy { base: registers.sp, bytes: stack };
     let Registers { mut fp, mut sp, mut pc, .. } = registers;
     let most = out.len() + MAX_FRAMES;
-    // Whether `pc` is a return address: its call is before it.
+    // 1 if `pc` is a return address, so that its call lies before it.
     let mut after_call = 0;
     loop {
         if out.len() == most {
@@ -95,7 +95,7 @@ fn saved_fp(copy: &StackCopy<'_>, row: Row, cfa: u64) -> Result<u64, StackEnd> {
     copy.word(at).ok_or_else(|| beyond(copy, at))
 }
 
-/// Why a word could not be read: the copy is too short, or it is no stack.
+/// Returns why a word could not be read: the copy is too short, or the address is not on the stack.
 fn beyond(copy: &StackCopy<'_>, address: u64) -> StackEnd {
     const LARGEST_STACK: u64 = 1 << 30;
     let after = address.wrapping_sub(copy.base.wrapping_add(copy.bytes.len() as u64));

@@ -1,8 +1,8 @@
-//! The sampler's thread: drains the rings, puts their records in order, unwinds.
+//! The sampler's thread: drains the rings, puts their records in order, and unwinds the stacks.
 //!
-//! Rings are per processor, and a process moves between them: a sample from one may need a mapping
-//! that was made on another. So records wait until every ring was read past their time, one pass
-//! later.
+//! There is one ring per processor, and a process moves between processors: a sample from one ring
+//! may need a mapping from another. Therefore records wait until every ring was read past their
+//! time, one pass later.
 
 mod deliver;
 mod frames;
@@ -33,35 +33,35 @@ use std::time::Duration;
 
 /// Longest sleep; samples wake the thread sooner.
 const PASS: Duration = Duration::from_millis(50);
-/// Longest sleep while threads come and go: a wait without a sample is read by the second pass
-/// after its beginning.
+/// Longest sleep while threads come and go, so that a wait without a sample is read in the second
+/// pass after its beginning.
 const BUSY_PASS: Duration = Duration::from_millis(10);
-/// Threads come and go for that long after the last record of one.
+/// Threads count as coming and going until this long after the last record of a thread.
 const BUSY_NS: u64 = 1_000_000_000;
-/// Longest sleep where Python's frames must be read and samples do not wake the thread.
+/// Longest sleep if Python's frames must be read and samples do not wake the thread.
 const PYTHON_PASS: Duration = Duration::from_millis(4);
-/// A process that mapped code this recently may be about to run Python: its mappings must be known
+/// A process that mapped code this recently may be about to run Python. Its mappings must be known
 /// before its frames can be read.
 const STIR_NS: u64 = 200_000_000;
-/// Python frames are read for samples that are no older.
+/// Python frames are only read for samples that are not older than this.
 const FRESH_NS: u64 = 10_000_000;
-/// Sleep while a caller waits.
+/// Longest sleep while a caller waits.
 const AWAITED_PASS: Duration = Duration::from_millis(1);
-/// A record's time is taken before it is written; a virtual processor may stand
-/// still between.
+/// The time of a record is taken before the record is written, and a virtual processor may be
+/// descheduled in between.
 const MARGIN_NS: u64 = 2_000_000;
 /// Time between two deliveries of short intervals.
 const EMIT_NS: u64 = 200_000_000;
 
 /// The sampler's commands.
 pub enum Command {
-    /// Watch a process that will exec, from then on.
+    /// Watch a process from its next exec on.
     Launch(u32, Sender<()>),
     /// Watch processes that run already, with all their threads.
     Attach(Vec<u32>, Sender<Result<(), String>>),
     /// Watch a process that runs already, unless it is watched through its parent.
     WatchAttached(u32),
-    /// A process attached, and processes are read from `/proc`.
+    /// A process attached, and may have to be read from `/proc`.
     PollAttached(u32),
     /// Deliver everything until this moment.
     Drain(u64),
@@ -69,7 +69,7 @@ pub enum Command {
     Finish,
 }
 
-/// The parts that the sampler's thread is given.
+/// The parts that the sampler's thread is created with.
 pub struct SamplerParts {
     pub wanted: SamplingOptions,
     pub interruptions: Arc<Interruptions>,
@@ -79,11 +79,11 @@ pub struct SamplerParts {
     pub settled: Box<dyn Fn() + Send>,
     pub wake: Arc<EventFd>,
     pub until_ns: Arc<AtomicU64>,
-    /// Perf events are refused.
+    /// Whether perf events are refused.
     pub polls: Arc<AtomicBool>,
 }
 
-/// Losses since they were last delivered.
+/// Losses since the last delivery.
 #[derive(Default)]
 struct LossCounts {
     records: u64,
@@ -91,25 +91,25 @@ struct LossCounts {
     refused: u64,
     /// Samples with Python frames that were read too late.
     late: u64,
-    /// Records were lost at any time.
+    /// Whether records were lost at any time.
     ever: bool,
 }
 
-/// Processes that are read from `/proc`, as perf events are refused.
+/// Processes that are read from `/proc` because perf events are refused.
 struct Polling {
     polled: PolledProcesses,
-    /// Time when they were last read, and of the next reading.
+    /// Time of the last reading, and of the next one, ns.
     at_ns: u64,
     next_ns: u64,
-    /// CPU time that a recent reading took.
+    /// CPU time that a reading takes, as a mean of recent ones, ns.
     took_ns: u64,
-    /// Time when their children were last searched.
+    /// Time when their children were last searched, ns.
     children_ns: u64,
-    /// Time when the mappings of each were last read.
+    /// Time when the mappings of each process were last read, ns.
     maps_ns: HashMap<u32, u64>,
-    /// Whether its gaps were reported.
+    /// Whether the gaps of this method were reported.
     explained: bool,
-    /// Tells other threads that processes are read from `/proc`.
+    /// Tells other threads whether processes are read from `/proc`.
     is_on: Arc<AtomicBool>,
 }
 
@@ -118,8 +118,8 @@ struct Polling {
 enum Watched {
     #[default]
     Nobody,
-    /// One process that was launched, and what it starts. Once the owners of all rings hang up, all
-    /// of them have ended, and their last records are in the rings.
+    /// One process that was launched, with its descendants. When the owners of all rings have hung
+    /// up, all of them have ended, and their last records are in the rings.
     OneLaunched,
     Others,
 }
@@ -137,28 +137,28 @@ struct Worker {
     waiting: Vec<QueuedRecord>,
     taken: Vec<CpuSample>,
     lost: LossCounts,
-    /// All rings were read past this.
+    /// All rings were read past this time.
     read_ns: u64,
     /// Time until which everything was delivered.
     settled_ns: u64,
-    /// A caller waits for everything until then.
+    /// A caller waits for everything before this time.
     wanted_ns: u64,
     given_ns: u64,
     /// Time when records were last read.
     stirred_ns: u64,
     /// Time when code was last mapped, or a process began to be watched.
     mapped_ns: u64,
-    /// The machine's refusals were reported.
+    /// Whether the machine's refusals were reported.
     refusal_explained: bool,
     /// Frames of the sample that is being unwound.
     scratch: Vec<u64>,
-    /// The ring of a processor without its thread is not waited for any more.
+    /// Rings whose owner has hung up, so that they are not polled any more.
     hung_up: Vec<bool>,
     /// The processes that have counters: one that was launched, with what it starts, or others.
     watched: Watched,
 }
 
-/// Runs until the command to finish.
+/// Runs the sampler until [`Command::Finish`].
 pub fn run(parts: SamplerParts) {
     let SamplerParts { wanted, interruptions, commands, emit, settled, wake, until_ns, polls } =
         parts;
@@ -208,7 +208,7 @@ pub fn run(parts: SamplerParts) {
                 Command::Attach(pids, done) => {
                     let _ = done.send(worker.attach(&pids, sys::monotonic_ns()));
                 }
-                // The process has a row of its own; when it began does not matter.
+                // The process has its own row, so it does not matter when it began.
                 Command::WatchAttached(pid) => {
                     if let Err(why) = worker.attach(&[pid], 0) {
                         (worker.emit)(SamplerEvent::Missing(pid.to_string(), "CPU samples", why));
@@ -261,21 +261,21 @@ impl Worker {
         let _ = wake.read();
     }
 
-    /// Whether a caller waits for what happened until a moment ago.
+    /// Whether a caller waits for events up to a moment ago.
     fn is_awaited(&self) -> bool {
         self.settled_ns() < self.wanted_ns
     }
 
-    /// Everybody who was watched has ended, so that no ring gets another record. The kernel lets
-    /// a counter hang up once its thread and all that inherited it have ended, after their last
-    /// records.
+    /// Whether everything that was watched has ended, so that no ring gets another record. The
+    /// kernel lets a counter hang up once its thread and all that inherited it have ended, after
+    /// their last records.
     fn have_all_ended(&self) -> bool {
         self.watched == Watched::OneLaunched
             && !self.hung_up.is_empty()
             && self.hung_up.iter().all(|over| *over)
     }
 
-    /// Whether samples may be of Python.
+    /// Whether samples may contain Python frames.
     fn may_be_python(&self) -> bool {
         let stir_ns = sys::monotonic_ns().saturating_sub(self.mapped_ns);
         self.pythons.any() || stir_ns < STIR_NS
@@ -290,7 +290,7 @@ impl Worker {
         }
     }
 
-    /// Reads all rings, and processes the records that every ring was read past.
+    /// Reads all rings, and handles the records that every ring was read past.
     fn pass(&mut self) {
         let now = sys::monotonic_ns();
         let kept = self.waiting.len();
@@ -299,7 +299,8 @@ impl Worker {
             self.stirred_ns = now;
         }
         self.read_queued_waits(now);
-        // All that there will be was read; else a record may yet come that is older than some.
+        // If everything has ended, all records were read. Otherwise a record may still come that is
+        // older than some that were read.
         self.settled_ns = match self.have_all_ended() {
             true => now,
             false => self.read_ns.saturating_sub(MARGIN_NS),
@@ -308,7 +309,7 @@ impl Worker {
         self.read_ns = now;
         self.poll(now);
         self.read_long_waits(now);
-        // A caller gets all that it waits for.
+        // A waiting caller gets everything that it waits for.
         let is_asked = self.given_ns < self.wanted_ns && self.settled_ns() >= self.wanted_ns;
         if is_asked || now - self.given_ns > EMIT_NS {
             self.given_ns = now;

@@ -1,4 +1,4 @@
-//! The owner of a session directory: the process that holds the lock of a file in it.
+//! The owner of a session directory: the process that holds the lock on a file in it.
 
 use super::names::{LEAVING, LOCK};
 use crate::error::CollectError;
@@ -10,18 +10,18 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tprof_wire::env::SOCKET_NAME;
 
-/// Longest time that a collector waits for another that is just coming or going.
+/// Longest time that a collector waits for another one that is just starting or leaving.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Locks a session directory, which is created if need be, for as long as the file is open. `None`
-/// if another collector listens there.
+/// Locks a session directory for as long as the returned file is open. Creates the directory if
+/// needed. `None` if another collector listens there.
 pub fn lock_session(session: &Path) -> Result<Option<File>, CollectError> {
     let by = Instant::now() + PATIENCE;
     loop {
         make(session)?;
         let unwritable = |source| CollectError::Unwritable { path: session.to_owned(), source };
         if let Some(lock) = lock(session, LOCK).map_err(unwritable)? {
-            // Left behind by a collector that was killed.
+            // A collector that was killed has left these behind.
             for name in [SOCKET_NAME, LEAVING] {
                 let _ = fs::remove_file(session.join(name));
             }
@@ -34,11 +34,11 @@ pub fn lock_session(session: &Path) -> Result<Option<File>, CollectError> {
     }
 }
 
-/// The lock of a directory under this name, unless another process holds it or the directory is
-/// just given up.
+/// Locks the file of this name in a directory. `None` if another process holds the lock, or if the
+/// directory has just been given up.
 pub fn lock(directory: &Path, name: &str) -> io::Result<Option<File>> {
     let path = directory.join(name);
-    // In a run directory another user may have left a link or a pipe of this name.
+    // In a run directory, another user may have created a link or a pipe of this name.
     let opened = OpenOptions::new()
         .create(true)
         .truncate(false)
@@ -54,14 +54,14 @@ pub fn lock(directory: &Path, name: &str) -> io::Result<Option<File>> {
         Err(TryLockError::Error(e)) => return Err(e),
         Ok(()) => {}
     }
-    // The last holder may have removed the name since it was opened.
+    // The last holder may have removed the name after it was opened here.
     let named = fs::metadata(&path).is_ok_and(|named| {
         file.metadata().is_ok_and(|held| (held.dev(), held.ino()) == (named.dev(), named.ino()))
     });
     Ok(named.then_some(file))
 }
 
-/// Makes the directory, or finds one that only this user can use.
+/// Creates the directory, or checks that only this user can use the existing one.
 fn make(session: &Path) -> Result<(), CollectError> {
     let unwritable = |source| CollectError::Unwritable { path: session.to_owned(), source };
     match DirBuilder::new().mode(0o700).create(session) {
@@ -70,7 +70,7 @@ fn make(session: &Path) -> Result<(), CollectError> {
         Err(e) => return Err(unwritable(e)),
     }
     let meta = match fs::symlink_metadata(session) {
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()), // given up since
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()), // it was given up
         other => other.map_err(unwritable)?,
     };
     if meta.is_dir() && meta.uid() == sys::user() && meta.permissions().mode() & 0o077 == 0 {

@@ -1,11 +1,12 @@
-//! Private directories in shared places such as /tmp: each holds a file that names its owner and
-//! is locked as long as the owner lives. Whatever a killed owner left is swept by the next tprof
-//! of the same user.
+//! Private directories in shared places such as /tmp. Each contains a file that names its owner and
+//! is locked as long as the owner lives. If the owner was killed, the next tprof of the same user
+//! removes the directory.
 //!
-//! A directory is swept only if all of this holds: its name begins as ours do; it is a directory
-//! of this user's, closed to others, and no link; its owner's file was written into it (a copy has
-//! another inode) by a process of this boot of this machine (a shared /tmp holds other hosts');
-//! no process holds that file's lock, nor the lock of a collector that takes charge of a session.
+//! A directory is removed only if all of this holds: its name has the prefix of tprof's
+//! directories. It is a directory of this user, closed to others, and not a link. Its owner's file
+//! was written there (a copy has another inode) by a process of this machine since its last boot (a
+//! shared /tmp has directories of other hosts). No process holds the lock of that file, or the lock
+//! of a collector in charge of a session.
 
 use super::lock;
 use super::names::{LOCK, OWNER};
@@ -18,16 +19,16 @@ use std::path::{Path, PathBuf};
 
 /// Prefix of the names of such directories.
 pub const PREFIX: &str = "tprof-";
-/// Marks the contents of such a file.
+/// The value that marks an owner's file.
 const MAGIC: &str = "tprof directory 1";
-/// Longest contents, bytes.
+/// Most bytes in an owner's file.
 const OWNER_BYTES: u64 = 4096;
-/// Entries of a shared place that are read, and directories that are examined: a sweep
-/// costs some milliseconds at most.
+/// Most entries of a shared place that are read, and most directories that are examined, so that a
+/// sweep takes some milliseconds at most.
 const MAX_ENTRIES: usize = 10_000;
 const MAX_EXAMINED: usize = 64;
 
-/// Returns the id of this machine's present boot.
+/// Returns the id of this machine's current boot.
 fn boot() -> Option<String> {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(text.trim().to_owned()).filter(|boot| !boot.is_empty())
@@ -38,19 +39,19 @@ fn boot() -> Option<String> {
 struct OwnerFile {
     magic: String,
     boot: String,
-    /// Pid of the owner, only for people.
+    /// Pid of the owner, only for people to read.
     pid: u32,
-    /// Inode of the file itself.
+    /// Inode of the file itself, which a copy does not have.
     inode: u64,
 }
 
-/// Holds a directory for as long as it is not dropped.
+/// Keeps a directory locked until it is dropped.
 #[derive(Debug)]
 pub struct Owned {
     _locked: File,
 }
 
-/// Claims a private directory for this process. A claim by a process that is gone is taken over.
+/// Claims a private directory for this process. If its owner is gone, takes the claim over.
 pub fn claim(directory: &Path) -> io::Result<Owned> {
     let boot = boot().ok_or(io::ErrorKind::Unsupported)?;
     let mut file = OpenOptions::new()
@@ -70,7 +71,7 @@ pub fn claim(directory: &Path) -> io::Result<Owned> {
     Ok(Owned { _locked: file })
 }
 
-/// Removes directories in these places without a living owner; how many.
+/// Removes the directories in these places whose owner is gone, and returns their number.
 pub fn sweep(places: &[PathBuf]) -> usize {
     let Some(boot) = boot() else { return 0 };
     let mut swept = 0;
@@ -112,9 +113,9 @@ fn sweep_one(directory: &Path, boot: &str) -> Option<()> {
         return None;
     }
     file.try_lock().ok()?;
-    // A collector on demand does the same before it takes a session over.
+    // A collector on demand takes this lock before it takes a session over.
     let _charge = lock::lock(directory, LOCK).ok()??;
-    // Another sweep may have been faster, and the name may be a new directory's.
+    // Another sweep may have been faster, and a new directory may have the name.
     let now = fs::symlink_metadata(directory.join(OWNER)).ok()?;
     if (now.dev(), now.ino()) != (held.dev(), held.ino()) {
         return None;
@@ -122,7 +123,7 @@ fn sweep_one(directory: &Path, boot: &str) -> Option<()> {
     fs::remove_dir_all(directory).ok()
 }
 
-/// Places in which private directories are made.
+/// Returns the places in which private directories are created.
 pub fn places() -> Vec<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let shared = ["/tmp", "/var/tmp", "/dev/shm"].map(PathBuf::from);
@@ -135,7 +136,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// A place with a directory in it that a dead process of this user's owned.
+    /// Returns a place with a directory that a dead process of this user owned.
     fn dead() -> (tempfile::TempDir, PathBuf) {
         let place = tempfile::tempdir().unwrap();
         let directory = sys::make_private_directory(place.path(), PREFIX).unwrap();
@@ -148,7 +149,7 @@ mod tests {
         sweep(&[place.path().to_owned(), place.path().to_owned()])
     }
 
-    /// Rewrites one value of an owner's file, in place.
+    /// Changes one value in an owner's file, without replacing the file.
     fn rewrite(directory: &Path, key: &str, value: serde_json::Value) {
         let path = directory.join(OWNER);
         let mut owner: serde_json::Value =
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_dead_left_is_swept_once_and_the_living_keep_theirs() {
+    fn directories_of_dead_owners_are_swept_once_and_others_stay() {
         let (place, directory) = dead();
         let living = sys::make_private_directory(place.path(), PREFIX).unwrap();
         let held = claim(&living).unwrap();
@@ -174,7 +175,7 @@ mod tests {
         let (place, directory) = dead();
         let charge = lock::lock_session(&directory).unwrap().unwrap();
         assert_eq!(swept(&place), 0);
-        // It takes the claim over, too.
+        // The collector takes the claim over, too.
         drop(claim(&directory).unwrap());
         assert_eq!(swept(&place), 0);
         drop(charge);
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_alike_stays() {
+    fn directories_that_only_look_alike_stay() {
         let (place, directory) = dead();
         rewrite(&directory, "boot", "another-boot-or-another-host".into());
         assert_eq!(swept(&place), 0, "of another host");

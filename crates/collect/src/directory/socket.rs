@@ -1,10 +1,10 @@
-//! The entrance to a session: the socket in its directory. A process either finds it listening or
-//! does not find it, and a collector on demand leaves without losing a process at the socket.
+//! The socket through which processes enter a session. A process either finds it listening or does
+//! not find it at all, so a collector on demand can leave without losing a process.
 //!
-//! Leaving takes three steps. The socket is renamed, so that newcomers find none and start their
-//! own collector; those that had found it are served; then, if none of them stayed, the directory
-//! is left to the next collector, which begins while this one still writes its files. If a process
-//! stayed, the socket gets its name back.
+//! Leaving takes three steps. First the socket is renamed, so that new processes don't find it and
+//! start their own collector. Then the processes that had found it are served. If none of them
+//! stays, the directory is left to the next collector, which begins while this one still writes its
+//! files. If one stays, the socket gets its name back.
 
 use super::names::{LEAVING, LOCK, OWNER, UNREADY};
 use crate::os::sys;
@@ -15,50 +15,53 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use tprof_wire::env::SOCKET_NAME;
 
-/// The way into a session.
+/// The entrance to a session.
 pub struct SessionSocket {
     directory: PathBuf,
-    /// Number of times that it was closed and opened again, together: odd while it is closing.
+    /// Number of times that it was closed plus the number of times that it was opened again, so
+    /// that it is odd while closed.
     turns: AtomicU32,
     gone: AtomicBool,
 }
 
 impl SessionSocket {
-    /// Listens in a session directory.
+    /// Opens a socket in a session directory and listens.
     pub fn open(directory: &Path) -> io::Result<(SessionSocket, OwnedFd)> {
-        // Between `bind` and `listen` a socket refuses every process.
+        // Between `bind` and `listen` a socket refuses every process, so it gets its name only
+        // afterwards.
         let unready = directory.join(UNREADY);
-        let _ = fs::remove_file(&unready); // of a collector that was killed
+        let _ = fs::remove_file(&unready); // left by a collector that was killed
         let listener = sys::listen(&unready)?;
         fs::rename(&unready, directory.join(SOCKET_NAME))?;
         let (turns, gone) = (AtomicU32::new(0), AtomicBool::new(false));
         Ok((SessionSocket { directory: directory.to_owned(), turns, gone }, listener))
     }
 
-    /// Hides it from newcomers; those that found it are still to be served.
+    /// Hides the socket from new processes. Those that had found it still have to be served.
     pub fn hide(&self) {
         let _ = fs::rename(self.path(SOCKET_NAME), self.path(LEAVING));
         self.turns.fetch_add(1, AcqRel);
     }
 
-    /// Returns the number of the closing that goes on, if one does: it may still open again.
+    /// Returns the number of the current closing; `None` if the socket is open. It may be opened
+    /// again.
     pub fn closing(&self) -> Option<u32> {
         Some(self.turns.load(Acquire)).filter(|turns| turns % 2 == 1)
     }
 
-    /// Lets newcomers find it again.
+    /// Makes the socket visible again.
     pub fn show(&self) {
         self.turns.fetch_add(1, AcqRel);
         let _ = fs::rename(self.path(LEAVING), self.path(SOCKET_NAME));
     }
 
-    /// Shows processes without an answer in time that the collector is back: they find
-    /// nothing but when the socket was last changed.
+    /// Tells processes that got no answer in time that the collector is back. All that they can see
+    /// is the time of the socket's last change.
     pub fn touch(&self) {
         let _ = sys::touch(&self.path(SOCKET_NAME));
     }
 
-    /// Gives the directory up: from here on it may be another collector's.
+    /// Gives the directory up. From now on it may belong to another collector.
     pub fn leave(&self) {
         if self.gone.swap(true, AcqRel) {
             return;
@@ -66,12 +69,12 @@ impl SessionSocket {
         for name in [SOCKET_NAME, LEAVING, UNREADY, OWNER] {
             let _ = fs::remove_file(self.path(name));
         }
-        // Last, since the holder of this name's lock is in charge.
+        // This comes last, since the holder of this file's lock is in charge.
         let _ = fs::remove_file(self.path(LOCK));
         let _ = fs::remove_dir(&self.directory);
     }
 
-    /// Wakes the thread that accepts here.
+    /// Wakes the thread that accepts connections.
     pub fn wake_listener(&self) {
         if !self.gone.load(Acquire) {
             drop(sys::connect(&self.path(SOCKET_NAME)));
@@ -101,12 +104,12 @@ mod tests {
         let (socket, listener) = SessionSocket::open(&session).unwrap();
         assert!(lock_session(&session).unwrap().is_none());
         socket.leave();
-        // The first still holds its lock, of a name that is gone.
+        // The first collector still holds its lock, but the lock's file has no name any more.
         let next = lock_session(&session).unwrap().unwrap();
         drop((charge, listener));
         let (second, _listener) = SessionSocket::open(&session).unwrap();
         assert!(lock_session(&session).unwrap().is_none());
-        // Leaving twice touches nothing of the next one's.
+        // Leaving again must not touch the next collector's files.
         socket.leave();
         assert!(sys::connect(&session.join(SOCKET_NAME)).is_ok());
         second.leave();

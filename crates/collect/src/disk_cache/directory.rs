@@ -1,5 +1,5 @@
-//! The directory of cached files: opened with care, read whole, written under another name and
-//! renamed, bounded.
+//! The directory of cached files. It is checked before it is used, its files are read whole,
+//! written under another name and renamed, and its size is limited.
 
 use super::file;
 use super::key::{FileKind, LibraryKey, this_program};
@@ -17,13 +17,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 use tprof_wire::hash;
 
-/// Bytes and files that are kept at most. The oldest go first: a file counts as used on the day
-/// that it was read.
+/// Most bytes and files that are kept. The oldest files are evicted first; a file counts as used on
+/// the day on which it was read.
 const MAX_BYTES: u64 = 256 << 20;
 const MAX_FILES: usize = 512;
-/// Bytes of one file at most.
+/// Most bytes of one file.
 const MAX_FILE_BYTES: u64 = 64 << 20;
-/// Longest time that writing a file may take; an older one was left by a process that was killed.
+/// Longest time that writing a file may take. An older temporary file was left by a process that
+/// was killed.
 const BEGUN_FOR: Duration = Duration::from_secs(3600);
 const A_DAY: Duration = Duration::from_secs(24 * 3600);
 /// Prefix of the names of files that are being written.
@@ -49,13 +50,14 @@ pub struct DiskCache {
     path: PathBuf,
     most_bytes: u64,
     program: Option<String>,
-    /// The directory, opened when first needed; the inner `None` means that it is not used.
+    /// The directory, which is opened when it is first needed. The inner `None` means that it can't
+    /// be used.
     opened: OnceLock<Option<OwnedFd>>,
     written: AtomicU64,
 }
 
 impl DiskCache {
-    /// A directory, which need not exist: it is made when something is written.
+    /// Returns a cache in this directory, which is created when something is written.
     pub fn new(path: PathBuf) -> DiskCache {
         DiskCache::bounded(path, MAX_BYTES)
     }
@@ -65,7 +67,8 @@ impl DiskCache {
         DiskCache { path, most_bytes, program: this_program(), opened, written }
     }
 
-    /// Returns what is cached of a library; `None` if nothing is, or nothing that can be trusted.
+    /// Returns the cached content for a library; `None` if there is none, or if it can't be
+    /// trusted.
     pub(crate) fn read(&self, key: &LibraryKey, kind: FileKind) -> Option<CachedContent> {
         let directory = self.directory(false)?;
         let text = key.text(kind, self.program.as_ref()?);
@@ -85,8 +88,7 @@ impl DiskCache {
         Some(CachedContent { file: bytes, content })
     }
 
-    /// Stores something of a library in place of what was cached. Failures leave things as they
-    /// were.
+    /// Stores content for a library, and replaces what was cached. If that fails, nothing changes.
     pub(crate) fn write(&self, key: &LibraryKey, kind: FileKind, content: &[&[u8]]) {
         let Some(program) = &self.program else { return };
         let text = key.text(kind, program);
@@ -110,7 +112,8 @@ impl DiskCache {
         self.evict(directory);
     }
 
-    /// The directory, if it is the user's own and closed to others; made first if so wished.
+    /// Returns the directory, if it belongs to the user and is closed to others. With `make` it is
+    /// created first.
     fn directory(&self, make: bool) -> Option<&OwnedFd> {
         if !make && self.opened.get().is_none() && !self.path.exists() {
             return None;
@@ -118,7 +121,7 @@ impl DiskCache {
         self.opened.get_or_init(|| open(&self.path)).as_ref()
     }
 
-    /// Removes the oldest files until the rest fits.
+    /// Evicts the oldest files until the rest fits.
     fn evict(&self, directory: &OwnedFd) {
         let listed = std::fs::read_dir(format!("/proc/self/fd/{}", directory.as_raw_fd()));
         let entries = listed.into_iter().flatten().flatten();
@@ -143,20 +146,21 @@ impl DiskCache {
     }
 }
 
-/// The build id keeps names legible; the hash is of all that the content depends on.
+/// Returns a file's name. It contains the build id to be readable, and a hash of everything that
+/// the content depends on.
 fn name_of(key: &LibraryKey, kind: FileKind, text: &str) -> String {
     let build_id = key.build_id();
     let build_id = build_id.get(..40).unwrap_or(build_id);
     format!("{build_id}-{:016x}.{}", hash::fnv1a(text.as_bytes()), kind.suffix())
 }
 
-/// Opens the directory, and makes it if it is absent.
+/// Opens the directory, and creates it if it does not exist.
 fn open(path: &Path) -> Option<OwnedFd> {
     let mut private = DirBuilder::new();
     private.mode(0o700);
     if !path.exists() {
         make_parents(path.parent()?)?;
-        // Another run may have been first.
+        // Another run may have created it first.
         let _ = private.create(path);
     }
     let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
@@ -165,8 +169,8 @@ fn open(path: &Path) -> Option<OwnedFd> {
     is_own(&meta).then(|| directory.into())
 }
 
-/// Creates missing directories of a path, only in the user's own directory: `sudo` may leave the
-/// variable that names another user's.
+/// Creates the missing parents of a path, but only below a directory of the user: after `sudo`, the
+/// environment may name another user's directory.
 fn make_parents(parent: &Path) -> Option<()> {
     let there = parent.ancestors().find(|above| above.exists())?;
     let meta = there.metadata().ok()?;
@@ -177,7 +181,7 @@ fn make_parents(parent: &Path) -> Option<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(parent).ok()
 }
 
-/// Whether something is this user's, and no other user may open it.
+/// Whether a file belongs to this user and is closed to others.
 fn is_own(meta: &Metadata) -> bool {
     meta.uid() == geteuid().as_raw() && meta.mode() & 0o077 == 0
 }
@@ -191,7 +195,7 @@ mod tests {
         LibraryKey::of(&Elf::open(Path::new("/proc/self/exe")).unwrap()).unwrap()
     }
 
-    /// Sets the time of each file of the directory that has not been set yet.
+    /// Sets the time of each file in the directory that still has its own time.
     fn age(directory: &Path, suffix: &str, hours: u64) {
         for entry in std::fs::read_dir(directory).unwrap().flatten() {
             if entry.file_name().to_string_lossy().ends_with(suffix) {
@@ -212,7 +216,7 @@ mod tests {
         kept.write(&key, FileKind::Symbols, &[&content]);
         age(&path, ".rows", 60);
         age(&path, ".symtab", 50);
-        // Used now, and so the youngest.
+        // This file is used now, so it is the youngest.
         assert_eq!(kept.read(&key, FileKind::Rows).as_deref(), Some(content.as_slice()));
         let left = path.join(".new-1-0");
         std::fs::write(&left, "left").unwrap();
@@ -226,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_larger_than_the_bound_is_not_kept() {
+    fn content_above_the_limit_is_not_cached() {
         let scratch = tempfile::tempdir().unwrap();
         let kept = DiskCache::bounded(scratch.path().join("tables"), 8192);
         kept.write(&own_key(), FileKind::Rows, &[&[1; 8192]]);
@@ -240,7 +244,7 @@ mod tests {
         let path = scratch.path().join("tables");
         let kept = DiskCache::new(path.clone());
         kept.write(&own_key(), FileKind::Rows, &[b"content"]);
-        // Only root gives a directory away; for others root's own is another user's.
+        // Only root can give a directory away. For other users, root's directory is another user's.
         let is_given = std::os::unix::fs::chown(&path, Some(12345), None).is_ok();
         let kept = DiskCache::new(if is_given { path } else { "/usr".into() });
         assert!(kept.read(&own_key(), FileKind::Rows).is_none());

@@ -1,16 +1,16 @@
-//! The form of a kept file: a mark, a checksum of all that follows, lengths, the key, the content.
-//! Numbers are in the machine's own order, as the tables are: the files stay on their machine, and
-//! on another kind of machine the key differs or the checksum does.
+//! The format of a cached file: a magic number, a checksum of everything after it, lengths, the
+//! key, and the content. Numbers are in the machine's own order, as in the tables. The files stay
+//! on their machine; on another kind of machine the key or the checksum differs.
 
 use rustc_hash::FxHasher;
 use std::hash::Hasher;
 use std::ops::Range;
 
 const MAGIC: &[u8; 8] = b"tprofkpt";
-/// Mark, checksum, bytes of the key, bytes of the content.
+/// Bytes of the magic number, the checksum, the key's length and the content's length.
 const HEAD: usize = 8 + 8 + 4 + 8;
 
-/// A kept file of this content.
+/// Returns the bytes of a cached file with this content.
 pub(super) fn encode(key: &str, content: &[&[u8]]) -> Vec<u8> {
     let bytes: usize = content.iter().map(|part| part.len()).sum();
     let start = content_start(key.len());
@@ -27,7 +27,8 @@ pub(super) fn encode(key: &str, content: &[&[u8]]) -> Vec<u8> {
     file
 }
 
-/// Returns the range of a file's content; `None` if it is incomplete, or belongs to another key.
+/// Returns the range of the content in a file; `None` if the file is damaged or belongs to another
+/// key.
 pub(super) fn content(file: &[u8], key: &str) -> Option<Range<usize>> {
     let (magic, rest) = file.split_first_chunk::<8>()?;
     let (sum, rest) = rest.split_first_chunk::<8>()?;
@@ -41,13 +42,13 @@ pub(super) fn content(file: &[u8], key: &str) -> Option<Range<usize>> {
     is_whole.then_some(start..end)
 }
 
-/// The content begins at a multiple of 8.
+/// Returns the offset of the content, a multiple of 8.
 fn content_start(key_bytes: usize) -> usize {
     (HEAD + key_bytes).next_multiple_of(8)
 }
 
-/// Against damage, not against forgery: only the user's own programs write here. Three times as
-/// fast as a CRC without the processor's own instruction.
+/// Returns a checksum against damage, but not against forgery, since only the user's own programs
+/// write here. It is three times as fast as a CRC without the processor's instruction for it.
 fn checksum(file: &[u8]) -> u64 {
     let mut sum = FxHasher::default();
     sum.write(file.get(16..).unwrap_or_default());

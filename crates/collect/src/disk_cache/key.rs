@@ -5,7 +5,7 @@ use nix::unistd::geteuid;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 
-/// Longest build id, in hex, that is taken; linkers write 16 to 40.
+/// Lengths of build ids that are accepted, in hex digits. Linkers write 16 to 40 digits.
 const BUILD_ID: std::ops::RangeInclusive<usize> = 16..=128;
 
 /// The content of a cached file.
@@ -24,7 +24,7 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// The end of its name.
+    /// Returns the end of the file's name.
     pub(super) fn suffix(self) -> &'static str {
         match self {
             FileKind::Rows => "rows",
@@ -36,7 +36,7 @@ impl FileKind {
     }
 }
 
-/// A library or program, whatever path leads to it; or the kernel.
+/// A library or program, whatever path leads to it, or the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LibraryKey {
     build_id: String,
@@ -45,8 +45,8 @@ pub struct LibraryKey {
 }
 
 impl LibraryKey {
-    /// Returns the key of an open file; `None` for one without a build id, and for one that others
-    /// than root and this user may change.
+    /// Returns the key of an open file. `None` if it has no build id, or if users other than root
+    /// and this one may change it.
     pub fn of(elf: &Elf) -> Option<LibraryKey> {
         let build_id = elf.build_id();
         let is_plain = build_id.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -58,13 +58,13 @@ impl LibraryKey {
         Some(LibraryKey { build_id, size, mtime_ns })
     }
 
-    /// Returns the key of the running kernel; `None` for one without a build id.
+    /// Returns the key of the running kernel; `None` if it has no build id.
     pub fn of_kernel() -> Option<LibraryKey> {
         let build_id = build_id_in(&std::fs::read("/sys/kernel/notes").ok()?)?;
         Some(LibraryKey { build_id, size: 0, mtime_ns: 0 })
     }
 
-    /// The key as a kept file states it.
+    /// Returns the key in the form that a cached file contains.
     pub(super) fn text(&self, kind: FileKind, program: &str) -> String {
         let LibraryKey { build_id, size, mtime_ns } = self;
         let wire = tprof_wire::WIRE_VERSION;
@@ -82,7 +82,7 @@ fn is_safe(meta: &Metadata) -> bool {
     meta.is_file() && (owner == 0 || owner == geteuid().as_raw()) && meta.mode() & 0o022 == 0
 }
 
-/// Returns what identifies this program: a later one may compile other rows.
+/// Returns an identity of this program, since another version may compile other rows.
 pub(super) fn this_program() -> Option<String> {
     let meta = std::fs::metadata("/proc/self/exe").ok()?;
     let FileId { size, mtime_ns, .. } = FileId::of(&meta);

@@ -1,4 +1,4 @@
-//! The cached unwind tables of one file: of the whole file, or of the parts that stacks met.
+//! The cached unwind tables of one file: of the whole file, or of the parts that stacks needed.
 
 use super::directory::CachedContent;
 use super::{DiskCache, FileKind, LibraryKey};
@@ -6,11 +6,11 @@ use crate::elf::{u32_at, u64_at};
 use std::ops::Range;
 use tprof_wire::unwind::{TableHeader, table_bytes};
 
-/// Words that describe one table.
+/// Number of words that describe one table.
 const WORDS: usize = 6;
 
 /// The part of a file that a table covers: its ELF addresses, and its entries in the search table.
-/// The whole file is from 0 to `u64::MAX`.
+/// For the whole file these are 0 to `u64::MAX`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RowSpan {
     /// First and one past the last ELF address.
@@ -20,7 +20,7 @@ pub struct RowSpan {
 }
 
 impl RowSpan {
-    /// All of a file.
+    /// The whole file.
     pub const WHOLE: RowSpan = RowSpan { addresses: (0, u64::MAX), entries: (0, u64::MAX) };
 }
 
@@ -42,7 +42,7 @@ impl CachedRows {
         CachedRows { content, tables: tables.unwrap_or_default() }
     }
 
-    /// The tables, each with the part that it is of.
+    /// Returns the tables, each with the part that it covers.
     pub fn tables(&self) -> impl Iterator<Item = (RowSpan, &[u8])> {
         let content = self.content.as_deref().unwrap_or_default();
         self.tables.iter().map(|(span, range)| (*span, &content[range.clone()]))
@@ -71,8 +71,8 @@ impl CachedRows {
     }
 }
 
-/// Returns the ranges of the tables in the content of a cached file; `None` if any would mislead a
-/// target.
+/// Returns the ranges of the tables in the content of a cached file; `None` if a target could not
+/// use one of them safely.
 fn tables_in(bytes: &[u8]) -> Option<Vec<(RowSpan, Range<usize>)>> {
     let count = usize::try_from(u64_at(bytes.get(..8)?, 0)).ok()?;
     let index = bytes.get(8..count.checked_mul(WORDS * 8)?.checked_add(8)?)?;
@@ -81,7 +81,7 @@ fn tables_in(bytes: &[u8]) -> Option<Vec<(RowSpan, Range<usize>)>> {
         let from = usize::try_from(word(4)).ok()?;
         let range = from..from.checked_add(usize::try_from(word(5)).ok()?)?;
         let table = bytes.get(range.clone())?;
-        // Targets rely on these without a further check.
+        // Targets use these values without checking them.
         let is_table = table.len() >= size_of::<TableHeader>()
             && table.len() == table_bytes(u32_at(table, 0) as usize)
             && u32_at(table, 4) == tprof_wire::WIRE_VERSION;

@@ -1,5 +1,5 @@
-//! Tables and symbols that are kept between runs equal those that would be computed again; what
-//! cannot be trusted is computed again.
+//! Tests that cached tables and symbols equal those that are computed, and that content which can't
+//! be trusted is computed again.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -15,10 +15,10 @@ use crate::modules::{
 use crate::symbols::{ModuleFile, ResolvedFrame, Symbolizer};
 use tprof_wire::unwind::table_bytes;
 
-/// Parts of each file that are compiled.
+/// Number of parts of each file that are compiled.
 const PARTS: usize = 5;
 
-/// Tables by offset.
+/// A store whose tables are found by their offsets.
 struct Store(Vec<u8>);
 
 impl TableStore for Store {
@@ -42,15 +42,15 @@ impl Store {
     }
 }
 
-/// The result for a directory: the table of each file or part, and how many of them were there
-/// before anything was compiled.
+/// The result of using a cache directory: the table of each file or part, and the number of tables
+/// that were there before anything was compiled.
 #[derive(PartialEq, Debug)]
 struct Tables {
     all: Vec<Option<Vec<u8>>>,
     taken: usize,
 }
 
-/// Finds the tables of the files that this process runs code from, and stores what was compiled.
+/// Finds or compiles the tables of the files that this process runs code from, and caches them.
 fn tables_by(directory: &Path) -> Tables {
     let mut cache = ModuleCache::with_kept(Some(Arc::new(DiskCache::new(directory.to_owned()))));
     let modules = cache.loaded(std::process::id()).unwrap();
@@ -127,7 +127,7 @@ fn parts_that_are_met_in_several_runs_are_kept_together() {
 }
 
 #[test]
-fn what_is_cut_or_changed_is_compiled_again() {
+fn files_that_are_cut_or_changed_are_compiled_again() {
     let scratch = tempfile::tempdir().unwrap();
     let directory = scratch.path().join("tables");
     let first = tables_by(&directory);
@@ -150,7 +150,7 @@ fn what_is_cut_or_changed_is_compiled_again() {
     assert!(tables_by(&directory).taken > PARTS);
 }
 
-/// A module that this process does not run: the file behind a mapping that it might have.
+/// Returns the tables of a copied library. This process does not run it, so a mapping is made up.
 fn tables_of_copy(copy: &Path, kept: &Arc<DiskCache>) -> Tables {
     use std::os::unix::fs::MetadataExt;
     let elf = Elf::open(copy).unwrap();
@@ -252,13 +252,13 @@ fn names_from_kept_symbols_are_those_of_the_file() {
     names_of(&mut symbolizer);
     symbolizer.keep();
     assert!(names(Some(&kept)) == without, "names of kept places differ");
-    // One more place, in addition to those that are cached.
+    // Another address, in addition to those that are cached.
     let of_one = |pc| Symbolizer::sparing(Some(Arc::clone(&kept)), true).resolve(&module, pc);
     let other = of_one(code.address + 1);
     let mut symbolizer = Symbolizer::sparing(Some(Arc::clone(&kept)), true);
     symbolizer.resolve(&module, code.address + 1);
     symbolizer.keep();
-    // All are there without the symbols, which are not sorted again.
+    // All names are found without the symbols, which are not sorted again.
     let symbols = kept_files(&scratch.path().join("tables"));
     let symbols = symbols.iter().find(|path| path.extension().unwrap() == "symtab").unwrap();
     std::fs::remove_file(symbols).unwrap();

@@ -1,5 +1,5 @@
-//! Finds exported symbols by the hash tables that the loader uses: a handful
-//! of small reads, however many symbols there are.
+//! Finds exported symbols by the hash tables that the loader uses, which takes a few small reads,
+//! however many symbols there are.
 
 use super::{Elf, u16_at, u32_at, u64_at};
 
@@ -9,7 +9,7 @@ impl Elf {
         self.exports_among(name, &self.dynamic())
     }
 
-    /// ELF address and size of the dynamic symbol `name`, if the file defines it.
+    /// Returns ELF address and size of the dynamic symbol `name`, if the file defines it.
     pub(crate) fn export(&self, name: &str) -> Option<(u64, u64)> {
         self.export_among(name, &self.dynamic())
     }
@@ -38,7 +38,7 @@ impl Elf {
         self.sysv_hash_chain(place(4)?, name).into_iter().find_map(matches)
     }
 
-    /// Indices of the symbols that share the GNU hash of `name`.
+    /// Returns the indices of the symbols with the same GNU hash as `name`.
     fn gnu_hash_chain(&self, table: u64, name: &str) -> Vec<u32> {
         let hash = name.bytes().fold(5381u32, |h, b| h.wrapping_mul(33).wrapping_add(u32::from(b)));
         let head = self.read_some(table, 16);
@@ -69,7 +69,7 @@ impl Elf {
         found
     }
 
-    /// Indices of the symbols in the System V hash bucket of `name`.
+    /// Returns the indices of the symbols in the System V hash bucket of `name`.
     fn sysv_hash_chain(&self, table: u64, name: &str) -> Vec<u32> {
         let hash = name.bytes().fold(0u32, |h, b| {
             let h = (h << 4).wrapping_add(u32::from(b));

@@ -1,4 +1,4 @@
-//! Properties of an ELF file, and their consequences for which processes can be recorded.
+//! Properties of an ELF file, and which processes cannot be recorded because of them.
 
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::file::{EM_NATIVE, ET_DYN, ET_EXEC, Elf, ElfError, PT_INTERP, PT_LOAD, Segment, open};
 
-/// Symbols that change what can be recorded if an executable defines them.
+/// Symbols that limit what can be recorded if an executable defines them.
 const SIGNIFICANT: [&str; 6] =
     ["malloc", "__asan_init", "__hwasan_init", "__lsan_init", "__msan_init", "__tsan_init"];
 
@@ -18,11 +18,11 @@ pub struct ElfFacts {
     pub is_64: bool,
     /// The header's `e_machine`.
     pub machine: u16,
-    /// Executable (position-independent or not), as opposed to an object or a core file.
+    /// Whether it is an executable (position-independent or not), and not an object or a core file.
     pub loadable: bool,
     /// Program interpreter; `None` for static programs and libraries.
     pub interpreter: Option<PathBuf>,
-    /// Libraries it asks for.
+    /// Names of the libraries that it needs.
     pub needed: Vec<String>,
     /// Its own name as a library (`DT_SONAME`).
     pub soname: Option<String>,
@@ -39,20 +39,20 @@ pub struct ElfFacts {
 }
 
 impl ElfFacts {
-    /// Whether the file defines `name` for others. Known for `malloc` and the
-    /// sanitizers' entry points, else ask [`Elf::exports`].
+    /// Whether the file exports `name`. This only works for `malloc` and the entry points of the
+    /// sanitizers; for other names use [`Elf::exports`].
     pub fn exports(&self, name: &str) -> bool {
         self.exports.contains(&name)
     }
 }
 
-/// Reads the facts of a file. Follows no script, library or debug link.
+/// Reads the properties of a file. Does not follow scripts, libraries or debug links.
 pub fn inspect(path: &Path) -> Result<ElfFacts, ElfError> {
     Ok(Elf::open(path)?.facts())
 }
 
-/// Returns what cannot be recorded of a program started from `path`, and why; `None` if everything
-/// can. A script is judged by its interpreter.
+/// Returns what cannot be recorded of a program that is started from `path`, and why; `None` if
+/// everything can. For a script, its interpreter is examined.
 pub fn blind_reason(path: &Path) -> Option<(&'static str, String)> {
     let program = resolve_script(path.to_path_buf())?;
     let shown = program.display();
@@ -68,7 +68,7 @@ pub fn blind_reason(path: &Path) -> Option<(&'static str, String)> {
     if facts.machine != EM_NATIVE {
         return all(format!("{shown} is built for another kind of processor"));
     }
-    // The loader has no interpreter either, but preloads when run by hand.
+    // The loader has no interpreter either, but it preloads libraries when it is run by hand.
     if facts.interpreter.is_none() && facts.soname.is_none() {
         return all(format!("{shown} is statically linked"));
     }
@@ -94,7 +94,7 @@ pub fn blind_reason(path: &Path) -> Option<(&'static str, String)> {
     Some(("allocations", own_allocator(&shown.to_string(), &allocator)))
 }
 
-/// Why the allocations of a program or library that holds an allocator cannot be recorded.
+/// Returns why the allocations of a program or library with its own allocator cannot be recorded.
 pub fn own_allocator(shown: &str, allocator: &str) -> String {
     format!("{shown} has its own allocator ({allocator}, linked statically)")
 }
@@ -122,7 +122,7 @@ fn resolve_script(mut path: PathBuf) -> Option<PathBuf> {
 }
 
 impl Elf {
-    /// Gathers the facts; those that cannot be read are left out.
+    /// Returns the properties of the file. Those that cannot be read are left out.
     pub fn facts(&self) -> ElfFacts {
         let dynamic = self.dynamic();
         let value = |tag: u64| dynamic.iter().find(|e| e.0 == tag).map(|e| e.1);
@@ -153,7 +153,7 @@ impl Elf {
         };
         let me = std::fs::metadata("/proc/self").map(|m| (m.uid(), m.gid())).unwrap_or_default();
         let setuid = meta.mode() & 0o4000 != 0 && meta.uid() != me.0;
-        // Without the group's execute bit, set-group-id means mandatory locking.
+        // Without the group's execute bit, set-group-id would mean mandatory locking.
         let setgid = meta.mode() & 0o2010 == 0o2010 && meta.gid() != me.1;
         (setuid, setgid)
     }

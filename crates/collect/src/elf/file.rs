@@ -9,7 +9,7 @@ use std::sync::Arc;
 pub const EM_X86_64: u16 = 62;
 /// `e_machine` of aarch64.
 pub const EM_AARCH64: u16 = 183;
-/// `e_machine` of the programs that the injected libraries can be loaded into.
+/// `e_machine` of programs into which the injected libraries can be loaded.
 pub const EM_NATIVE: u16 = if cfg!(target_arch = "aarch64") { EM_AARCH64 } else { EM_X86_64 };
 
 pub(super) const ET_EXEC: u16 = 2;
@@ -18,17 +18,17 @@ pub(super) const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
 pub(super) const PT_INTERP: u32 = 3;
 const PT_NOTE: u32 = 4;
-/// `p_type` of the segment that finds `.eh_frame` without section headers.
+/// `p_type` of the segment by which `.eh_frame` is found without section headers.
 pub(crate) const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 const SHT_NOBITS: u32 = 8;
 const SHF_COMPRESSED: u64 = 0x800;
 
-/// Largest table of headers, dynamic entries or notes that is read.
+/// Most bytes of a table of headers, dynamic entries or notes.
 const MAX_TABLE: u64 = 4 << 20;
-/// Longest name that is read.
+/// Most bytes of a name.
 const MAX_NAME: usize = 64 << 10;
 
-/// Why a file could not be read as ELF.
+/// The reason why a file could not be read as ELF.
 #[derive(Debug, thiserror::Error)]
 pub enum ElfError {
     /// The file could not be read.
@@ -37,10 +37,10 @@ pub enum ElfError {
     /// The file does not begin like an ELF file.
     #[error("is not an ELF file")]
     NotElf,
-    /// A header points outside the file, or at more than is sensible.
+    /// A header points outside the file, or claims an implausible size.
     #[error("is damaged: {0}")]
     Damaged(&'static str),
-    /// The file is ELF of a kind that is not read (32-bit or big-endian).
+    /// The file is a kind of ELF file that is not supported (32-bit or big-endian).
     #[error("is a 32-bit or big-endian ELF file")]
     OtherClass,
 }
@@ -70,7 +70,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Whether code is loaded from it.
+    /// Whether it is loaded as code.
     pub fn is_code(&self) -> bool {
         self.kind == PT_LOAD && self.executable
     }
@@ -95,7 +95,7 @@ pub(crate) struct Section {
 }
 
 impl Section {
-    /// Whether it holds code.
+    /// Whether it contains code.
     pub fn is_code(&self) -> bool {
         self.flags & 4 != 0
     }
@@ -103,7 +103,7 @@ impl Section {
     pub fn is_compressed(&self) -> bool {
         self.flags & SHF_COMPRESSED != 0
     }
-    /// Whether the file has its contents.
+    /// Whether its contents are in the file.
     pub fn has_contents(&self) -> bool {
         self.kind != SHT_NOBITS && self.bytes > 0
     }
@@ -121,7 +121,7 @@ pub struct Elf {
     section_table: (u64, u16, u16),
 }
 
-/// Opens a file for reading, and does not wait if it is a pipe.
+/// Opens a file for reading. Does not block if the file is a pipe.
 pub(crate) fn open(path: &Path) -> std::io::Result<File> {
     File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)
 }
@@ -130,12 +130,12 @@ pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     bytes.get(at..at + 2).and_then(|b| b.try_into().ok()).map_or(0, u16::from_le_bytes)
 }
 
-/// The `u32` at `at`, 0 past the end.
+/// Returns the `u32` at `at`, or 0 beyond the end.
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes)
 }
 
-/// The `u64` at `at`, 0 past the end.
+/// Returns the `u64` at `at`, or 0 beyond the end.
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
@@ -194,7 +194,7 @@ impl Elf {
         Ok(elf)
     }
 
-    /// Bytes of the file.
+    /// Returns the number of bytes in the file.
     pub fn len(&self) -> u64 {
         match &self.source {
             Source::File(_, bytes) => *bytes,
@@ -202,12 +202,12 @@ impl Elf {
         }
     }
 
-    /// Whether the file holds nothing.
+    /// Whether the file is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Entry point, an ELF address; 0 if there is none.
+    /// Returns the entry point, an ELF address; 0 if there is none.
     pub(crate) fn entry(&self) -> u64 {
         self.entry
     }
@@ -217,7 +217,7 @@ impl Elf {
         self.machine
     }
 
-    /// Whether the file is 64-bit and little-endian; of others only the class is known.
+    /// Whether the file is 64-bit and little-endian. If not, nothing else is known of it.
     pub fn is_64(&self) -> bool {
         self.is_64
     }
@@ -227,7 +227,7 @@ impl Elf {
         &self.segments
     }
 
-    /// The file that is read, if it is one.
+    /// Returns the open file; `None` for an image in memory.
     pub(crate) fn file(&self) -> Option<&Arc<File>> {
         match &self.source {
             Source::File(file, _) => Some(file),
@@ -235,7 +235,7 @@ impl Elf {
         }
     }
 
-    /// Reads `bytes` bytes at `offset`, which must lie in the file.
+    /// Reads `bytes` bytes at `offset`, which must lie inside the file.
     pub(crate) fn read(&self, offset: u64, bytes: u64) -> Result<Vec<u8>, ElfError> {
         const OUTSIDE: ElfError = ElfError::Damaged("an offset lies outside the file");
         let end = offset.checked_add(bytes).ok_or(OUTSIDE)?;
@@ -254,7 +254,7 @@ impl Elf {
         }
     }
 
-    /// Reads up to `bytes` bytes at `offset`, as many as there are.
+    /// Reads up to `bytes` bytes at `offset`, fewer if the file ends before that.
     pub(super) fn read_some(&self, offset: u64, bytes: u64) -> Vec<u8> {
         let there = self.len().saturating_sub(offset);
         self.read(offset, bytes.min(there)).unwrap_or_default()
@@ -276,7 +276,7 @@ impl Elf {
         }
     }
 
-    /// The file offset of an ELF address.
+    /// Returns the file offset of an ELF address.
     pub(crate) fn offset_of(&self, address: u64) -> Option<u64> {
         self.segments
             .iter()
@@ -285,7 +285,7 @@ impl Elf {
             .and_then(|s| s.offset.checked_add(address - s.address))
     }
 
-    /// Section headers; none if the file has none or they are damaged.
+    /// Returns the section headers; empty if there are none or if they are damaged.
     pub(crate) fn sections(&self) -> Vec<Section> {
         let (offset, count, names) = self.section_table;
         let bytes = u64::from(count) * 64;
@@ -300,7 +300,7 @@ impl Elf {
         table.chunks_exact(64).map(|header| parse_section(header, &names)).collect()
     }
 
-    /// Contents of a section, at most `limit` bytes.
+    /// Returns the contents of a section, which may have at most `limit` bytes.
     pub(crate) fn contents(&self, section: &Section, limit: u64) -> Result<Vec<u8>, ElfError> {
         if section.bytes > limit {
             return Err(ElfError::Damaged("a section is too large"));
@@ -308,7 +308,7 @@ impl Elf {
         self.read(section.offset, section.bytes)
     }
 
-    /// Build id in hex; empty if there is none.
+    /// Returns the build id in hex; empty if there is none.
     pub fn build_id(&self) -> String {
         let notes = self.segments.iter().filter(|s| s.kind == PT_NOTE);
         for segment in notes.take(16) {
@@ -317,7 +317,8 @@ impl Elf {
                 return id;
             }
         }
-        // Separate debug files keep the program headers of the file they came from.
+        // Separate debug files contain the program headers of their original file, so the section
+        // is read.
         let section = self.sections().into_iter().find(|s| s.name == ".note.gnu.build-id");
         section
             .and_then(|s| self.contents(&s, 64 << 10).ok())
@@ -325,7 +326,7 @@ impl Elf {
             .unwrap_or_default()
     }
 
-    /// Entries of the dynamic section, tag and value.
+    /// Returns the entries of the dynamic section: tag and value.
     pub(super) fn dynamic(&self) -> Vec<(u64, u64)> {
         let Some(segment) = self.segments.iter().find(|s| s.kind == PT_DYNAMIC) else {
             return Vec::new();
@@ -363,7 +364,7 @@ fn parse_section(header: &[u8], names: &[u8]) -> Section {
     }
 }
 
-/// The GNU build id among the notes in `bytes`.
+/// Returns the GNU build id in the notes `bytes`.
 pub(crate) fn build_id_in(mut bytes: &[u8]) -> Option<String> {
     while bytes.len() >= 12 {
         let (name, desc) = (u32_at(bytes, 0) as usize, u32_at(bytes, 4) as usize);

@@ -10,7 +10,7 @@ pub struct FileId {
     pub dev: u64,
     /// Number of the inode.
     pub inode: u64,
-    /// Time of last change, nanoseconds since 1970.
+    /// Time of the last modification, ns since 1970.
     pub mtime_ns: i128,
     /// Size in bytes.
     pub size: u64,

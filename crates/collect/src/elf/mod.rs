@@ -1,10 +1,9 @@
-//! Reads what the collector needs to know about an ELF file, and lists which
-//! programs cannot be recorded.
+//! Reads ELF files, and finds out which programs cannot be recorded.
 //!
-//! Files belong to the job: they may be hostile, cut short, or rewritten while
-//! they are read. So everything goes through bounded `pread`s, never through a
-//! mapping (a file cut under a mapping is SIGBUS), every offset is checked, and
-//! no amount read follows only from the file.
+//! The files belong to the job: they may be hostile, truncated, or rewritten while they are read.
+//! Therefore everything is read by `pread` with a limit, and never by a mapping (a truncated file
+//! under a mapping causes SIGBUS). Every offset is checked, and the file alone never determines how
+//! much is read.
 
 mod exports;
 mod facts;

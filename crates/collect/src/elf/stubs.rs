@@ -1,12 +1,12 @@
-//! Names the linker's stubs, through which a file calls functions of other files (`.plt` and its
-//! like).
+//! Names the linker's stubs in `.plt` and similar sections, through which a file calls functions of
+//! other files.
 //!
-//! A stub has no symbol. It jumps through a slot that a relocation names, or, in the older kind,
-//! pushes that relocation's number first.
+//! A stub has no symbol. It jumps through a slot, which a relocation names. Stubs of the older kind
+//! push the number of that relocation first.
 
 use super::{EM_X86_64, Elf, Section, u32_at, u64_at};
 
-/// Bytes of a stub, and of the smaller ones in `.plt.got`.
+/// Bytes of a stub, and of a stub in `.plt.got`, which is smaller.
 const STUB: u64 = 16;
 const SMALL_STUB: u64 = 8;
 /// Bytes of a relocation with an addend.
@@ -16,7 +16,7 @@ const MAX_RELOCATIONS: u64 = 16 << 20;
 /// `R_X86_64_GLOB_DAT` and `R_X86_64_JUMP_SLOT`: the slot holds a function's address.
 const SLOTS: [u32; 2] = [6, 7];
 
-/// The function that the stub at an ELF address calls, as the linker knows it.
+/// Returns the mangled name of the function that the stub at an ELF address calls.
 pub(crate) fn called_by_stub(elf: &Elf, pc: u64) -> Option<String> {
     if elf.machine() != EM_X86_64 {
         return None;
@@ -58,7 +58,7 @@ pub(crate) fn called_by_stub(elf: &Elf, pc: u64) -> Option<String> {
     (symbol > 0 && !name.is_empty()).then(|| String::from_utf8_lossy(&name).into_owned())
 }
 
-/// The slot that `jmp *DISTANCE(%rip)` reads, of a stub's code at an address.
+/// Returns the slot that the instruction `jmp *DISTANCE(%rip)` reads, in a stub at `address`.
 fn slot(code: &[u8], address: u64) -> Option<u64> {
     let at = code.windows(2).position(|word| word == [0xff, 0x25])?;
     let distance = code.get(at + 2..at + 6)?;
@@ -66,7 +66,7 @@ fn slot(code: &[u8], address: u64) -> Option<u64> {
     Some(next.wrapping_add_signed(i64::from(u32_at(distance, 0) as i32)))
 }
 
-/// The number that `push` takes, where a stub begins with it or with `endbr64`.
+/// Returns the number that a stub pushes, if it begins with `push` or with `endbr64` and `push`.
 fn pushed(code: &[u8]) -> Option<u32> {
     let code = code.strip_prefix(&[0xf3, 0x0f, 0x1e, 0xfa]).unwrap_or(code);
     let number = code.strip_prefix(&[0x68])?.get(..4)?;

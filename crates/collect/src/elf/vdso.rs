@@ -1,4 +1,4 @@
-//! The vDSO: code that the kernel maps into every process, the same on the whole host.
+//! The vDSO: code that the kernel maps into every process. It is the same on the whole host.
 
 use super::open;
 use crate::os::maps::read_code_maps;
@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 /// Name of the vDSO in `/proc/PID/maps`.
 pub(crate) const VDSO: &str = "[vdso]";
-/// Largest vDSO that is accepted.
+/// Largest vDSO that is read.
 const MAX_VDSO: u64 = 1 << 20;
 
-/// The bytes of this process's vDSO.
+/// Returns the bytes of this process's vDSO.
 pub(crate) fn own_vdso() -> Option<Arc<[u8]>> {
     static BYTES: std::sync::OnceLock<Option<Arc<[u8]>>> = std::sync::OnceLock::new();
     let read = || {

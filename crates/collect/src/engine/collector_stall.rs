@@ -1,16 +1,16 @@
-//! Notices that the engine was kept from its work.
+//! Notices that the engine did not run for a while, for example because its process was stopped.
 //!
-//! Meanwhile rings hold the first unread megabyte of each thread, and the rest is counted by
-//! process. A program that begins then waits for five seconds once, and attaches when the
-//! collector is back; its CUPTI agent doesn't try again, so that its device work and NVTX ranges
-//! are named as not recorded.
+//! Meanwhile rings hold the first unread megabyte of each thread, and the rest is counted as lost
+//! by process. A program that begins then waits once for five seconds, and attaches when the
+//! collector runs again. Its CUPTI agent doesn't try again, so its device work and NVTX ranges are
+//! reported as not recorded.
 
 use super::main_loop::Engine;
 use tprof_trace::model::MarkKind;
 
 impl Engine {
-    /// Notices that the engine was kept from its work: it marks the time, and processes that
-    /// got no answer meanwhile may come again.
+    /// Notices whether the engine did not run for a while. If so, marks the time, and lets
+    /// processes that got no answer meanwhile try again.
     pub(super) fn notice_standstill(&mut self, now: u64) {
         let Some(last) = self.out.processes.losses.standstill.look(now) else { return };
         self.parts.socket.touch();

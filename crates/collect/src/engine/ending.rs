@@ -1,4 +1,4 @@
-//! Ends a run: decides when it is over, and writes what is still to be written.
+//! Ends a run: decides when it is over, and writes everything that is left.
 
 use super::main_loop::{Engine, LEAST_INFO_BYTES, MS, OpenQuestions};
 use super::messages::{NO_FILE, READINGS};
@@ -15,12 +15,12 @@ use std::sync::atomic::Ordering::*;
 use std::time::Duration;
 use tprof_trace::run::RunInfo;
 
-/// Time between two counts of the job's running processes after its command has ended: a count
-/// takes some 10 us for each process of the machine.
+/// Time between two counts of the job's running processes after its command has ended. A count
+/// takes about 10 us for each process of the machine.
 const ENDING_NS: u64 = 20 * MS;
-/// The same as [`ENDING_NS`] while processes are followed that did not attach.
+/// The same as [`ENDING_NS`], while the run follows processes after the command has ended.
 const FOLLOWING_NS: u64 = 500 * MS;
-/// Longest time that the end of a run waits for tables to be cached; a slow disk is not worth more.
+/// Longest time that the end of a run waits for tables to be cached, which may be on a slow disk.
 const KEEPING: Duration = Duration::from_secs(1);
 
 impl Engine {
@@ -46,8 +46,8 @@ impl Engine {
         false
     }
 
-    /// Whether the job's last process has ended, by this many counts in a row: a process that ends
-    /// during a count may have left a child that the count missed.
+    /// Whether the job's last process has ended: `checks` counts in a row must find none. A process
+    /// that ends during a count may have left a child that the count missed.
     fn no_survivors(&mut self, now: u64, checks: u32) -> bool {
         if !self.targets.is_empty() {
             self.ending.survivors.nobody = 0;
@@ -57,7 +57,8 @@ impl Engine {
         self.ending.survivors.nobody >= checks
     }
 
-    /// Finds out who of the job still runs, at most as often as it is worth.
+    /// Finds the processes of the job that still run, but no more often than every [`ENDING_NS`] or
+    /// [`FOLLOWING_NS`].
     fn find_survivors(&mut self, now: u64) {
         let pause = match (self.ending.survivors.found.is_empty(), self.ending.follows) {
             (false, true) => FOLLOWING_NS,
@@ -85,9 +86,9 @@ impl Engine {
         (looked.at_ns, looked.found) = (now, found);
     }
 
-    /// Finds the processes of a launched job that still run as recording ends.
+    /// Returns the processes of a launched job that still run when recording ends.
     fn survivors(&mut self, now: u64) -> Vec<Survivor> {
-        // Processes that `tprof attach` samples, or an on-demand collector records, had no
+        // The processes that `tprof attach` samples or an on-demand collector records had no
         // launcher.
         if self.out.processes.root.is_none() {
             return Vec::new();
@@ -99,7 +100,8 @@ impl Engine {
         std::mem::take(&mut self.ending.survivors.found)
     }
 
-    /// Leaves the session to the next collector, unless a process came while the socket closed.
+    /// Leaves the session to the next collector, unless a process attached while the socket was
+    /// being closed. Returns whether the session was left.
     fn release_session(&mut self) -> bool {
         self.ending.empty_since_ns = None;
         let empty = self.targets.is_empty();
@@ -110,7 +112,7 @@ impl Engine {
         empty
     }
 
-    /// Writes everything off, whatever still runs.
+    /// Ends the run and writes all files, whether or not processes still run.
     pub(super) fn end(mut self) -> RunInfo {
         let page = self.parts.session.page();
         let recording = page.recording.swap(0, SeqCst);
@@ -171,8 +173,8 @@ impl Engine {
         notes.extend(self.wall_at_start.set_until(&WallClock::now()));
         notes.extend(wall_clock::faketime_programs(self.out.processes.bent));
         self.parts.info.finished = true;
-        // The space reserved for the end is released piece by piece, so that no file takes all of
-        // it.
+        // The reserved space is released in two steps, so that the trace files do not use the part
+        // for `run.json`.
         self.reserve.reserve_for_info(self.info_bytes.max(LEAST_INFO_BYTES));
         info::close_files(&mut self.out.files, &mut self.out.processes.losses, now);
         self.reserve.release();

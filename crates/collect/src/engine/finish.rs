@@ -1,4 +1,4 @@
-//! Writes off targets of ended processes, and has addresses named.
+//! Finishes the targets of ended processes, and requests symbols for their addresses.
 
 use super::main_loop::Engine;
 use super::workers::SymbolsWanted;
@@ -10,18 +10,19 @@ use crate::targets::target::Target;
 use std::path::Path;
 use tprof_trace::run::BlindSpot;
 
-/// Longest time that the end of a process waits to learn how it ended.
+/// Longest time after the end of a process in which the collector waits to learn how it ended.
 pub(super) const STATUS_NS: u64 = 1_000_000_000;
-/// Longest time that it waits for its mappings to be read.
+/// Longest time after the end of a process in which the collector waits for its mappings to be
+/// read.
 const MODULES_NS: u64 = 10_000_000_000;
 
 impl Engine {
-    /// Whether all samples up to a moment have arrived.
+    /// Whether all samples before this moment have arrived.
     fn was_sampled(&self, time_ns: u64) -> bool {
         self.sampled_until_ns >= time_ns
     }
 
-    /// Finishes images of ended processes.
+    /// Finishes the images whose processes have ended.
     pub(super) fn finish_ended_images(&mut self, now: u64) {
         let gone: Vec<u64> = self
             .targets
@@ -41,8 +42,8 @@ impl Engine {
     }
 
     pub(super) fn finish_image(&mut self, number: u64, now: u64) {
-        // Symbols need the mappings, which must be read while the process lives; the report states
-        // what is missing then.
+        // Symbols need the mappings, which can only be read while the process lives. The report
+        // says if any are missing.
         let Some(mut target) = self.targets.remove(&number) else { return };
         target.drain_all(&mut self.out, now);
         target.learn_modules(&mut self.out, u64::MAX);
@@ -52,7 +53,7 @@ impl Engine {
         target.finish(&mut self.out, now, self.recording.always_on);
     }
 
-    /// Reports which modules' allocations are not recorded: those that map memory for an
+    /// Reports the modules whose allocations are not recorded because they map memory for an
     /// allocator of their own.
     pub(super) fn judge_allocators(&mut self, target: &mut Target) {
         for module in target.mapping_modules() {
@@ -68,7 +69,7 @@ impl Engine {
         }
     }
 
-    /// Sends addresses that are new to the symbol worker.
+    /// Sends a target's new addresses to the symbol worker.
     pub(super) fn ask_symbols(&mut self, target: &mut Target) {
         let (target, places) = (target.symbol_target(), target.code.drain_unnamed());
         self.request_names(Unresolved { target, places });

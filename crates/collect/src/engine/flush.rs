@@ -11,17 +11,17 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use tprof_trace::unwritten_marker;
 
-/// Least time between two writings of `run.json`; more where writing takes long.
+/// Least time between two writes of `run.json`; it is longer if writing takes long.
 const INFO_NS: u64 = 500 * MS;
-/// Share of the time that writing `run.json` may take.
+/// Writing `run.json` may take one part in this many of the time.
 const INFO_SHARE: u64 = 50;
-/// Longest time between two writings of samples: small blocks are expensive.
+/// Time between two writes of samples, which is long because small blocks are expensive.
 const SAMPLES_NS: u64 = 1000 * MS;
-/// Stacks that were taken this long ago have been read from the rings.
+/// Stacks that were taken longer ago than this have been read from the rings.
 const SETTLED_NS: u64 = 200 * MS;
 
 impl Engine {
-    /// Writes the rows that wait, where they are worth a block.
+    /// Writes the waiting rows that fill a block, and `run.json` if it is due.
     pub(super) fn flush(&mut self, now: u64) {
         self.flush_rows(now, now.saturating_sub(SETTLED_NS), false);
         info::flush_files(&mut self.out.files, &mut self.out.processes.losses, now);
@@ -33,8 +33,8 @@ impl Engine {
         }
     }
 
-    /// Writes all that has gathered, however little. Stacks that were taken until `settled_ns` have
-    /// been read from the rings.
+    /// Writes all waiting rows, even if they don't fill a block. Stacks that were taken before
+    /// `settled_ns` must have been read from the rings.
     pub(super) fn flush_all(&mut self, now: u64, settled_ns: u64) {
         self.flush_rows(now, settled_ns, true);
         self.out.files.open.iter_mut().for_each(|open| open.flushed_ns = 0);
@@ -43,7 +43,7 @@ impl Engine {
         self.write_info_now();
     }
 
-    /// Has the rows that have gathered ready for their files.
+    /// Moves the waiting rows to the writers of their files.
     fn flush_rows(&mut self, now: u64, settled_ns: u64, all: bool) {
         let numbers: Vec<u64> = self.targets.keys().copied().collect();
         for number in numbers {
@@ -59,8 +59,8 @@ impl Engine {
         self.parts.prices.begin();
     }
 
-    /// Writes samples once they are worth a block (or all of them), and the rows of processes that
-    /// did not attach.
+    /// Writes samples if they are enough for a block or if `all` is set, and the rows of processes
+    /// that did not attach.
     pub(super) fn flush_samples(&mut self, now: u64, settled_ns: u64, all: bool) {
         let explained_ns = now.saturating_sub(STATUS_NS);
         self.attribution.write_ends(explained_ns, &mut self.out);
@@ -94,7 +94,8 @@ impl Engine {
         summary::refresh(&mut parts.info, out, work, interruptions, &parts.prices);
     }
 
-    /// Writes `run.json`. A disk that refuses it may take it later: that is reported at the end.
+    /// Writes `run.json`. If the disk is full, a later write may succeed, so only a failure at the
+    /// end is reported.
     pub(super) fn write_info_now(&mut self) {
         if self.parts.config.redact {
             info::redact(&mut self.parts.info);
@@ -118,8 +119,8 @@ impl Engine {
         }
     }
 
-    /// Leaves a file that says that the others could not be written, as far as it can be created:
-    /// otherwise a reader would think that the collector was killed.
+    /// Creates a file which says that the other files could not be written. Without it a reader
+    /// would think that the collector was killed.
     fn mark_unwritten(&mut self, why: &io::Error) {
         if !std::mem::replace(&mut self.is_marked_unwritten, true) {
             let mut options = fs::OpenOptions::new();

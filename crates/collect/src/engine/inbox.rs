@@ -1,4 +1,4 @@
-//! The messages that the engine gets from all other threads of the collector.
+//! The messages that the other threads of the collector send to the engine.
 
 use super::pss::PssRound;
 use crate::cpu::SamplerEvent;
@@ -13,78 +13,80 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 use tprof_trace::run::{BlindSpot, ProcessInfo};
 
-/// A function that finds by a run's processes what was not recorded.
+/// A function that derives from a run's processes what was not recorded.
 pub type BlindSpotFinder = Box<dyn FnOnce(&[ProcessInfo]) -> Vec<BlindSpot> + Send>;
 
 /// A message to the engine.
 pub enum Event {
     /// A process attached.
     Attached(Box<Attached>),
-    /// The CUPTI agent of an attached process brings its own region, or its hooks do where the
-    /// agent was first.
-    JoinCall {
+    /// An attached process adds a second region: that of its CUPTI agent, or that of its hooks if
+    /// the agent attached first.
+    RegionJoined {
         /// Number of the image.
         image: u64,
-        /// The shared memory.
+        /// The region of the process.
         region: Arc<Region>,
-        /// Whether it is the agent's.
+        /// Whether the region is the agent's.
         agent: bool,
     },
-    /// A process was not answered in time.
+    /// A process did not get an answer in time.
     Unanswered(Unanswered),
-    /// A process's library is of another tprof, with that version of the interface.
+    /// A process has a library of another version of tprof.
     Refused {
         /// Pid of the process.
         pid: u32,
-        /// Version of the wire that it has.
+        /// The library's version of the wire interface.
         version: u32,
     },
-    /// Now it is: by its hooks, or by its agent.
+    /// A process that was not answered before has its answer now, either for its hooks or for its
+    /// agent.
     Answered {
         /// Pid of the process.
         pid: u32,
-        /// Whether it is the agent.
+        /// Whether the answer was for the agent.
         agent: bool,
     },
-    /// An image is over.
+    /// An image has ended.
     Ended {
         /// Number of the image.
         image: u64,
         /// Time of the end, ns.
         time_ns: u64,
-        /// Sends the status later, once the process was reaped.
+        /// Yields the wait status later, once the process has been reaped.
         pidfd: Option<OwnedFd>,
         /// Its wait status.
         status: Option<i32>,
-        /// Replaced by another image.
+        /// Whether the process replaced the image by an `exec`.
         exec: bool,
     },
-    /// A request and where its reply goes.
+    /// A request, and the channel for its reply.
     Control(Request, Sender<Reply>),
-    /// Something from the sampler.
+    /// A message of the sampler.
     Sampler(SamplerEvent),
-    /// Something from the sampler of devices.
+    /// A message of the sampler of devices.
     Device(nvml::NvmlMessage),
-    /// Proportional set sizes were read.
+    /// A round of proportional set sizes was read.
     Sizes(PssRound),
     /// The launcher started this process.
     RootStarted(u32),
     /// The launcher's process ended with this wait status.
     RootEnded(u32, i32),
-    /// Stay until the last process of the job has ended.
+    /// Continue until the last process of the job has ended.
     Follow,
-    /// The launcher was asked to end, by this signal.
+    /// The launcher received this signal, which asks it to end.
     AskedToEnd(i32),
-    /// Something that the launcher could not record.
+    /// The launcher could not record something.
     AddBlindSpot(BlindSpot),
-    /// A function that finds at the end, by the run's processes, what the launcher could not
-    /// record.
+    /// A function for the end of the run. It derives from the run's processes what the launcher
+    /// could not record.
     AddBlindSpotsAtEnd(BlindSpotFinder),
-    /// Do not wait any longer.
+    /// Stop waiting and end the run.
     StopWaiting,
-    /// Finish: wait for descendants that long.
+    /// End the run, but wait up to this long for descendants.
     Finish(Duration),
-    /// All processes were served that had found the socket open before this closing of it.
+    /// All processes that had found the socket open before its closing with this number were
+    /// served.
     AllAccepted(u32),
 }
 
@@ -98,7 +100,8 @@ pub enum Request {
     Steps {
         /// Number of steps.
         count: u32,
-        /// Number of the first step; `None` for two after the last one that any process has begun.
+        /// Number of the first step. With `None`, it is two after the last step that any process
+        /// has begun.
         first: Option<u64>,
     },
     /// Stop recording; the run goes on.
@@ -108,43 +111,44 @@ pub enum Request {
         /// Name of the mark.
         name: String,
     },
-    /// A training step begins, of all ranks.
+    /// Mark the beginning of a training step of all ranks.
     Step {
-        /// Number of the step; without one, the number after the last.
+        /// Number of the step; with `None`, one more than the last step.
         number: Option<u64>,
     },
-    /// Write everything known at this moment into the files.
+    /// Write everything that is known now into the files.
     Snapshot,
-    /// Write everything recorded until a moment into the files, including what is on its way.
+    /// Write everything that was recorded before a moment into the files, and wait for samples and
+    /// names that are not delivered yet.
     Write {
-        /// A time on the monotonic clock; `None` is now.
+        /// A time on the monotonic clock; with `None`, now.
         until_ns: Option<u64>,
     },
-    /// Rates, loss, size.
+    /// Return rates, losses and sizes.
     Status,
 }
 
 /// The result of a request.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 pub struct Reply {
-    /// Whether it was done.
+    /// Whether the request was fulfilled.
     pub ok: bool,
-    /// Message of one sentence.
+    /// A message of one sentence.
     pub message: String,
     /// The status, for [`Request::Status`].
     pub status: Option<serde_json::Value>,
-    /// Whether it was not done because the first step of [`Request::Steps`] had begun.
+    /// Whether the request failed because the first step of [`Request::Steps`] had begun.
     #[serde(default)]
     pub late: bool,
 }
 
 impl Reply {
-    /// A reply to a request that has no result to show.
+    /// Returns a reply that has only a message.
     pub fn new(ok: bool, message: String) -> Reply {
         Reply { ok, message, status: None, late: false }
     }
 
-    /// A reply that carries what was asked for.
+    /// Returns a successful reply that carries the requested data.
     pub fn with(status: serde_json::Value) -> Reply {
         Reply { ok: true, message: String::new(), status: Some(status), late: false }
     }

@@ -31,53 +31,52 @@ use tprof_trace::run::RunInfo;
 use tprof_wire::schedule::Schedule;
 
 pub(super) const MS: u64 = 1_000_000;
-/// Time between two writings of rows and totals: a kill of the collector loses that much.
+/// Time between two writes of rows and totals. If the collector is killed, that much is lost.
 const FLUSH_NS: u64 = 150 * MS;
-/// Time between two readings of processes' CPU time, which overhead is a share of.
+/// Time between two readings of processes' CPU time; the overhead is a share of that time.
 const CPU_TIME_NS: u64 = 100 * MS;
-/// Time between two checks of threads that may be gone.
+/// Time between two checks for threads that have ended.
 const THREADS_NS: u64 = 50 * MS;
 /// Longest sleep while images are attached. Targets wake the collector when a chunk is full; this
-/// bounds how much a kill of the collector can lose.
+/// limit bounds what is lost if the collector is killed.
 const MAX_SLEEP: Duration = Duration::from_millis(10);
-/// Number of records up to which another pass soon is not worthwhile: a thread that fills a chunk
-/// wakes the engine.
+/// Up to this number of records in a pass, the next pass need not come soon. A thread that fills a
+/// chunk wakes the engine.
 const LITTLE: u64 = 128;
-/// A `run.json` of one process.
+/// Size of a `run.json` with one process, bytes.
 pub(super) const LEAST_INFO_BYTES: usize = 3 << 10;
 
-/// The parts that the engine is given, and keeps until the end.
+/// The parts that the engine is created with.
 pub struct EngineParts {
     /// Options of the run.
     pub config: Config,
     /// The session's shared page.
     pub session: Arc<SessionMemory>,
-    /// Measures what hooks and samples cost here.
+    /// Measures the cost of hooks and samples.
     pub prices: CostEstimator,
     /// Messages from other threads.
     pub events: Receiver<Event>,
-    /// Answers of the workers.
+    /// Answers of the worker threads.
     pub answers: Receiver<Answer>,
     /// The worker threads.
     pub workers: Workers,
-    /// Tables for programs that are known to ask.
+    /// Tables for programs that are known to ask for them.
     pub prebuilt: Arc<PrebuiltTables>,
-    /// Contents of `run.json`.
+    /// Content of `run.json`.
     pub info: RunInfo,
     /// Path of `run.json`.
     pub info_path: PathBuf,
-    /// Leave when nothing has been attached for this long (a collector that was
-    /// started on demand).
+    /// A collector that was started on demand ends when no image has been attached for this long.
     pub linger: Option<Duration>,
-    /// The socket at which processes come in.
+    /// The socket through which processes attach.
     pub socket: Arc<SessionSocket>,
-    /// Takes samples of the CPU.
+    /// The sampler of CPUs, if there is one.
     pub sampler: Option<Arc<CpuSampler>>,
-    /// Reads proportional set sizes.
+    /// The reader of proportional set sizes, if there is one.
     pub sizer: Option<PssReader>,
 }
 
-/// The times when things were last done, or are due; ns.
+/// The times when periodic work was last done or is due next, ns.
 #[derive(Default)]
 pub(super) struct Timers {
     pub flushed_ns: u64,
@@ -88,47 +87,49 @@ pub(super) struct Timers {
     pub samples_ns: u64,
 }
 
-/// When recording is on.
+/// Whether and when recording is on.
 #[derive(Default)]
 pub(super) struct Recording {
-    /// Whether recording was on all the time.
+    /// Whether recording has been on all the time.
     pub always_on: bool,
     pub start_at_ns: Option<u64>,
     pub stop_at_ns: Option<u64>,
-    /// `--max-size` is reached.
+    /// Whether `--max-size` is reached.
     pub full: bool,
     /// Whether recording was switched off for good.
     pub over: bool,
-    /// The run ended while it was on.
+    /// Whether recording was on when the run ended.
     pub ends_on: bool,
-    /// Processes switch it by their steps, as `tprof ctl start --steps` asked.
+    /// The schedule that `tprof ctl start --steps` has set, by which processes switch recording at
+    /// their steps.
     pub steps: Option<Schedule>,
-    /// Number of times that it was asked.
+    /// Number of cycles that `tprof ctl start --steps` has requested.
     pub asked: u32,
-    /// The job was asked to end, since the captured range has.
+    /// Whether the job was asked to end because the captured range has ended.
     pub job_ends: bool,
 }
 
 /// Training steps that `tprof ctl step` has marked so far.
 #[derive(Debug, Default)]
 pub(super) struct MarkedSteps {
-    /// Number of the last one.
+    /// Number of the last step.
     pub last: Option<u64>,
-    /// The process whose steps are marked in a file, by its number in the run.
+    /// For each file, the process whose steps are marked, by its number in the run.
     pub of_file: HashMap<usize, u64>,
 }
 
-/// The state that the end of the run waits for.
+/// The state that decides when the run ends.
 #[derive(Default)]
 pub(super) struct Ending {
     pub finish_by_ns: Option<u64>,
-    /// The run ends with the job's last process.
+    /// Whether the run ends with the job's last process.
     pub follows: bool,
     pub survivors: SurvivorSearch,
     pub empty_since_ns: Option<u64>,
-    /// The closing of the socket in which all were accepted that had found it.
+    /// Number of the closing of the socket after which all processes that had found it were
+    /// accepted.
     pub all_accepted: Option<u32>,
-    /// Functions that find at the end what was not recorded.
+    /// Functions that derive at the end what was not recorded.
     pub blind_spot_finders: Vec<BlindSpotFinder>,
 }
 
@@ -136,29 +137,30 @@ pub(super) struct Ending {
 #[derive(Default)]
 pub(super) struct SurvivorSearch {
     pub at_ns: u64,
-    /// No process, this many times in a row.
+    /// Number of searches in a row that found no process.
     pub nobody: u32,
     pub found: Vec<Survivor>,
 }
 
-/// Questions that the workers have not answered yet.
+/// Numbers of questions that the workers have not answered yet.
 #[derive(Default)]
 pub(super) struct OpenQuestions {
     pub symbols: usize,
     pub modules: usize,
-    /// Number of workers that still store something for later runs.
+    /// Number of workers that are still writing to the cache for later runs.
     pub keeping: usize,
 }
 
-/// A request to write all that was recorded until a moment, which is not answered yet.
+/// A request to write everything that was recorded before a moment. It is not answered yet.
 pub(super) struct WriteRequest {
-    /// All that was recorded until then is wanted.
+    /// Everything that was recorded before this moment is wanted.
     pub until_ns: u64,
-    /// Time when the sampler has delivered all of that.
+    /// When the sampler has delivered its samples up to this time, it has delivered all that are
+    /// wanted.
     pub sampled_ns: u64,
-    /// The reply is sent then at the latest.
+    /// The reply is sent at this time, even if something is missing.
     pub answer_by_ns: u64,
-    /// Whether everything that had come until then is written, and its names are asked for.
+    /// Whether everything that had arrived is written and its names were requested.
     pub is_written: bool,
     pub reply: Sender<Reply>,
 }
@@ -168,9 +170,9 @@ pub struct Engine {
     pub(super) parts: EngineParts,
     pub(super) out: Output,
     pub(super) targets: Targets,
-    /// The processes of samples.
+    /// Assigns samples to their processes.
     pub(super) attribution: Attribution,
-    /// Allocators that the programs hold.
+    /// The known allocators in programs and modules.
     pub(super) allocators: Allocators,
     pub(super) cgroup: Cgroup,
     pub(super) host_cpu: HostCpu,
@@ -182,26 +184,26 @@ pub struct Engine {
     pub(super) open: OpenQuestions,
     /// The work of recording in targets that have been finished.
     pub(super) written_off: RecordedWork,
-    /// Messages taken, to notice new ones.
+    /// Number of messages received so far, to notice new ones.
     pub(super) messages: u64,
-    /// All samples until then are among the messages taken.
+    /// All samples before this time have been received, ns.
     pub(super) sampled_until_ns: u64,
     pub(super) oom_at_start: Option<u64>,
-    /// Bytes of `run.json` as it was last written.
+    /// Size of `run.json` when it was last written, bytes.
     pub(super) info_bytes: usize,
-    /// Whether the disk refused `run.json` when it was written last.
+    /// Whether the last write of `run.json` failed.
     pub(super) is_marked_unwritten: bool,
     /// The time of day when the run began.
     pub(super) wall_at_start: WallClock,
     /// Training steps that `tprof ctl step` has marked.
     pub(super) steps: MarkedSteps,
     pub(super) idle: u32,
-    /// Askers that wait for all to be written that was recorded until a moment.
+    /// Requests that wait until everything before a moment is written.
     pub(super) write_requests: Vec<WriteRequest>,
 }
 
 impl Engine {
-    /// An engine at the beginning of its run.
+    /// Returns an engine at the beginning of its run.
     pub fn new(parts: EngineParts, out: Output) -> Engine {
         let now = sys::monotonic_ns();
         let config = &parts.config;
@@ -250,11 +252,11 @@ impl Engine {
         }
     }
 
-    /// Runs until the command to finish, or, on demand, until no process is left.
+    /// Runs until [`Event::Finish`] or, in a collector on demand, until no process is left.
     pub fn run(mut self) -> RunInfo {
         loop {
-            // This comes before answers: a job that gets one from a collector that stood still
-            // waits for it again from then on.
+            // The clock is set before answers are sent: a thread that gets an answer after the
+            // collector did not run for a while relies on the collector from then on.
             self.beat(sys::monotonic_ns());
             self.take_messages();
             let now = sys::monotonic_ns();
@@ -269,18 +271,19 @@ impl Engine {
         self.end()
     }
 
-    /// Shows the jobs' threads that the collector makes progress: they only wait for one that does.
+    /// Shows the jobs' threads that the collector runs: they wait on a full ring only for a
+    /// collector that does.
     fn beat(&mut self, now: u64) {
         self.notice_standstill(now);
         self.parts.session.page().coarse_clock.store(self.out.clock.now(), Release);
     }
 
-    /// Makes one pass over every ring.
+    /// Reads every ring once, and returns the number of records.
     pub(super) fn pass(&mut self, now: u64) -> u64 {
         self.read_rings(now, Pass::Live)
     }
 
-    /// Makes one pass over every ring, as far as `pass` says.
+    /// Reads every ring once, as far as `pass` says, and returns the number of records.
     pub(super) fn read_rings(&mut self, now: u64, pass: Pass) -> u64 {
         self.beat(now);
         let mut taken = 0;
@@ -310,10 +313,10 @@ impl Engine {
         taken
     }
 
-    /// Sleeps as long as nothing seems to happen.
+    /// Sleeps longer and longer while there is little to read.
     fn sleep_while_idle(&mut self, taken: u64) {
-        // A busy ring is read again at once; else ever longer sleeps, cut
-        // short by a thread that fills a chunk.
+        // A busy ring is read again at once. Otherwise each sleep is longer than the last, until a
+        // thread that fills a chunk wakes the engine.
         if taken >= 2048 {
             self.idle = 0;
             return;
@@ -373,7 +376,7 @@ impl Engine {
         }
     }
 
-    /// Finds samples their processes.
+    /// Assigns samples to their processes.
     pub(super) fn assign_samples(&mut self, now: u64) {
         let Engine { targets, out, attribution, .. } = self;
         attribution.assign(&mut Destination { targets, out }, None, now);

@@ -13,7 +13,7 @@ use crate::targets::target::{End, Target};
 use std::sync::atomic::Ordering::*;
 use tprof_trace::run::BlindSpot;
 
-/// The loss of readings of devices, and its reason.
+/// Names and reason of a loss: readings of devices that no file can hold.
 pub(super) const READINGS: &str = "readings of devices";
 pub(super) const NO_FILE: &str = "no process was recorded with a file to hold them";
 
@@ -36,7 +36,7 @@ impl Engine {
             self.messages += 1;
             match event {
                 Event::Attached(attached) => self.attached(*attached),
-                Event::JoinCall { image, region, agent } => {
+                Event::RegionJoined { image, region, agent } => {
                     if let Some(target) = self.targets.get_mut(&image) {
                         target.joined(region, agent);
                         target.switch(self.parts.session.page().recording.load(Relaxed) != 0);
@@ -76,14 +76,15 @@ impl Engine {
                 Event::Follow => self.ending.follows = true,
                 Event::AskedToEnd(signal) => {
                     self.parts.info.asked_to_end = Some((signal, sys::monotonic_ns()));
-                    // Write at once: SIGKILL may be next.
+                    // `run.json` is written at once, because SIGKILL may be next.
                     self.write_info_now();
                 }
                 Event::AddBlindSpot(blind) => self.out.processes.losses.add_blind(blind),
                 Event::AddBlindSpotsAtEnd(judge) => self.ending.blind_spot_finders.push(judge),
                 Event::StopWaiting => self.ending.finish_by_ns = Some(0),
                 Event::Finish(wait) => {
-                    // Whatever is still to come takes less than the longest sleep.
+                    // From here on the engine sleeps briefly: the rest of the run takes less time
+                    // than the longest sleep.
                     self.idle = 0;
                     let by = sys::monotonic_ns() + wait.as_nanos() as u64;
                     self.ending.finish_by_ns =
@@ -135,7 +136,7 @@ impl Engine {
         }
     }
 
-    /// A question about an image's mappings was answered.
+    /// Notes that a question about an image's mappings was answered, and returns the image.
     fn answered(&mut self, image: u64) -> Option<&mut Target> {
         self.open.modules = self.open.modules.saturating_sub(1);
         self.messages += 1;
@@ -146,7 +147,7 @@ impl Engine {
 
     fn attached(&mut self, attached: Attached) {
         let now = sys::monotonic_ns();
-        // Without a launcher nothing else tells the sampler which processes to sample.
+        // Without a launcher, only attaching processes tell the sampler what to sample.
         match &self.parts.sampler {
             Some(sampler) if self.parts.linger.is_some() => sampler.watch_attached(attached.pid),
             Some(sampler) if sampler.polls() => {
@@ -166,7 +167,7 @@ impl Engine {
             if let Some(schedule) = self.recording.steps {
                 target.schedule(schedule, self.recording.by(), &mut self.out, now);
             }
-            // Recording may have been switched since the process was answered.
+            // Recording may have been switched since the process got its answer.
             target.switch(self.parts.session.page().recording.load(Relaxed) != 0);
             self.targets.insert(target.number, target);
         }
@@ -180,7 +181,7 @@ impl Engine {
             {
                 let _ = sampler.deliver_now();
             }
-            // From here on a restarted rank gets its own file.
+            // From here on a restarted rank gets a file of its own.
             if let Some(open) = self.out.files.open.get_mut(target.file) {
                 open.live = open.live.saturating_sub(1);
             }

@@ -1,8 +1,8 @@
-//! The collector's main loop: drains every target, writes the files, keeps `run.json` up to date,
-//! and ends the run.
+//! The collector's main loop: drains every target, writes the files, updates `run.json`, and ends
+//! the run.
 //!
-//! `main_loop` holds the engine's state; each other file does one thing with it. The threads of
-//! `workers`, `pss` and `costs` do what takes longer than a pass over the rings may.
+//! `main_loop` has the engine's state, and each other file does one thing with it. The threads of
+//! `workers`, `pss` and `costs` do work that takes longer than a pass over the rings may.
 
 mod collector_stall;
 pub mod costs;

@@ -1,12 +1,12 @@
-//! Unwind tables that are ready before a process begins: a program that asked for them in one
-//! process is given them at the start of the next.
+//! Unwind tables that are ready before a process begins. If one process of a program asked for its
+//! tables, the next process of that program gets them when it attaches.
 //!
-//! A process that takes its first stack asks for the code at its addresses and waits for the answer:
-//! three threads wake one after the other, which on a busy machine takes milliseconds, while the
-//! compilers of a build last no longer than some ten. The mappings of a process of the same program
-//! are read anyway when it attaches; if the tables of all of them are ready, they are published with
-//! its region. Programs that never asked are not examined: finding the files behind the mappings
-//! costs a system call for each.
+//! A process that takes its first stack asks for the tables of its code and waits for the answer.
+//! Three threads wake one after the other for that, which takes milliseconds on a busy machine,
+//! while the compilers of a build last about ten. When a process attaches, its mappings are read
+//! anyway if its program asked before; if all tables are ready, they are published with its region.
+//! Programs that never asked are not examined, because finding the files behind the mappings costs
+//! a system call for each.
 
 use crate::disk_cache::DiskCache;
 use crate::modules::{LoadedModule, Mapping, ModuleCache, TableState};
@@ -15,19 +15,20 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// Programs that are remembered, at most.
+/// Number of programs that are remembered.
 const MAX_PROGRAMS: usize = 4096;
 
 /// The tables of programs that asked for them.
 #[derive(Default)]
 pub struct PrebuiltTables {
-    /// Paths of programs that asked, each with whether it finds rows by itself, without a table.
+    /// Paths of programs that asked, each with whether it computes unwind rows itself, without a
+    /// table.
     asked: Mutex<HashMap<String, bool>>,
     cache: Mutex<ModuleCache>,
 }
 
 impl PrebuiltTables {
-    /// Starts with the tables that are cached between runs.
+    /// Starts with the tables that earlier runs have cached.
     pub fn new(kept: Option<Arc<DiskCache>>) -> PrebuiltTables {
         PrebuiltTables {
             cache: Mutex::new(ModuleCache::with_kept(kept)),
@@ -35,13 +36,13 @@ impl PrebuiltTables {
         }
     }
 
-    /// The files and tables, for the thread that answers questions about them.
+    /// Returns the files and tables, for the thread that answers questions about them.
     pub fn cache(&self) -> MutexGuard<'_, ModuleCache> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records that a program asked for its tables; `finds_rows`: it finds rows by itself, without
-    /// a table.
+    /// Records that a program asked for its tables. `finds_rows` says that it computes unwind rows
+    /// itself, without a table.
     pub fn request_tables(&self, program: &str, finds_rows: bool) {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = asked.get_mut(program) {
@@ -51,14 +52,16 @@ impl PrebuiltTables {
         }
     }
 
-    /// Whether a program that has asked finds rows by itself; `None` if it has not asked.
+    /// Returns whether a program that has asked computes unwind rows itself; `None` if it has not
+    /// asked.
     pub fn awaited(&self, program: &str) -> Option<bool> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).get(program).copied()
     }
 
-    /// Publishes the tables of a process's mappings in its region, which it has not been given yet,
-    /// and returns the modules. Returns `None` if a table is missing, or if the cache is in use to
-    /// compile one: the process then asks. A process that finds rows by itself needs no table.
+    /// Publishes the tables of a process's mappings in its region, before the process gets the
+    /// region, and returns the modules. Returns `None` if a table is missing, or if the cache is
+    /// locked to compile one; then the process asks as usual. A process that computes unwind rows
+    /// itself needs no table.
     pub fn publish(
         &self,
         pid: u32,
@@ -94,7 +97,7 @@ mod tests {
     use crate::modules::{TableId, TableStore, read_code_maps};
     use tprof_wire::region::module_table;
 
-    /// Tables are kept nowhere: only where they would lie counts.
+    /// A place for tables that stores nothing and only counts their addresses.
     struct Nowhere(u64);
 
     impl TableStore for Nowhere {

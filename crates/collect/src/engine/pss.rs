@@ -1,10 +1,11 @@
-//! Proportional set sizes (PSS): resident bytes of processes that share pages, each page divided
-//! among those that map it, so that sums over processes count it once.
+//! Proportional set sizes (PSS): resident bytes in which each shared page is divided among the
+//! processes that map it, so that sums over processes count the page once.
 //!
-//! The kernel computes one by walking the process's page tables, and holds the lock of its memory
-//! map meanwhile: 5.5 to 7 ms for a GiB of 4 KiB pages (0.14 ms of huge ones) on the development
-//! machine, in which the job's `mmap` and `munmap` wait. So PSS is only read where a rank has
-//! several live processes, by a separate thread, seldom, and never for a process with a long walk.
+//! The kernel computes a PSS by walking the process's page tables, and holds the lock of its memory
+//! map meanwhile, so that the job's `mmap` and `munmap` wait. On the development machine a GiB
+//! takes 5.5 to 7 ms with pages of 4 KiB, and 0.14 ms with huge pages. Therefore PSS is read only
+//! for ranks that have several live processes, by a separate thread, seldom, and never for a
+//! process whose walk would be long.
 
 use crate::os::proc;
 use crate::os::sys;
@@ -13,76 +14,80 @@ use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-/// Least time between two rounds.
-const LEAST: Duration = Duration::from_secs(1);
-/// A round may take one part in this many of the time: half a percent.
-const SHARE: u64 = 200;
-/// Longest walk that is risked.
+/// Minimum time between two rounds. A round reads the PSS of all wanted processes once.
+const MIN_PAUSE: Duration = Duration::from_secs(1);
+/// Minimum time between two rounds, as a multiple of the time that the last round took. Rounds then
+/// take at most half a percent of the time.
+const PAUSE_FACTOR: u64 = 200;
+/// Maximum expected time of a walk, ns. A process whose walk would take longer is not read.
 const MAX_WALK_NS: u64 = 50_000_000;
-/// Time that a walk is expected to take at first, for a GiB.
+/// Expected time of a walk per GiB before the first measurement.
 const WALK_NS_PER_GIB: u64 = 7_000_000;
 const GIB: u64 = 1 << 30;
 
 /// A live process of a rank that has several.
 pub struct PssProcess {
-    /// Number of its image.
+    /// Number of its program image.
     pub image: u64,
     /// Its process id.
     pub pid: u32,
-    /// RSS when last read, bytes.
+    /// RSS when it was last read, bytes.
     pub rss: u64,
 }
 
-/// The sizes of one file's processes at one moment.
+/// The sizes of the processes of one rank file at one moment.
 pub struct PssSizes {
-    /// Index of the file.
+    /// Index of the rank file.
     pub file: usize,
     /// Time of the reading, ns.
     pub time_ns: u64,
-    /// Image and PSS of each, or why there is no sum.
+    /// Image and PSS of each process that isn't gone. If one can't be read, the reason instead,
+    /// because a sum over the others would be too small.
     pub sizes: Result<Vec<(u64, u64)>, String>,
 }
 
-/// All files' sizes.
+/// The sizes of all rank files that a round was requested for.
 pub struct PssRound {
-    /// Sizes of each file that was asked for.
+    /// Sizes of each rank file.
     pub all: Vec<PssSizes>,
     /// Time that the round took, ns.
     pub took_ns: u64,
 }
 
-/// Asks for rounds.
+/// Requests rounds from the thread that reads PSS.
 pub struct PssReader {
     wanted: Sender<BTreeMap<usize, Vec<PssProcess>>>,
     due_ns: u64,
-    open: bool,
+    /// Whether a round was requested and isn't complete.
+    is_pending: bool,
 }
 
 impl PssReader {
-    /// Starts the thread that reads. Its rounds go to `deliver`, which returns whether there is
+    /// Starts the thread that reads PSS. Its rounds go to `deliver`, which returns whether there is
     /// still a receiver.
     pub fn start(deliver: impl FnMut(PssRound) -> bool + Send + 'static) -> io::Result<PssReader> {
         let (wanted, asked) = channel();
         let thread = std::thread::Builder::new().name("tprof-sizes".to_owned());
         thread.spawn(move || serve(&asked, deliver))?;
-        Ok(PssReader { wanted, due_ns: 0, open: false })
+        Ok(PssReader { wanted, due_ns: 0, is_pending: false })
     }
 
-    /// Whether another round may be asked for.
+    /// Whether it is time for another round.
     pub fn is_due(&self, now_ns: u64) -> bool {
-        !self.open && now_ns >= self.due_ns
+        !self.is_pending && now_ns >= self.due_ns
     }
 
-    /// Asks for the processes of these files, each of which has several.
+    /// Requests a round for the processes of these rank files. Each file must have several
+    /// processes.
     pub fn ask(&mut self, files: BTreeMap<usize, Vec<PssProcess>>) {
-        self.open = self.wanted.send(files).is_ok();
+        self.is_pending = self.wanted.send(files).is_ok();
     }
 
-    /// A round has come; the next one waits for `least`, or longer.
+    /// Notes that a round is complete. The next one waits for at least `least`.
     pub fn done(&mut self, took_ns: u64, now_ns: u64, least: Duration) {
-        self.open = false;
-        let least_ns = LEAST.max(least).as_nanos() as u64;
-        self.due_ns = now_ns + least_ns.max(took_ns.saturating_mul(SHARE));
+        self.is_pending = false;
+        let least_ns = MIN_PAUSE.max(least).as_nanos() as u64;
+        self.due_ns = now_ns + least_ns.max(took_ns.saturating_mul(PAUSE_FACTOR));
     }
 }
 
@@ -105,7 +110,7 @@ fn serve(
     }
 }
 
-/// The cost of a walk on this machine.
+/// The measured cost of a walk on this machine.
 struct WalkCost {
     ns_per_gib: u64,
 }
@@ -128,7 +133,7 @@ impl WalkCost {
             match pss_of(sharer.pid) {
                 Ok(Some(bytes)) => {
                     sizes.push((sharer.image, bytes));
-                    // Small processes are a poor measure of a page's cost.
+                    // Small processes are a poor measure of the cost per page.
                     if sharer.rss >= GIB / 4 {
                         let took_ns = sys::thread_cpu_ns() - began_ns;
                         self.ns_per_gib =
@@ -143,7 +148,7 @@ impl WalkCost {
     }
 }
 
-/// Returns the PSS of a process, bytes; `None` if it is gone.
+/// Returns the PSS of a process, bytes; `None` if the process is gone.
 fn pss_of(pid: u32) -> Result<Option<u64>, String> {
     let gone = |error: &io::Error| error.raw_os_error() == Some(libc::ESRCH) || !proc::lives(pid);
     let mut text = String::new();

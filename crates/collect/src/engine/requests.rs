@@ -8,7 +8,7 @@ use std::sync::mpsc::Sender;
 use tprof_trace::model::{Mark, MarkKind};
 
 impl Engine {
-    /// Switches recording, marks it, and remembers that totals have a gap.
+    /// Switches recording on or off, marks that in every file, and notes that totals have a gap.
     pub(super) fn switch(&mut self, on: bool, why: &str) {
         let page = self.parts.session.page();
         if (page.recording.load(Relaxed) != 0) == on {
@@ -37,7 +37,7 @@ impl Engine {
         }
     }
 
-    /// Does what a program or `tprof ctl` asks for, and replies now or later.
+    /// Carries out a request of a program or of `tprof ctl`, and replies now or later.
     pub(super) fn control(&mut self, request: Request, to: Sender<Reply>) {
         let on = self.parts.session.page().recording.load(Relaxed) != 0;
         let done = |message: &str| Reply::new(true, message.to_owned());
@@ -69,7 +69,7 @@ impl Engine {
         let _ = to.send(reply);
     }
 
-    /// Writes what is known of memory at this moment, for a report of the live run.
+    /// Writes the current memory use, for a report of the live run.
     fn snapshot(&mut self) -> Reply {
         let now = sys::monotonic_ns();
         self.pass(now);
@@ -78,8 +78,8 @@ impl Engine {
         Reply::with(status)
     }
 
-    /// Counts what the files hold, as a report of the live run does: rows that wait are written
-    /// first.
+    /// Returns the counts of the files' content, as a report of the live run shows them. Writes
+    /// waiting rows first.
     fn status(&mut self, on: bool) -> serde_json::Value {
         self.flush(sys::monotonic_ns());
         self.refresh_info();

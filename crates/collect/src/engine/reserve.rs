@@ -1,7 +1,7 @@
-//! Destination on the disk for a run's last words: its losses and `run.json`, which a disk that the
-//! run itself has filled would not take.
+//! Reserves disk space for the end of a run, so that its losses and `run.json` can be written even
+//! if the run has filled the disk.
 //!
-//! The room is a file without a name, so that it is free again however the collector ends.
+//! The space is held by a file without a name, so it is free again however the collector ends.
 
 use crate::os::sys;
 use std::fs::{self, File, OpenOptions};
@@ -10,26 +10,27 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// A block of most file systems: nothing takes less.
+/// Size of a block on most file systems, which is the least that a file takes.
 const BLOCK_BYTES: u64 = 4096;
-/// Blocks that a trace file's losses and the newest part of its index take at its end.
+/// Number of blocks that a trace file needs at its end, for its losses and the newest part of its
+/// index.
 const BLOCKS_PER_FILE: u64 = 3;
 
 /// Disk space that is reserved for the end of a run.
 pub struct Reserve {
-    /// The file; `None` where no such file can be had.
+    /// The file; `None` if no such file can be created.
     held: Option<OwnedFd>,
     bytes: u64,
 }
 
 impl Reserve {
-    /// Reserves nothing yet, on the disk of a run's directory.
+    /// Creates a reserve on the disk of a run's directory, with no space yet.
     pub fn new(directory: &Path) -> Reserve {
         Reserve { held: nameless(directory).ok().map(OwnedFd::from), bytes: 0 }
     }
 
-    /// Reserves space for a `run.json` of `info_bytes`, which grows at its end, and for so many
-    /// files. Where there is less space, the reserve stays as it is.
+    /// Reserves space for a `run.json` of `info_bytes`, which still grows at its end, and for
+    /// `files` trace files. If the disk has less space, the reserve stays as it is.
     pub fn hold(&mut self, info_bytes: usize, files: usize) {
         let bytes = room_for(info_bytes) + files as u64 * BLOCKS_PER_FILE * BLOCK_BYTES;
         if bytes > self.bytes
@@ -40,16 +41,16 @@ impl Reserve {
         }
     }
 
-    /// Releases the space that the trace files need to end.
+    /// Shrinks the reserve to the space for `run.json`. The trace files can use the rest to end.
     pub fn reserve_for_info(&mut self, info_bytes: usize) {
         let bytes = room_for(info_bytes).min(self.bytes);
         if let Some(held) = self.held.take().map(File::from) {
-            // If the file cannot be cut, all of it is released.
+            // If the file cannot be truncated, all of it is released.
             self.held = held.set_len(bytes).is_ok().then(|| held.into());
         }
     }
 
-    /// Gives up the rest.
+    /// Releases the rest of the space.
     pub fn release(&mut self) {
         self.held = None;
     }
@@ -59,13 +60,13 @@ fn room_for(info_bytes: usize) -> u64 {
     (info_bytes as u64 * 2).next_multiple_of(BLOCK_BYTES) + BLOCK_BYTES
 }
 
-/// A file in a directory that no name leads to.
+/// Creates a file in a directory that has no name there.
 fn nameless(directory: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600);
     let made = options.clone().custom_flags(libc::O_TMPFILE).open(directory);
     made.or_else(|_| {
-        // File systems without such files.
+        // The file system has no `O_TMPFILE`.
         let path = directory.join(format!(".tprof-{}", std::process::id()));
         let file = options.create_new(true).open(&path)?;
         fs::remove_file(&path)?;
@@ -78,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_held_has_no_name_and_grows_with_what_it_is_for() {
+    fn the_reserve_has_no_name_and_grows_with_the_run() {
         let directory = tempfile::tempdir().unwrap();
         let mut reserve = Reserve::new(directory.path());
         reserve.hold(1000, 2);

@@ -1,4 +1,4 @@
-//! Follows a schedule or a captured range, where one decides what is recorded.
+//! Follows a schedule or a captured range, if one decides what is recorded.
 
 use super::inbox::Reply;
 use super::main_loop::{Engine, Recording};
@@ -11,22 +11,22 @@ use std::sync::atomic::{Ordering::SeqCst, fence};
 use tprof_trace::run::BlindSpot;
 use tprof_wire::schedule::Schedule;
 
-/// The command that switches processes by their steps where no option does.
+/// The command that lets processes switch recording at their steps, if no option does.
 pub const START_STEPS: &str = "tprof ctl start --steps";
-/// Number of steps between the last one that any process has begun and the first that `tprof ctl
-/// start --steps` records, so that the request reaches all of them in time. It is asked again, for
-/// later steps, where steps are too short for that.
+/// Number of steps between the last step that any process has begun and the first step that `tprof
+/// ctl start --steps` records, so that the request reaches all processes in time. If steps are too
+/// short for that, `tprof ctl` asks again for later steps.
 pub const STEPS_AHEAD: u64 = 2;
 
 impl Recording {
-    /// The origin of the schedule that `tprof ctl start --steps` set last.
+    /// Returns the origin of the schedule that `tprof ctl start --steps` set last.
     pub(super) fn by(&self) -> ScheduleOrigin {
         ScheduleOrigin { command: START_STEPS, cycles_before: self.asked.saturating_sub(1) }
     }
 }
 
 impl Engine {
-    /// Switches the session's recording, where the schedule counts seconds.
+    /// Switches the session's recording, if the schedule counts seconds.
     pub(super) fn follow_seconds(&mut self, now: u64) {
         if let Some(timetable) = self.parts.config.seconds()
             && !self.recording.over
@@ -41,7 +41,8 @@ impl Engine {
         }
     }
 
-    /// Switches processes that make no steps together with the one of their file that does.
+    /// Switches processes that make no steps together with the process of their file that makes
+    /// most.
     pub(super) fn follow_steps(&mut self, now: u64) {
         if !self.parts.config.switches_by_process() && self.recording.steps.is_none() {
             return;
@@ -61,7 +62,7 @@ impl Engine {
         self.stop_job(leaders.values().any(|leader| leader.captured));
     }
 
-    /// Asks the job to end, once, where the end of a captured range is to be its end.
+    /// Asks the job to end, once, if a captured range has ended and the job should end with it.
     fn stop_job(&mut self, captured: bool) {
         let ends = self.parts.config.capture.as_ref().map(|capture| capture.end);
         if captured
@@ -69,13 +70,13 @@ impl Engine {
             && !std::mem::replace(&mut self.recording.job_ends, true)
             && let Some(root) = self.out.processes.root.filter(|_| !self.out.processes.root_ended)
         {
-            // If that fails, the job has ended.
+            // If the signal can't be sent, the job has ended already.
             let _ = sys::send_sigterm(root);
         }
     }
 
-    /// States which part of the schedule or the capture the job was too short for, and that the
-    /// rest was not recorded.
+    /// Reports which part of the schedule or the capture is missing because the job was too short,
+    /// and that the rest was not recorded on purpose.
     pub(super) fn write_schedule(&mut self, now: u64) {
         let config = &self.parts.config;
         let process = "the job".to_owned();
@@ -94,7 +95,8 @@ impl Engine {
             (None, None) => None,
         };
         let Some((outside, missing)) = found else { return };
-        // Of which steps only some are left out, but for the first.
+        // A paired schedule records the first steps, so if the job ended within them nothing is
+        // missing.
         let all = config.schedule.filter(|of| of.paired);
         if all.is_some_and(|of| missing.is_none() && self.out.processes.steps <= of.active.into()) {
             return;
@@ -106,8 +108,8 @@ impl Engine {
         losses.add_blind(BlindSpot { process, what: outside.0, why: outside.1 });
     }
 
-    /// Records steps as `tprof ctl start --steps` asks: all processes count them since they began,
-    /// so that the same ones are recorded of each.
+    /// Records steps as `tprof ctl start --steps` asks. All processes count steps from their
+    /// beginning, so the same steps are recorded of each.
     pub(super) fn start_steps(&mut self, count: u32, first: Option<u64>, on: bool) -> Reply {
         let reply = Reply::new;
         let made = self.steps_begun();
@@ -139,7 +141,8 @@ impl Engine {
         }
         let schedule = Schedule { active: count, skip_first, ..Schedule::COUNT };
         let now = sys::monotonic_ns();
-        // A schedule that no process has come to is replaced.
+        // If no process has reached the last schedule yet, this one replaces it and counts as the
+        // same cycle.
         if self.recording.steps.is_none_or(|before| made > u64::from(before.skip_first)) {
             self.recording.asked += 1;
         }
@@ -149,8 +152,9 @@ impl Engine {
             target.schedule(schedule, by, &mut self.out, now);
         }
         self.switch(true, START_STEPS);
-        // A process first adds to its count, then reads the schedule: one that has not come to the
-        // first step will read this schedule. Another may have read none.
+        // A process first increments its count and then reads the schedule. A process that has not
+        // begun the first step will therefore read this schedule. A process that has begun it may
+        // have missed the schedule.
         fence(SeqCst);
         if self.steps_begun() >= first {
             self.end_steps();
@@ -161,12 +165,12 @@ impl Engine {
         reply(true, format!("steps {first} to {last} are recorded"))
     }
 
-    /// Returns the number of steps that the process with the most of them has begun.
+    /// Returns the largest number of steps that any process has begun.
     fn steps_begun(&self) -> u64 {
         self.targets.values().map(Target::steps).max().unwrap_or(0)
     }
 
-    /// Steps switch nothing any more.
+    /// Removes the schedule, so that steps no longer switch recording.
     pub(super) fn end_steps(&mut self) {
         if self.recording.steps.take().is_some() {
             let now = sys::monotonic_ns();

@@ -1,8 +1,8 @@
-//! Training steps that `tprof ctl step` marks: at one moment in the files of all ranks.
+//! Training steps that `tprof ctl step` marks, at the same moment in the files of all ranks.
 //!
-//! A step belongs to a process, since other processes of its rank (workers of a data loader, a
-//! shell around the job) take no part in its steps. Among a rank's processes that run their own
-//! program, it is the one that has used its CPUs most when the first step is marked; it keeps the
+//! A step belongs to one process of a rank, since other processes (workers of a data loader, a
+//! shell around the job) take no part in its steps. Of the rank's processes that run a program of
+//! their own, it is the one that has used most CPU time when the first step is marked. It keeps the
 //! steps as long as it lives.
 
 use super::inbox::Reply;
@@ -13,7 +13,8 @@ use crate::targets::target::Target;
 use tprof_trace::model::{Mark, MarkKind};
 
 impl Engine {
-    /// Marks that a step begins. Numbers must rise, or reports would number the steps again.
+    /// Marks the beginning of a step. Numbers must rise, because otherwise reports would number the
+    /// steps again.
     pub(super) fn step(&mut self, number: Option<u64>) -> Reply {
         let reply = Reply::new;
         let next = self.steps.last.map_or(Some(0), |last| last.checked_add(1));
@@ -33,7 +34,7 @@ impl Engine {
         reply(true, format!("step {number} begins in {marked} {ranks}"))
     }
 
-    /// Marks it in each file that has a live process; how many those are.
+    /// Marks the step in each file that has a live process, and returns the number of such files.
     fn mark_step(&mut self, name: &str, time_ns: u64) -> usize {
         let mut marked = 0;
         for file in 0..self.out.files.open.len() {
@@ -46,7 +47,7 @@ impl Engine {
         marked
     }
 
-    /// Returns the index in its file of the process that has the file's steps; `None` for a
+    /// Returns the process whose steps are marked in a file, by its index in the file; `None` for a
     /// launcher's file.
     fn process_of_steps(&mut self, file: usize) -> Option<u32> {
         if self.out.files.open.get(file)?.owner == FileOwner::Launcher {

@@ -1,4 +1,4 @@
-//! The contents of `run.json` while the job runs.
+//! Fills in the content of `run.json` while the job runs.
 
 use super::costs::CostEstimator;
 use super::in_place;
@@ -10,10 +10,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use tprof_trace::Recorded;
 use tprof_trace::run::{LossInfo, OVERHEAD_VERSION, Overhead, OverheadPart, RunInfo};
 
-/// CPU time from which on the overhead is given as a share.
+/// CPU time from which on the overhead is reported as a share.
 const SHORTEST_CPU_NS: u64 = 50_000_000;
 
-/// Brings `run.json`'s contents up to date.
+/// Updates the content of `run.json`.
 pub fn refresh(
     info: &mut RunInfo,
     out: &Output,
@@ -42,20 +42,20 @@ pub fn refresh(
     info.processes = processes.rows(&info.files);
 }
 
-/// Parts of the work that tprof's library does, in the job's threads.
+/// The parts of the overhead that arise in tprof's library, in the job's threads.
 const LIBRARY_PARTS: [&str; 3] = ["events", "notes", "stacks"];
 
-/// Least and largest cost of operators as multiples of the time in their callbacks. PyTorch's own
-/// part, which it only has while callbacks are registered, was 1.6 to 3.6 of that where it was
-/// measured (docs/operators.md), and is taken for 1 to 5.
+/// Least and largest cost of operators, as multiples of the time in tprof's callbacks. PyTorch
+/// itself has additional work while callbacks are registered. It was measured as 1.6 to 3.6 times
+/// the time in the callbacks (docs/operators.md), and is assumed to be 1 to 5 times.
 const OF_OPERATORS: [u64; 2] = [2, 6];
 
-/// Whether a job used enough CPU time for its overhead to be given as a share.
+/// Whether a job used enough CPU time for its overhead to be reported as a share.
 pub fn has_share(cpu_ns: u64) -> bool {
     cpu_ns >= SHORTEST_CPU_NS
 }
 
-/// Returns the cost of each kind of recording.
+/// Returns the parts of the overhead, one for each kind of recording.
 fn parts(
     work: &RecordedWork,
     interruptions: Option<&Interruptions>,
@@ -64,7 +64,8 @@ fn parts(
     let (hot, slow) = (prices.hot, prices.slow());
     let cold = slow.map(|slow| slow.cold);
     let hooks = |least: f64, most: Option<f64>| {
-        // A spell of another program in the measurement could make cold memory the faster.
+        // If another program ran during the measurement, the cost with cold caches may have come
+        // out below the cost with hot ones.
         (least, most.map(|most| most.max(least)))
     };
     let sampling = slow.and_then(|slow| slow.sampling);
@@ -107,7 +108,7 @@ fn parts(
         let beyond = priced.map(|priced| most.saturating_sub(priced));
         parts.push(part("in_place", found, 0, beyond));
     }
-    // Some of it waits for the answer.
+    // A part of this time is spent waiting for the collector's answer, so the low estimate is 0.
     parts.push(part("starts", work.starts, 0, Some(work.start_ns)));
     parts
 }
@@ -116,8 +117,8 @@ fn overhead(work: &RecordedWork, cpu_ns: u64, parts: Vec<OverheadPart>) -> Overh
     let low: u64 = parts.iter().map(|part| part.ns_low).sum();
     let high: Option<u64> = parts.iter().map(|part| part.ns_high).sum();
     let middle = high.map(|high| low.midpoint(high));
-    // This divides CPU time by CPU time, since waits take none. The kernel counts it in steps of 10
-    // ms, so a short job has no fraction.
+    // CPU time is divided by CPU time, since waiting takes none. The kernel counts CPU time in
+    // steps of 10 ms, so a short job has no fraction.
     let share = |ns: u64| has_share(cpu_ns).then(|| (ns as f64 / cpu_ns as f64).min(1.0));
     Overhead {
         version: OVERHEAD_VERSION,

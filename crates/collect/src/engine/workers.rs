@@ -1,5 +1,5 @@
-//! Work that takes longer than a drain pass may: reading a process's mappings and compiling unwind
-//! tables (one thread), resolving symbols (another).
+//! Work that takes longer than a pass over the rings may. One thread reads processes' mappings and
+//! compiles unwind tables, another resolves symbols.
 
 use crate::disk_cache::DiskCache;
 use crate::engine::prebuilt_tables::PrebuiltTables;
@@ -17,37 +17,39 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tprof_wire::region::stack_mode;
 
-/// Frame information that is compiled before a target gets its answer, bytes: some 400 ms on one
-/// processor, of the second that a target waits. That is enough for PyTorch with CUDA, which loads
-/// 27 MB of it at once (180 ms on two): the stacks of its start would be cut otherwise. The rest
-/// follows.
+/// Bytes of frame information that are compiled before a target gets its answer. They take about
+/// 400 ms on one processor, out of the second that a target waits. PyTorch with CUDA loads 27 MB at
+/// once (180 ms on two processors); if less were compiled, the stacks of its start would be cut.
+/// The rest is compiled after the answer.
 const AT_ONCE: u64 = 64 << 20;
-/// Frame information of a process's first mappings that is compiled once it has its first answer,
-/// for processes that come later, bytes: 6 ms.
+/// Bytes of frame information of a process's first mappings that are compiled after its first
+/// answer, for later processes. They take 6 ms.
 const AT_THE_START: u64 = 1 << 20;
-/// Frame information that is worth more threads, bytes, and how many at most.
+/// Bytes of frame information from which on several threads compile.
 const WORTH_THREADS: u64 = 1 << 20;
 const MAX_THREADS: usize = 4;
 
-/// Number of images whose mappings are not read again for a question about a table of them.
+/// Number of images whose mappings are remembered, so that a question about their tables needs no
+/// new reading.
 const RECENT: usize = 32;
 
-/// A number that no process has.
+/// A pid that no process has.
 const NOBODY: u32 = 0;
 
 /// A question for the module worker.
 pub struct ModulesWanted {
-    /// Image that asks.
+    /// The image that the question is about.
     pub image: u64,
     /// Its process id.
     pub pid: u32,
     /// The region that the answer is published in.
     pub region: Arc<Region>,
-    /// The request that is answered; `None` if the target did not ask.
+    /// The number of the target's request; `None` if the target did not ask.
     pub request: Option<u32>,
-    /// The image is gone: its pid may be another's.
+    /// Whether the image has ended, so that its pid may belong to another process.
     pub ended: bool,
-    /// Its mappings at its beginning, and the time of that, ns; they are used if it is gone.
+    /// The mappings when the image began, and the time of that, ns. They are used if the image has
+    /// ended.
     pub begun_with: Vec<Mapping>,
     #[allow(missing_docs)]
     pub begun_ns: u64,
@@ -58,11 +60,12 @@ pub struct ModulesWanted {
 pub struct MappingsRead {
     /// Number of the image.
     pub image: u64,
-    /// The time of this state, ns.
+    /// Time at which these were the mappings, ns.
     pub read_ns: u64,
-    /// The modules that it maps.
+    /// The modules that the image maps.
     pub modules: Vec<LoadedModule>,
-    /// The image was gone: these are those of its beginning, if they are known.
+    /// Whether the image had ended. Then these are the mappings from its beginning, if those are
+    /// known.
     pub late: bool,
 }
 
@@ -70,53 +73,52 @@ pub struct MappingsRead {
 pub enum SymbolsWanted {
     /// Addresses of programs and libraries.
     User(Unresolved),
-    /// Addresses of the kernel: answered once the run has lasted for
-    /// [`KERNEL_AFTER`].
+    /// Addresses of the kernel. They are answered once the run has lasted for [`KERNEL_AFTER`].
     Kernel(Unresolved),
-    /// Somebody waits for the answers, so those of the kernel come now, too.
+    /// Somebody waits for the answers, so those for the kernel have to come now as well.
     Now,
-    /// The run is over: no more will be asked.
+    /// The run is over, and no more questions will come.
     Last,
 }
 
-/// Kernel functions of a shorter run stay unnamed: reading their names takes
-/// the kernel 40 ms, longer than most such runs.
+/// A run that is shorter has no names of kernel functions. The kernel takes 40 ms to list them,
+/// longer than most such runs.
 const KERNEL_AFTER: Duration = Duration::from_secs(1);
 
 /// A task of the module worker.
 pub enum ModuleTask {
     /// Read what an image has mapped.
     Read(ModulesWanted),
-    /// Store what was compiled: the run is over.
+    /// The run is over: cache the tables that were compiled.
     Keep,
 }
 
 /// A message from the workers.
 pub enum Answer {
-    /// A worker has stored what it had to store.
+    /// A worker has cached its results.
     Saved,
     /// The modules that an image has mapped.
     Modules(MappingsRead),
-    /// A question of an image was answered, with the mappings that it had before.
+    /// An image's question was answered from the mappings that were read before.
     SameModules(u64),
-    /// Symbols by address, innermost first, with the module's path.
+    /// File and process, and for each address its module and its frames, innermost first.
     Symbols(u64, Vec<(u64, Arc<ModuleFile>, Arc<[ResolvedFrame]>)>),
     /// The interpreter of an image.
     Python(u64, SharedPython),
-    /// An interpreter without readable frames: its process, and why.
+    /// An interpreter whose frames can't be read: its process, and the reason.
     NoPython(String, String),
 }
 
 /// Handles of both workers.
 pub struct Workers {
-    /// Questions about mappings.
+    /// Tasks for the module worker.
     pub modules: Sender<ModuleTask>,
-    /// Questions about symbols.
+    /// Questions for the symbol worker.
     pub symbols: Sender<SymbolsWanted>,
 }
 
-/// Starts the workers; their answers go through `answers`, and wake the engine. `disk_cache`: the
-/// cache between runs, and whether names are cached there, too.
+/// Starts the workers. They send their answers to `answers` and wake the engine. `kept` is the
+/// cache between runs, and whether names are cached there as well.
 pub fn start(
     tables: Tables,
     prebuilt: Arc<PrebuiltTables>,
@@ -144,7 +146,8 @@ fn serve_modules(
     session: &SessionMemory,
 ) {
     let mut pythons: HashMap<u64, PythonSearch> = HashMap::new();
-    // The mappings of recent images, each with how often it had asked for them before.
+    // The mappings of recent images. With each is the number of times that the image had asked
+    // before.
     let mut recent: VecDeque<(u64, u32, MappingsRead)> = VecDeque::new();
     while let Ok(task) = tasks.recv() {
         let mut question = match task {
@@ -171,7 +174,7 @@ fn serve_modules(
         };
         let late = mappings.late;
         let modules = &mut mappings.modules;
-        // The thread waits for the list of mappings, and for no table.
+        // A thread that computes unwind rows itself waits for the list of mappings only.
         let finds_rows = question.region.finds_rows();
         let mut later = Batch::default();
         if !finds_rows {
@@ -188,7 +191,8 @@ fn serve_modules(
         {
             let _ = answers.send(answer);
         }
-        // Answer before the target goes on: it may be gone in no time.
+        // The engine gets its answer before the target continues, because the target may end at
+        // once.
         let done = match known {
             Some(_) => Answer::SameModules(mappings.image),
             None => Answer::Modules(mappings.clone()),
@@ -201,7 +205,8 @@ fn serve_modules(
         session.wake();
         if finds_rows {
             take_marks(&question.region, &mappings.modules, &mut cache);
-            // Short processes of a program run through the same code, each of them again.
+            // Short processes of a program all run through the same code, so compiling it helps the
+            // later ones.
             if wanted <= 1 {
                 cache.ask_small(&mappings.modules, AT_THE_START);
             }
@@ -217,8 +222,8 @@ fn serve_modules(
     }
 }
 
-/// Returns the files and parts with tables that are to be compiled now, in the order of cost: those
-/// that take no more than `most` bytes of frame information together, and the others.
+/// Splits the files and parts whose tables should be compiled, in order of cost: those that
+/// together have at most `most` bytes of frame information, and the others.
 fn to_compile(
     modules: &[LoadedModule],
     cache: &ModuleCache,
@@ -238,9 +243,11 @@ fn to_compile(
     })
 }
 
-/// Called once the run is over: jobs' threads wait for this thread, which must not wait for a disk.
+/// Caches the compiled tables on disk. Called only when the run is over, because jobs' threads wait
+/// for this thread, and a disk may be slow.
 fn keep_tables(prebuilt: &PrebuiltTables) {
-    // The cache is not held meanwhile: processes that begin now need it.
+    // The cache isn't locked while its tables are written, because processes that begin now need
+    // it.
     let fresh = prebuilt.cache().take_fresh();
     fresh.keep();
 }
@@ -248,14 +255,14 @@ fn keep_tables(prebuilt: &PrebuiltTables) {
 /// Tables to be compiled.
 #[derive(Default)]
 struct Batch {
-    /// Jobs, in the order of their cost.
+    /// The jobs, in order of their cost.
     jobs: Vec<CompileJob>,
-    /// Bytes of frame information.
+    /// Bytes of frame information of all jobs.
     cost: u64,
 }
 
 impl Batch {
-    /// Takes the jobs of files, which are given in the order of their cost.
+    /// Returns the compile jobs of files that are sorted by cost.
     fn of(files: &[FileKey], cache: &mut ModuleCache) -> Batch {
         let cost = files.iter().map(|file| cache.module_cost(*file)).sum();
         Batch { jobs: files.iter().filter_map(|file| cache.job(*file)).collect(), cost }
@@ -267,7 +274,7 @@ impl Batch {
             _ => 1,
         };
         let threads = threads.min(MAX_THREADS).min(self.jobs.len());
-        // The dearest is taken first.
+        // The most expensive job is run first.
         let jobs = Mutex::new(self.jobs);
         let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let (done, compiled) = channel();
@@ -279,7 +286,7 @@ impl Batch {
                         let _ = done.send(job.run());
                     }
                 };
-                // Refused where no thread may be started: this one does it all.
+                // If no thread can be started, this thread runs all jobs.
                 let named = std::thread::Builder::new().name("tprof-modules".to_owned());
                 let _ = named.spawn_scoped(scope, work);
             }
@@ -297,8 +304,8 @@ impl Batch {
     }
 }
 
-/// Reads what an image has mapped: now, or as it began if it is gone. `before`: what it had mapped
-/// last.
+/// Reads what an image has mapped. If the image has ended, returns what it had mapped when it
+/// began. `before` is what it had mapped at the last reading.
 fn read(
     question: &mut ModulesWanted,
     before: Option<MappingsRead>,
@@ -306,13 +313,13 @@ fn read(
 ) -> MappingsRead {
     let ModulesWanted { image, pid, ended, begun_ns, .. } = *question;
     let read_ns = sys::monotonic_ns();
-    // A zombie's file is empty.
+    // The list of a zombie's mappings is empty.
     let before = before.as_ref().map_or(&[][..], |before| &before.modules);
     let now = (!ended).then(|| cache.loaded_since(pid, before).unwrap_or_default());
     match now.filter(|modules| !modules.is_empty()) {
         Some(modules) => MappingsRead { image, read_ns, modules, late: false },
         None => {
-            // Whatever /proc has under its number is another's by now.
+            // `/proc` may show another process under this pid by now.
             let modules = cache.identified(NOBODY, std::mem::take(&mut question.begun_with));
             MappingsRead { image, read_ns: begun_ns, modules, late: true }
         }
@@ -321,15 +328,16 @@ fn read(
 
 /// The result of the last search for an interpreter in a process.
 enum PythonSearch {
-    /// There was none among that many modules.
+    /// No interpreter among this many modules.
     None(usize),
-    /// There was one, with its code from there on.
+    /// An interpreter whose code begins at this address.
     At(u64),
-    /// There was one without readable frames.
+    /// An interpreter whose frames can't be read.
     Refused,
 }
 
-/// Whether the target takes Python's frames: with each stack, or of calls that wait for a device.
+/// Whether the target needs Python's frames, either for all stacks or only for calls that wait for
+/// a device.
 fn wants_python(question: &ModulesWanted, modules: &[LoadedModule]) -> bool {
     let header = question.region.header();
     let has_runtime = || modules.iter().any(|module| is_cuda_library(&module.path));
@@ -340,13 +348,14 @@ fn wants_python(question: &ModulesWanted, modules: &[LoadedModule]) -> bool {
     }
 }
 
-/// Whether a path is that of CUDA's shared runtime, which has hooks.
+/// Whether a path is CUDA's shared runtime, which has hooks.
 fn is_cuda_library(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"libcudart.so"))
 }
 
-/// Searches an image's interpreter, unless that is known, and sends it to the image.
-/// `unloads`: those that it recorded as unloaded before its modules were read.
+/// Searches an image's modules for an interpreter, unless it is known already, and publishes it in
+/// the region. `unloads` is the number of interpreters that the image had unloaded before its
+/// modules were read.
 fn find_python(
     question: &ModulesWanted,
     unloads: u32,
@@ -377,7 +386,7 @@ fn find_python(
     let (looked, answer) = match found {
         None => (PythonSearch::None(modules.len()), None),
         Some(Err((whose, why))) => {
-            // A user who did not ask for Python's frames does not miss them.
+            // The error is only reported if the user asked for Python's frames.
             let is_asked = header.stack_mode.load(Relaxed) == stack_mode::PYTHON;
             (PythonSearch::Refused, is_asked.then(|| Answer::NoPython(whose, why)))
         }
@@ -462,7 +471,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_the_kernel_come_at_once_for_who_waits_for_them() {
+    fn names_of_the_kernel_come_at_once_if_somebody_waits_for_them() {
         let session = SessionMemory::new().unwrap().0;
         let (questions, wanted) = channel();
         let (answers, answered) = channel();
@@ -475,7 +484,7 @@ mod tests {
         };
         ask(7);
         questions.send(SymbolsWanted::Now).unwrap();
-        // Tables that are asked for meanwhile are compiled too.
+        // The kernel's names that are requested after `Now` come at once as well.
         ask(8);
         for target in [7, 8] {
             let answer = answered.recv_timeout(Duration::from_secs(60));

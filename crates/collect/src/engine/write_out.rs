@@ -1,9 +1,9 @@
-//! Requests to write everything into the run's files that was recorded until a moment: a program
-//! asks for the results of a part of itself that has just ended.
+//! Requests to write everything that was recorded before a moment into the run's files. A program
+//! makes such a request to get the results of a part that has just ended.
 //!
-//! At that moment CPU samples are still on their way, which the sampler puts in order first, and so
-//! are the mappings and names of their stacks, which workers read. The reply waits for them, and
-//! states what did not come in time.
+//! At that moment CPU samples are still in the sampler, which puts them in order first, and the
+//! mappings and names of their stacks are still being read by workers. The reply waits for them,
+//! and says what did not come in time.
 
 use super::inbox::Reply;
 use super::main_loop::{Engine, MS, WriteRequest};
@@ -12,15 +12,15 @@ use crate::os::sys;
 use crate::targets::target::{Pass, Target};
 use std::sync::mpsc::Sender;
 
-/// Longest time that a reply waits: below the time after which an asker is told that the collector
-/// is busy.
+/// Longest time that a reply waits. It is shorter than the time after which the requester is told
+/// that the collector is busy.
 const PATIENCE_NS: u64 = 2_000 * MS;
 
-/// Passes over the rings for one request: threads that go on running write more meanwhile.
+/// Most passes over the rings for one request, since running threads write more meanwhile.
 const MAX_PASSES: u32 = 64;
 
 impl Engine {
-    /// Takes a request: it is answered from the main loop.
+    /// Adds a request, which the main loop will answer.
     pub(super) fn write_until(&mut self, until_ns: Option<u64>, reply: Sender<Reply>) {
         let now = sys::monotonic_ns();
         let sampled_ns = self.parts.sampler.as_ref().map_or(0, |sampler| sampler.deliver_now());
@@ -35,7 +35,7 @@ impl Engine {
         });
     }
 
-    /// Answers the requests for which all has come, or that waited long enough.
+    /// Answers the requests for which everything has come or that have waited long enough.
     pub(super) fn answer_write_requests(&mut self) {
         for mut request in std::mem::take(&mut self.write_requests) {
             let now = sys::monotonic_ns();
@@ -66,13 +66,14 @@ impl Engine {
                 .into_iter()
                 .filter_map(|(has_come, what)| (!has_come).then_some(what))
                 .collect();
-            // Names and mappings that have come meanwhile.
+            // Names and mappings may have come since the last write.
             self.write_out(now, request.until_ns);
             let _ = request.reply.send(Reply::with(serde_json::json!({ "missing": missing })));
         }
     }
 
-    /// Writes everything that has come, with stacks until then by the mappings of that time.
+    /// Writes everything that has come. Stacks before `settled_ns` are written by the mappings of
+    /// their time.
     fn write_out(&mut self, now: u64, settled_ns: u64) {
         for _ in 0..MAX_PASSES {
             if self.read_rings(now, Pass::Partial) == 0 {

@@ -1,4 +1,4 @@
-//! Gathers and writes what a process's CUPTI agent records.
+//! Collects the records of a process's CUPTI agent and writes them as rows.
 
 use super::by_order::{ByOrder, RanWork, StartedWork, WithoutCall, hash_of};
 use super::call_stacks::CallStacks;
@@ -21,17 +21,17 @@ use tprof_wire::cupti;
 use tprof_wire::gpu::{self, trouble};
 use tprof_wire::record::ExtKind;
 
-/// Rows of one table that are gathered before they are written. More make a file hardly
-/// smaller, and no longer fit a processor's cache, nor the memory of a collector with a
-/// node's ranks.
+/// Rows of one table that are collected before they are written. With more rows a file is hardly
+/// smaller, and they don't fit into a processor's cache, or into the memory of a collector with all
+/// ranks of a node.
 const ROWS: usize = 8_192;
 
-/// Kinds that only NCCL's profiler plugin records.
+/// Names the data that only NCCL's profiler plugin records.
 pub const NCCL_CHOICES: &str = "NCCL's algorithms, protocols and channels";
-/// So many joins in a row at which the clock was set are another clock.
+/// If CUPTI's clock was set at this many joins in a row, it is a clock that runs differently.
 const OTHER_CLOCK: u32 = 3;
 
-/// The device side of one process.
+/// The device work of one process, as its agent records it.
 pub struct Gpu {
     label: String,
     rows: Rows,
@@ -40,9 +40,9 @@ pub struct Gpu {
     waits: Vec<Synchronization>,
     spans: Vec<Span>,
     matching: Matching,
-    /// Stacks of calls, for CUPTI's records of them.
+    /// Stacks and arguments of calls, for CUPTI's records of the same calls.
     pub call_stacks: CallStacks,
-    /// CUPTI records memory.
+    /// Whether CUPTI records memory.
     records_memory: bool,
     /// CUPTI's own version number.
     version: u64,
@@ -50,20 +50,20 @@ pub struct Gpu {
     ranges: Ranges,
     classes: Classes,
     launches: Launches,
-    /// Joins in a row between which CUPTI's clock was set.
+    /// Number of joins in a row at which CUPTI's clock was set.
     clock_steps: u32,
-    /// From then on CUPTI records the CUDA runtime's calls.
+    /// Time from which CUPTI records calls of the CUDA runtime.
     pub calls_from_ns: Option<u64>,
-    /// It leaves those that start work by a hooked function to the hooks.
+    /// Whether CUPTI leaves out calls that start work through a hooked function.
     pub counts_on_hooks: bool,
-    /// Joins these with their work.
+    /// Joins the calls that CUPTI leaves out with their work.
     pub by_order: ByOrder,
-    /// The call of the last record.
+    /// The row of the call in the last record.
     pub last_call: Option<Span>,
 }
 
 impl Gpu {
-    /// Of a process; `label` names it to people.
+    /// Creates the state of a process. Messages to the user call the process `label`.
     pub fn new(process: ProcessIndex, label: String) -> Gpu {
         Gpu {
             label,
@@ -88,12 +88,12 @@ impl Gpu {
         }
     }
 
-    /// A text of the agent's; empty for none, and for one that is not defined (yet).
+    /// Returns a text of the agent; empty if `id` is 0 or the text is not defined (yet).
     pub fn text(&self, id: u32) -> &str {
         self.rows.texts.text(id).unwrap_or_default()
     }
 
-    /// Takes these texts as the agent would define them, from id 1 on.
+    /// Defines these texts as the agent would, with ids from 1 on.
     #[cfg(test)]
     pub fn define(&mut self, texts: &[&str]) {
         for (id, text) in (1..).zip(texts) {
@@ -108,8 +108,8 @@ impl Gpu {
         }
     }
 
-    /// Takes a record; false if it makes no sense. Work and calls that began when the process's own
-    /// recording was not on are left out.
+    /// Adds a record. Returns false if it is malformed. Work and calls that began while the
+    /// process's own recording was off are left out.
     pub fn take(
         &mut self,
         record: AgentRecord<'_>,
@@ -203,7 +203,7 @@ impl Gpu {
                     let start_ns = self.rows.joins.ns(call.start);
                     self.by_order.recorded(call.correlation, start_ns);
                 }
-                // The agent's own questions to the driver are none of the job's.
+                // The agent's own calls of the driver do not belong to the job.
                 if place.threads.get(&call.thread) == Some(&record.thread) {
                     return Some(());
                 }
@@ -270,7 +270,7 @@ impl Gpu {
         self.by_order.ran(RanWork { correlation, start_ns, stream, work });
     }
 
-    /// Work of a context ran on a device.
+    /// Notes that work of a context ran on a device.
     #[inline]
     fn on_device(&mut self, context: u32, device: u32, place: &mut ThreadRows<'_>) {
         if self.rows.devices.context(context, device) {
@@ -278,8 +278,8 @@ impl Gpu {
         }
     }
 
-    /// Adds the wait of a call that waits for a device, where CUPTI records none of it: 13.0 as it
-    /// came out, by the notes of its first update.
+    /// Adds the wait of a call that waits for a device, for a CUPTI that records no such waits.
+    /// Only release 13.0.0 does not, according to the release notes of its first update.
     fn wait_of_call(&mut self, call: &gpu::Call, row: &Span) {
         const WITHOUT_WAITS: u64 = 130_000;
         const NEAR: usize = 64;
@@ -289,7 +289,7 @@ impl Gpu {
         let name = self.rows.texts.text(call.name).unwrap_or_default();
         let waits = ["cudaDeviceSynchronize", "cuCtxSynchronize"];
         let correlation = Some(u64::from(call.correlation));
-        // A call of the runtime's and the driver's within it are one wait.
+        // A call of the runtime and the driver's call within it are one wait.
         let is_known =
             self.waits.iter().rev().take(NEAR).any(|wait| wait.correlation == correlation);
         if is_known || !waits.iter().any(|of| name.starts_with(of)) {
@@ -324,7 +324,7 @@ impl Gpu {
         let time_ns = clock.ns(record.clock);
         let step = self.rows.joins.add(join.foreign_ns, time_ns);
         self.clock_steps = step.map_or(0, |_| self.clock_steps.saturating_add(1));
-        // A clock of another unit is set at each join: it is marked once.
+        // A clock that runs differently is set at each join, which is marked only once.
         if let (Some(step_ns), 1) = (step, self.clock_steps) {
             let name = place.writer().name(&format!("CUPTI's clock was set by {step_ns} ns"));
             let process = Some(self.rows.process);
@@ -349,7 +349,7 @@ impl Gpu {
         });
     }
 
-    /// Adds what is not recorded of this process to the run's list, and why.
+    /// Adds something that is not recorded of this process to the run's list, with the reason.
     pub fn add_blind(&self, what: &str, why: &str, losses: &mut Losses) {
         losses.add_blind(BlindSpot {
             process: self.label.clone(),
@@ -358,7 +358,7 @@ impl Gpu {
         });
     }
 
-    /// Marks a known fault of the CUPTI in use.
+    /// Writes a mark if the CUPTI in use has a known fault.
     fn mark_fault(&self, version: u32, time_ns: u64, place: &mut ThreadRows<'_>) {
         let Some(fault) = cupti::known_fault(version) else { return };
         let text = format!("{}: {fault}", cupti::Release(version));
@@ -366,7 +366,7 @@ impl Gpu {
         place.writer().mark(Mark { time_ns, process, name, kind: MarkKind::Mark });
     }
 
-    /// Marks what another client of CUPTI does.
+    /// Writes a mark for something that another client of CUPTI did.
     fn mark_client(&self, record: &AgentRecord<'_>, place: &mut ThreadRows<'_>, clock: &Clock) {
         let text = match record.argument {
             trouble::SHARED => "another client of CUPTI records too",
@@ -379,7 +379,7 @@ impl Gpu {
         place.writer().mark(Mark { time_ns, process, name, kind: MarkKind::Mark });
     }
 
-    /// Something that the run must report.
+    /// Handles a note of the agent that the run has to report.
     fn note(
         &mut self,
         what: u32,
@@ -476,20 +476,20 @@ impl Gpu {
         }
     }
 
-    /// Calls of the hooks that changed memory.
+    /// Adds calls of the hooks that changed memory.
     pub fn changed_memory(&mut self, calls: impl Iterator<Item = MemoryCall>) {
-        // Before its records begin CUPTI has none to match.
+        // Calls before CUPTI's first record have no record to be matched with.
         let from_ns = self.calls_from_ns.filter(|_| self.records_memory).unwrap_or(u64::MAX);
         calls.filter(|call| call.to_ns >= from_ns).for_each(|call| self.matching.called(call));
     }
 
-    /// Time of the first change of memory that may yet be a hook's too.
+    /// Returns the time of the first change of memory that may still be matched with a hook's call.
     pub fn first_unmatched_ns(&self) -> Option<u64> {
         self.matching.first_ns()
     }
 
-    /// Writes changes of memory that only CUPTI recorded: the hooks' rows of the others have the
-    /// stacks that took it.
+    /// Writes the changes of memory that only CUPTI recorded. For all others there are the hooks'
+    /// rows, which have stacks.
     pub fn write_memory(
         &mut self,
         now_ns: u64,
@@ -501,8 +501,7 @@ impl Gpu {
         write_rows(&mut rows, |row| row.time_ns, writer, losses);
     }
 
-    /// Writes what has gathered; `threads` are the rows of the process's threads, by
-    /// their ids.
+    /// Writes the collected rows. `threads` has the rows of the process's threads, by their ids.
     pub fn write(
         &mut self,
         threads: &HashMap<u32, ThreadIndex>,
@@ -517,7 +516,7 @@ impl Gpu {
             &mut self.rows.texts,
         );
         write_rows(&mut self.kernels, |row| row.start_ns, writer, losses);
-        // A context may have come behind the first wait for it.
+        // The record of a context may have come after the first wait for the context.
         for wait in self.waits.iter_mut().filter(|wait| wait.device.is_none()) {
             wait.device = self.rows.devices.of_context(wait.context);
         }
@@ -527,7 +526,8 @@ impl Gpu {
         write_rows(&mut self.externals, |row| row.correlation, writer, losses);
     }
 
-    /// The process is over: open ranges end with it.
+    /// Ends the ranges that are open at the end of the process, writes all rows, and counts the
+    /// losses.
     pub fn finish(
         &mut self,
         end_ns: u64,
@@ -553,7 +553,7 @@ impl Gpu {
         }
     }
 
-    /// Which side recorded changes of memory, as a property of the file.
+    /// Writes a property of the file that says how many changes of memory each side recorded.
     fn write_matched(&mut self, writer: &mut TraceWriter) {
         let Matched { both, only_cupti, only_hooks } = self.matching.finish();
         if self.calls_from_ns.is_none() || !self.records_memory {
@@ -568,14 +568,15 @@ impl Gpu {
         writer.property(Property { key, value });
     }
 
-    /// Rows of calls that the hooks alone recorded, with the numbers of the work that they started.
+    /// Joins the calls that only the hooks recorded with the work that they started, and returns
+    /// their rows.
     pub fn join_by_order(&mut self, now_ns: u64, last: bool) -> &[Span] {
         let before = self.spans.len();
         self.spans.extend(self.by_order.settle(now_ns, last));
         &self.spans[before..]
     }
 
-    /// Reports what work could not be joined with the call that started it.
+    /// Reports the work that could not be joined with the call that started it.
     pub fn count_unjoined(&self, always_on: bool, losses: &mut Losses) {
         const LINKS: &str = "links of device work to the calls that started it";
         let WithoutCall { unclear, unseen, unknown, contradicted, .. } = self.by_order.found;
@@ -598,7 +599,7 @@ impl Gpu {
         }
     }
 
-    /// Reports how many kernels were launched without a record.
+    /// Reports the number of kernels that were launched but have no record.
     pub fn count_missing_kernels(&self, losses: &mut Losses) {
         let missing = self.launches.without_kernels()
             + self.by_order.found.missing_kernels.saturating_sub(self.launches.counted);
@@ -608,8 +609,8 @@ impl Gpu {
         }
     }
 
-    /// Reports when another client of CUPTI had taken the records over: in the run, in time
-    /// since the process began, and as marks.
+    /// Reports the times in which another client of CUPTI had taken the records: in the run's list,
+    /// in seconds since the process began, and as marks.
     pub fn write_gaps(
         &self,
         gaps: &[Gap],
@@ -657,13 +658,13 @@ fn write_rows<R: TraceRow>(
     }
 }
 
-/// A record of the agent's.
+/// A record of the CUPTI agent.
 pub struct AgentRecord<'a> {
     /// Kind of the record.
     pub kind: ExtKind,
-    /// The record's argument, whose meaning [`ExtKind`] states.
+    /// The record's argument, whose meaning depends on its kind (see [`ExtKind`]).
     pub argument: u32,
-    /// Ticks of our clock.
+    /// Ticks of tprof's clock.
     pub clock: u64,
     /// Thread that wrote it.
     pub thread: ThreadIndex,

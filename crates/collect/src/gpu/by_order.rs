@@ -1,12 +1,14 @@
-//! Which of the hooks' calls started which work, where CUPTI does not record these calls
-//! (`--cuda-calls hooks`) and so gives none of them the number that its records of work carry.
+//! Finds which call started which work, for calls that CUPTI does not record (`--cuda-calls
+//! hooks`). The hooks record these calls, but without the number that CUPTI's records of work
+//! carry.
 //!
-//! Order decides. CUPTI numbers calls as they begin, whether or not it records them, and a stream
-//! runs its work in order: the k-th launch of a kernel on a stream is the k-th record of that kernel on
-//! that stream; of copies and fills, of so many bytes. Calls that CUPTI does record have both a number
-//! and a time: they part calls and work into stretches, so that a lost record shifts
-//! nothing beyond its own stretch. In a stretch with as many calls as records each call has its
-//! record; where the two differ nobody knows which is missing, and none is joined: they are counted.
+//! The order decides. CUPTI numbers calls as they begin, whether or not it records them, and a
+//! stream runs its work in order. So the k-th launch of a kernel on a stream is the k-th record of
+//! that kernel on that stream; for copies and fills, the number of bytes takes the place of the
+//! kernel. Calls that CUPTI does record have both a number and a time. They separate calls and work
+//! into stretches, so that a lost record shifts nothing beyond its own stretch. If a stretch has as
+//! many calls as records, each call gets its record. If the numbers differ, it is unknown which one
+//! is missing, so none is joined and all are counted.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,52 +16,53 @@ use std::time::Instant;
 use tprof_trace::model::{Span, ThreadIndex};
 use tprof_wire::calls::{LEGACY_STREAM, THREADS_STREAM};
 
-/// How late a record of a call may be: CUPTI's come with a flush, once a second.
+/// Longest time until CUPTI's record of a call arrives. Records come with a flush, once a second.
 const LATE_NS: u64 = 2_500_000_000;
-/// How long a call waits for its work where later work of its stream is known.
+/// Longest time that a call waits for its work, if later work of its stream is known.
 const PATIENCE_NS: u64 = 30_000_000_000;
-/// Number of calls joined at a time: sorting all that wait at each pass would cost more.
+/// Time between two passes of joining. Each pass sorts everything that waits.
 const BETWEEN_NS: u64 = 500_000_000;
-/// So many times as long as joining took passes before the next: much may wait where no records come.
+/// The time between two passes is at least this many times the length of a pass, because much may
+/// wait if no records come.
 const RESTS: u64 = 16;
-/// Calls and work that wait, at most: beyond it the oldest are not joined.
+/// Number of calls and records of work that may wait. If there are more, the oldest are given up.
 const WAITING_MOST: usize = 1 << 18;
-/// Calls of CUPTI's that are kept.
+/// Number of calls of CUPTI that are kept.
 const CALLS_MOST: usize = 1 << 20;
-/// Numbers of joined work that are kept, twice.
+/// Number of joined correlations that are kept in each of two sets.
 const JOINED_MOST: usize = 1 << 16;
-/// How far the joined clocks may lie apart, ns.
+/// Largest error between the joined clocks, ns.
 const APART_NS: u64 = 100_000;
 
-/// The work that a call starts, as far as both sides know it.
+/// The work that a call starts, as far as both the hooks and CUPTI know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StartedWork {
-    /// A kernel, by [`hash_of`] its name.
+    /// A kernel, by the [hash](hash_of) of its name.
     Kernel(u64),
-    /// A copy of so many bytes.
+    /// A copy of this many bytes.
     Copy(u64),
-    /// A fill of so many bytes.
+    /// A fill of this many bytes.
     Fill(u64),
 }
 
-/// A kernel's name, as the linker has it.
+/// Returns the hash of a kernel's mangled name.
 pub fn hash_of(name: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);
     hasher.finish()
 }
 
-/// The meaning of a handle, from a moment on.
+/// The meaning of a handle from some moment on.
 #[derive(Clone, Copy, Debug)]
 pub enum Handle {
-    /// A stream, which CUPTI numbers so (its context in the high half): to this thread, if it is a default
-    /// one.
+    /// A stream: its handle, the thread that used it, and CUPTI's number of it, with the context in
+    /// the high half. The thread only matters for default streams.
     Stream(u64, ThreadIndex, u64),
-    /// A stub or handle of a kernel with a name of this hash.
+    /// A kernel: its stub or handle, and the hash of its name.
     Kernel(u64, u64),
 }
 
-/// A call of the hooks' that started work.
+/// A call that started work, as a hook recorded it.
 #[derive(Clone, Copy, Debug)]
 pub struct StartingCall {
     /// The call's row.
@@ -68,59 +71,59 @@ pub struct StartingCall {
     pub stream: u64,
     /// The work that it started: for a kernel, its stub or handle.
     pub work: StartedWork,
-    /// A stream was captured meanwhile: it may have gone into a graph.
+    /// Whether a stream was being captured, so that the work may have gone into a graph.
     pub may_be_captured: bool,
 }
 
-/// StartedWork that ran, as CUPTI recorded it.
+/// Work that ran, as CUPTI recorded it.
 #[derive(Clone, Copy, Debug)]
 pub struct RanWork {
-    /// Number of the call that started it.
+    /// CUPTI's number of the call that started it.
     pub correlation: u32,
     /// When it began.
     pub start_ns: u64,
-    /// CUPTI's context in the high half, and its stream.
+    /// CUPTI's number of the context in the high half, and of the stream.
     pub stream: u64,
     /// The work itself, as its record names it.
     pub work: StartedWork,
 }
 
-/// Work and calls that could not be joined.
+/// Counts of work and calls that could not be joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WithoutCall {
-    /// Kernels that were launched and have no record.
+    /// Kernels that were launched but have no record.
     pub missing_kernels: u64,
-    /// StartedWork of stretches in which calls and records do not add up.
+    /// Work in stretches whose calls and records differ in number.
     pub unclear: u64,
-    /// StartedWork of which no hook has a call.
+    /// Work for which no hook recorded a call.
     pub unseen: u64,
-    /// Calls of which neither is known to a hook: the kernel's name, or CUPTI's number of the stream.
+    /// Calls for which the kernel's name or CUPTI's number of the stream is unknown.
     pub unknown: u64,
-    /// StartedWork that was joined, and of which CUPTI has recorded another call since.
+    /// Work that was joined with a call, although CUPTI recorded another call for it later.
     pub contradicted: u64,
 }
 
 type Key = (u64, StartedWork);
-/// Meanings of a handle over time.
+/// The meanings of a handle over time: since when, and the meaning.
 type Meanings = Vec<(u64, u64)>;
 
-/// See the module.
+/// Joins calls with their work, as the module describes.
 #[derive(Debug, Default)]
 pub struct ByOrder {
     calls: Vec<StartingCall>,
     ran: Vec<RanWork>,
-    /// When calls that CUPTI recorded began, by number.
+    /// Times at which the calls that CUPTI recorded began, by number.
     recorded: BTreeMap<u32, u64>,
-    /// Numbers of the work that was joined last, and of that before it.
+    /// Numbers of the work that was joined last, and of the work that was joined before.
     joined: [HashSet<u32>; 2],
-    /// CUPTI's streams by handle; of default streams by thread.
+    /// CUPTI's numbers of streams by handle; for default streams also by thread.
     streams: HashMap<(u64, Option<ThreadIndex>), Meanings>,
-    /// Names of kernels, as hashes, by stub or handle.
+    /// Hashes of kernels' names, by stub or handle.
     kernels: HashMap<u64, Meanings>,
-    /// The last call of each stream with known work.
+    /// The largest correlation among the known work of each stream.
     last_of: HashMap<u64, u32>,
     next_ns: u64,
-    /// Results so far.
+    /// Counts of what could not be joined so far.
     pub found: WithoutCall,
 }
 
@@ -128,14 +131,14 @@ fn thread_of(handle: u64, thread: ThreadIndex) -> Option<ThreadIndex> {
     matches!(handle, LEGACY_STREAM | THREADS_STREAM).then_some(thread)
 }
 
-/// Returns what a handle meant at a moment.
+/// Returns the meaning of a handle at a moment.
 fn meant(meanings: &Meanings, then_ns: u64) -> Option<u64> {
     let at = meanings.partition_point(|(from_ns, _)| *from_ns <= then_ns);
     Some(meanings.get(at.checked_sub(1)?)?.1)
 }
 
 impl ByOrder {
-    /// What a handle is from then on.
+    /// Sets the meaning that a handle has from a moment on.
     pub fn is_from(&mut self, handle: Handle, from_ns: u64) {
         let (meanings, now) = match handle {
             Handle::Stream(of, thread, stream) => {
@@ -162,17 +165,17 @@ impl ByOrder {
         (stream != u64::MAX).then_some((stream, work))
     }
 
-    /// A hook recorded a call that started work.
+    /// Adds a call that started work, which a hook recorded.
     pub fn called(&mut self, call: StartingCall) {
         self.calls.push(call);
     }
 
-    /// CUPTI recorded work.
+    /// Adds work that CUPTI recorded.
     pub fn ran(&mut self, work: RanWork) {
         self.ran.push(work);
     }
 
-    /// CUPTI recorded a call.
+    /// Adds a call that CUPTI recorded.
     pub fn recorded(&mut self, correlation: u32, start_ns: u64) {
         self.recorded.insert(correlation, start_ns);
         if self.recorded.len() > CALLS_MOST {
@@ -183,8 +186,9 @@ impl ByOrder {
         }
     }
 
-    /// Joins what is certain by then, and gives up what never will be: rows of calls, with the numbers
-    /// of their work where these are known. All of them at the end.
+    /// Joins the calls and work that are certain by now, and gives up those that can't be joined
+    /// any more; handles everything if `last` is set. Returns the rows of these calls, with the
+    /// numbers of their work if they are known.
     pub fn settle(&mut self, now_ns: u64, last: bool) -> Vec<Span> {
         if self.calls.is_empty() && self.ran.is_empty() || !last && now_ns < self.next_ns {
             return Vec::new();
@@ -234,7 +238,7 @@ impl ByOrder {
         rows
     }
 
-    /// Joins the calls and the work of a stretch, keeps them for later, or gives them up.
+    /// Joins the calls and the work of a stretch, keeps them for a later pass, or gives them up.
     fn judge(
         &mut self,
         (stream, work): Key,
@@ -266,12 +270,13 @@ impl ByOrder {
         let is_over = stretch.calls.iter().all(|call| is_old(call.row.start_ns))
             && stretch.ran.iter().all(|work| is_old(work.start_ns))
             && (until_ns == u64::MAX || ran >= sure || passed);
-        // What may be captured and has no work by now was captured.
         if !is_over {
             self.calls.append(&mut stretch.calls);
             self.ran.append(&mut stretch.ran);
             return;
         }
+        // Calls that may have been captured and have no work by now were captured. They don't count
+        // in `sure`.
         match (calls, ran) {
             (0, ran) => self.found.unseen += ran as u64,
             (_, ran) => self.found.unclear += ran as u64,
@@ -282,11 +287,11 @@ impl ByOrder {
         rows.extend(stretch.calls.iter().map(|call| call.row));
     }
 
-    /// Forgets calls of CUPTI's that part nothing which may yet come.
+    /// Drops the calls of CUPTI that separate only calls and work that are judged already.
     fn forget(&mut self, ripe_ns: u64) {
         let waiting = self.calls.iter().map(|call| call.row.start_ns).min();
         let until_ns = waiting.unwrap_or(ripe_ns).min(ripe_ns.saturating_sub(PATIENCE_NS));
-        // StartedWork may wait in its stream for long: its call is told by its number.
+        // Work may wait in its stream for a long time, and then needs the record of its call.
         let first = self.ran.iter().map(|work| work.correlation).min().unwrap_or(u32::MAX);
         while let Some((number, _)) = self.recorded.first_key_value()
             && *number < first
@@ -316,10 +321,11 @@ impl Sorted {
     }
 }
 
-/// Calls that CUPTI recorded, in order of both their numbers and their times.
+/// The calls that CUPTI recorded and that are in order of both number and time: they separate the
+/// stretches.
 struct Parts(Vec<(u32, u64)>);
 
-/// Calls and work between two of them.
+/// Calls and work between two calls of [`Parts`].
 #[derive(Default)]
 struct CallStretch {
     at: usize,
@@ -344,7 +350,7 @@ impl Parts {
         Parts(parts)
     }
 
-    /// The number of the call that ends a stretch.
+    /// Returns the number of the call that ends a stretch.
     fn end(&self, at: usize) -> u32 {
         self.0.get(at).map_or(u32::MAX, |(number, _)| *number)
     }
@@ -359,8 +365,9 @@ impl Parts {
             let at = self.0.partition_point(|(number, _)| *number <= work.correlation);
             all.entry(at).or_default().ran.push(work);
         }
-        // A hook reads the clock a little before CUPTI numbers the call: of another thread's call
-        // between the two a call lies on the wrong side, and the next stretch has its work.
+        // A hook reads the clock a little before CUPTI numbers the call. If another thread's call
+        // falls between the two, the hook's call lies in the stretch before its work. Two
+        // neighbouring stretches whose differences cancel are therefore judged together.
         let mut joined: Vec<CallStretch> = Vec::new();
         for (at, stretch) in all {
             let stretch = CallStretch { at, ..stretch };

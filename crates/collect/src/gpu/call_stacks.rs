@@ -1,10 +1,11 @@
-//! Stacks and arguments that the hooks took of calls which CUPTI records: its record of the same call
-//! becomes the row, and gets them.
+//! Stacks and arguments of calls that CUPTI records as well. The hooks take them, and CUPTI's row
+//! of the same call gets them.
 
 use std::collections::{HashMap, VecDeque};
 use tprof_trace::model::{NameId, Span, StackId, ThreadIndex};
 
-/// Calls of a thread that wait for CUPTI's record, at most: beyond it the oldest are forgotten.
+/// Number of calls of a thread that may wait for CUPTI's record. If there are more, the oldest are
+/// dropped.
 const MAX_CALLS: usize = 1 << 12;
 
 /// A call that got a stack or arguments.
@@ -31,7 +32,8 @@ pub struct CallStacks {
 }
 
 impl CallStacks {
-    /// A hook took them: its record comes before CUPTI's of the call, which waits for a flush.
+    /// Adds a call with a stack or arguments. A hook's record comes before CUPTI's, which waits for
+    /// a flush.
     pub fn called(&mut self, call: StackOfCall) {
         let waiting = self.of_thread.entry(call.thread).or_default();
         if waiting.len() == MAX_CALLS {
@@ -40,9 +42,10 @@ impl CallStacks {
         waiting.push_back(call);
     }
 
-    /// Completes CUPTI's row of a call by what a hook recorded of it. By the error of the clocks'
-    /// join the call's two times may be apart, and overlap another call of the same name: more than
-    /// half of it must be the hook's.
+    /// Completes CUPTI's row of a call with the stack and arguments from the hook. Because the
+    /// joined clocks have an error, the two intervals of the call may differ, and CUPTI's may
+    /// overlap another call of the same function. Therefore more than half of CUPTI's interval must
+    /// lie in the hook's.
     pub fn complete<'n>(&mut self, row: &mut Span, name: impl FnOnce() -> &'n str) {
         let Some(waiting) = self.of_thread.get_mut(&row.thread).filter(|all| !all.is_empty())
         else {
@@ -70,7 +73,8 @@ mod tests {
         StackOfCall { thread: 1, name: NAME, from_ns, to_ns, stack, args: NameId(stack + 1) }
     }
 
-    /// The stack that a row gets, and whether it gets the same call's arguments.
+    /// Returns the stack that a row gets, after checking that it also gets the arguments of that
+    /// call.
     fn taken<'n>(all: &mut CallStacks, mut row: Span, name: impl FnOnce() -> &'n str) -> StackId {
         all.complete(&mut row, name);
         assert_eq!(row.args.0, if row.stack == 0 { 0 } else { row.stack + 1 });
@@ -86,8 +90,8 @@ mod tests {
         let mut all = CallStacks::default();
         all.called(call(1_000, 2_000, 7));
         all.called(call(5_000, 6_000, 8));
-        // The one before, of another thread, within it of another name, and the call itself by a clock
-        // that is late.
+        // A call before it, a call of another thread, a call of another function within it, and the
+        // call itself by a clock that is late.
         assert_eq!(taken(&mut all, row(300, 600), || NAME), 0);
         assert_eq!(taken(&mut all, Span { thread: 2, ..row(1_010, 900) }, || NAME), 0);
         assert_eq!(taken(&mut all, row(1_100, 100), || "cuStreamSynchronize"), 0);

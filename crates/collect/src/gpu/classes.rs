@@ -2,7 +2,7 @@
 
 use tprof_trace::calls::{function, is_launch};
 
-/// Classes that are remembered, by the low bits of a name's id.
+/// Number of classes that are cached, by the low bits of a name's id.
 const RECENT: usize = 256;
 
 /// The meaning of a call for the collector.
@@ -14,13 +14,13 @@ pub enum Class {
     CaptureBegins,
     /// The call ends a capture.
     CaptureEnds,
-    /// The call takes memory, gives it back, or runs a graph that may do so.
+    /// The call allocates memory, frees it, or runs a graph that may do either.
     Memory,
     /// Any other call.
     Other,
 }
 
-/// Prefixes of their names.
+/// Prefixes of functions in [`Class::Memory`].
 const MEMORY: [&str; 5] =
     ["cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaHostRegister", "cudaGraphLaunch"];
 
@@ -34,7 +34,7 @@ fn class_of(name: &str) -> Class {
     }
 }
 
-/// Classes of the names that came last.
+/// Caches the classes of recent names.
 pub struct Classes {
     recent: Box<[(u32, Class); RECENT]>,
 }
@@ -46,8 +46,8 @@ impl Default for Classes {
 }
 
 impl Classes {
-    /// Returns the class of a call whose name has this id; its text is only read where the class is
-    /// not remembered.
+    /// Returns the class of the function whose name has this id. Its text is only read if the class
+    /// is not cached.
     pub fn of<'t>(&mut self, name: u32, text: impl FnOnce() -> &'t str) -> Class {
         let recent = &mut self.recent[name as usize % RECENT];
         if recent.0 != name {

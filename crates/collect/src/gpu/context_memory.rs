@@ -1,8 +1,8 @@
-//! Memory of contexts that a program made itself (`cuCtxCreate`): blocks that it has not given back
-//! end with their context (`cuCtxDestroy`). Memory of pools and of the virtual memory management
-//! does not belong to a context.
+//! Memory of contexts that a program created itself (`cuCtxCreate`). Blocks that the program has
+//! not freed end with their context (`cuCtxDestroy`). Memory of pools and of the virtual memory
+//! management does not belong to a context.
 //!
-//! Threads' records come one thread after the other, so changes wait until all have come.
+//! Rings are read one after the other, so changes wait until all records of their time have come.
 
 use super::virtual_memory::LATE_NS;
 use std::collections::HashMap;
@@ -10,37 +10,38 @@ use tprof_trace::model::{DeviceAllocation, StackId, ThreadIndex};
 
 #[derive(Clone, Copy, Debug)]
 enum Change {
-    /// Memory was taken in this context.
+    /// Memory was allocated in this context.
     Taken(u64, DeviceAllocation),
-    /// Memory at this address was given back.
+    /// Memory at this address was freed.
     Given(u64),
-    /// A context, by a thread.
+    /// A context was destroyed by a thread.
     Ended(u64, ThreadIndex),
 }
 
-/// The memory of contexts that the program made itself.
+/// The memory of contexts that the program created itself.
 #[derive(Debug, Default)]
 pub struct ContextMemory {
     changes: Vec<(u64, Change)>,
-    /// The context and the row of live memory, by address.
+    /// The context and the row of each live block, by address.
     living: HashMap<u64, (u64, DeviceAllocation)>,
 }
 
 impl ContextMemory {
-    /// Memory was taken in a context.
+    /// Adds a block that was allocated in a context.
     pub fn taken(&mut self, context: u64, row: DeviceAllocation) {
         self.changes.push((row.time_ns, Change::Taken(context, row)));
     }
 
-    /// Records that memory was given back.
+    /// Notes that memory was freed.
     pub fn given(&mut self, address: u64, time_ns: u64) {
-        // Most processes have no such contexts, and nothing to keep.
+        // Most processes create no contexts, so nothing is kept for them.
         if !(self.changes.is_empty() && self.living.is_empty()) {
             self.changes.push((time_ns, Change::Given(address)));
         }
     }
 
-    /// A context ended by a call that began then; the device of memory that it had.
+    /// Notes that a context was destroyed by a call that began at `time_ns`. Returns the device of
+    /// the context's memory, if it had any.
     pub fn ended(&mut self, context: u64, thread: ThreadIndex, time_ns: u64) -> Option<u32> {
         let of_changes = self.changes.iter().filter_map(|(_, change)| match change {
             Change::Taken(of, row) => Some((of, row)),
@@ -52,8 +53,8 @@ impl ContextMemory {
         device
     }
 
-    /// Returns rows of the memory that contexts gave back, as far as it is old enough, or all of it
-    /// at the end.
+    /// Returns rows for the memory that ended with its context, if all records of that time have
+    /// come or `last` is set.
     pub fn settle(&mut self, now_ns: u64, last: bool) -> Vec<DeviceAllocation> {
         if self.changes.is_empty() {
             return Vec::new();
@@ -98,9 +99,9 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_given_back_ends_with_its_context() {
+    fn memory_that_was_not_freed_ends_with_its_context() {
         let mut all = ContextMemory::default();
-        // Records of a thread that come late, and a context that comes again at the same address.
+        // A thread whose records come late, and a new context at the address of an old one.
         assert_eq!(all.ended(7, 3, 50), None);
         for (context, address, time_ns) in [(7, 1, 10), (7, 2, 11), (8, 3, 12), (7, 4, 60)] {
             all.taken(context, row(address, time_ns));

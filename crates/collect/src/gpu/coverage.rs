@@ -1,29 +1,30 @@
-//! Compares the calls that the hooks counted with those that CUPTI recorded: where a series of
-//! calls brought no records, another client of CUPTI has taken them over.
+//! Compares the calls that the hooks counted with the calls that CUPTI recorded. If CUPTI has no
+//! records for a long series of calls, another client of CUPTI has taken them.
 //!
-//! Both are kept by thread and millisecond. CUPTI gives its records back when a buffer is complete,
-//! which a long-running kernel delays, so nothing is judged before it is [`SETTLED_MS`] old.
+//! Both are kept by thread and millisecond. CUPTI delivers a buffer when all its records are
+//! complete, which a long-running kernel delays. Therefore calls are judged only when they are
+//! [`SETTLED_MS`] old.
 
 use std::collections::{BTreeMap, HashSet};
 use tprof_trace::model::ThreadIndex;
 
-/// Latest time at which CUPTI's record of a call may come, milliseconds after the call.
+/// Longest time after a call until CUPTI's record of it arrives, ms.
 pub const SETTLED_MS: u64 = 30_000;
-/// Largest distance between the times that the two have for one call, milliseconds.
+/// Largest difference between the times that hooks and CUPTI have for one call, ms.
 const APART_MS: u64 = 2;
-/// A shorter stretch is not a gap: a switch of recording, or a flush, cuts off as much.
+/// A shorter series without records is not a gap: a switch of recording or a flush can cause one.
 const SHORTEST_MS: u64 = 300;
-/// Fewer calls are not a gap either.
+/// A series of fewer calls is not a gap either.
 const FEWEST: u64 = 16;
 
-/// A stretch of calls without records.
+/// A series of calls without records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// Time when its first call began, to the millisecond.
     pub from_ns: u64,
     /// Time when its last call began, to the millisecond.
     pub to_ns: u64,
-    /// Number of calls.
+    /// Number of calls without a record.
     pub calls: u64,
 }
 
@@ -31,7 +32,7 @@ pub struct Gap {
 #[derive(Debug, Default)]
 pub struct Coverage {
     counted: BTreeMap<(u64, ThreadIndex), u64>,
-    /// The call that was counted last: many calls lie in one millisecond.
+    /// The millisecond and thread that are being counted, since many calls lie in one millisecond.
     counting: Option<((u64, ThreadIndex), u64)>,
     recorded: HashSet<(u64, ThreadIndex)>,
     last_recorded: Option<(u64, ThreadIndex)>,
@@ -40,7 +41,7 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// The hooks counted a call that CUPTI should record.
+    /// Counts a call that a hook saw and that CUPTI should record.
     pub fn counted(&mut self, thread: ThreadIndex, start_ns: u64) {
         let at = (start_ns / 1_000_000, thread);
         match &mut self.counting {
@@ -58,7 +59,7 @@ impl Coverage {
         }
     }
 
-    /// CUPTI recorded a call.
+    /// Notes a call that CUPTI recorded.
     pub fn covered(&mut self, thread: ThreadIndex, start_ns: u64) {
         let at = (start_ns / 1_000_000, thread);
         if self.last_recorded != Some(at) {
@@ -67,7 +68,7 @@ impl Coverage {
         }
     }
 
-    /// Judges calls that are old enough.
+    /// Judges the calls that are old enough.
     pub fn settle(&mut self, now_ns: u64) {
         let until = (now_ns / 1_000_000).saturating_sub(SETTLED_MS);
         while let Some(entry) = self.counted.first_entry().filter(|entry| entry.key().0 < until) {
@@ -93,8 +94,8 @@ impl Coverage {
         }
     }
 
-    /// All gaps at the end; and how many calls at the very end brought no records that
-    /// are no gap: their process ended before CUPTI gave them back.
+    /// Returns all gaps at the end. Also returns the number of calls at the very end that have no
+    /// records but are too few for a gap: the process ended before CUPTI delivered them.
     pub fn finish(&mut self, end_ns: u64) -> (Vec<Gap>, u64) {
         let counting = self.counting.take();
         self.count(counting);
@@ -123,7 +124,7 @@ mod tests {
         let mut coverage = Coverage::default();
         for ms in 0..2000 {
             coverage.counted(1, ms * MS + 999_000);
-            // A little later by CUPTI's clock, in the next millisecond.
+            // By CUPTI's clock the call is a little later, in the next millisecond.
             coverage.covered(1, ms * MS + 1_000_500);
         }
         assert_eq!(coverage.finish(2000 * MS), (Vec::new(), 0));
@@ -140,7 +141,7 @@ mod tests {
                 }
             }
         }
-        // Calls this near to a recorded one count as recorded.
+        // Calls that are this near to a recorded call count as recorded.
         let (from_ns, to_ns) = ((1000 + APART_MS) * MS, (2000 - APART_MS - 1) * MS);
         let calls = 2 * (1000 - 2 * APART_MS);
         assert_eq!(coverage.finish(3000 * MS), (vec![Gap { from_ns, to_ns, calls }], 0));
@@ -156,7 +157,7 @@ mod tests {
             }
         }
         assert_eq!(coverage.finish(1000 * MS), (Vec::new(), 100 - APART_MS + 1 - 1));
-        // Long before the end it was a switch of recording.
+        // A short series long before the end was caused by a switch of recording.
         let mut coverage = Coverage::default();
         for ms in 0..100 {
             coverage.counted(1, ms * MS);
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_judged_is_forgotten() {
+    fn calls_are_dropped_once_they_are_judged() {
         let mut coverage = Coverage::default();
         for ms in 0..200_000 {
             coverage.counted(1, ms * MS);

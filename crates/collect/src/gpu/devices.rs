@@ -1,10 +1,10 @@
-//! Devices that a process uses, and their contexts and streams, from records that come in any
+//! The devices that a process uses, and their contexts and streams. Their records may come in any
 //! order.
 //!
-//! CUPTI describes every device that is visible to a process, used or not. The process uses those
-//! on which it has a context: with eight ranks on eight devices each rank has one, not eight.
-//! Records of contexts and of streams may be in buffers of different threads, so that a stream may
-//! come before the context that places it on a device.
+//! CUPTI describes every device that is visible to a process, used or not. A process uses the
+//! devices on which it has a context: with eight ranks on eight devices, each rank uses one.
+//! Records of contexts and of streams may be in buffers of different threads, so the record of a
+//! stream may come before that of its context, which has the device.
 
 use super::texts::Texts;
 use super::thread_rows::ThreadRows;
@@ -15,40 +15,40 @@ use tprof_wire::gpu;
 /// The devices, contexts and streams that a process uses.
 #[derive(Default)]
 pub struct UsedDevices {
-    /// Context → device.
+    /// Device of each context.
     contexts: HashMap<u32, u32>,
     described: BTreeMap<u32, gpu::Device>,
     written: HashSet<u32>,
-    /// Streams of contexts that did not come yet.
+    /// Streams whose contexts are not known yet.
     streams: Vec<gpu::Stream>,
-    /// Context and device of the last work: nearly always those of the next.
+    /// Context and device of the last work, which are nearly always those of the next work.
     last: Option<(u32, u32)>,
 }
 
 impl UsedDevices {
-    /// The device of a context.
+    /// Returns the device of a context.
     pub fn of_context(&self, context: u32) -> Option<u32> {
         self.contexts.get(&context).copied()
     }
 
-    /// The only context of a process, and its device.
+    /// Returns context and device, if the process has exactly one context.
     pub fn only_context(&self) -> Option<(u32, u32)> {
         let mut all = self.contexts.iter();
         let (context, device) = all.next()?;
         all.next().is_none().then_some((*context, *device))
     }
 
-    /// A device was described; the first description counts.
+    /// Adds a description of a device; only the first one is kept.
     pub fn describe(&mut self, device: gpu::Device) {
         self.described.entry(device.device).or_insert(device);
     }
 
-    /// A stream was made.
+    /// Adds a stream.
     pub fn stream(&mut self, stream: gpu::Stream) {
         self.streams.push(stream);
     }
 
-    /// A context is on a device; whether that is news.
+    /// Notes that a context is on a device. Returns whether that was unknown.
     #[inline]
     pub fn context(&mut self, context: u32, device: u32) -> bool {
         if self.last == Some((context, device)) {
@@ -58,7 +58,7 @@ impl UsedDevices {
         self.contexts.insert(context, device) != Some(device)
     }
 
-    /// Writes devices that are used and described, and streams with a known device.
+    /// Writes the devices that are used and described, and the streams whose device is known.
     pub fn write(&mut self, process: ProcessIndex, texts: &mut Texts, place: &mut ThreadRows<'_>) {
         let used: HashSet<u32> = self.contexts.values().copied().collect();
         for (number, device) in &self.described {
@@ -83,7 +83,7 @@ impl UsedDevices {
         });
     }
 
-    /// Streams of which no record has shown the device.
+    /// Returns the number of streams whose device is unknown.
     pub fn unplaced(&self) -> u64 {
         self.streams.len() as u64
     }
@@ -101,7 +101,7 @@ fn write_device(
     let known = uuid.iter().any(|byte| *byte != 0);
     let uuid = if known { format!("GPU-{}", parts.join("-")) } else { String::new() };
     place.file.devices.insert(uuid.clone());
-    // The driver's own answers leave some out.
+    // The driver may leave some values out, which are 0 then.
     let some = |number: u32| (number != 0).then_some(number);
     let properties: serde_json::Map<_, _> = [
         ("regsPerBlock", u64::from(d.registers_block)),

@@ -1,24 +1,24 @@
-//! Joins CUPTI's clock to the run's, piecewise and by pairs of readings only: by NVIDIA's headers it
-//! is CLOCK_REALTIME on Linux, CLOCK_MONOTONIC_RAW in WSL, or what a client chose. Each drifts, and
-//! the first can be set.
+//! Converts CUPTI's clock to the run's clock, piece by piece, using pairs of readings only.
+//! According to NVIDIA's headers, CUPTI's clock is CLOCK_REALTIME on Linux, CLOCK_MONOTONIC_RAW in
+//! WSL, or one that a client has chosen. Each of them drifts, and CLOCK_REALTIME can be set.
 
 use std::collections::VecDeque;
 
-/// Joins that are kept: minutes of them, for buffers that come late.
+/// Number of joins that are kept: minutes of them, for buffers that come late.
 const KEPT: usize = 16_384;
-/// No clock drifts faster; more is a step. Parts in a million.
+/// Largest drift of a clock, in parts per million. If the difference is larger, the clock was set.
 const DRIFT_PPM: u64 = 1_000;
-/// What two readings may differ by without any drift, ns.
+/// Largest difference between two readings of clocks that don't drift, ns.
 const SLACK_NS: u64 = 200_000;
 
-/// The same moments on both clocks, in order.
+/// Moments in order, each with its time on both clocks.
 #[derive(Default)]
 pub struct Joins {
     kept: VecDeque<(u64, u64)>,
 }
 
 impl Joins {
-    /// Adds one; by how much the clock was set since the one before, if it was.
+    /// Adds a moment. If CUPTI's clock was set since the last one, returns by how many ns.
     pub fn add(&mut self, foreign_ns: u64, time_ns: u64) -> Option<i64> {
         let before = self.kept.back().copied();
         if before.is_some_and(|(_, time)| time >= time_ns) {
@@ -35,10 +35,11 @@ impl Joins {
         (step.unsigned_abs() > drift).then_some(step)
     }
 
-    /// CUPTI's time on the run's clock. Between two joins a straight line; before
-    /// the first and after the last, their distance. Without any join, as it is.
+    /// Converts CUPTI's time to the run's clock. Between two joins it interpolates linearly. Before
+    /// the first and after the last join it uses the difference of the clocks there. Without any
+    /// join it returns the time unchanged.
     pub fn ns(&self, foreign_ns: u64) -> u64 {
-        // Nearly always among the last: searched from the end.
+        // The time is nearly always near the last joins, so the search begins at the end.
         let after = self.kept.iter().rev().take_while(|(foreign, _)| *foreign > foreign_ns).count();
         let at = self.kept.len() - after;
         let shift =
@@ -52,7 +53,8 @@ impl Joins {
                 let (df, dt) = (f1.wrapping_sub(f0), t1.saturating_sub(t0));
                 let drift = SLACK_NS + dt / 1_000_000 * DRIFT_PPM;
                 if df == 0 || df.abs_diff(dt) > drift {
-                    // It was set in between, at an unknown time: as before that, at most until it.
+                    // The clock was set at an unknown time in between. The time is converted as
+                    // before that, but not beyond the next join.
                     return shift((f0, t0)).min(t1);
                 }
                 t0.wrapping_add(scaled(foreign_ns - f0, dt, df))
@@ -61,8 +63,9 @@ impl Joins {
     }
 }
 
-/// `part` · `dt` / `df`, rounded down. The two clocks run nearly alike, so that the
-/// difference is scaled and nothing else: wide division costs more than all else of a record.
+/// Returns `part` · `dt` / `df`, rounded down. The two clocks run nearly alike, so only their
+/// difference is scaled, which fits 64 bits: a wide division would cost more than all other work
+/// for a record.
 fn scaled(part: u64, dt: u64, df: u64) -> u64 {
     let narrow = |value: u64| i64::try_from(value).ok();
     let in_short = || {
@@ -99,7 +102,7 @@ mod tests {
         assert_eq!(joins.add(1_000_000, 5_000_000), None);
         assert_eq!(joins.ns(900_000), 4_900_000);
         assert_eq!(joins.ns(1_000_300), 5_000_300);
-        // 100 ns slow in a millisecond.
+        // The clock loses 100 ns in a millisecond.
         assert_eq!(joins.add(1_999_900, 6_000_000), None);
         assert_eq!(joins.ns(1_999_900), 6_000_000);
         assert_eq!(joins.ns(1_499_950), 5_500_000);
@@ -115,7 +118,7 @@ mod tests {
         assert_eq!(joins.ns(1_550_000_000), 2_100_000_000);
         assert_eq!(joins.ns(1_600_000_500), 2_100_000_500);
         assert_eq!(joins.add(1_700_000_000, 2_200_000_000), None);
-        // Back: a time that came twice is that of the later join.
+        // The clock was set back. A time that occurred twice is taken as that of the later join.
         assert_eq!(joins.add(1_300_000_000, 2_300_000_000), Some(-500_000_000));
         assert_eq!(joins.ns(1_300_000_100), 2_300_000_100);
     }

@@ -1,9 +1,9 @@
-//! Launches that CUPTI recorded, beside the kernels that it recorded: at the end of a
-//! process those without a kernel are lost, and how many is known.
+//! Compares the launches that CUPTI recorded with the kernels that it recorded. At the end of a
+//! process, launches without a kernel are lost kernels, and their number is known.
 //!
-//! The record of a call and that of its kernel come in different buffers, in either
-//! order. Work that is captured into a graph runs under other calls, so a launch during
-//! any capture of the process counts as no launch.
+//! The records of a call and of its kernel come in different buffers, in either order. Work that is
+//! captured into a graph runs later, under other calls. Therefore a launch during any capture of
+//! the process does not count.
 
 use super::classes::Class;
 use std::collections::{HashMap, HashSet};
@@ -11,15 +11,16 @@ use std::hash::{BuildHasherDefault, Hasher};
 use tprof_trace::model::ThreadIndex;
 use tprof_wire::hash::spread;
 
-/// Launches that may wait at one time: beyond it how many are lost is not known.
+/// Number of launches that may wait at one time. If there are more, the number of lost kernels is
+/// unknown.
 const MAX_WAITING: usize = 1 << 20;
-/// Kernels that may come before their calls. Those that no call of the runtime launched
-/// wait for none, and go when so many newer ones have come twice.
+/// Number of kernels in each of two sets that may come before their calls. A kernel that no runtime
+/// call launched stays in a set until it is dropped, when two sets of newer kernels have come.
 const MAX_EARLY: usize = 1 << 18;
-/// Captures that are kept apart.
+/// Number of captures that are kept.
 const MAX_CAPTURES: usize = 1 << 16;
 
-/// Correlations rise by one: a multiplication spreads them.
+/// Hashes correlations by a multiplication, because they are consecutive numbers.
 #[derive(Default)]
 struct Spread(u64);
 
@@ -42,10 +43,10 @@ impl Hasher for Spread {
 
 type Build = BuildHasherDefault<Spread>;
 
-/// A call, as far as it matters here.
+/// The facts about a call that matter here.
 #[derive(Clone, Copy, Debug)]
 pub struct RuntimeCall {
-    /// What it means.
+    /// The class of the call, which says whether it starts work or captures it.
     pub class: Class,
     /// CUPTI's number of the call.
     pub correlation: u32,
@@ -59,22 +60,23 @@ pub struct RuntimeCall {
     pub succeeded: bool,
 }
 
-/// See the module.
+/// The launches and kernels of a process that are not matched yet.
 #[derive(Default)]
 pub struct Launches {
     waiting: HashMap<u32, u64, Build>,
     early: [HashSet<u32, Build>; 2],
-    /// Captures that ended: from when to when.
+    /// Captures that have ended: from when to when.
     captures: Vec<(u64, u64)>,
     open: HashMap<ThreadIndex, u64>,
-    /// Kernels do not come, or there were too many of something.
+    /// Whether the number of lost kernels is unknown, because kernels are not recorded or there
+    /// were too many records.
     unknown: bool,
-    /// Records that are counted as lost already.
+    /// Number of lost kernels that are counted elsewhere already.
     pub counted: u64,
 }
 
 impl Launches {
-    /// CUPTI recorded a call.
+    /// Adds a call that CUPTI recorded.
     pub fn called(&mut self, call: &RuntimeCall) {
         if self.unknown || !call.succeeded {
             return;
@@ -95,7 +97,8 @@ impl Launches {
                 self.open.insert(call.thread, call.start_ns);
             }
             Class::CaptureEnds => {
-                // Another thread may have begun it: then all that came before lies within.
+                // Another thread may have begun the capture. Then all earlier launches count as
+                // captured.
                 let from_ns = self.open.remove(&call.thread).unwrap_or(0);
                 if self.captures.len() >= MAX_CAPTURES {
                     return self.cannot_know();
@@ -105,7 +108,7 @@ impl Launches {
         }
     }
 
-    /// CUPTI recorded a kernel that no graph launched.
+    /// Adds a kernel that CUPTI recorded and that no graph launched.
     pub fn ran(&mut self, correlation: u32) {
         if self.unknown || self.waiting.remove(&correlation).is_some() {
             return;
@@ -117,12 +120,13 @@ impl Launches {
         self.early[0].insert(correlation);
     }
 
-    /// Kernels do not come.
+    /// Stops counting, because kernels are not recorded.
     pub fn cannot_know(&mut self) {
         *self = Launches { unknown: true, counted: self.counted, ..Launches::default() };
     }
 
-    /// Launches without a CUPTI record of their kernels, so far as they are not counted already.
+    /// Returns the number of launches without a record of their kernel, except those that are
+    /// counted already.
     pub fn without_kernels(&self) -> u64 {
         let captured = |start_ns: u64| {
             self.captures.iter().any(|(from_ns, to_ns)| (*from_ns..=*to_ns).contains(&start_ns))
@@ -172,10 +176,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_captured_is_no_launch() {
+    fn captured_launches_do_not_count() {
         let mut launches = Launches::default();
         launches.add(Class::CaptureBegins, 1, 100);
-        // Of another thread, into the same graph.
+        // A launch of another thread, which goes into the same graph.
         launches.called(&RuntimeCall { thread: 1, ..call(Class::Launch, 2, 120) });
         launches.add(Class::CaptureEnds, 3, 200);
         launches.add(Class::Launch, 4, 300);

@@ -1,65 +1,67 @@
-//! Changes of device memory that CUPTI recorded and those that the hooks recorded: the same
-//! change is one row, the hook's, which has a stack; what only CUPTI recorded is a row of its own.
-//! NCCL and cuBLAS carry a CUDA runtime in themselves, past which no hook gets: CUPTI records
-//! what they take.
+//! Matches changes of device memory that CUPTI recorded with changes that the hooks recorded. A
+//! change that both recorded is one row, the hook's, because it has a stack. A change that only
+//! CUPTI recorded gets a row as well. NCCL and cuBLAS contain a CUDA runtime of their own, which
+//! the hooks can't interpose, so only CUPTI records their memory.
 //!
-//! Two records are the same change if the address, the direction and the size, where both know it,
-//! agree and CUPTI's moment lies in the hook's call, by the clocks' joins. Calls of one direction on
-//! one address never overlap.
-//! Of physical memory the address may be another: there the size and the moment decide, unless
-//! CUPTI's record is of a call of the runtime, which has no functions for that.
+//! Two records are the same change if they agree in address, direction and size (if both know it),
+//! and if CUPTI's moment lies in the hook's call by the joined clocks. Calls of one direction on
+//! one address never overlap. For physical memory the two addresses may differ, so size and moment
+//! decide. A change that CUPTI attributes to a call of the CUDA runtime is never matched with
+//! physical memory, because the runtime has no functions for it.
 
 use super::virtual_memory::MappingCall;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use tprof_trace::model::DeviceAllocation;
 use tprof_wire::calls::Mapping;
 
-/// How far the joined clocks may lie apart at a call's ends, ns.
+/// Largest error of the joined clocks at a call's ends, ns.
 const APART_NS: u64 = 1_000_000;
-/// How long the hooks may take to record what CUPTI has recorded: a first stack waits for the
-/// collector, which is longer than CUPTI takes.
+/// Longest time until the hooks' record of a change arrives after CUPTI's, ns. A first stack waits
+/// for the collector, which takes longer than CUPTI's records.
 const HOOKS_LATE_NS: u64 = 5_000_000_000;
-/// Calls of the hooks that wait for CUPTI's record, at most: beyond it the oldest go unmatched.
+/// Number of the hooks' calls that may wait for CUPTI's record. If there are more, the oldest stay
+/// unmatched.
 const MAX_CALLS: usize = 1 << 18;
-/// Resets, calls of the virtual memory management, and correlations of the runtime's calls, that are
-/// kept.
+/// Number of resets, of calls of the virtual memory management, and of correlations of runtime
+/// calls that are kept.
 const MAX_OTHERS: usize = 1 << 16;
-/// Calls of the virtual memory management of one size that are looked at, the last before a moment
-/// first: so many threads may be in one at a time.
+/// Number of virtual memory calls of one size that are compared with a change, beginning with the
+/// last one before it. This many threads may be in such a call at once.
 const AT_ONCE: usize = 256;
-/// Records of CUPTI's that wait, at most: beyond it the oldest are not held back any longer.
+/// Number of CUPTI's records that may wait. If there are more, the oldest are judged at once.
 const MAX_ROWS: usize = 1 << 20;
 
 /// A call that changed memory, as the hooks recorded it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryCall {
-    /// Address, or handle of physical memory; 0 of a reset.
+    /// Address, or handle of physical memory; 0 for a reset.
     pub address: u64,
-    /// Bytes that it took; 0 where they are not known.
+    /// Bytes that it allocated; 0 if they are unknown.
     pub bytes: u64,
-    /// Whether it gave back.
+    /// Whether it frees memory.
     pub free: bool,
     /// When it began.
     pub from_ns: u64,
     /// When it returned.
     pub to_ns: u64,
-    /// What else CUPTI may record of it.
+    /// The kind of call, which decides how CUPTI's record of it may differ.
     pub how: CallKind,
 }
 
 /// Kinds of [`MemoryCall`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallKind {
-    /// At its address.
+    /// The change is at the call's address.
     Plain,
-    /// All that lives on this device.
+    /// The call frees all memory on this device.
     Reset(u32),
-    /// By the driver's virtual memory management: which address CUPTI would give is not documented.
+    /// A call of the driver's virtual memory management. Which address CUPTI reports for it is not
+    /// documented.
     Virtual,
 }
 
 impl MemoryCall {
-    /// The change that a call of the virtual memory management may be to CUPTI.
+    /// Returns the change that CUPTI may report for a call of the virtual memory management.
     pub fn of_mapping(call: &MappingCall) -> MemoryCall {
         let free = matches!(call.how, Mapping::Unmap | Mapping::Release);
         let MappingCall { what: address, bytes, time_ns, .. } = *call;
@@ -68,41 +70,43 @@ impl MemoryCall {
     }
 }
 
-/// How often which side recorded a change.
+/// The number of changes that each side recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Matched {
     /// Changes that both recorded.
     pub both: u64,
     /// Changes that only CUPTI recorded.
     pub only_cupti: u64,
-    /// Only the hooks.
+    /// Changes that only the hooks recorded.
     pub only_hooks: u64,
 }
 
-/// See the module.
+/// The changes of a process that are not matched yet.
 #[derive(Debug, Default)]
 pub struct Matching {
     calls: HashMap<(u64, bool), VecDeque<MemoryCall>>,
-    /// Calls in the order in which they came: those that are matched stay until they are passed.
+    /// Keys and times of calls, in the order in which they came. A matched call stays here until it
+    /// is the oldest.
     order: VecDeque<((u64, bool), u64)>,
-    /// Calls in `calls`.
+    /// Number of calls in `calls`.
     waiting: usize,
-    /// By device: when each began, and when it returned.
+    /// For each device, when each reset began and when it returned.
     resets: HashMap<u32, BTreeMap<u64, u64>>,
     virtual_calls: VirtualCalls,
-    /// Where CUPTI has memory that such a call made.
+    /// Addresses at which CUPTI reported memory that was matched with a virtual memory call.
     virtual_addresses: HashSet<u64>,
-    /// Correlations of calls of the runtime that take memory or give it back, each maybe much of it.
+    /// Correlations of runtime calls that allocate or free memory. One call may change several
+    /// blocks.
     of_runtime: HashSet<u64>,
-    /// In the order in which they came.
+    /// The correlations, in the order in which they came.
     runtime_order: VecDeque<u64>,
     rows: Vec<DeviceAllocation>,
-    /// What was found.
+    /// Numbers of changes that were matched or not.
     pub found: Matched,
 }
 
 impl Matching {
-    /// A hook recorded a call.
+    /// Adds a call that a hook recorded.
     pub fn called(&mut self, call: MemoryCall) {
         match call.how {
             CallKind::Reset(device) => {
@@ -133,7 +137,7 @@ impl Matching {
         }
     }
 
-    /// CUPTI recorded a call of the runtime that takes memory or gives it back.
+    /// Adds a call of the CUDA runtime that allocates or frees memory, which CUPTI recorded.
     pub fn called_runtime(&mut self, correlation: u64) {
         self.of_runtime.insert(correlation);
         self.runtime_order.push_back(correlation);
@@ -144,17 +148,17 @@ impl Matching {
         }
     }
 
-    /// CUPTI recorded a change.
+    /// Adds a change that CUPTI recorded.
     pub fn recorded(&mut self, row: DeviceAllocation) {
         self.rows.push(row);
     }
 
-    /// Time of the first row of CUPTI's that waits for a hook's.
+    /// Returns the time of the first change of CUPTI's that still waits for a hook's call.
     pub fn first_ns(&self) -> Option<u64> {
         self.rows.iter().map(|row| row.time_ns).min()
     }
 
-    /// Rows that only CUPTI recorded, as far as that is certain: all of them at the end.
+    /// Returns the changes that only CUPTI recorded, if that is certain by now or `last` is set.
     pub fn settle(&mut self, now_ns: u64, last: bool) -> Vec<DeviceAllocation> {
         if self.rows.is_empty() {
             return Vec::new();
@@ -170,14 +174,14 @@ impl Matching {
         };
         let mut rows: Vec<DeviceAllocation> = self.rows.drain(..ripe).collect();
         rows.retain(|row| !self.take(row));
-        // An array may be larger to CUPTI than what its hook computes, but no change is left to take
-        // another's call by now.
+        // CUPTI may report a larger size for an array than its hook computes. All changes of the
+        // exact size have been matched by now, so any size is accepted here.
         rows.retain(|row| !self.take_plain(row, |_| true));
         self.found.only_cupti += rows.len() as u64;
         rows
     }
 
-    /// Counts what is left at the end.
+    /// Counts the calls that are left at the end, and returns all counts.
     pub fn finish(&mut self) -> Matched {
         self.found.only_hooks += self.waiting as u64;
         self.waiting = 0;
@@ -185,11 +189,11 @@ impl Matching {
         self.found
     }
 
-    /// Whether a hook recorded this change too; its call is then taken out.
+    /// Whether a hook recorded this change too. If so, its call is removed.
     fn take(&mut self, row: &DeviceAllocation) -> bool {
         let of_runtime = row.correlation.is_some_and(|of| self.of_runtime.contains(&of));
-        // Where memory was mapped, the first change that gives back is the end of the mapping: the
-        // address may be given out again at once.
+        // At an address where memory was mapped, the first free is the end of the mapping, since
+        // the address may be reused at once.
         if row.free && !of_runtime && self.virtual_addresses.remove(&row.address) {
             self.found.both += 1;
             return true;
@@ -211,7 +215,7 @@ impl Matching {
         is_known
     }
 
-    /// Whether there is a call at this address and moment that is `wanted`; it is then taken out.
+    /// Whether a call that is `wanted` matches this address and moment. If so, the call is removed.
     fn take_plain(&mut self, row: &DeviceAllocation, wanted: impl Fn(&MemoryCall) -> bool) -> bool {
         let key = (row.address, row.free);
         let Some(calls) = self.calls.get_mut(&key) else { return false };
@@ -227,7 +231,8 @@ impl Matching {
         true
     }
 
-    /// Whether it gives back within a reset of its device: the hooks' one row of that ends every block.
+    /// Whether the change is a free during a reset of its device. The hooks have one row for the
+    /// reset, which ends every block.
     fn is_reset(&self, row: &DeviceAllocation) -> bool {
         let until = row.time_ns.saturating_add(APART_NS);
         let of = self.resets.iter().filter(|(device, _)| row.device.is_none_or(|d| d == **device));
@@ -243,12 +248,13 @@ impl Matching {
     }
 }
 
-/// Calls that made or mapped physical memory, by bytes and moment: CUPTI's address may be another.
+/// Calls that created or mapped physical memory, by size and time, since CUPTI may report another
+/// address.
 #[derive(Debug, Default)]
 struct VirtualCalls {
-    /// How many of a size there were from one moment to another.
+    /// Number of calls by size, beginning and end.
     calls: BTreeMap<(u64, u64, u64), u32>,
-    /// In the order in which they came: those that are matched stay until they are passed.
+    /// The calls in the order in which they came. A matched call stays here until it is the oldest.
     order: VecDeque<(u64, u64, u64)>,
 }
 
@@ -264,7 +270,7 @@ impl VirtualCalls {
         }
     }
 
-    /// Whether there is a call of these bytes at that moment; it is then taken out.
+    /// Whether a call has this size and moment. If so, the call is removed.
     fn take(&mut self, row: &DeviceAllocation) -> bool {
         let Some(bytes) = row.bytes else { return false };
         let until = row.time_ns.saturating_add(APART_NS);
@@ -284,7 +290,7 @@ impl VirtualCalls {
     }
 }
 
-/// How far a moment lies from a call, ns; 0 within it.
+/// Returns the distance of a moment from a call, ns; 0 if the moment lies within it.
 fn distance(call: &MemoryCall, time_ns: u64) -> u64 {
     apart(call.from_ns, call.to_ns, time_ns)
 }
@@ -315,7 +321,7 @@ mod tests {
     #[test]
     fn only_what_a_hook_recorded_too_is_dropped() {
         let mut all = Matching::default();
-        // A library of the program's takes the address first, past the hooks.
+        // A library's own runtime allocates at the address first, without the hooks.
         for (free, at) in [(false, 100), (true, 200), (false, 302), (true, 400)] {
             all.recorded(row(7, free, at * MS));
         }
@@ -372,7 +378,7 @@ mod tests {
         let create = MemoryCall { how: CallKind::Virtual, ..call(3, false, 100 * MS, 101 * MS) };
         all.called(create);
         all.recorded(row(0xabc, false, 100 * MS));
-        // Of another size, and of the same size at another time.
+        // One record has another size, and one has the same size but another time.
         all.recorded(DeviceAllocation { bytes: Some(65), ..row(0xdef, false, 100 * MS) });
         all.recorded(row(0x123, false, 200 * MS));
         all.recorded(row(0xabc, true, 900 * MS));
@@ -386,8 +392,8 @@ mod tests {
         let mut all = Matching::default();
         let how = CallKind::Virtual;
         all.called(MemoryCall { how, ..call(3, false, 100 * MS, 100 * MS + 9_000) });
-        // A library's own block of the same size, right before; and the record of the call, if CUPTI
-        // makes one.
+        // A block of the same size, which a library allocated just before. CUPTI may or may not
+        // have recorded the library's call.
         let at = |address, time_ns, correlation| DeviceAllocation {
             correlation: Some(correlation),
             ..row(address, false, time_ns)
@@ -398,8 +404,8 @@ mod tests {
         assert_eq!(addresses(&all.settle(1000 * MS, true)), [(0x111, false)]);
     }
 
-    /// As CUPTI 13.0 recorded it on an H200: the runtime gets the address of a mapping that was given
-    /// up a quarter of a millisecond before.
+    /// As CUPTI 13.0 recorded it on an H200: the runtime allocates at the address of a mapping that
+    /// was removed a quarter of a millisecond before.
     #[test]
     fn memory_that_is_mapped_unmapped_and_taken_at_one_address_is_three_changes() {
         const US: u64 = 1000;
@@ -427,7 +433,7 @@ mod tests {
         let mut all = Matching::default();
         all.called(call(7, false, 100 * MS, 101 * MS));
         all.recorded(DeviceAllocation { bytes: Some(128), ..row(7, false, 100 * MS) });
-        // Where a change of the very size follows, the call is that one's.
+        // If a change of the exact size follows, the call belongs to that change.
         all.called(call(8, false, 200 * MS, 201 * MS));
         all.recorded(DeviceAllocation { bytes: Some(128), ..row(8, false, 199 * MS + 500_000) });
         all.recorded(row(8, false, 200 * MS));
@@ -441,7 +447,7 @@ mod tests {
         let mut all = Matching::default();
         let how = CallKind::Virtual;
         all.called(MemoryCall { how, ..call(3, false, 100 * MS, 180 * MS) });
-        // Others of the size began after it, and ended before.
+        // Other calls of the same size began after it and ended before it.
         for at in 110..170 {
             all.called(MemoryCall { how, ..call(at, false, at * MS, at * MS + 9_000) });
         }
@@ -460,7 +466,7 @@ mod tests {
             all.called(MemoryCall { how: CallKind::Reset(0), free: true, ..call });
             all.called(MemoryCall { how: CallKind::Virtual, ..call });
         }
-        // The last ones are there, the first are not; of one size there are very many.
+        // The last calls are kept and the first are not. There are very many of one size.
         for at in [1, 2, most, most + 9] {
             all.recorded(row(at, false, at * 10 * MS));
             all.recorded(row(at, true, at * 10 * MS));

@@ -1,7 +1,7 @@
 //! The work of devices, from the records of a process's CUPTI agent.
 //!
-//! Payloads are copied out of shared memory before they come here, and are trusted no more than any
-//! other: whatever a target wrote becomes a row or a count.
+//! Payloads are copied out of shared memory before they reach this module, and are not trusted:
+//! whatever a target wrote becomes a row or a count.
 
 mod agent;
 pub mod by_order;

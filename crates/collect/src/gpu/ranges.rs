@@ -1,4 +1,4 @@
-//! NVTX ranges: begun and ended by records of their own, spans once they are over.
+//! NVTX ranges. Their beginning and their end are separate records, which become one span.
 
 use super::texts::Texts;
 use std::collections::HashMap;
@@ -7,10 +7,10 @@ use tprof_trace::model::*;
 use tprof_wire::gpu::{NO_LEVEL, Range};
 use tprof_wire::record::ExtKind;
 
-/// Ranges that may be open at one time in one process.
+/// Number of ranges that may be open at one time in one process.
 const MAX_OPEN: usize = 1 << 20;
 
-/// Ends that are remembered without a beginning.
+/// Number of ends that are kept without a beginning.
 const MAX_EARLY: usize = 1 << 16;
 
 /// A range that has begun.
@@ -34,7 +34,7 @@ enum RowKind {
     ThreadName,
 }
 
-/// A range that is over, or an instant; its name may not have come yet.
+/// A range that is over, or an instant; its name may not be defined yet.
 #[derive(Clone, Copy)]
 struct FinishedRange {
     open: OpenNvtxRange,
@@ -42,24 +42,24 @@ struct FinishedRange {
     becomes: RowKind,
 }
 
-/// Ranges that could not be recorded, by reason.
+/// Number of ranges that could not be recorded, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unrecorded {
-    /// Ranges that were open when their process ended: they last until then.
+    /// Ranges that were open when their process ended. Their rows last until then.
     pub cut: u64,
-    /// Ranges and marks without their names.
+    /// Ranges and marks whose names were not defined.
     pub nameless: u64,
-    /// Ranges without a recorded end.
+    /// Ranges whose end was not recorded.
     pub endless: u64,
-    /// Names of threads that nothing else is known of.
+    /// Names of threads that have no other records.
     pub unknown_threads: u64,
 }
 
-/// A thread and a domain.
+/// The thread and the domain of a stack of ranges.
 type RangeOwner = (ThreadIndex, u32);
 
-/// Open ranges, innermost last, by thread and domain. The list that was used last is remembered: a
-/// thread that opens ranges fast has one domain.
+/// Stacks of open ranges, innermost last, by thread and domain. The stack that was used last is
+/// cached, because a thread that opens ranges fast uses one domain.
 #[derive(Default)]
 struct Stacks {
     places: HashMap<RangeOwner, usize>,
@@ -68,7 +68,7 @@ struct Stacks {
 }
 
 impl Stacks {
-    /// Returns the list; `None` if nothing was ever pushed there.
+    /// Returns a stack; `None` if nothing was ever pushed on it.
     fn find(&mut self, whose: RangeOwner) -> Option<&mut Vec<OpenNvtxRange>> {
         let at = match self.last {
             Some((last, at)) if last == whose => at,
@@ -92,25 +92,25 @@ impl Stacks {
     }
 }
 
-/// The ranges of a process, from their beginning to their row.
+/// The ranges of a process that are not written yet.
 #[derive(Default)]
 pub struct Ranges {
     stacks: Stacks,
     /// Ranges that any thread may end, by id.
     free: HashMap<u64, OpenNvtxRange>,
-    /// Times by id: ends in another thread's ring that came before the beginning, and ends of
-    /// ranges that began while recording was off.
+    /// Times of ends without a beginning, by id: either the beginning is in a ring that is read
+    /// later, or the range began while recording was off.
     early: HashMap<u64, u64>,
     over: Vec<FinishedRange>,
-    /// Number of these that came since they were last turned into rows.
+    /// Number of ranges in `over` that came since the last call of [`Ranges::settle`].
     fresh: usize,
     open: usize,
     endless: u64,
 }
 
 impl Ranges {
-    /// Takes an event of a thread. An end without a beginning makes no row: its range began while
-    /// recording was off.
+    /// Adds an event of a thread. An end without a beginning makes no row, because its range began
+    /// while recording was off.
     pub fn take(&mut self, kind: ExtKind, range: &Range, thread: ThreadIndex, time_ns: u64) {
         let open = OpenNvtxRange { range: *range, thread, start_ns: time_ns };
         let instant = |becomes| FinishedRange { open, end_ns: time_ns, becomes };
@@ -127,8 +127,8 @@ impl Ranges {
                 self.end(found, time_ns, RowKind::Nested);
             }
             ExtKind::RangeStart if self.open < MAX_OPEN => {
-                // An earlier end belongs to another range with the same id: NVTX never reuses one,
-                // ITT often does.
+                // An end before this beginning belongs to an earlier range with the same id. NVTX
+                // never reuses an id, but ITT often does.
                 let end = self.early.remove(&range.id).filter(|end_ns| *end_ns >= time_ns);
                 if let Some(end_ns) = end {
                     self.push_over(FinishedRange { open, end_ns, becomes: RowKind::Free });
@@ -139,7 +139,8 @@ impl Ranges {
                 }
             }
             ExtKind::RangeEnd => match self.free.get(&range.id) {
-                // The end of one before it, which was given up, and counted, for this one.
+                // This is the end of an earlier range with this id, which the open one has replaced
+                // and which is counted already.
                 Some(open) if open.start_ns > time_ns => {}
                 Some(_) => {
                     let open = self.free.remove(&range.id);
@@ -159,8 +160,8 @@ impl Ranges {
         }
     }
 
-    /// Ends ranges that lie deeper than this event, and so must be over: their ends were lost. A
-    /// push also ends a range at its own depth.
+    /// Drops ranges that lie deeper than this event. They must be over, so their ends were lost. A
+    /// push also drops a range at its own depth.
     fn unwind(&mut self, thread: ThreadIndex, range: &Range, push: bool) {
         if range.id == NO_LEVEL {
             return;
@@ -186,13 +187,14 @@ impl Ranges {
         self.over.push(over);
     }
 
-    /// Returns how many may become rows that could not before.
+    /// Returns the number of ranges that may have become ready for a row since the last
+    /// [`Ranges::settle`].
     pub fn fresh(&self) -> usize {
         self.fresh
     }
 
-    /// Turns finished ranges into rows, as far as names are known; `threads` are the rows of the
-    /// process's threads, by their ids.
+    /// Writes finished ranges whose names are defined. `threads` has the rows of the process's
+    /// threads, by their ids.
     pub fn settle(
         &mut self,
         process: ProcessIndex,
@@ -239,8 +241,8 @@ impl Ranges {
         });
     }
 
-    /// Ends what is open at the end of its process; ranges that cannot be recorded any more are
-    /// counted.
+    /// Ends the ranges that are open at the end of the process, and counts those that can't be
+    /// recorded any more.
     pub fn close(&mut self, end_ns: u64) -> Unrecorded {
         let mut unrecorded =
             Unrecorded { endless: std::mem::take(&mut self.endless), ..Unrecorded::default() };
@@ -261,8 +263,8 @@ impl Ranges {
     }
 }
 
-/// Category, colour, payload, and whether any thread might end it, as a JSON object; 0
-/// where there is no note.
+/// Returns a JSON object with category, colour, payload, and whether any thread might end the
+/// range; 0 if it would be empty.
 fn arguments(
     range: &Range,
     category: Option<String>,
@@ -289,7 +291,7 @@ fn arguments(
     writer.name(&serde_json::Value::Object(all).to_string())
 }
 
-/// Returns the number that the program gave; as text where JSON has none for it.
+/// Returns the number that the program attached to a range, as text if JSON can't represent it.
 fn payload(range: &Range) -> Option<serde_json::Value> {
     let real = |value: f64| match value.is_finite() {
         true => serde_json::Value::from(value),
@@ -339,7 +341,8 @@ mod tests {
         let mut ranges = Ranges::default();
         push(&mut ranges, 0, 1);
         push(&mut ranges, 1, 2);
-        // Its pop is missing; another range at its depth follows, then the outer one's end.
+        // The pop of this range is missing. Another range at its depth follows, then the end of the
+        // outer one.
         push(&mut ranges, 1, 5);
         pop(&mut ranges, 1, 6);
         pop(&mut ranges, 0, 7);
@@ -376,7 +379,7 @@ mod tests {
         ranges.take(ExtKind::RangeStart, &range, 0, 7);
         ranges.take(ExtKind::RangeEnd, &range, 0, 9);
         assert_eq!(over(&ranges), [(7, 9)]);
-        // These are the ends of two ranges of another thread, whose ring is read later.
+        // The ends of these two ranges were written by another thread, whose ring is read later.
         ranges.take(ExtKind::RangeStart, &range, 0, 10);
         ranges.take(ExtKind::RangeStart, &range, 0, 12);
         ranges.take(ExtKind::RangeEnd, &range, 1, 11);
@@ -386,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_open_at_the_end_lasts_until_then() {
+    fn open_ranges_last_until_the_end() {
         let mut ranges = Ranges::default();
         push(&mut ranges, NO_LEVEL, 1);
         ranges.take(ExtKind::RangeStart, &Range { id: 3, ..Range::default() }, 0, 2);

@@ -1,4 +1,4 @@
-//! Rows of the trace from payloads of the agent.
+//! Converts payloads of the agent's records to rows of the trace.
 
 use super::devices::UsedDevices;
 use super::joins::Joins;
@@ -9,21 +9,22 @@ use std::collections::HashMap;
 use tprof_trace::model::*;
 use tprof_wire::gpu;
 
-/// CUPTI's number for "no stream", "no event".
+/// CUPTI's number for "no stream" and "no event".
 const NONE: u32 = u32::MAX;
 
-/// Makes rows of the agent's records.
+/// Converts the agent's records to rows.
 pub struct Rows {
     pub process: ProcessIndex,
     pub joins: Joins,
     pub texts: Texts,
     pub devices: UsedDevices,
-    /// Stream-ordered pools, by device and address: bytes held and given out.
+    /// Stream-ordered pools, by device and address: the bytes that a pool holds and those that it
+    /// has given out.
     pools: HashMap<(u32, u64), [u64; 2]>,
 }
 
 impl Rows {
-    /// Makes rows for a process.
+    /// Returns a converter for a process.
     pub fn new(process: ProcessIndex) -> Rows {
         Rows {
             process,
@@ -34,8 +35,8 @@ impl Rows {
         }
     }
 
-    /// Returns when it began, on the run's clock, and its duration on CUPTI's own clock: the error
-    /// of the clocks' join must not change a kernel's length.
+    /// Returns when the work began, on the run's clock, and its duration by CUPTI's own clock. The
+    /// error of the clocks' join must not change a kernel's length.
     fn span_of(&self, start: u64, end: u64) -> (u64, u64) {
         (self.joins.ns(start), end.saturating_sub(start))
     }
@@ -43,7 +44,7 @@ impl Rows {
     pub fn kernel(&mut self, k: &gpu::Kernel, place: &mut ThreadRows<'_>) -> Kernel {
         let (start_ns, duration_ns) = self.span_of(k.start, k.end);
         let name = self.texts.demangled(k.name, place.writer());
-        // A graph as a whole has no blocks.
+        // A graph as a whole has no grid.
         let of_kernel = |value: u32| (k.grid_x != 0).then_some(value);
         let measured = |ns: u64| (ns != 0).then(|| self.joins.ns(ns));
         Kernel {
@@ -143,7 +144,8 @@ impl Rows {
             free,
             device: (!of_host).then_some(m.device),
             address: m.address,
-            // A free without a size is that of the last allocation at its address, in order of time.
+            // A free without a size belongs to the last allocation at its address, in order of
+            // time.
             bytes: (!free || m.bytes != 0).then_some(m.bytes),
             kind,
             stream: (m.asynchronous != 0).then_some(u64::from(m.stream)),
@@ -152,8 +154,8 @@ impl Rows {
         }
     }
 
-    /// Writes what the stream-ordered pools of a device hold after a change of one of them:
-    /// counters of the process.
+    /// Writes the bytes of a device's stream-ordered pools after one of them changed, as counters
+    /// of the process.
     pub fn pools(&mut self, m: &gpu::Memory, file: &mut OpenFile) {
         if m.pool == 0 {
             return;

@@ -1,4 +1,4 @@
-//! Texts that a process's agent has defined, and their names in the file.
+//! Texts that a process's agent has defined, and their ids as names in the file.
 
 use crate::symbols::demangle::demangle;
 use std::collections::HashMap;
@@ -12,15 +12,15 @@ struct Text {
     changed: Option<NameId>,
 }
 
-/// Names that are found without their table: a job runs few kernels, many times.
+/// Number of names that are found without a look-up, since a job runs few kernels many times.
 const RECENT: usize = 256;
 
-/// The texts by their ids.
+/// The agent's texts, by their ids.
 pub struct Texts {
     known: HashMap<u32, Text>,
-    /// The last changed names, by the low bits of ids: an id, and its changed name.
+    /// The last converted names, by the low bits of their ids: an id, and the name.
     recent: Box<[(u32, NameId); RECENT]>,
-    /// The last unchanged names, by the low bits of ids.
+    /// The last unconverted names, by the low bits of their ids.
     recent_plain: Box<[(u32, NameId); RECENT]>,
 }
 
@@ -32,7 +32,8 @@ impl Default for Texts {
 }
 
 impl Texts {
-    /// Takes a definition: an id, the length in bytes, the bytes.
+    /// Adds a definition, whose payload has the length in bytes and the bytes; `None` if it is
+    /// malformed.
     pub fn define(&mut self, id: u32, payload: &[u64]) -> Option<()> {
         let raw = unpack_text(payload)?;
         for recent in [&mut self.recent, &mut self.recent_plain] {
@@ -42,12 +43,12 @@ impl Texts {
         Some(())
     }
 
-    /// Returns a text; `None` if there is none, or if it is not defined (yet).
+    /// Returns a text; `None` if `id` is 0 or the text is not defined (yet).
     pub fn text(&self, id: u32) -> Option<&str> {
         self.known.get(&id).map(|text| text.raw.as_str())
     }
 
-    /// Returns the unchanged text as a name; `None` if it is not defined (yet).
+    /// Returns the unconverted text as a name in the file; `None` if it is not defined (yet).
     pub fn plain(&mut self, id: u32, writer: &mut TraceWriter) -> Option<NameId> {
         if id == 0 {
             return Some(NameId::default());
@@ -60,12 +61,12 @@ impl Texts {
         Some(recent.1)
     }
 
-    /// The name of a kernel.
+    /// Returns the name of a kernel in the file, demangled.
     pub fn demangled(&mut self, id: u32, writer: &mut TraceWriter) -> NameId {
         self.changed(id, writer, name_of_kernel)
     }
 
-    /// The name of a call.
+    /// Returns the name of a call in the file, without its version.
     pub fn call(&mut self, id: u32, writer: &mut TraceWriter) -> NameId {
         self.changed(id, writer, |raw| without_version(raw).to_owned())
     }
@@ -87,20 +88,21 @@ impl Texts {
     }
 }
 
-/// A text as [`tprof_wire::gpu::pack_text`] laid it out.
+/// Decodes a text that [`tprof_wire::gpu::pack_text`] encoded; `None` if it is malformed.
 pub fn unpack_text(payload: &[u64]) -> Option<String> {
     let (len, words) = payload.split_first()?;
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
     Some(String::from_utf8_lossy(bytes.get(..usize::try_from(*len).ok()?)?).into_owned())
 }
 
-/// A kernel's linker name as torch.profiler's traces have it.
+/// Converts a kernel's mangled name to its name in torch.profiler's traces.
 fn name_of_kernel(raw: &str) -> String {
     canonical(&demangle(raw)).into_owned()
 }
 
-/// `cudaLaunchKernel_v7000` → `cudaLaunchKernel`: CUPTI names the version of a
-/// call's parameters too. `_ptsz` and the like, which are calls of their own, stay.
+/// Removes the version of a call's parameters, which CUPTI appends to its name:
+/// `cudaLaunchKernel_v7000` becomes `cudaLaunchKernel`. Suffixes like `_ptsz` stay, because they
+/// name other functions.
 pub fn without_version(name: &str) -> &str {
     let plain = name.rsplit_once("_v").filter(|(_, version)| {
         !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit())
@@ -112,7 +114,7 @@ pub fn without_version(name: &str) -> &str {
 mod tests {
     use super::{name_of_kernel, without_version};
 
-    /// The names as `__cxa_demangle` of GCC 12 writes them.
+    /// The expected names are what `__cxa_demangle` of GCC 12 returns.
     #[test]
     fn names_of_kernels_are_those_of_the_cpp_library() {
         for (raw, wanted) in [

@@ -1,9 +1,9 @@
-//! Physical memory of the driver's virtual memory management (`cuMemCreate`, `cuMemMap`): rows of
-//! when it was taken and when it was given back.
+//! Physical memory of the driver's virtual memory management (`cuMemCreate`, `cuMemMap`): writes
+//! rows when such memory is allocated and freed.
 //!
-//! Memory lives as long as there is any reference to its handle or any mapping of it, so that
-//! several calls together end it. Threads' records come one thread after the other, so calls wait
-//! until all have come, and are applied in the order of time.
+//! The memory lives as long as there is a reference to its handle or a mapping of it, so it takes
+//! several calls to end it. Rings are read one after the other, so calls wait until all records of
+//! their time have come, and are applied in order of time.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use tprof_trace::model::{
@@ -11,7 +11,7 @@ use tprof_trace::model::{
 };
 use tprof_wire::calls::Mapping;
 
-/// Latest time at which a thread's record may come, ns after the call.
+/// Longest time after a call until its thread's record is read, ns.
 pub const LATE_NS: u64 = 5_000_000_000;
 /// The value of `CU_MEM_LOCATION_TYPE_DEVICE`.
 const ON_DEVICE: u32 = 1;
@@ -19,24 +19,24 @@ const ON_DEVICE: u32 = 1;
 /// A call that succeeded.
 #[derive(Clone, Copy, Debug)]
 pub struct MappingCall {
-    /// Effect of the call.
+    /// The effect of the call.
     pub how: Mapping,
     /// Time when it took effect.
     pub time_ns: u64,
     /// Thread that called.
     pub thread: ThreadIndex,
-    /// Handle, or address.
+    /// Handle or address.
     pub what: u64,
     /// Number of bytes.
     pub bytes: u64,
-    /// For a creation, the kind of place and, in the high half, its number; for a mapping, the
+    /// For a creation, the kind of location and, in the high half, its number. For a mapping, the
     /// handle.
     pub of: u64,
-    /// Stack of a creation.
+    /// The stack of a creation.
     pub stack: StackId,
 }
 
-/// A piece of physical memory.
+/// A block of physical memory.
 #[derive(Clone, Copy, Debug)]
 struct Physical {
     row: DeviceAllocation,
@@ -52,17 +52,18 @@ pub struct VirtualMemory {
     /// Live memory, by serial number.
     living: HashMap<u64, Physical>,
     next: u64,
-    /// Handles with references: serial number of their memory.
+    /// Serial numbers of memory, by handle, for handles that have references.
     handles: HashMap<u64, u64>,
-    /// Mappings by address: bytes, and the memory's serial number; `None` for memory that another
-    /// process took.
+    /// Mappings by address: bytes, and the memory's serial number. The serial number is `None` for
+    /// memory that another process allocated.
     mappings: BTreeMap<u64, (u64, Option<u64>)>,
-    /// Numbers of rows that live: a handle may come again while its memory is still mapped.
+    /// Numbers of the rows of live memory. A handle may be reused while its old memory is still
+    /// mapped.
     numbers: HashSet<u64>,
 }
 
 impl VirtualMemory {
-    /// Follows the memory of a process.
+    /// Returns the state of a process without such memory.
     pub fn new(process: ProcessIndex) -> VirtualMemory {
         VirtualMemory {
             process,
@@ -75,12 +76,12 @@ impl VirtualMemory {
         }
     }
 
-    /// A call came.
+    /// Adds a call.
     pub fn called(&mut self, call: MappingCall) {
         self.calls.push(call);
     }
 
-    /// Returns rows of calls that are old enough, or of all calls at the end.
+    /// Returns the rows of calls that are old enough, or of all calls if `last` is set.
     pub fn settle(&mut self, now_ns: u64, last: bool) -> Vec<DeviceAllocation> {
         self.calls.sort_by_key(|call| call.time_ns);
         let until = if last { u64::MAX } else { now_ns.saturating_sub(LATE_NS) };
@@ -162,7 +163,7 @@ impl VirtualMemory {
         self.living.get_mut(self.handles.get(&handle)?)
     }
 
-    /// Ends memory without references and mappings.
+    /// Ends the memory if it has no references and no mappings.
     fn end(&mut self, serial: u64, call: &MappingCall, rows: &mut Vec<DeviceAllocation>) {
         let gone = |one: &Physical| one.references == 0 && one.mappings == 0;
         if !self.living.get(&serial).is_some_and(gone) {
@@ -184,7 +185,7 @@ mod tests {
         MappingCall { how, time_ns, thread: 0, what, bytes, of, stack: 5 }
     }
 
-    /// Memory is created on device 3.
+    /// Returns a call that creates memory on device 3.
     fn create(time_ns: u64, handle: u64) -> MappingCall {
         call(Mapping::Create, time_ns, handle, 2 << 20, 1 | 3 << 32)
     }
@@ -199,7 +200,7 @@ mod tests {
 
     #[test]
     fn memory_lives_as_long_as_its_last_mapping() {
-        // The order of PyTorch, from two threads: the later call comes first.
+        // PyTorch's order of calls, from two threads. The record of the later call comes first.
         let calls = [
             call(Mapping::Unmap, 50, 0x9000, 2 << 20, 0),
             create(10, 77),

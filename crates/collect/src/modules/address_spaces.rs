@@ -1,8 +1,8 @@
-//! The code that is mapped in each sampled process, from the kernel's records of mappings, forks
-//! and execs, even for processes that are long gone.
+//! The code that is mapped in each sampled process. It follows from the kernel's records of
+//! mappings, forks and execs, even for processes that ended long ago.
 //!
-//! Files are read when a sample first lies in them: most processes of a build map ten files and are
-//! sampled once.
+//! A file is read only when a sample lies in it, because most processes of a build map ten files
+//! and are sampled once.
 
 use super::cache::{LoadedModule, ModuleCache};
 use super::rows::ModuleRows;
@@ -14,9 +14,10 @@ use std::path::Path;
 use std::sync::Arc;
 use tprof_wire::unwind::Row;
 
-/// Memoised rows; beyond this number they are dropped and computed again.
+/// Number of rows that are cached for all processes. If there are more, all are dropped and
+/// computed again.
 const MAX_MEMO: usize = 1 << 17;
-/// Memoised rows of one process, beyond which they are dropped.
+/// Number of rows that are cached for one process. If there are more, all are dropped.
 const MAX_KNOWN: usize = 1 << 14;
 
 /// An executable mapping.
@@ -25,17 +26,17 @@ struct CodeRegion {
     start: u64,
     end: u64,
     mapping: Arc<Mapping>,
-    /// The result of reading its file, if that was done.
+    /// The result of reading its file, if it was read.
     state: RegionState,
 }
 
 #[derive(Clone, Debug)]
 enum RegionState {
-    /// Mapped at a time, and not read.
+    /// Mapped at this time; its file was not read yet.
     Unseen(u64),
     Seen {
         module: Arc<(u64, LoadedModule)>,
-        /// Index of its rows; absent for code without a file.
+        /// Index of its rows; `None` for code without a file.
         rows: Option<usize>,
     },
 }
@@ -46,10 +47,10 @@ struct AddressSpace {
     /// Regions sorted by address, without overlaps. They are shared with forked children until one
     /// of them changes.
     regions: Arc<Vec<CodeRegion>>,
-    /// First addresses of modules that were reported.
+    /// First addresses of the modules that were reported.
     reported: HashSet<u64>,
-    /// Rows that were found since code was last mapped: stacks have the same addresses again and
-    /// again.
+    /// Rows that were looked up since code was last mapped, because stacks contain the same
+    /// addresses again and again.
     known: FxHashMap<u64, Row>,
 }
 
@@ -58,13 +59,13 @@ struct AddressSpace {
 pub struct ModuleLoad {
     /// Pid of its process.
     pub pid: u32,
-    /// Time when it was mapped.
+    /// Time when it was mapped, ns.
     pub time_ns: u64,
     /// The mapped module.
     pub module: LoadedModule,
 }
 
-/// Address spaces of all processes.
+/// The address spaces of all processes.
 #[derive(Default)]
 pub struct AddressSpaces {
     by_pid: FxHashMap<u32, AddressSpace>,
@@ -72,7 +73,7 @@ pub struct AddressSpaces {
     rows: Vec<Option<ModuleRows>>,
     by_file: HashMap<FileId, usize>,
     memo: FxHashMap<(usize, u64), Row>,
-    /// Modules that samples lay in since they were last asked for.
+    /// Modules in which samples lie, not fetched by the caller yet.
     pub loaded: Vec<ModuleLoad>,
 }
 
@@ -91,7 +92,7 @@ impl AddressSpaces {
         self.by_pid.insert(pid, space);
     }
 
-    /// Takes in mappings that are new; whether there are any.
+    /// Adds the mappings that are new, and returns whether there were any.
     pub fn refresh(&mut self, pid: u32, mappings: Vec<Mapping>, time_ns: u64) -> bool {
         let space = self.by_pid.entry(pid).or_default();
         let mut any = false;
@@ -109,7 +110,7 @@ impl AddressSpaces {
         any
     }
 
-    /// A process forked.
+    /// Copies the address space of the parent for a forked child.
     pub fn forked(&mut self, pid: u32, parent: u32) {
         let regions = self.by_pid.get(&parent).map(|space| Arc::clone(&space.regions));
         let space =
@@ -117,22 +118,22 @@ impl AddressSpaces {
         self.by_pid.insert(pid, space);
     }
 
-    /// A process runs another program.
+    /// Clears the address space of a process that runs another program.
     pub fn replaced(&mut self, pid: u32) {
         self.by_pid.insert(pid, AddressSpace::default());
     }
 
-    /// A process is gone.
+    /// Removes a process that has ended.
     pub fn gone(&mut self, pid: u32) {
         self.by_pid.remove(&pid);
     }
 
-    /// Code was mapped.
+    /// Adds a mapping of code.
     pub fn mapped(&mut self, pid: u32, mapping: Mapping, time_ns: u64) {
         insert(self.by_pid.entry(pid).or_default(), mapping, time_ns);
     }
 
-    /// Returns the row for an address; `None` if the address is in no mapping.
+    /// Returns the row for an address; `None` if no mapping contains it.
     pub fn row_at(&mut self, pid: u32, pc: u64) -> Option<Row> {
         let space = self.by_pid.get_mut(&pid)?;
         if let Some(row) = space.known.get(&pc) {
@@ -185,13 +186,13 @@ impl AddressSpaces {
         (pc < region.end).then_some(&*region.mapping.path)
     }
 
-    /// Whether an address is in code of a process. The registers of a thread in the middle of an
-    /// exec are in none.
+    /// Whether code of a process is mapped at an address. The registers of a thread in the middle
+    /// of an exec may point outside of all mappings.
     pub fn holds(&self, pid: u32, pc: u64) -> bool {
         self.file_at(pid, pc).is_some()
     }
 
-    /// The mappings of code of a process.
+    /// Returns the mappings of a process's code.
     pub fn mappings(&self, pid: u32) -> Vec<Arc<Mapping>> {
         let regions =
             self.by_pid.get(&pid).map(|space| Arc::clone(&space.regions)).unwrap_or_default();
@@ -203,12 +204,12 @@ impl AddressSpaces {
         self.by_pid.get(&pid).map_or(0, |space| space.regions.len())
     }
 
-    /// The module behind a mapping.
+    /// Returns the module behind a mapping.
     pub fn identify(&mut self, pid: u32, mapping: &Mapping) -> LoadedModule {
         self.cache.identify(pid, mapping.clone())
     }
 
-    /// Finds the file behind a mapping, and where its rows are.
+    /// Finds the file behind a mapping, and the index of its rows.
     fn find_file(&mut self, pid: u32, mapping: &Mapping) -> (LoadedModule, Option<usize>) {
         let vdso = mapping.path == Path::new(VDSO);
         let module = self.cache.identify(pid, mapping.clone());
@@ -225,7 +226,7 @@ impl AddressSpaces {
         let found = elf.is_some();
         self.rows.push(elf.map(ModuleRows::new));
         let rows = self.rows.len() - 1;
-        // A file that one process took along may be reached through the next.
+        // If this process could not reach the file because it ended, the next process may.
         if found {
             self.by_file.insert(identity, rows);
         }
@@ -233,13 +234,13 @@ impl AddressSpaces {
     }
 }
 
-/// Inserts a mapping, in place of any that were there before.
+/// Inserts a mapping in place of mappings that were at these addresses.
 fn insert(space: &mut AddressSpace, mapping: Mapping, time_ns: u64) {
     let (start, end) = (mapping.start, mapping.end);
     space.reported.remove(&start);
     space.known.clear();
     let regions = Arc::make_mut(&mut space.regions);
-    // Parts of an older mapping next to the new one stay.
+    // The parts of an older mapping outside the new one stay.
     let mut kept = Vec::new();
     regions.retain(|r| {
         if r.end <= start || end <= r.start {

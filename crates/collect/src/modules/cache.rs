@@ -1,4 +1,4 @@
-//! The files that processes run code from, each read once.
+//! Caches the files that processes run code from, so that each is read once.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,22 +13,23 @@ use crate::os::maps::{Mapping, read_code_maps};
 use crate::symbols::ModuleFile;
 use crate::unwind_table::{self, ModulePart};
 
-/// Files kept open between being found and being compiled. Past this they are
-/// opened again by path.
+/// Largest number of files that are kept open between being found and being compiled. Further files
+/// are opened again by path.
 const MAX_OPEN: usize = 128;
-/// Frame information from which on a file is compiled only once a stack needs its table, and in
-/// parts, bytes: 6 ms.
+/// A file with at least this many bytes of frame information is compiled in parts, and only once a
+/// stack needs them: to compile this much takes 6 ms.
 const DEFERRED_FROM: u64 = 1 << 20;
-/// Frame information from which on tables are kept for later runs: 0.4 ms.
+/// The tables of a file with at least this many bytes of frame information are stored for later
+/// runs: to compile this much takes 0.4 ms.
 const KEPT_FROM: u64 = 64 << 10;
-/// Bytes of tables that wait to be stored, at most; tables that are compiled beyond that are not
-/// stored.
+/// Largest number of bytes of tables that wait to be stored. Tables that are compiled beyond it are
+/// not stored.
 const MAX_FRESH: usize = 48 << 20;
 
-/// Takes compiled tables into memory that targets can read.
+/// Puts compiled tables into memory that targets can read.
 pub trait TableStore {
-    /// Appends a table, aligned to 8 bytes; `None` if there is no room. The
-    /// offset it gives is never 0.
+    /// Appends a table, aligned to 8 bytes, and returns its offset, which is never 0; `None` if
+    /// there is no room.
     fn append(&mut self, bytes: &[u8]) -> Option<u64>;
 }
 
@@ -36,7 +37,7 @@ pub trait TableStore {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TableId(pub u64);
 
-/// A file of a [`ModuleCache`].
+/// Identifies a file of a [`ModuleCache`], or a part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileKey(u32);
 
@@ -80,6 +81,7 @@ pub struct LoadedModule {
     pub bias: u64,
     /// Path inside the process's file system.
     pub path: PathBuf,
+    /// The part of the file that is mapped.
     of: Part,
     /// Build id in hex; empty if there is none.
     pub build_id: Arc<str>,
@@ -98,7 +100,8 @@ fn is_of_file(mapping: &Mapping) -> bool {
     mapping.inode != 0 || mapping.path == Path::new(VDSO)
 }
 
-/// The module of the same part of the same file at the same place, if its file was found.
+/// Returns the module in `before` that maps the same part of the same file at the same place, if
+/// its file was found.
 fn same<'m>(before: &'m [LoadedModule], mapping: &Mapping) -> Option<&'m LoadedModule> {
     let at = before.binary_search_by_key(&mapping.start, |module| module.start).ok()?;
     before.get(at).filter(|module| {
@@ -120,17 +123,18 @@ impl LoadedModule {
     }
 }
 
-/// A file that is known.
+/// A file in the cache, or a part of a large file.
 #[derive(Debug)]
 struct CachedFile {
     identity: FileId,
     build_id: Arc<str>,
     /// Executable load segments.
     code: Vec<Segment>,
+    /// Bytes of frame information.
     frame_bytes: u64,
-    /// A stack needs its table.
+    /// Whether a stack needs its table.
     asked: bool,
-    /// The part of the file that it covers; the whole file if there is none.
+    /// The part of the file that this entry covers; `None` for the whole file.
     part: Option<ModulePart>,
     /// The parts of the file in the order of addresses, each with its first ELF address; empty for
     /// a part.
@@ -138,7 +142,7 @@ struct CachedFile {
     state: TableState,
     /// The key under which its tables are stored for later runs, if they are.
     kept_as: Option<Arc<LibraryKey>>,
-    /// Kept until the table is compiled.
+    /// The open file, kept until the table is compiled.
     elf: Option<Elf>,
     path: PathBuf,
 }
@@ -150,7 +154,7 @@ impl CachedFile {
     }
 }
 
-/// Tables that were compiled in this run and are to be kept.
+/// Tables that were compiled in this run and are to be stored on disk.
 #[derive(Debug, Default)]
 struct Fresh {
     tables: HashMap<Arc<LibraryKey>, Vec<SpanRows>>,
@@ -166,7 +170,7 @@ impl Fresh {
     }
 }
 
-/// Compiled tables on their way to where they are kept.
+/// Compiled tables, and the disk cache to store them in.
 #[derive(Debug)]
 pub struct FreshRows {
     kept: Option<Arc<DiskCache>>,
@@ -181,7 +185,7 @@ impl FreshRows {
     }
 }
 
-/// The state of a table that the store took, or had no room for.
+/// Returns the state of a table from what [`TableStore::append`] returned for it.
 fn stored(offset: Option<u64>) -> TableState {
     match offset {
         Some(offset) if offset != 0 => TableState::At(TableId(offset)),
@@ -189,7 +193,7 @@ fn stored(offset: Option<u64>) -> TableState {
     }
 }
 
-/// A compilation to be run, on any thread.
+/// A compilation that any thread can run.
 #[derive(Debug)]
 pub struct CompileJob {
     file: FileKey,
@@ -205,12 +209,12 @@ pub struct Compiled {
 }
 
 impl CompileJob {
-    /// Returns the file that it is for.
+    /// Returns the file that the job compiles.
     pub fn file(&self) -> FileKey {
         self.file
     }
 
-    /// Compiles, at about 25 million rows a second.
+    /// Compiles the table, at about 25 million rows a second.
     pub fn run(self) -> Compiled {
         let table = match &self.part {
             Some(part) => unwind_table::compile_part(&self.elf, part),
@@ -231,7 +235,7 @@ impl CompileJob {
     }
 }
 
-/// Compilation may leave the collector's thread.
+/// Jobs and their results can move between threads.
 const _: () = {
     const fn is_send<T: Send + 'static>() {}
     is_send::<CompileJob>();
@@ -243,40 +247,43 @@ const _: () = {
 pub struct ModuleCache {
     /// The cache on disk, if there is one.
     kept: Option<Arc<DiskCache>>,
-    /// Whether tables that are compiled are stored. A process that finds rows without a table needs
-    /// none: to compile a part takes 0.4 ms, while to read the cached tables of PyTorch takes 17
-    /// ms, in which all processes that ask have to wait.
+    /// Whether compiled tables are stored for later runs. They are not as long as all processes
+    /// find rows without a table. To compile a part for such a process takes 0.4 ms. To read the
+    /// stored tables of PyTorch takes 17 ms, in which all processes that ask have to wait.
     keeps_rows: bool,
-    /// Files of which tables of earlier runs may be kept that are not in the store yet.
+    /// Files whose stored tables of earlier runs have not been looked for yet.
     unread: Vec<FileKey>,
     fresh: Fresh,
     entries: Vec<CachedFile>,
     by_identity: HashMap<FileId, FileKey>,
     vdso: Option<FileKey>,
+    /// Number of files that are open.
     open: usize,
-    /// `/proc/PID/map_files` is for the privileged; one refusal is enough.
+    /// Whether the kernel refused `/proc/PID/map_files`, which only privileged processes may read.
+    /// It is not tried again.
     map_files_refused: bool,
 }
 
 impl ModuleCache {
-    /// An empty cache.
+    /// Returns an empty cache.
     pub fn new() -> ModuleCache {
         ModuleCache::default()
     }
 
-    /// An empty cache that takes tables of earlier runs.
+    /// Returns an empty cache that uses the tables of earlier runs in `kept`.
     pub fn with_kept(kept: Option<Arc<DiskCache>>) -> ModuleCache {
         ModuleCache { kept, ..ModuleCache::default() }
     }
 
-    /// The executable mappings of a process that have a file, or are the vDSO,
-    /// in order of address.
+    /// Returns the executable mappings of a process that have a file or are the vDSO, in the order
+    /// of addresses.
     pub fn loaded(&mut self, pid: u32) -> io::Result<Vec<LoadedModule>> {
         self.loaded_since(pid, &[])
     }
 
-    /// Like [`ModuleCache::loaded`], for an image that had mapped `before`, in the order of
-    /// addresses: an unchanged mapping is of the same file, which is not searched again.
+    /// Like [`ModuleCache::loaded`], for an image that had the modules `before`, in the order of
+    /// addresses. The file of an unchanged mapping is still the same, and is not searched for
+    /// again.
     pub fn loaded_since(
         &mut self,
         pid: u32,
@@ -291,7 +298,7 @@ impl ModuleCache {
         Ok(maps.into_iter().map(one).collect())
     }
 
-    /// A module that was found before, with its table of now.
+    /// Returns a module that was found before, with the table that its file has now.
     fn known(&self, module: &LoadedModule) -> LoadedModule {
         let state = module.file.map(|file| self.state(file));
         let table = match state {
@@ -351,18 +358,18 @@ impl ModuleCache {
         &self.entries[file.0 as usize].state
     }
 
-    /// Bytes of frame information of a file: about 6 µs to compile for each 1,000.
+    /// Returns the bytes of frame information of a file. To compile 1,000 of them takes about 6 µs.
     pub fn module_cost(&self, file: FileKey) -> u64 {
         self.entries[file.0 as usize].frame_bytes
     }
 
-    /// A process's stack needs the table of a file.
+    /// Notes that a process's stack needs the table of a file.
     pub fn ask(&mut self, file: FileKey) {
         self.entries[file.0 as usize].asked = true;
     }
 
-    /// Asks for the tables of these modules, except for those of large files, and for tables beyond
-    /// `most` bytes of frame information.
+    /// Asks for the tables of these modules, except for those of large files. The tables' frame
+    /// information has at most `most` bytes in all; tables beyond that are not asked for.
     pub fn ask_small(&mut self, modules: &[LoadedModule], most: u64) {
         let mut bytes = 0;
         for file in modules.iter().filter_map(|module| module.file) {
@@ -374,16 +381,16 @@ impl ModuleCache {
         }
     }
 
-    /// Whether the table of a file is not compiled until a stack needs it. `finds_rows`: the
-    /// process finds rows of code by itself, without a table.
+    /// Whether the table of a file is not compiled until a stack needs it. `finds_rows` says that
+    /// the process finds unwind rows by itself, without a table.
     pub fn is_deferred(&self, file: FileKey, finds_rows: bool) -> bool {
         let entry = &self.entries[file.0 as usize];
         let is_large = entry.part.is_some() || entry.frame_bytes >= DEFERRED_FROM;
         entry.state == TableState::Wanted && (is_large || finds_rows) && !entry.asked
     }
 
-    /// Takes the compilation of a file that is [`TableState::Wanted`], which can run on any thread;
-    /// `None` if there is nothing to do.
+    /// Returns the job that compiles the table of a file, if that is [`TableState::Wanted`] and the
+    /// file can be opened; else `None`. The table is [`TableState::Compiling`] from then on.
     pub fn job(&mut self, file: FileKey) -> Option<CompileJob> {
         let entry = &mut self.entries[file.0 as usize];
         if entry.state != TableState::Wanted {
@@ -425,9 +432,9 @@ impl ModuleCache {
         &entry.state
     }
 
-    /// Stores the tables that earlier runs cached for all files that were found since the last
-    /// call. From here on tables are kept for later runs, since there are processes that wait for
-    /// them.
+    /// Puts the tables that earlier runs stored on disk into `store`, for all files that were found
+    /// since the last call. From now on, compiled tables are stored for later runs as well, because
+    /// there are processes that wait for them.
     pub fn take_kept(&mut self, store: &mut dyn TableStore) {
         self.keeps_rows = true;
         for file in std::mem::take(&mut self.unread) {
@@ -451,14 +458,14 @@ impl ModuleCache {
         }
     }
 
-    /// Takes the tables that were compiled since the last call, to be stored for later runs on any
-    /// thread.
+    /// Takes the tables that were compiled since the last call. Any thread can store them for later
+    /// runs.
     pub fn take_fresh(&mut self) -> FreshRows {
         let fresh = std::mem::take(&mut self.fresh);
         FreshRows { kept: self.kept.clone(), tables: fresh.tables }
     }
 
-    /// The cached file behind a mapping, and the path that reached it.
+    /// Returns the file behind a mapping, which it adds if need be, and the path that reached it.
     fn find(&mut self, pid: u32, mapping: &Mapping) -> Option<(FileKey, PathBuf)> {
         for Candidate { path, trusted, map_files } in
             candidates(pid, mapping, !self.map_files_refused)
@@ -495,7 +502,7 @@ impl ModuleCache {
             DEFERRED_FROM.. => unwind_table::parts(&elf),
             _ => Vec::new(),
         };
-        // Each part opens the file again.
+        // A file that is compiled in parts is not kept open, since each part opens it again.
         let keep = self.open < MAX_OPEN && parts.is_empty();
         self.open += usize::from(keep);
         self.entries.push(CachedFile {
@@ -541,13 +548,13 @@ impl ModuleCache {
         }
     }
 
-    /// Returns the parts of a file that are compiled one by one, in order, each with the ELF
-    /// address from which on it has the rows; empty for a file that is compiled whole.
+    /// Returns the parts of a file in order, each with the first ELF address that it covers; empty
+    /// for a file that is compiled as a whole.
     pub fn parts(&self, file: FileKey) -> &[(u64, FileKey)] {
         &self.entries[file.0 as usize].parts
     }
 
-    /// The vDSO, which is the same in every process of the host: read from this one.
+    /// Returns the vDSO. It is read from this process, because all processes of the host share it.
     fn vdso(&mut self, mapping: &Mapping) -> Option<FileKey> {
         let bytes = own_vdso()?;
         if mapping.end - mapping.start != bytes.len() as u64 {

@@ -9,15 +9,15 @@ use crate::os::maps::Mapping;
 /// A path that may lead to a mapped file.
 pub(super) struct Candidate {
     pub path: PathBuf,
-    /// Whether it leads there for sure, in the process's own file system. Overlay
-    /// file systems then may still show another inode than `maps` does.
+    /// Whether the path certainly leads to the file, in the process's own file system. With overlay
+    /// file systems the inode may still differ from the one in `maps`.
     pub trusted: bool,
-    /// Whether only the privileged may follow it.
+    /// Whether only privileged processes may use the path.
     pub map_files: bool,
 }
 
-/// Paths that may lead to the file of a mapping, best first; `map_files` shows
-/// whether `/proc/PID/map_files` is worth trying.
+/// Returns paths that may lead to the file of a mapping, best first. `map_files` says whether
+/// `/proc/PID/map_files` should be tried.
 pub(super) fn candidates(pid: u32, mapping: &Mapping, map_files: bool) -> Vec<Candidate> {
     let candidate = |path: PathBuf, trusted| Candidate { path, trusted, map_files: false };
     let mut all = Vec::with_capacity(3);
@@ -39,7 +39,7 @@ pub(super) fn candidates(pid: u32, mapping: &Mapping, map_files: bool) -> Vec<Ca
     all
 }
 
-/// Opens a file if it has this identity, and is ELF.
+/// Opens a file if it has this identity and is an ELF file.
 pub(super) fn reopen(path: &Path, identity: FileId) -> Option<Elf> {
     let file = elf::open(path).ok()?;
     if FileId::of(&file.metadata().ok()?) != identity {
@@ -48,7 +48,7 @@ pub(super) fn reopen(path: &Path, identity: FileId) -> Option<Elf> {
     Elf::from_file(Arc::new(file)).ok()
 }
 
-/// The ELF address that a mapping of the file at `offset` begins at.
+/// Returns the ELF address at which a mapping of the file from `offset` on begins.
 pub(super) fn address_of(code: &[Segment], offset: u64) -> Option<u64> {
     const PAGE: u64 = 4096;
     code.iter()

@@ -1,12 +1,12 @@
 //! The files that a process runs code from, and the unwind table of each.
 //!
-//! Tables are shared: ten thousand processes that map the same libc cost one compilation. A file is
-//! identified by device, inode, size and time of change, so that a rebuilt library gets a new
-//! table. Files are opened through `/proc/PID`, as the process sees them, so that containers work;
-//! a path is trusted in the collector's own view only if it leads to the inode that is mapped.
+//! Tables are shared: for ten thousand processes that map the same libc, it is compiled once. A
+//! file is identified by device, inode, size and modification time, so a rebuilt library gets a new
+//! table. Files are opened through `/proc/PID`, as the process sees them, so that containers work.
+//! A path in the collector's own view is used only if it leads to the mapped inode.
 //!
-//! Compilation may run on another thread: [`ModuleCache::job`] returns what is to be done, and
-//! [`ModuleCache::publish`] takes the result.
+//! Compilation may run on another thread: [`ModuleCache::job`] returns a job, and
+//! [`ModuleCache::publish`] takes its result.
 
 mod address_spaces;
 mod cache;

@@ -1,8 +1,8 @@
-//! Unwind rows of one module, compiled function by function as samples need them.
+//! The unwind rows of one module, compiled function by function when samples need them.
 //!
-//! A sampler needs few functions of a module: the binary search table beside `.eh_frame` leads to
-//! the description of each, so that a library of a gigabyte costs one small read for each function.
-//! Modules without such a table are compiled whole.
+//! A sampler needs few functions of a module. The binary search table next to `.eh_frame` leads to
+//! the description of each, so even a library of a gigabyte takes only a small read per function.
+//! Modules without such a table are compiled as a whole.
 
 use crate::elf::{Elf, u32_at};
 use crate::unwind_table::{self, SearchTable, UnwindTable, Window};
@@ -11,14 +11,14 @@ use std::collections::hash_map::Entry;
 use tprof_cfi::ENTRY_BYTES;
 use tprof_wire::unwind::Row;
 
-/// Most functions of a search table that is read; libtorch_cuda's has a million.
+/// Most functions that a search table may have. The table of libtorch_cuda has a million.
 const MAX_FUNCTIONS: u64 = 8 << 20;
 
 /// The unwind rows of one module.
 pub struct ModuleRows {
     elf: Elf,
     index: Index,
-    /// Compiled descriptions, by place in the index.
+    /// The compiled descriptions, by their index in the search table.
     functions: HashMap<usize, UnwindTable>,
     descriptions: FrameDescriptions,
 }
@@ -31,7 +31,7 @@ enum Index {
 }
 
 impl ModuleRows {
-    /// Rows of an open file.
+    /// Returns the rows of an open file.
     pub fn new(elf: Elf) -> ModuleRows {
         let index = match sorted(&elf) {
             Some(entries) => Index::Sorted(entries),
@@ -45,7 +45,7 @@ impl ModuleRows {
         }
     }
 
-    /// The row for an ELF address.
+    /// Returns the row for an ELF address.
     pub fn row_at(&mut self, pc: u64) -> Row {
         let entries = match &self.index {
             Index::Whole(table) => return table.row_at(pc),
@@ -70,7 +70,8 @@ impl ModuleRows {
     }
 }
 
-/// Functions that the binary search table lists, if it is of the form that all linkers write.
+/// Returns the functions in the binary search table, if the table has the form that all linkers
+/// write.
 fn sorted(elf: &Elf) -> Option<Vec<(u64, u64)>> {
     let table = SearchTable::of(elf).filter(|table| table.count <= MAX_FUNCTIONS)?;
     let entries = table.entries(elf, (0, table.count)).ok()?;
@@ -80,13 +81,13 @@ fn sorted(elf: &Elf) -> Option<Vec<(u64, u64)>> {
 #[derive(Default)]
 struct FrameDescriptions {
     window: Window,
-    /// The shared entries that descriptions refer to, by address: a compiler's many functions have
-    /// few of them.
+    /// The entries that descriptions refer to, by address. Many functions share few of them.
     shared: HashMap<u64, Vec<u8>>,
 }
 
 impl FrameDescriptions {
-    /// Compiles one description: a small section is built from it and the entry that it refers to.
+    /// Compiles one description, by building a small section from it and the entry that it refers
+    /// to.
     fn compile(&mut self, elf: &Elf, address: u64) -> Option<UnwindTable> {
         let mut description = self.window.entry(elf, address)?;
         let distance = u64::from(u32_at(&description, 4));

@@ -1,8 +1,8 @@
-//! NVIDIA's management library, found at run time: the few functions that are used, by their names.
-//! The library belongs to the driver, and is there where the driver is.
+//! NVIDIA's management library, loaded at run time: the few functions that are used, by name. The
+//! library belongs to the driver, so a machine with the driver has it.
 //!
-//! It stays loaded until the process ends, since threads of the driver's may run in it.
-//! (`nvml-wrapper` unloads it when it is dropped, resolves all of its 396 functions at the start,
+//! It stays loaded until the process ends, since threads of the driver may run in it.
+//! (`nvml-wrapper` unloads it when it is dropped, looks up all of its 396 functions at the start,
 //! and takes 16 s of processor time to compile.)
 #![allow(unsafe_code)] // a library with a C interface
 
@@ -10,12 +10,12 @@ use libloading::os::unix::{Library as Loaded, RTLD_NOW};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::path::Path;
 
-/// Status that its functions return; 0 is success.
+/// The status that the library's functions return; 0 is success.
 pub type Status = c_int;
 /// Handle of a device.
 #[derive(Clone, Copy)]
 pub struct Device(*mut c_void);
-// SAFETY: the library's handles may be used by any thread.
+// SAFETY: NVML is thread-safe, so any thread may use its handles.
 unsafe impl Send for Device {}
 
 type Name = unsafe extern "C" fn(*mut c_void, *mut c_char, c_uint) -> Status;
@@ -23,7 +23,7 @@ type Number = unsafe extern "C" fn(*mut c_void, *mut c_uint) -> Status;
 type OfKind = unsafe extern "C" fn(*mut c_void, c_uint, *mut c_uint) -> Status;
 type Mask = unsafe extern "C" fn(*mut c_void, *mut u64) -> Status;
 
-/// Bytes of the texts that it gives, at most.
+/// Most bytes of a text that the library returns.
 const TEXT: usize = 96;
 /// The value of `NVML_CLOCK_SM`.
 pub const CLOCK_SM: c_uint = 1;
@@ -67,7 +67,7 @@ struct TemperatureV1 {
     celsius: c_int,
 }
 
-/// The `version` of a structure: its size, and its number in the highest byte.
+/// Returns the `version` of a structure: its size, with its number in the highest byte.
 const fn version_of<T>(number: c_uint) -> c_uint {
     size_of::<T>() as c_uint | number << 24
 }
@@ -79,10 +79,10 @@ const _: () = assert!(version_of::<TemperatureV1>(1) == 0x0100_000c);
 pub struct Memory {
     /// Bytes in use by all processes.
     pub used: u64,
-    /// Bytes in all.
+    /// Bytes in total.
     pub total: u64,
-    /// Bytes that driver and firmware keep for themselves; `None` where `used` includes them, with
-    /// a driver that only has the first version of this function (before R510).
+    /// Bytes that driver and firmware reserve. With a driver before R510, which only has the first
+    /// version of this function, `used` includes them, and this is `None`.
     pub reserved: Option<u64>,
 }
 
@@ -95,24 +95,25 @@ struct Pci {
 }
 const _: () = assert!(size_of::<Pci>() == 68);
 
-/// The library, initialised.
+/// The initialised library.
 pub struct Library {
     loaded: &'static Loaded,
 }
 
-/// Calls a function of the library by name, as this type.
+/// Calls a function of the library by its name and type.
 macro_rules! call {
     ($self:expr, $name:literal as $type:ty, ($($argument:expr),*)) => {
-        // SAFETY: the function of this name has this type in every version.
+        // SAFETY: NVML's header gives the function of this name this type in every version.
         match unsafe { $self.loaded.get::<$type>($name) } {
-            // SAFETY: places for answers are the caller's own, as large as the type.
+            // SAFETY: each call below passes handles of this library and pointers to variables of
+            // the types that the function writes.
             Ok(function) => $self.result(unsafe { function($($argument),*) }),
             Err(_) => Err(format!("this driver has no {}", $name.to_string_lossy())),
         }
     };
 }
 
-/// Why the library cannot be loaded: in the build for musl nothing can.
+/// Returns why the library can't be loaded. A build for musl can't load any library.
 fn why_not() -> &'static str {
     match cfg!(target_feature = "crt-static") && Path::new("/proc/driver/nvidia").exists() {
         true => {
@@ -123,9 +124,10 @@ fn why_not() -> &'static str {
 }
 
 impl Library {
-    /// Loads and initialises it; else why not.
+    /// Loads and initialises the library. The error is the reason why that failed.
     pub fn open() -> Result<Library, String> {
-        // SAFETY: loads the driver's library, which runs nothing of ours.
+        // SAFETY: the library's constructors are the driver's own and rely on nothing in this
+        // process.
         let loaded = unsafe { Loaded::open(Some("libnvidia-ml.so.1"), RTLD_NOW) }
             .map_err(|_| why_not().to_owned())?;
         let library = Library { loaded: Box::leak(Box::new(loaded)) };
@@ -134,23 +136,24 @@ impl Library {
         Ok(library)
     }
 
-    /// Turns a status into the library's words for it.
+    /// Converts a status to the library's description of it.
     fn result(&self, status: Status) -> Result<(), String> {
         if status == 0 {
             return Ok(());
         }
         type ErrorString = unsafe extern "C" fn(Status) -> *const c_char;
-        // SAFETY: found under this name; its texts are literals.
+        // SAFETY: NVML's header gives `nvmlErrorString` this type. It takes any status.
         let text = unsafe {
             let describe = self.loaded.get::<ErrorString>(c"nvmlErrorString");
             describe.ok().map(|describe| describe(status)).filter(|text| !text.is_null())
         };
-        // SAFETY: as above.
+        // SAFETY: `nvmlErrorString` returns a pointer to a constant NUL-terminated string, and null
+        // is filtered out.
         let text = text.map(|text| unsafe { CStr::from_ptr(text) });
         Err(text.map_or_else(|| format!("error {status}"), |text| text.to_string_lossy().into()))
     }
 
-    /// The driver's version.
+    /// Returns the driver's version.
     pub fn driver(&self) -> Result<String, String> {
         type Get = unsafe extern "C" fn(*mut c_char, c_uint) -> Status;
         let mut text = [0; TEXT];
@@ -166,7 +169,7 @@ impl Library {
         Ok(count)
     }
 
-    /// The device of this number.
+    /// Returns the device of this number.
     pub fn device(&self, index: u32) -> Result<Device, String> {
         type Get = unsafe extern "C" fn(c_uint, *mut *mut c_void) -> Status;
         let mut device = std::ptr::null_mut();
@@ -196,8 +199,8 @@ impl Library {
         Ok(text_of(&pci.id))
     }
 
-    /// Percent of the last sampling period in which a kernel ran, and in which
-    /// memory was read or written.
+    /// Returns in which percentage of the last sampling period a kernel ran, and in which memory
+    /// was read or written.
     pub fn utilization(&self, of: Device) -> Result<(u32, u32), String> {
         type Get = unsafe extern "C" fn(*mut c_void, *mut Utilization) -> Status;
         let mut rates = Utilization::default();
@@ -218,14 +221,14 @@ impl Library {
         Ok(Memory { used: v1.used, total: v1.total, reserved: None })
     }
 
-    /// A clock, MHz.
+    /// Returns a clock, MHz.
     pub fn clock(&self, of: Device, kind: c_uint) -> Result<u32, String> {
         let mut value = 0;
         call!(self, c"nvmlDeviceGetClockInfo" as OfKind, (of.0, kind, &raw mut value))?;
         Ok(value)
     }
 
-    /// The highest that a clock can be, MHz.
+    /// Returns the highest value of a clock, MHz.
     pub fn highest_clock(&self, of: Device, kind: c_uint) -> Result<u32, String> {
         let mut value = 0;
         call!(self, c"nvmlDeviceGetMaxClockInfo" as OfKind, (of.0, kind, &raw mut value))?;
@@ -239,14 +242,14 @@ impl Library {
         Ok(value)
     }
 
-    /// The limit in force, mW.
+    /// Returns the power limit in force, mW.
     pub fn power_limit(&self, of: Device) -> Result<u32, String> {
         let mut value = 0;
         call!(self, c"nvmlDeviceGetEnforcedPowerLimit" as Number, (of.0, &raw mut value))?;
         Ok(value)
     }
 
-    /// Temperature of the chip, degrees Celsius.
+    /// Returns the temperature of the chip, degrees Celsius.
     pub fn temperature(&self, of: Device) -> Result<i32, String> {
         const CHIP: c_uint = 0;
         type Get = unsafe extern "C" fn(*mut c_void, *mut TemperatureV1) -> Status;
@@ -258,13 +261,13 @@ impl Library {
         if call!(self, c"nvmlDeviceGetTemperatureV" as Get, (of.0, &raw mut v1)).is_ok() {
             return Ok(v1.celsius);
         }
-        // An older driver has only this one, which goes with CUDA 14.
+        // An older driver has only this function, which CUDA 14 will remove.
         let mut value = 0;
         call!(self, c"nvmlDeviceGetTemperature" as OfKind, (of.0, CHIP, &raw mut value))?;
         Ok(value as i32)
     }
 
-    /// Why clocks are lower than they could be: `nvmlClocksEventReason…`, as bits.
+    /// Returns the reasons why clocks are lower than possible, as bits `nvmlClocksEventReason…`.
     pub fn clock_reasons(&self, of: Device) -> Result<u64, String> {
         let mut value = 0;
         if call!(self, c"nvmlDeviceGetCurrentClocksEventReasons" as Mask, (of.0, &raw mut value))
@@ -272,7 +275,7 @@ impl Library {
         {
             return Ok(value);
         }
-        // An older driver has it only under this name, which goes with CUDA 14.
+        // An older driver has the function only under this name, which CUDA 14 will remove.
         call!(self, c"nvmlDeviceGetCurrentClocksThrottleReasons" as Mask, (of.0, &raw mut value))?;
         Ok(value)
     }
@@ -284,7 +287,7 @@ impl Drop for Library {
     }
 }
 
-/// A text up to its NUL.
+/// Converts a text up to its NUL.
 fn text_of(bytes: &[c_char]) -> String {
     let bytes: Vec<u8> =
         bytes.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();

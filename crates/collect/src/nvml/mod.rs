@@ -1,8 +1,8 @@
-//! Devices, sampled from outside the job: utilisation, memory, clocks, power, temperature, and why
-//! clocks are low. The driver's management library is called on a thread of the collector's, since
-//! a call may take milliseconds; no thread of the job waits for one.
+//! Samples devices from outside the job: utilisation, memory, clocks, power, temperature, and why
+//! clocks are low. The driver's management library is called on a thread of the collector, since a
+//! call may take milliseconds. No thread of the job waits for a call.
 //!
-//! A quantity that a device does not report has no row, and the reason is kept beside its name.
+//! A quantity that a device does not report has no row, and the reason is stored with its name.
 
 mod library;
 
@@ -20,8 +20,8 @@ use tprof_trace::model::{Counter, Property, counter};
 /// A message from the sampler.
 #[derive(Debug)]
 pub enum NvmlMessage {
-    /// A JSON object with the devices that there are, or why there are none. It replaces what was
-    /// sent before.
+    /// A JSON object with the devices, or with the reason why there are none. It replaces the one
+    /// before.
     Facts(Value),
     /// A device's reading at one time.
     Read(Reading),
@@ -159,7 +159,7 @@ fn facts(every: Duration, driver: &str, devices: &[KnownDevice]) -> Value {
     })
 }
 
-/// Reads what a device reports now, and why the rest is missing.
+/// Reads what a device reports now. Also returns why the other quantities are missing.
 fn read(library: &Library, device: Device) -> (Values, BTreeMap<&'static str, String>) {
     let (mut values, mut missing) = (Values::new(), BTreeMap::new());
     let mut take = |name: &'static str, value: Result<f64, String>| match value {
@@ -179,22 +179,22 @@ fn read(library: &Library, device: Device) -> (Values, BTreeMap<&'static str, St
     (values, missing)
 }
 
-/// Readings that wait for the first file, at most: the oldest are kept.
+/// Number of readings that may wait for the first file. If there are more, the newest are dropped.
 const WAITING: usize = 1024;
 
-/// Readings on their way into files.
+/// Readings that are not written to files yet.
 #[derive(Debug, Default)]
 pub struct Devices {
     facts: Option<Value>,
-    /// Number of times that facts had come when they were written into each file.
+    /// Number of facts that had come when each file last got them.
     written: Vec<u64>,
-    /// Number of times that facts came.
+    /// Number of facts that have come.
     received: u64,
     waiting: Vec<Reading>,
 }
 
 impl Devices {
-    /// Takes a message of the sampler; returns false if there was no room for a reading.
+    /// Adds a message of the sampler. Returns false if there was no room for a reading.
     #[must_use]
     pub fn take(&mut self, message: NvmlMessage, recording: bool) -> bool {
         match message {
@@ -210,13 +210,13 @@ impl Devices {
         true
     }
 
-    /// Readings that wait for a file.
+    /// Returns the number of readings that wait for a file.
     pub fn waiting(&self) -> u64 {
         self.waiting.len() as u64
     }
 
-    /// Writes the readings that wait, once there is a file. Readings go into the files of the
-    /// processes that use the device; those of a device without a known user into the first file.
+    /// Writes the waiting readings once there is a file. A reading goes to the files of the
+    /// processes that use the device, or to the first file if no user is known.
     pub fn write(&mut self, files: &mut Files) {
         if files.open.is_empty() {
             return;
@@ -237,7 +237,7 @@ impl Devices {
         self.write_facts(files);
     }
 
-    /// Into files that have not got them.
+    /// Writes the facts to the files that don't have them yet.
     fn write_facts(&mut self, files: &mut Files) {
         let Some(facts) = &self.facts else { return };
         self.written.resize(files.open.len(), 0);

@@ -1,29 +1,29 @@
-//! The memory cgroup of the job, and those around it: any of them may have a limit.
+//! The memory cgroup of the job and the cgroups above it, any of which may have a limit.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use tprof_trace::model::counter;
 
-/// The memory cgroup of this process (and of the job it launches).
+/// The memory cgroup of this process and of the job that it launches.
 #[derive(Debug, Default)]
 pub struct Cgroup {
     version: Version,
-    /// The process's own directory; `None` where it cannot be read.
+    /// The directory of the process's own cgroup; `None` if it cannot be read.
     own: Option<PathBuf>,
-    /// Its own directory and those around it, as far as they had a limit when recording began.
+    /// The directories of its own cgroup and those above it that had a limit when recording began.
     limited: Vec<PathBuf>,
 }
 
-/// One reading: of the cgroup that has least left of its limit, or of the job's own where none has
-/// a limit.
+/// One reading. It is from the cgroup that is nearest to its limit, or from the job's own if none
+/// has a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CgroupReading {
     /// Bytes that are charged.
     pub current: Option<u64>,
-    /// The part of them that is page cache of files, which the kernel can reclaim; only near the
-    /// limit.
+    /// The bytes among them that are page cache of files, which the kernel can reclaim. They are
+    /// only read near the limit.
     pub cache: Option<u64>,
-    /// Limit; `None` without one.
+    /// The limit; `None` if there is none.
     pub limit: Option<u64>,
     /// OOM kills in the job's own cgroup so far.
     pub oom_kills: Option<u64>,
@@ -38,7 +38,7 @@ enum Version {
 }
 
 impl Version {
-    /// Files of bytes charged, the limit, and OOM kills.
+    /// Returns the names of the files with the charged bytes, the limit, and the OOM kills.
     fn files(self) -> [&'static str; 3] {
         match self {
             Version::One => {
@@ -48,8 +48,8 @@ impl Version {
         }
     }
 
-    /// Returns the keys of `memory.stat` for pages of files, and for those of them that no file
-    /// backs.
+    /// Returns the keys of `memory.stat` for pages of files, and for the pages among them that no
+    /// file on disk backs.
     fn stats(self) -> [&'static str; 2] {
         match self {
             Version::One => ["total_cache", "total_shmem"],
@@ -59,13 +59,13 @@ impl Version {
 }
 
 impl Cgroup {
-    /// Finds the cgroup, version 2 or 1; empty where there is none.
+    /// Finds the cgroup, version 2 or 1; empty if there is none.
     pub fn find() -> Cgroup {
         let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         Cgroup::within(Path::new("/sys/fs/cgroup"), &text)
     }
 
-    /// Finds it in a mounted tree, by a process's lines of cgroups.
+    /// Finds the cgroup below `root`, by the content of `/proc/PID/cgroup`.
     fn within(root: &Path, lines: &str) -> Cgroup {
         for line in lines.lines() {
             let mut parts = line.splitn(3, ':');
@@ -82,7 +82,7 @@ impl Cgroup {
                 _ => continue,
             };
             let [current, ..] = version.files();
-            // In a container the path may be the host's, of which only the root is mounted.
+            // In a container the path may be the host's, but only the container's root is mounted.
             let around = Path::new(path.trim_start_matches('/')).ancestors();
             let around = around.map(|part| base.join(part));
             let around: Vec<PathBuf> = around.filter(|dir| dir.join(current).exists()).collect();
@@ -120,7 +120,7 @@ impl Cgroup {
     }
 }
 
-/// A cgroup's own limit.
+/// Returns the limit of one cgroup.
 fn limit(dir: &Path, version: Version) -> Option<u64> {
     let [_, limit, _] = version.files();
     // Version 1 writes "no limit" as a number near 2^63, version 2 as a word.
@@ -128,7 +128,7 @@ fn limit(dir: &Path, version: Version) -> Option<u64> {
 }
 
 /// Returns the page cache that can be reclaimed. Pages of `tmpfs` and of shared memory count as
-/// files, but cannot be.
+/// pages of files, but cannot be reclaimed.
 fn cache(dir: &Path, version: Version) -> Option<u64> {
     let path = dir.join("memory.stat");
     let text = fs::read_to_string(path).ok()?;
@@ -144,7 +144,7 @@ fn stat(path: &Path, key: &str) -> Option<u64> {
     value(&fs::read_to_string(path).ok()?, key)
 }
 
-/// The value in the line of a key.
+/// Returns the value in the line of a key.
 fn value(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
 }
@@ -201,7 +201,7 @@ mod tests {
         let reading = Cgroup::within(root.path(), lines).read();
         let [current, oom_kills] = [Some(10 * MIB), Some(0)];
         assert_eq!(reading, CgroupReading { current, oom_kills, ..CgroupReading::default() });
-        // Only the root of a container's own mount is there.
+        // A container's own mount has only the root.
         let reading = Cgroup::within(root.path(), "4:memory:/docker/1234\n").read();
         assert_eq!((reading.current, reading.limit), (Some(900 * MIB), None));
     }

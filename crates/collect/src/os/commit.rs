@@ -1,29 +1,31 @@
-//! The commit of the working tree that a job is started in, as git keeps it
-//! (gitrepository-layout(5)). Whether files differ from it is not asked: git alone reads its index.
+//! Finds the commit of the working tree that a job is started in, in git's own files
+//! (gitrepository-layout(5)). Changes of the working tree are not examined, since only git can read
+//! its index.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Longest file that is read for it, but for the packed references.
+/// Most bytes of a file that is read, except for the packed references.
 const MAX_BYTES: u64 = 64 << 10;
-/// Packed references; of a larger project a run has no commit, since its start waits for this.
+/// Most bytes of packed references. A larger project has no commit in its runs, because their start
+/// waits for this.
 const MAX_PACKED: u64 = 8 << 20;
-/// Hexadecimal digits of SHA-1 and of SHA-256.
+/// Numbers of hexadecimal digits of SHA-1 and SHA-256.
 const DIGITS: [usize; 2] = [40, 64];
 
-/// The commit that `HEAD` is at, of the working tree that contains a directory.
+/// Returns the commit of `HEAD` in the working tree that contains a directory.
 pub fn commit_of(directory: &Path) -> Option<String> {
     let git = directory.ancestors().find_map(git_directory)?;
     let head = read(&git.join("HEAD"), MAX_BYTES)?;
     let head = head.trim();
     let Some(reference) = head.strip_prefix("ref: ") else { return hash(head) };
-    // A further working tree has its own HEAD, and the references of the first one.
+    // A linked working tree has its own HEAD, but uses the references of the main one.
     let common = read(&git.join("commondir"), MAX_BYTES).map(|path| git.join(path.trim()));
     let places = [Some(git), common];
     places.iter().flatten().find_map(|place| of_reference(place, reference.trim()))
 }
 
-/// `.git` of a working tree: a directory, or a file that names one.
+/// Returns the git directory of a working tree. `.git` is a directory, or a file that names one.
 fn git_directory(tree: &Path) -> Option<PathBuf> {
     let git = tree.join(".git");
     if git.is_dir() {
@@ -51,7 +53,7 @@ fn hash(text: &str) -> Option<String> {
     is_hash.then(|| text.to_owned())
 }
 
-/// The text of a file that is no longer than `most`.
+/// Returns the text of a file that has at most `most` bytes.
 fn read(path: &Path, most: u64) -> Option<String> {
     let about = fs::metadata(path).ok().filter(|about| about.is_file() && about.len() <= most)?;
     (about.len() > 0).then(|| fs::read_to_string(path).ok()).flatten()
@@ -62,7 +64,7 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    /// Runs git; returns false where there is none.
+    /// Runs git. Returns false if git is not installed.
     fn git(tree: &Path, words: &[&str]) -> bool {
         let mut command = Command::new("git");
         command.args(["-c", "user.name=a", "-c", "user.email=a@b", "-C"]).arg(tree).args(words);

@@ -1,5 +1,5 @@
-//! Finds what is between a job and its GPUs on this machine, by files that need no call of the
-//! driver: for `tprof doctor`, and for the run.
+//! Finds layers between a job and its GPUs on this machine, such as WSL, MPS or MIG. It reads files
+//! and calls no function of the driver. `tprof doctor` shows the result, and a run stores it.
 
 use std::path::Path;
 
@@ -12,7 +12,8 @@ pub struct GpuHost {
     pub effect: String,
 }
 
-/// All that is found below this root (`/`). `mps` is the value of `CUDA_MPS_PIPE_DIRECTORY`.
+/// Returns all such properties that the files below `root` (`/`) show. `mps` is the value of
+/// `CUDA_MPS_PIPE_DIRECTORY`.
 pub fn gpu_host(root: &Path, mps: Option<&Path>) -> Vec<GpuHost> {
     let text = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_default();
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! CPU time of all programs of the host, and the time for which a limit of the job's cgroup kept it
+//! The CPU time of all programs on the host, and the time in which a limit kept the job's cgroup
 //! off the processors.
 
 use super::proc::TICK_NS;
@@ -6,8 +6,9 @@ use super::sys;
 use std::fs;
 use std::path::PathBuf;
 
-/// A reading may take this share of the time between two: the kernel writes a line for each
-/// processor and interrupt, some 20 us with 2 processors, a millisecond with hundreds.
+/// A reading may take one part in this many of the time. The kernel writes a line for each
+/// processor and interrupt, which takes about 20 us with 2 processors and a millisecond with
+/// hundreds.
 const SHARE: u64 = 200;
 
 /// Reads the host's processors.
@@ -17,7 +18,7 @@ pub struct HostCpu {
     limited: Option<PathBuf>,
     /// Time when the next reading is due, ns.
     due_ns: u64,
-    /// Time of the last reading, ns, and the CPU time until then.
+    /// Time of the last reading and the CPU time until then, ns.
     last: Option<(u64, u64)>,
     /// The time that tasks were throttled before the first reading, ns.
     throttled_before_ns: Option<u64>,
@@ -26,17 +27,16 @@ pub struct HostCpu {
 /// One reading of the processors.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HostCpuReading {
-    /// Number of processors that were busy since the reading before, on average, with any program,
-    /// the kernel or interrupts; `None` for the first reading, and where `/proc/stat` has no such
-    /// times.
+    /// Average number of processors that were busy since the last reading, with any program, the
+    /// kernel or interrupts. `None` for the first reading, and if `/proc/stat` lacks these times.
     pub busy_cores: Option<f64>,
-    /// Time for which the cgroup's CPU limit has kept its tasks off the processors since the first
-    /// reading, ns, summed over processors; `None` without such an account.
+    /// Time in which the cgroup's CPU limit has kept its tasks off the processors since the first
+    /// reading, ns, summed over processors. `None` if the kernel does not count it.
     pub throttled_ns: Option<u64>,
 }
 
 impl HostCpu {
-    /// Finds the cgroup's file of CPU time, version 2 or 1.
+    /// Finds the file with the cgroup's CPU time, version 2 or 1.
     pub fn find() -> HostCpu {
         let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let limited = text.lines().find_map(|line| {
@@ -47,7 +47,7 @@ impl HostCpu {
                 of if of.split(',').any(|one| one == "cpu") => "/sys/fs/cgroup/cpu",
                 _ => return None,
             };
-            // In a container the path may be the host's: its own root is mounted.
+            // In a container the path may be the host's, but the container's root is mounted.
             let places = [format!("{base}{path}/cpu.stat"), format!("{base}/cpu.stat")];
             let found = |path: &PathBuf| throttled_ns(path).is_some();
             places.into_iter().map(PathBuf::from).find(found)
@@ -56,7 +56,7 @@ impl HostCpu {
         HostCpu { limited, throttled_before_ns, ..HostCpu::default() }
     }
 
-    /// Takes a reading if one is due, or at once.
+    /// Reads the processors if a reading is due, or if `at_once` is set.
     pub fn read(&mut self, now: u64, at_once: bool) -> Option<HostCpuReading> {
         if now < self.due_ns && !at_once {
             return None;
@@ -78,9 +78,9 @@ impl HostCpu {
     }
 }
 
-/// Reads the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal, and
-/// the guests' time, which is in the first two already (proc(5)). `None` where it has not even idle
-/// time, as in sandboxes that make the file up.
+/// Parses the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal,
+/// and the guests' time, which is included in the first two (proc(5)). `None` if it lacks even the
+/// idle time, as in sandboxes that make up the file.
 fn busy_ns(text: &str) -> Option<u64> {
     let line = text.lines().next()?.strip_prefix("cpu ")?;
     let ticks: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
@@ -89,7 +89,7 @@ fn busy_ns(text: &str) -> Option<u64> {
     (busy > 0 && idle > 0).then_some(busy * TICK_NS)
 }
 
-/// Reads `cpu.stat`: microseconds in version 2, nanoseconds in version 1.
+/// Reads `cpu.stat`, which has microseconds in version 2 and nanoseconds in version 1.
 fn throttled_ns(path: &PathBuf) -> Option<u64> {
     let text = fs::read_to_string(path).ok()?;
     text.lines().find_map(|line| match line.split_once(' ')? {

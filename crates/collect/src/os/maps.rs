@@ -1,8 +1,8 @@
-//! Reads what a process has mapped: from `/proc/PID/maps`, or by questions to the kernel.
+//! Reads a process's mappings, from `/proc/PID/maps` or by requests to the kernel.
 //!
-//! A CUDA process has thousands of mappings, and they are read after each `dlopen`. Executable ones
-//! are asked for one by one where the kernel answers that; otherwise lines are parsed from one
-//! read, and paths copied only for those that are kept.
+//! A CUDA process has thousands of mappings, and they are read after each `dlopen`. If the kernel
+//! supports it, executable mappings are requested one by one. Otherwise the whole text is parsed,
+//! and paths are only copied for mappings that are kept.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -41,22 +41,22 @@ pub fn read_maps(pid: u32) -> io::Result<Vec<Mapping>> {
 /// Reads the mappings from which a process may run code.
 pub fn read_code_maps(pid: u32) -> io::Result<Vec<Mapping>> {
     match query_code_maps(pid) {
-        // The process has no mappings any more: treat it as an empty file.
+        // The process has no mappings any more, so the result is empty.
         Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(Vec::new()),
-        // The kernel is older, or a filter refuses requests that it does not know.
+        // The kernel is too old, or a filter refuses requests that it does not know.
         Err(_) => Ok(code_of(&read(pid)?)),
         mappings => mappings,
     }
 }
 
-/// Reads them from the text, which also has the kernel's page of system calls.
+/// Parses the code mappings in the text, which also has the kernel's page of system calls.
 fn code_of(text: &[u8]) -> Vec<Mapping> {
     let mut mappings = parse_maps(text, |exec| exec);
     mappings.retain(|mapping| mapping.start >> 63 == 0);
     mappings
 }
 
-/// Asks the kernel for them, mapping by mapping.
+/// Requests the code mappings from the kernel, one by one.
 fn query_code_maps(pid: u32) -> io::Result<Vec<Mapping>> {
     let file = File::open(format!("/proc/{pid}/maps"))?;
     let mut name = [0; libc::PATH_MAX as usize];
@@ -80,7 +80,7 @@ fn query_code_maps(pid: u32) -> io::Result<Vec<Mapping>> {
     Ok(mappings)
 }
 
-/// A path without the kernel's mark of a file that was removed, and whether it had that.
+/// Removes the kernel's mark of a removed file from a path. Returns whether the path had it.
 fn strip_deleted_mark(path: &[u8], inode: u64) -> (&[u8], bool) {
     match path.strip_suffix(b" (deleted)") {
         Some(path) if inode != 0 => (path, true),
@@ -88,9 +88,8 @@ fn strip_deleted_mark(path: &[u8], inode: u64) -> (&[u8], bool) {
     }
 }
 
-/// The text. The kernel gives a page at a time at most, and less where it is given less
-/// room: `std::fs::read`, which is not given the size, takes nine calls for that of a small
-/// program.
+/// Reads the text. The kernel returns at most a page at a time, and less if the buffer is smaller.
+/// `std::fs::read` does not know the size and takes nine calls for a small program.
 fn read(pid: u32) -> io::Result<Vec<u8>> {
     const ROOM: usize = 8 << 10;
     let mut file = File::open(format!("/proc/{pid}/maps"))?;
@@ -111,8 +110,8 @@ fn read(pid: u32) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Parses the text of a `maps` file; `keep` decides by whether a mapping is executable. Lines that
-/// are not understood are skipped.
+/// Parses the text of a `maps` file. `keep` decides which mappings are kept, by whether they are
+/// executable. Malformed lines are skipped.
 pub fn parse_maps(text: &[u8], keep: impl Fn(bool) -> bool) -> Vec<Mapping> {
     text.split(|b| *b == b'\n').filter_map(|line| parse_line(line, &keep)).collect()
 }
@@ -131,7 +130,7 @@ fn parse_line(line: &[u8], keep: impl Fn(bool) -> bool) -> Option<Mapping> {
     let rest = rest.strip_prefix(b" ")?;
     let digits = rest.iter().position(|b| !b.is_ascii_digit()).unwrap_or(rest.len());
     let inode = std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()?;
-    // The kernel pads to a column, then writes the path as it is.
+    // The kernel pads to a column, and then writes the path unchanged.
     let path = rest[digits..].trim_ascii_start();
     let (path, deleted) = strip_deleted_mark(path, inode);
     let path = PathBuf::from(OsString::from_vec(unescape(path)));
@@ -151,7 +150,7 @@ fn hex(text: &[u8]) -> Option<(u64, &[u8])> {
     Some((value, &text[digits..]))
 }
 
-/// Undoes the kernel's escaping of newlines, the only bytes that it escapes.
+/// Undoes the kernel's escaping of newlines, which are the only bytes that it escapes.
 fn unescape(path: &[u8]) -> Vec<u8> {
     if !path.contains(&b'\\') {
         return path.to_vec();
@@ -221,7 +220,7 @@ mod tests {
         }
     }
 
-    /// Also of a file with a name that the text escapes, and that was removed.
+    /// The file has a name that the text escapes, and was removed.
     #[test]
     #[allow(unsafe_code)] // a mapping
     fn both_ways_to_read_code_agree() {
@@ -229,7 +228,7 @@ mod tests {
         let path = folder.path().join("a b\\\nc (deleted)");
         std::fs::write(&path, [0; 8192]).unwrap();
         let file = File::open(&path).unwrap();
-        // SAFETY: a new mapping of a file that stays as it is, of which nothing is run.
+        // SAFETY: the file is not changed while it is mapped, and nothing in the mapping is run.
         let map = unsafe { memmap2::MmapOptions::new().offset(4096).map_exec(&file) }.unwrap();
         std::fs::remove_file(&path).unwrap();
         let text = code_of(&read(std::process::id()).unwrap());

@@ -1,5 +1,5 @@
-//! Questions to the kernel: system calls behind safe functions, and what `/proc` and the cgroup
-//! show of processes.
+//! Interfaces to the kernel: system calls as safe functions, and the data about processes in
+//! `/proc` and cgroups.
 
 pub mod cgroup;
 mod commit;

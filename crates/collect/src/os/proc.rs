@@ -1,4 +1,4 @@
-//! Reads processes and threads in `/proc`. `stat` is read by one parser, [`Stat`].
+//! Reads processes and threads in `/proc`. [`Stat`] is the only parser of `stat`.
 
 use crate::os::sys;
 use std::borrow::Cow;
@@ -11,16 +11,17 @@ pub(super) const TICK_NS: u64 = 10_000_000;
 const PAGE: u64 = 4096;
 /// `PF_KTHREAD` of the kernel's `sched.h`.
 const KERNEL_THREAD: u64 = 0x0020_0000;
-/// `PF_EXITING`: a process has it before it is a zombie.
+/// `PF_EXITING`, which a process has before it becomes a zombie.
 const EXITING: u64 = 0x4;
 
-/// One reading of `/proc/PID/stat`, or of a thread's; numbers are parsed when they are asked for.
+/// One reading of `/proc/PID/stat` or of a thread's `stat`. Numbers are parsed when they are
+/// needed.
 ///
-/// Field numbers are those of proc(5). The name in parentheses may hold anything, parentheses and
-/// halves of characters included: it ends at the last `)`.
+/// Field numbers are those of proc(5). The name in parentheses may contain anything, including
+/// parentheses and parts of UTF-8 characters, so it ends at the last `)`.
 #[derive(Clone)]
 pub struct Stat {
-    /// 52 fields of up to 20 digits, and a name of up to 64 bytes.
+    /// Room for 52 fields of up to 20 digits, and a name of up to 64 bytes.
     text: [u8; 2048],
     len: usize,
     /// Offsets at which the name begins and ends.
@@ -28,7 +29,7 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Reads a process; `None` if it is gone and reaped.
+    /// Reads a process; `None` if it was reaped.
     pub fn of(pid: u32) -> Option<Stat> {
         Stat::read(&format!("/proc/{pid}/stat"))
     }
@@ -51,33 +52,34 @@ impl Stat {
         (begin <= end && end + 2 < len).then_some(Stat { text, len, name: (begin, end) })
     }
 
-    /// Number of a field, the name's (2) excepted.
+    /// Returns a numeric field by its number. Only fields after the name (field 2) can be read.
     fn field(&self, number: usize) -> Option<u64> {
-        let behind = std::str::from_utf8(&self.text[self.name.1 + 2..self.len]).ok()?;
-        behind.split_ascii_whitespace().nth(number.checked_sub(3)?)?.parse().ok()
+        let after_name = std::str::from_utf8(&self.text[self.name.1 + 2..self.len]).ok()?;
+        after_name.split_ascii_whitespace().nth(number.checked_sub(3)?)?.parse().ok()
     }
 
-    /// Name of the process or thread, at most 15 bytes unless it is the kernel's.
+    /// Returns the name of the process or thread. It has at most 15 bytes unless the thread is the
+    /// kernel's.
     pub fn name(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.text[self.name.0..self.name.1])
     }
 
-    /// `R`, `S`, `D`, … (field 3).
+    /// Returns the state: `R`, `S`, `D`, … (field 3).
     pub fn state(&self) -> u8 {
         self.text[self.name.1 + 2]
     }
 
-    /// Whether it has not ended: a zombie has.
+    /// Whether the process or thread has not ended. A zombie has ended.
     pub fn lives(&self) -> bool {
         !matches!(self.state(), b'Z' | b'X')
     }
 
-    /// Whether it has ended, or is about to: its exit has begun.
+    /// Whether it has ended or its exit has begun.
     pub fn is_ending(&self) -> bool {
         !self.lives() || self.field(9).is_some_and(|flags| flags & EXITING != 0)
     }
 
-    /// Parent's pid in this namespace, 0 if it is in another.
+    /// Returns the parent's pid, or 0 if the parent is in another pid namespace.
     pub fn parent(&self) -> Option<u32> {
         self.field(4)?.try_into().ok()
     }
@@ -87,71 +89,71 @@ impl Stat {
         self.field(9).is_some_and(|flags| flags & KERNEL_THREAD != 0)
     }
 
-    /// Minor and major page faults.
+    /// Returns the minor and major page faults.
     pub fn faults(&self) -> Option<[u64; 2]> {
         Some([self.field(10)?, self.field(12)?])
     }
 
-    /// CPU time so far, user and system, ns.
+    /// Returns the CPU time so far, user and system, ns.
     pub fn cpu_ns(&self) -> Option<u64> {
         Some((self.field(14)? + self.field(15)?) * TICK_NS)
     }
 
-    /// Returns when it started, in hundredths of a second since the machine did.
+    /// Returns when it started, in hundredths of a second since the machine's start.
     pub fn start_tick(&self) -> Option<u64> {
         self.field(22)
     }
 
-    /// Resident bytes; 0 of a zombie.
+    /// Returns the resident bytes; 0 for a zombie.
     pub fn resident_bytes(&self) -> Option<u64> {
         Some(self.field(24)? * PAGE)
     }
 
-    /// Address at which the stack of its program begins; 0 where that may not be read.
+    /// Returns the address at which the stack of its program begins; 0 if that may not be read.
     pub fn stack_start(&self) -> Option<u64> {
         self.field(28)
     }
 
-    /// The processor that it is or was on.
+    /// Returns the processor that it runs on or ran on last.
     pub fn cpu(&self) -> Option<u32> {
         self.field(39)?.try_into().ok()
     }
 
-    /// Returns its wait status; 0 for a process that has not ended.
+    /// Returns its wait status; 0 if it has not ended.
     pub fn wait_status(&self) -> Option<i32> {
         self.field(52)?.try_into().ok()
     }
 }
 
-/// Whether a process is there and has not ended: a zombie has.
+/// Whether a process exists and has not ended. A zombie has ended.
 pub fn lives(pid: u32) -> bool {
     Stat::of(pid).is_some_and(|stat| stat.lives())
 }
 
-/// Parent's pid in this namespace.
+/// Returns the parent's pid in this namespace.
 pub fn parent_of(pid: u32) -> Option<u32> {
     Stat::of(pid)?.parent()
 }
 
-/// The wait status of a process that has ended and was not reaped yet, where it may be read.
+/// Returns the wait status of a process that has ended but was not reaped, if it may be read.
 pub(crate) fn zombie_status(pid: u32) -> Option<i32> {
     Stat::of(pid).filter(|stat| stat.state() == b'Z')?.wait_status()
 }
 
-/// Returns when a process started, in hundredths of a second since the machine did.
+/// Returns when a process started, in hundredths of a second since the machine's start.
 pub(crate) fn start_tick(pid: u32) -> Option<u64> {
     Stat::of(pid)?.start_tick()
 }
 
-/// Returns when a process started, by CLOCK_MONOTONIC: no later than it did, and at most 20 ms
-/// earlier, since the kernel counts in hundredths of a second.
+/// Returns when a process started, by CLOCK_MONOTONIC. The kernel counts in hundredths of a second,
+/// so the result is up to 20 ms too early. It is never too late.
 pub(crate) fn started_ns(pid: u32) -> Option<u64> {
     let ticks = start_tick(pid)?;
-    let lasted_ns = sys::boottime_ns().checked_sub(ticks.checked_mul(TICK_NS)?)?;
-    sys::monotonic_ns().checked_sub(lasted_ns + TICK_NS)
+    let age_ns = sys::boottime_ns().checked_sub(ticks.checked_mul(TICK_NS)?)?;
+    sys::monotonic_ns().checked_sub(age_ns + TICK_NS)
 }
 
-/// Resident and virtual bytes of a process.
+/// Returns the resident and the virtual bytes of a process.
 pub(crate) fn memory_of(pid: u32) -> Option<(u64, u64)> {
     let text = String::from_utf8(read(&format!("/proc/{pid}/statm"))).ok()?;
     let mut fields = text.split_whitespace().map(|field| field.parse::<u64>().ok());
@@ -160,12 +162,12 @@ pub(crate) fn memory_of(pid: u32) -> Option<(u64, u64)> {
     Some((resident, mapped))
 }
 
-/// Bytes that a process read and wrote so far.
+/// Bytes that a process has read and written so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Transferred {
-    /// Bytes read by calls.
+    /// Bytes read by system calls.
     pub read: u64,
-    /// Bytes written by calls.
+    /// Bytes written by system calls.
     pub written: u64,
     /// Bytes read from storage.
     pub storage_read: u64,
@@ -173,8 +175,8 @@ pub(crate) struct Transferred {
     pub storage_written: u64,
 }
 
-/// Reads [`Transferred`]; `None` without permission (that of a debugger), or if the kernel does not
-/// count.
+/// Reads [`Transferred`]. `None` if this process is not permitted to trace `pid` with ptrace, or if
+/// the kernel does not count these bytes.
 pub(crate) fn transferred_by(pid: u32) -> Option<Transferred> {
     transferred_in(&String::from_utf8(read(&format!("/proc/{pid}/io"))).ok()?)
 }
@@ -197,7 +199,7 @@ pub fn words_of(pid: u32) -> Vec<String> {
     split_arguments(&read(&format!("/proc/{pid}/cmdline")))
 }
 
-/// Words of a command line as /proc has it: each with its NUL.
+/// Splits a command line as it is in `/proc`, where each word ends with a NUL.
 pub fn split_arguments(text: &[u8]) -> Vec<String> {
     let Some(text) = Some(text.strip_suffix(b"\0").unwrap_or(text)).filter(|t| !t.is_empty())
     else {
@@ -206,36 +208,36 @@ pub fn split_arguments(text: &[u8]) -> Vec<String> {
     text.split(|byte| *byte == 0).map(|w| String::from_utf8_lossy(w).into_owned()).collect()
 }
 
-/// The program of a command line, without its path.
+/// Returns the name of a command line's program, without the directory.
 pub(crate) fn program_of(command: &str) -> String {
     let first = command.split(' ').next().unwrap_or_default();
     first.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
-/// Path of the executable; empty if it cannot be read.
+/// Returns the path of the executable; empty if it cannot be read.
 pub(crate) fn exe_of(pid: u32) -> String {
     std::fs::read_link(format!("/proc/{pid}/exe"))
         .map_or_else(|_| String::new(), |path| path.to_string_lossy().into_owned())
 }
 
-/// The environment that a process began with, NUL-separated; empty of a thread of the kernel, and
-/// where it may not be read.
+/// Returns the environment that a process began with, NUL-separated. Empty for a kernel thread, and
+/// if it may not be read.
 pub fn environment_of(pid: u32) -> Vec<u8> {
     read(&format!("/proc/{pid}/environ"))
 }
 
-/// Name of a thread; a process's is that of its first thread.
+/// Returns the name of a thread. A process's name is that of its first thread.
 pub(crate) fn name_of(pid: u32, tid: u32) -> String {
     let name = read(&format!("/proc/{pid}/task/{tid}/comm"));
     String::from_utf8_lossy(&name).trim_end().to_owned()
 }
 
-/// All processes that this namespace shows.
+/// Returns all processes in this pid namespace.
 pub(crate) fn all() -> impl Iterator<Item = u32> {
     numbers_in("/proc")
 }
 
-/// Threads of a process.
+/// Returns the threads of a process.
 pub(crate) fn threads_of(pid: u32) -> Vec<u32> {
     numbers_in(&format!("/proc/{pid}/task")).collect()
 }
@@ -248,12 +250,12 @@ fn numbers_in(directory: &str) -> impl Iterator<Item = u32> + use<> {
 /// Returns the number of threads of a process; 0 if it is gone.
 pub(crate) fn count_threads(pid: u32) -> u64 {
     use std::os::unix::fs::MetadataExt;
-    // A directory has a link from each directory in it, and two more.
+    // A directory has a link for each directory in it, and two more.
     let directory = std::fs::metadata(format!("/proc/{pid}/task"));
     directory.map_or(0, |directory| directory.nlink().saturating_sub(2))
 }
 
-/// Children of a process, where the kernel lists them.
+/// Returns the children of a process; empty if the kernel was built without CONFIG_PROC_CHILDREN.
 pub(crate) fn children_of(pid: u32) -> Vec<u32> {
     let mut all = Vec::new();
     for tid in threads_of(pid) {
@@ -264,7 +266,7 @@ pub(crate) fn children_of(pid: u32) -> Vec<u32> {
     all
 }
 
-/// A process and all that descend from it, parents first.
+/// Returns a process and all of its descendants, parents first.
 pub(crate) fn with_descendants(pid: u32) -> Vec<u32> {
     let parents: Vec<(u32, u32)> =
         all().filter_map(|child| Some((child, parent_of(child)?))).collect();
@@ -283,8 +285,9 @@ pub(crate) fn setting(path: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&text).trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// Reads a small file of a size that the file system does not give, as those of
-/// `/proc`: one `read` where `std::fs::read` needs several. Empty if it cannot be read.
+/// Reads a file whose size the file system does not report, such as those in `/proc`. A file of
+/// less than 8 KiB takes one system call `read`, while `std::fs::read` needs several. Empty if the
+/// file cannot be read.
 pub(crate) fn read(path: &str) -> Vec<u8> {
     let Ok(mut file) = File::open(path) else { return Vec::new() };
     let mut buffer = vec![0; 16 << 10];
@@ -311,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_may_hold_parentheses_spaces_and_half_characters() {
+    fn a_name_may_contain_parentheses_spaces_and_parts_of_characters() {
         let stat = parsed(b"71 (a) Z 1 (\xc3) S 12 71 71 0 -1 2129984 3 0 4 0 5 6 0").unwrap();
         assert_eq!((stat.name(), stat.state()), ("a) Z 1 (\u{fffd}".into(), b'S'));
         assert_eq!((stat.parent(), stat.is_kernel_thread()), (Some(12), true));
@@ -331,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_stat_is_none() {
+    fn a_malformed_stat_is_none() {
         for text in [&b""[..], b"1", b"1 (a", b"1 )a( S", b"1 (a)", b"1 (a) "] {
             assert!(parsed(text).is_none(), "{text:?}");
         }
@@ -339,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_as_it_is() {
+    fn this_process_is_read_correctly() {
         let pid = std::process::id();
         let stat = Stat::of(pid).unwrap();
         assert!(stat.lives() && !stat.is_ending() && !stat.is_kernel_thread());
@@ -363,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_started_before_it_could_report_it() {
+    fn a_start_time_is_at_most_20_ms_too_early() {
         let before_ns = sys::monotonic_ns();
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let started_ns = started_ns(child.id()).unwrap();

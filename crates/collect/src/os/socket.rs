@@ -1,5 +1,5 @@
-//! Unix sockets of whole messages (SOCK_SEQPACKET) that carry descriptors, and who is
-//! at their other end.
+//! Unix sockets of whole messages (SOCK_SEQPACKET) that carry descriptors, and the identity of the
+//! process at their other end.
 #![allow(unsafe_code)] // system calls that the standard library lacks
 
 use nix::errno::Errno;
@@ -25,18 +25,18 @@ fn open(flags: SockFlag) -> io::Result<OwnedFd> {
     Ok(socket(AddressFamily::Unix, SockType::SeqPacket, flags, None)?)
 }
 
-/// A listening SOCK_SEQPACKET socket at `path`, which must not exist.
+/// Creates a listening SOCK_SEQPACKET socket at `path`, which must not exist.
 pub fn listen(path: &Path) -> io::Result<OwnedFd> {
     let address = address_of(path)?;
     let fd = open(SockFlag::SOCK_NONBLOCK)?;
     bind(fd.as_raw_fd(), &address)?;
-    // The directory is closed to others already; so is the socket.
+    // The directory is closed to other users already, and so is the socket.
     std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
     nix::sys::socket::listen(&fd, Backlog::MAXCONN)?;
     Ok(fd)
 }
 
-/// A connected SOCK_SEQPACKET socket.
+/// Returns a SOCK_SEQPACKET socket that is connected to `path`.
 pub fn connect(path: &Path) -> io::Result<OwnedFd> {
     let address = address_of(path)?;
     let fd = open(SockFlag::empty())?;
@@ -48,21 +48,21 @@ pub fn connect(path: &Path) -> io::Result<OwnedFd> {
 /// Accepts one connection; `None` if no client waits.
 pub fn accept(listener: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     match accept4(listener.as_raw_fd(), SockFlag::SOCK_CLOEXEC) {
-        // SAFETY: a descriptor that the call just returned, without another owner.
+        // SAFETY: the call has just returned this descriptor, and nothing else owns it.
         Ok(fd) => Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) })),
         Err(Errno::EWOULDBLOCK) => Ok(None),
         Err(e) => Err(e.into()),
     }
 }
 
-/// Bounds how long a socket's reads and writes may take.
+/// Limits the time that a socket's reads and writes may take.
 pub fn set_timeout(fd: &OwnedFd, time: Duration) -> io::Result<()> {
     let time = TimeVal::new(time.as_secs() as i64, time.subsec_micros().into());
     setsockopt(fd, sockopt::ReceiveTimeout, &time)?;
     Ok(setsockopt(fd, sockopt::SendTimeout, &time)?)
 }
 
-/// Returns the other end's pid in this namespace (0: none) and user id.
+/// Returns the other end's pid (0 if it is in another pid namespace) and user id.
 pub fn peer(fd: &OwnedFd) -> io::Result<(u32, u32)> {
     let who = getsockopt(fd, sockopt::PeerCredentials)?;
     Ok((who.pid().max(0) as u32, who.uid()))
@@ -73,7 +73,7 @@ pub fn user() -> u32 {
     geteuid().as_raw()
 }
 
-/// Receives one message; its length (0: the peer is gone).
+/// Receives one message, and returns its length; 0 if the other end was closed.
 pub fn receive(fd: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(recv(fd.as_raw_fd(), buffer, MsgFlags::empty())?)
 }
@@ -90,7 +90,7 @@ pub fn send(fd: &OwnedFd, bytes: &[u8], descriptors: &[RawFd]) -> io::Result<()>
     let rights = [ControlMessage::ScmRights(descriptors)];
     let control = if descriptors.is_empty() { &[][..] } else { &rights };
     let parts = [IoSlice::new(bytes)];
-    // Messages are sent whole or not at all.
+    // A message is sent as a whole or not at all.
     sendmsg::<()>(fd.as_raw_fd(), &parts, control, MsgFlags::MSG_NOSIGNAL, None)?;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! System calls that the standard library lacks, each behind a safe function.
 //!
-//! Most come from nix. It lacks futexes, pidfds and what a pidfd tells of an end, `tgkill` and
-//! `setpriority`; those come from libc.
+//! Most of them come from nix. nix lacks futexes, pidfds, a pidfd's information about the end of a
+//! process, `tgkill` and `setpriority`; these are called through libc.
 #![allow(unsafe_code)] // system calls that nix lacks
 
 pub use super::socket::{
@@ -28,12 +28,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-/// Asks a process to end, with SIGTERM.
+/// Asks a process to end by SIGTERM.
 pub fn send_sigterm(pid: u32) -> io::Result<()> {
     Ok(nix::sys::signal::kill(Pid::from_raw(pid.cast_signed()), nix::sys::signal::Signal::SIGTERM)?)
 }
 
-/// An anonymous file of `bytes`, sealed against shrinking and growing.
+/// Creates an anonymous file of `bytes`, sealed against shrinking and growing.
 pub fn memfd(name: &str, bytes: usize) -> io::Result<OwnedFd> {
     let fd = memfd_create(name, MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
     ftruncate(&fd, bytes as libc::off_t)?;
@@ -42,25 +42,25 @@ pub fn memfd(name: &str, bytes: usize) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Reserves bytes of a memfd, so that writing to them cannot fail.
+/// Reserves bytes of a memfd, so that writing to them can't fail.
 pub fn reserve(fd: &OwnedFd, from: usize, bytes: usize) -> io::Result<()> {
     let (from, bytes) = (from as libc::off_t, bytes as libc::off_t);
     Ok(fcntl::fallocate(fd, FallocateFlags::empty(), from, bytes)?)
 }
 
-/// A descriptor that becomes readable when the process ends.
+/// Returns a descriptor that becomes readable when the process ends.
 pub fn pidfd(pid: u32) -> io::Result<OwnedFd> {
-    // SAFETY: takes two integers.
+    // SAFETY: the system call takes two integers.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a descriptor that the call just returned, without another owner.
+    // SAFETY: the call has just returned this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// The wait status of a process that ended, where the kernel still has it
-/// (PIDFD_GET_INFO with PIDFD_INFO_EXIT, Linux 6.15).
+/// Returns the wait status of a process that has ended, if the kernel still has it (PIDFD_GET_INFO
+/// with PIDFD_INFO_EXIT, Linux 6.15).
 pub fn exit_status(pidfd: &OwnedFd) -> Option<i32> {
     #[repr(C)]
     #[derive(Default)]
@@ -74,7 +74,7 @@ pub fn exit_status(pidfd: &OwnedFd) -> Option<i32> {
     const EXIT: u64 = 1 << 3;
     const GET_INFO: u32 = 0xc000_ff0b | (size_of::<PidfdInfo>() as u32) << 16;
     let mut info = PidfdInfo { mask: EXIT, ..PidfdInfo::default() };
-    // SAFETY: the ioctl carries the struct's size and writes no more than that.
+    // SAFETY: `GET_INFO` contains the size of `info`, and the kernel writes no more than that.
     let result = unsafe { libc::ioctl(pidfd.as_raw_fd(), GET_INFO as libc::Ioctl, &raw mut info) };
     (result == 0 && info.mask & EXIT != 0).then_some(info.exit_code)
 }
@@ -107,8 +107,9 @@ pub struct CodeMapping {
     build_id: u64,
 }
 
-/// Returns the first executable mapping at or above an address, of the process with this `maps`
-/// file (PROCMAP_QUERY, Linux 6.11); `name` gets its path unchanged. `None` if there are no more.
+/// Returns the first executable mapping at or above an address, for the process with this `maps`
+/// file (PROCMAP_QUERY, Linux 6.11). Its path is written to `name` unchanged. `None` if there are
+/// no more.
 ///
 /// # Errors
 ///
@@ -131,8 +132,8 @@ pub fn code_mapping_from(
         name: name.as_mut_ptr().expose_provenance() as u64,
         ..CodeMapping::default()
     };
-    // SAFETY: the ioctl writes no more than the struct's size, and at the name no more than its
-    // length.
+    // SAFETY: `QUERY` contains the size of `mapping`, and the kernel writes no more than that. To
+    // `name` it writes no more than the length in `mapping`.
     let result = unsafe { libc::ioctl(maps.as_raw_fd(), QUERY as libc::Ioctl, &raw mut mapping) };
     match result {
         0 => Ok(Some(mapping)),
@@ -143,50 +144,50 @@ pub fn code_mapping_from(
     }
 }
 
-/// Whether a thread of a process is still there (as this namespace numbers them).
+/// Whether a thread of a process still exists, by its numbers in this pid namespace.
 pub fn thread_lives(pid: u32, tid: u32) -> bool {
-    // SAFETY: signal 0 is never delivered.
+    // SAFETY: the system call takes three integers, and signal 0 is never delivered.
     let result = unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, 0) };
     result == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
 }
 
-/// Sleeps on a shared futex while it holds `value`.
+/// Sleeps on a shared futex as long as it has the value `value`, but at most for `time`.
 pub fn futex_wait(word: &AtomicU32, value: u32, time: Duration) {
     let limit =
         libc::timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
-    // SAFETY: `word` is valid; the kernel only reads it.
+    // SAFETY: `word` and `limit` are live references, and the kernel only reads them.
     unsafe {
         libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, &raw const limit)
     };
 }
 
-/// Wakes everyone who sleeps on a shared futex.
+/// Wakes all threads that sleep on a shared futex.
 pub fn futex_wake(word: &AtomicU32) {
-    // SAFETY: `word` is valid.
+    // SAFETY: `word` is a live reference, whose address the kernel only uses as a key.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
 }
 
-/// CLOCK_MONOTONIC in nanoseconds.
+/// Returns CLOCK_MONOTONIC, ns.
 pub fn monotonic_ns() -> u64 {
     clock_ns(ClockId::CLOCK_MONOTONIC)
 }
 
-/// CLOCK_BOOTTIME in nanoseconds.
+/// Returns CLOCK_BOOTTIME, ns.
 pub fn boottime_ns() -> u64 {
     clock_ns(ClockId::CLOCK_BOOTTIME)
 }
 
-/// CPU time of this process so far, ns.
+/// Returns the CPU time of this process so far, ns.
 pub fn cpu_ns() -> u64 {
     clock_ns(ClockId::CLOCK_PROCESS_CPUTIME_ID)
 }
 
-/// CPU time of this thread so far, ns.
+/// Returns the CPU time of this thread so far, ns.
 pub fn thread_cpu_ns() -> u64 {
     clock_ns(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// CPU time of a process of this host so far, ns; `None` if it is gone.
+/// Returns the CPU time of a process of this host so far, ns; `None` if it is gone.
 pub fn cpu_ns_of(pid: u32) -> Option<u64> {
     let clock = clock_getcpuclockid(Pid::from_raw(pid.try_into().ok()?)).ok()?;
     clock_gettime(clock).ok().map(ns_of)
@@ -196,11 +197,11 @@ fn clock_ns(clock: ClockId) -> u64 {
     clock_gettime(clock).map_or(0, ns_of)
 }
 
-/// A clock as the kernel has it: the C library's function may be that of another library, which gives
-/// programs another time (libfaketime).
+/// Reads a clock by a system call. The C library's function may be interposed by a library that
+/// changes the time (libfaketime).
 pub fn kernel_clock_ns(clock: ClockId) -> Option<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel fills a live timespec, and nothing else.
+    // SAFETY: the kernel only writes to `time`, which is a live timespec.
     let result = unsafe { libc::syscall(libc::SYS_clock_gettime, clock.as_raw(), &raw mut time) };
     (result == 0).then(|| ns_of(TimeSpec::from_timespec(time)))
 }
@@ -209,7 +210,7 @@ fn ns_of(time: TimeSpec) -> u64 {
     time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
 }
 
-/// CPU time of children that were waited for, theirs included.
+/// Returns the CPU time of the children that were waited for, including their children.
 pub fn children_cpu_ns() -> u64 {
     let ns = |time: TimeVal| time.num_microseconds() as u64 * 1000;
     getrusage(UsageWho::RUSAGE_CHILDREN)
@@ -223,10 +224,10 @@ pub fn process_clock_ns(pid: u32) -> Option<u64> {
     clock_gettime(clock).ok().map(ns_of)
 }
 
-/// Time stamp counter.
+/// Returns the time-stamp counter.
 pub fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 has it; this process has not turned it off.
+    // SAFETY: every x86-64 processor has `rdtsc`, and this process has not disabled it.
     unsafe {
         std::arch::x86_64::_rdtsc()
     }
@@ -239,19 +240,20 @@ pub fn host_name() -> String {
     gethostname().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Raises the soft limit of open files as far as it goes: one per live process is held.
+/// Raises the soft limit of open files to the hard limit, since the collector has one open per live
+/// process.
 pub fn raise_file_limit() {
     if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
         let _ = setrlimit(Resource::RLIMIT_NOFILE, most.min(1 << 20), most);
     }
 }
 
-/// Makes a directory of random name below `parent`, 0700.
+/// Creates a directory with a random name below `parent`, with mode 0700.
 pub fn make_private_directory(parent: &Path, prefix: &str) -> io::Result<PathBuf> {
     Ok(mkdtemp(&parent.join(format!("{prefix}XXXXXX")))?)
 }
 
-/// Takes the first `bytes` of a file from the disk.
+/// Allocates the first `bytes` of a file on the disk.
 pub fn allocate(fd: &OwnedFd, bytes: u64) -> io::Result<()> {
     Ok(fcntl::posix_fallocate(fd, 0, bytes as libc::off_t)?)
 }
@@ -262,31 +264,33 @@ pub fn touch(path: &Path) -> io::Result<()> {
     Ok(utimensat(AT_FDCWD, path, &now, &now, UtimensatFlags::FollowSymlink)?)
 }
 
-/// Renames a file without replacing anything.
+/// Renames a file, but never replaces another file.
 pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    // Called by number: musl has no function for it before 1.2.6, glibc none before 2.28.
+    // It is called by number, since musl before 1.2.6 and glibc before 2.28 have no function for
+    // it.
     let number = from.with_nix_path(|from| {
         to.with_nix_path(|to| {
             let (here, keep) = (libc::AT_FDCWD, libc::RENAME_NOREPLACE);
-            // SAFETY: both paths are zero-terminated and live as long as the call, which reads them.
+            // SAFETY: both paths are NUL-terminated and outlive the call, which only reads them.
             unsafe {
                 libc::syscall(libc::SYS_renameat2, here, from.as_ptr(), here, to.as_ptr(), keep)
             }
         })
     })??;
     match Errno::result(number) {
-        // NFS and other network file systems; kernels before 3.15.
+        // These errors come from network file systems such as NFS and from kernels before 3.15.
         Err(Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP) => link_new(from, to),
         other => Ok(other.map(drop)?),
     }
 }
 
-/// Does the same as [`rename_new`] where the file system cannot do it in one step: a link never
-/// replaces.
+/// Like [`rename_new`], for file systems that can't do it in one step. A link never replaces a
+/// file.
 fn link_new(from: &Path, to: &Path) -> io::Result<()> {
     match fs::hard_link(from, to) {
         Ok(()) => fs::remove_file(from),
-        // Without links either, as FAT: another writer in between would be replaced.
+        // The file system has no links either (such as FAT). Another writer in between would be
+        // replaced.
         Err(e) if e.raw_os_error() == Some(libc::EPERM) || e.kind() == ErrorKind::Unsupported => {
             match to.symlink_metadata() {
                 Ok(_) => Err(ErrorKind::AlreadyExists.into()),
@@ -297,24 +301,23 @@ fn link_new(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// An epoll instance with a token per descriptor.
+/// An epoll instance with a token for each descriptor.
 pub struct Poller(Epoll);
 
 impl Poller {
-    /// A new one.
+    /// Returns an instance without descriptors.
     pub fn new() -> io::Result<Poller> {
         Ok(Poller(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?))
     }
 
-    /// Watches `fd` for input, always or only `once`. The descriptor leaves the set when it is
-    /// closed.
+    /// Watches `fd` for input, always or only `once`. A descriptor that is closed is removed.
     pub fn add(&self, fd: &OwnedFd, token: u64, once: bool) -> io::Result<()> {
         let mut flags = EpollFlags::EPOLLIN;
         flags.set(EpollFlags::EPOLLONESHOT, once);
         Ok(self.0.add(fd, EpollEvent::new(flags, token))?)
     }
 
-    /// Tokens that became ready within `time`.
+    /// Returns the tokens whose descriptors became ready within `time`.
     pub fn wait(&self, time: Duration) -> Vec<u64> {
         let mut events = [EpollEvent::empty(); 64];
         let time = EpollTimeout::try_from(time).unwrap_or(EpollTimeout::MAX);
@@ -323,28 +326,27 @@ impl Poller {
     }
 }
 
-/// A descriptor that one thread writes to wake another from a poll.
+/// Returns a descriptor that one thread writes to in order to wake another from a poll.
 pub fn eventfd() -> io::Result<EventFd> {
     Ok(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?)
 }
 
-/// Waits until one of these can be read; whether each has hung up.
+/// Waits until one of the descriptors is readable. Returns for each whether it has hung up.
 pub fn poll_readable(fds: &[BorrowedFd], time: Duration) -> Vec<bool> {
     let mut polled: Vec<_> = fds.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
-    // The time is exact to the nanosecond: rounding to milliseconds would turn a shorter wait into
-    // none.
+    // The time is exact to the nanosecond. Rounded to milliseconds, a shorter wait would be none.
     let _ = ppoll(&mut polled, Some(time.into()), None);
     let gone = PollFlags::POLLHUP | PollFlags::POLLERR;
     polled.iter().map(|fd| fd.revents().is_some_and(|got| got.intersects(gone))).collect()
 }
 
-/// Reads memory of another process; how many bytes could be read from the front.
+/// Reads memory of another process. Returns how many bytes could be read from the front.
 pub fn read_memory(pid: u32, address: u64, into: &mut [u8]) -> usize {
     try_read(pid, address, into).unwrap_or(0)
 }
 
-/// Reads several pieces of it by one system call; returns how many bytes could be read from the
-/// front.
+/// Reads several pieces of another process's memory by one system call. Returns how many bytes
+/// could be read from the front.
 pub fn read_pieces<'a>(pid: u32, pieces: impl Iterator<Item = (u64, &'a mut [u8])>) -> usize {
     let (mut local, mut remote) = (Vec::new(), Vec::new());
     for (address, into) in pieces {
@@ -363,7 +365,7 @@ fn try_read(pid: u32, address: u64, into: &mut [u8]) -> nix::Result<usize> {
     process_vm_readv(Pid::from_raw(pid as i32), &mut [IoSliceMut::new(into)], &remote)
 }
 
-/// Page by page: the kernel stops at the first piece that it cannot read.
+/// Splits a range into pages, since the kernel stops at the first piece that it cannot read.
 fn pages_of(address: u64, len: usize, pages: &mut Vec<RemoteIoVec>) {
     let mut at = address;
     let end = address.saturating_add(len as u64);
@@ -374,8 +376,8 @@ fn pages_of(address: u64, len: usize, pages: &mut Vec<RemoteIoVec>) {
     }
 }
 
-/// Whether memory of another process can be read now: not while it is becoming another
-/// program or is ending (`ESRCH`, `EFAULT`), never without the permission (`EPERM`).
+/// Checks whether memory of another process can be read now. It cannot be while the process is
+/// ending or in an exec (`ESRCH`, `EFAULT`), and never without permission (`EPERM`).
 pub fn can_read(pid: u32, address: u64) -> io::Result<()> {
     match try_read(pid, address, &mut [0; 8])? {
         8 => Ok(()),
@@ -383,11 +385,11 @@ pub fn can_read(pid: u32, address: u64) -> io::Result<()> {
     }
 }
 
-/// Lets this thread run before others of the same priority, where that is permitted: its readings
-/// must be fresh.
+/// Lets this thread run before others of the same priority, if that is permitted, since its
+/// readings must be fresh.
 pub fn raise_priority() {
     const NICE: libc::c_int = -10;
-    // SAFETY: no pointers; 0 is the calling thread.
+    // SAFETY: the function takes no pointers; 0 stands for the calling thread.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
 }
 

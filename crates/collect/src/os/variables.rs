@@ -1,5 +1,5 @@
-//! The variables of a process's environment, taken apart once: a process is asked for some twenty
-//! while it waits to begin.
+//! The variables of a process's environment, split once. About twenty of them are looked up while
+//! the process waits to begin.
 
 /// The variables of an environment.
 pub struct Variables<'e> {
@@ -7,7 +7,7 @@ pub struct Variables<'e> {
 }
 
 impl<'e> Variables<'e> {
-    /// Wraps a NUL-separated environment.
+    /// Splits a NUL-separated environment.
     pub fn of(environ: &'e [u8]) -> Variables<'e> {
         let taken_apart = |entry: &'e [u8]| {
             let at = entry.iter().position(|byte| *byte == b'=')?;
@@ -16,13 +16,13 @@ impl<'e> Variables<'e> {
         Variables { all: environ.split(|byte| *byte == 0).filter_map(taken_apart).collect() }
     }
 
-    /// All values of a name: an environment may have it more than once.
+    /// Returns all values of a variable. An environment may contain it more than once.
     pub fn values(&self, name: &str) -> impl Iterator<Item = &'e [u8]> {
         let is_it = move |(other, _): &&(&[u8], &[u8])| *other == name.as_bytes();
         self.all.iter().filter(is_it).map(|(_, value)| *value)
     }
 
-    /// The first value of a name.
+    /// Returns the first value of a variable.
     pub fn value(&self, name: &str) -> Option<&'e [u8]> {
         self.values(name).next()
     }

@@ -1,19 +1,20 @@
-//! Whether the machine's time of day can be gone by: for tprof itself, and over a run.
+//! Checks whether the time of day can be trusted, by tprof itself and over a run.
 
 use super::sys;
 use nix::time::ClockId;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const FAKETIME: &[u8] = b"libfaketime";
-/// Differences below this may come from reading one clock later than another, and are not reported.
+/// Smaller differences may come from reading one clock after the other, and are not reported.
 const SLACK_NS: u64 = 1_000_000_000;
 
-/// Whether a list of libraries (`LD_PRELOAD`) has one that gives programs another time.
+/// Whether a list of libraries (`LD_PRELOAD`) contains libfaketime, which changes the time of
+/// programs.
 pub fn is_faketime(libraries: &[u8]) -> bool {
     libraries.windows(FAKETIME.len()).any(|part| part == FAKETIME)
 }
 
-/// A sentence on programs that saw another time.
+/// Returns a sentence about the number of programs that saw another time.
 pub fn faketime_programs(count: u64) -> Option<String> {
     let them = match count {
         0 => return None,
@@ -28,11 +29,11 @@ pub fn faketime_programs(count: u64) -> Option<String> {
 /// The time of day at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct WallClock {
-    /// The kernel's time since 1970.
+    /// The kernel's time, ns since 1970.
     pub unix_ns: u64,
-    /// The C library's time since 1970.
+    /// The C library's time, ns since 1970.
     seen_ns: u64,
-    /// Time since the machine's boot, including its sleep.
+    /// Time since the machine's boot, including its sleep, ns.
     boot_ns: u64,
 }
 
@@ -49,7 +50,7 @@ impl WallClock {
         }
     }
 
-    /// A sentence, if another library gives tprof another time than the kernel.
+    /// Returns a sentence if a library makes the C library's time differ from the kernel's.
     pub fn faketime_note(&self) -> Option<String> {
         let off_ns = self.seen_ns.abs_diff(self.unix_ns);
         (off_ns > SLACK_NS).then(|| {
@@ -63,7 +64,7 @@ impl WallClock {
         })
     }
 
-    /// A sentence, if the clock was set between this moment and a later one.
+    /// Returns a sentence if the clock was set between this moment and a later one.
     pub fn set_until(&self, later: &WallClock) -> Option<String> {
         let expected_ns = self.unix_ns + later.boot_ns.saturating_sub(self.boot_ns);
         let off_ns = later.unix_ns.abs_diff(expected_ns);

@@ -1,12 +1,13 @@
-//! Detects that the collector was kept from its work for long: stopped by a signal, on a suspended
-//! machine, in a frozen cgroup, or held up by a disk.
+//! Detects that the collector did not run for long: it was stopped by a signal, its machine was
+//! suspended, its cgroup was frozen, or a disk blocked it.
 
-/// Longer than a pass and its sleep take on any machine that makes progress.
+/// Longest time between two passes that counts as progress. A pass and its sleep take less on any
+/// machine.
 const STANDSTILL_NS: u64 = 1_000_000_000;
-/// Rings are full for a moment longer.
+/// Time after a standstill in which rings may still be full, ns.
 const CATCHING_UP_NS: u64 = 300_000_000;
 
-/// Detects by the times of its passes whether the engine makes progress.
+/// Detects standstills of the engine by the times of its passes.
 #[derive(Default)]
 pub struct CollectorStall {
     looked_at: u64,
@@ -14,14 +15,14 @@ pub struct CollectorStall {
 }
 
 impl CollectorStall {
-    /// Whether losses that are found at this moment happened while the engine stood still: it may
-    /// have been stopped in the middle of anything, without a pass since.
+    /// Whether losses that are found at this moment were caused by a standstill. The engine may
+    /// have been stopped in the middle of anything, and may not have made a pass since.
     pub fn explains(&self, now: u64) -> bool {
         now < self.catching_up_until
             || self.looked_at != 0 && now.saturating_sub(self.looked_at) >= STANDSTILL_NS
     }
 
-    /// Notes a pass; the time of the last one, if that is long ago.
+    /// Notes a pass. Returns the time of the last pass if that is long ago.
     pub fn look(&mut self, now: u64) -> Option<u64> {
         let last = std::mem::replace(&mut self.looked_at, now);
         if last == 0 || now.saturating_sub(last) < STANDSTILL_NS {

@@ -1,4 +1,4 @@
-//! The rank files of a run: which there are, their names, and when they are written.
+//! The rank files of a run: their number, their names, and when they are written.
 
 use crate::error::CollectError;
 use crate::os::sys;
@@ -12,22 +12,22 @@ use tprof_trace::model::{Counter, EventSample, NameId, ProcessIndex, Property, S
 use tprof_trace::run::RankInfo;
 use tprof_trace::{TraceError, TraceFile, TraceHeader, TraceWriter};
 
-/// Samples that are worth a block; fewer wait this long.
+/// Number of samples that are enough for a block. Fewer samples wait this long.
 const WORTH_A_BLOCK: usize = 512;
 const SAMPLES_WAIT_NS: u64 = 3_000_000_000;
-/// A quantity that stays as it is has a row this often.
+/// Time between two rows of a quantity that does not change.
 const STEADY_NS: u64 = 1_000_000_000;
 /// Time before a file that could not be created is tried again.
 const RETRY_NS: u64 = 1_000_000_000;
 
-/// The processes whose rows a file holds.
+/// The kind of processes whose rows a file contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileOwner {
-    /// Processes that named no rank: rank 0 until a rank shows up, then a launcher.
+    /// Processes without a rank: they are rank 0, or launchers once another process has a rank.
     Unranked,
     /// Processes of one rank.
     Rank(Rank),
-    /// Processes that only launched ranks.
+    /// Processes that only started ranks.
     Launcher,
 }
 
@@ -35,21 +35,21 @@ pub enum FileOwner {
 pub struct OpenFile {
     /// Writer of the file.
     pub writer: TraceWriter,
-    /// The processes whose rows it holds.
+    /// The kind of processes whose rows it contains.
     pub owner: FileOwner,
-    /// Processes in it so far.
+    /// Number of processes in it so far.
     pub processes: u32,
-    /// Threads in it so far.
+    /// Number of threads in it so far.
     pub threads: u32,
-    /// Present path of the file.
+    /// The file's current path.
     pub path: PathBuf,
-    /// Inode by which the file is found again where it was moved.
+    /// The file's inode, by which it is found if it was moved.
     inode: u64,
-    /// Live process images that write here.
+    /// Number of live images that write to it.
     pub live: u32,
-    /// The last error was reported already.
+    /// The last error, which was reported already.
     pub failed: Option<String>,
-    /// Samples that wait for a block to be worth its head.
+    /// Samples that wait until there are enough for a block.
     pub samples: Vec<Sample>,
     /// Samples of events that wait, like `samples`.
     pub event_samples: Vec<EventSample>,
@@ -59,11 +59,11 @@ pub struct OpenFile {
     samples_ns: u64,
     /// The last reading of each quantity.
     read: HashMap<(Option<ProcessIndex>, Option<u32>, NameId), LastReading>,
-    /// Why proportional set sizes are missing, as the file has it.
+    /// The reason in the file why proportional set sizes are missing.
     pub sizes_missing: Option<String>,
-    /// UUIDs of the devices that processes in it see.
+    /// UUIDs of the devices that its processes see.
     pub devices: HashSet<String>,
-    /// Source files that its stacks name.
+    /// Source files in its stacks that were looked up.
     sources: SourceFiles,
 }
 
@@ -75,7 +75,7 @@ struct LastReading {
 }
 
 impl OpenFile {
-    /// A file without processes yet.
+    /// Returns a file without processes.
     pub fn new(writer: TraceWriter, owner: FileOwner, path: PathBuf) -> OpenFile {
         OpenFile {
             writer,
@@ -97,7 +97,7 @@ impl OpenFile {
         }
     }
 
-    /// Returns the rank whose rows it holds.
+    /// Returns the rank of its processes, if they have one.
     pub fn rank(&self) -> Option<u32> {
         match self.owner {
             FileOwner::Rank(rank) => Some(rank.number),
@@ -105,8 +105,8 @@ impl OpenFile {
         }
     }
 
-    /// Writes the samples that wait. Samples of one kind are written together: what they have in
-    /// common then costs next to nothing. A few wait for more.
+    /// Writes the waiting samples, unless there are too few. Samples of one kind are written
+    /// together, since their common values then take almost no space.
     pub fn write_samples(&mut self) -> Result<(), TraceError> {
         let waited_ns = sys::monotonic_ns().saturating_sub(self.samples_ns);
         match self.samples_waiting() < WORTH_A_BLOCK && waited_ns < SAMPLES_WAIT_NS {
@@ -115,7 +115,7 @@ impl OpenFile {
         }
     }
 
-    /// Does the same as [`Self::write_samples`], however few they are.
+    /// Like [`Self::write_samples`], however few there are.
     pub fn write_all_samples(&mut self) -> Result<(), TraceError> {
         if self.samples_waiting() == 0 {
             return Ok(());
@@ -128,33 +128,33 @@ impl OpenFile {
         self.writer.write(&mut self.event_samples)
     }
 
-    /// Samples that wait.
+    /// Returns the number of samples that wait.
     pub fn samples_waiting(&self) -> usize {
         self.samples.len() + self.event_samples.len()
     }
 
-    /// Writes a fact about the whole file: key, and value as JSON.
+    /// Writes a property of the whole file: its key, and its value as JSON.
     pub fn write_property(&mut self, key: &str, value: &str) {
         let (key, value) = (self.writer.name(key), self.writer.name(value));
         self.writer.property(Property { key, value });
     }
 
-    /// Writes size and time of a file of Python's code, the first time that it is named.
+    /// Writes size and time of a Python source file when it is first named.
     pub fn python_source(&mut self, path: &str, pid: u32) {
         if let Some((key, value)) = self.sources.of_python(path, pid) {
             self.write_property(&key, &value);
         }
     }
 
-    /// Writes size and time of a file that a module was compiled from.
+    /// Writes size and time of a source file that a module was compiled from.
     pub fn module_source(&mut self, path: &str, module: &ModuleFile) {
         if let Some((key, value)) = self.sources.of_module(path, module) {
             self.write_property(&key, &value);
         }
     }
 
-    /// Writes a reading. One that equals the last row waits until that is a second old, or another
-    /// follows: curves look the same as with all readings.
+    /// Writes a reading. A reading that equals the last row waits until that row is a second old or
+    /// until a different reading follows, so curves look the same as with all readings.
     pub fn counter(&mut self, row: Counter) {
         let written_ns = row.time_ns;
         match self.read.get_mut(&(row.process, row.device, row.name)) {
@@ -179,7 +179,7 @@ impl OpenFile {
         self.writer.counter(row);
     }
 
-    /// Forgets the readings of a process that is gone, the last ones written.
+    /// Writes and removes the last readings of a process that has ended.
     pub fn forget(&mut self, process: ProcessIndex) {
         let (writer, read) = (&mut self.writer, &mut self.read);
         read.retain(|(of, ..), read| {
@@ -196,18 +196,18 @@ impl OpenFile {
 pub struct Files {
     directory: PathBuf,
     header: TraceHeader,
-    /// Facts of the whole run that each file gets: key, and value as JSON.
+    /// Properties of the whole run that each file gets: key, and value as JSON.
     facts: Vec<(&'static str, String)>,
-    /// Open files; never removed, so that indexes stay valid.
+    /// All files. None is ever removed, so that indexes stay valid.
     pub open: Vec<OpenFile>,
     /// Whether any process named a rank.
     pub ranked: bool,
-    /// Time (ns) when a file for processes without a rank could not be created, and why.
+    /// Time (ns) when a file for processes without a rank could not be created, and the reason.
     refused: Option<(u64, String)>,
 }
 
 impl Files {
-    /// Starts without open files.
+    /// Returns files of which none is open.
     pub fn new(directory: &Path, header: TraceHeader, facts: Vec<(&'static str, String)>) -> Files {
         Files {
             directory: directory.to_owned(),
@@ -219,7 +219,7 @@ impl Files {
         }
     }
 
-    /// Opens a file under the first name that is free.
+    /// Creates a file under the first free name.
     fn create(
         &mut self,
         owner: FileOwner,
@@ -240,7 +240,7 @@ impl Files {
                 }
                 Err(e) if exists(&path) => {
                     self.rename_launcher_file(&path, &owner);
-                    // The name may be free now.
+                    // The name may be free by now.
                     if !exists(&path)
                         && let Ok(writer) = TraceWriter::create(&path, &header)
                     {
@@ -257,7 +257,7 @@ impl Files {
         ))
     }
 
-    /// Takes an opened file in; its index.
+    /// Adds an open file, and returns its index.
     fn register(&mut self, writer: TraceWriter, owner: FileOwner, path: PathBuf) -> usize {
         let mut open = OpenFile::new(writer, owner, path);
         for (key, value) in &self.facts {
@@ -267,8 +267,8 @@ impl Files {
         self.open.len() - 1
     }
 
-    /// A rank's name may be held by a collector on another host that opened it
-    /// before any rank was known: that one is a launcher.
+    /// Renames another file that has rank 0's name. A collector on another host may have created it
+    /// before any rank was known; that collector belongs to a launcher.
     fn rename_launcher_file(&self, path: &Path, owner: &FileOwner) {
         if !matches!(owner, FileOwner::Rank(Rank { number: 0, .. })) {
             return;
@@ -284,8 +284,9 @@ impl Files {
         }
     }
 
-    /// Returns the file of processes without a rank, which is opened when first needed. Since
-    /// thousands of samples may need it, a failure to create it is only retried a second later.
+    /// Returns the file for processes without a rank, which is created when it is first needed.
+    /// Thousands of samples may need it, so if it could not be created, that is tried again only
+    /// after a second.
     pub fn unranked(&mut self) -> Result<usize, CollectError> {
         let wanted = if self.ranked { FileOwner::Launcher } else { FileOwner::Unranked };
         if let Some(at) = self.open.iter().position(|f| f.owner == wanted) {
@@ -317,7 +318,7 @@ impl Files {
         }
     }
 
-    /// A new file for `rank`: `rank-3.tprof`, or, where that name was taken, `rank-3.1.tprof`.
+    /// Creates a file for `rank`: `rank-3.tprof`, or `rank-3.1.tprof` if that name is taken.
     pub fn rank(&mut self, rank: Rank) -> Result<usize, CollectError> {
         if !self.ranked {
             self.ranked = true;
@@ -328,7 +329,7 @@ impl Files {
         self.create(FileOwner::Rank(rank), &mut numbered(&format!("rank-{}", rank.number)))
     }
 
-    /// Renames a file after its processes turned out to be launchers.
+    /// Renames a file because its processes turned out to be launchers.
     pub fn becomes_launcher(&mut self, at: usize) {
         let host = self.header.host.clone();
         let Some(file) = self.open.get_mut(at) else { return };
@@ -343,7 +344,7 @@ impl Files {
                 }
                 Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(e) => {
-                    // A collector on another host may have moved it already.
+                    // A collector on another host may have moved the file already.
                     if e.kind() == std::io::ErrorKind::NotFound
                         && let Some(to) = found(&self.directory, file.inode)
                     {
@@ -356,12 +357,12 @@ impl Files {
         }
     }
 
-    /// Newest file of `rank`.
+    /// Returns the newest file of `rank`.
     pub fn newest_of(&self, rank: &Rank) -> Option<usize> {
         self.open.iter().rposition(|f| matches!(&f.owner, FileOwner::Rank(of) if of.is_same(rank)))
     }
 
-    /// The ranks that have files.
+    /// Returns the ranks that have files.
     pub fn ranks(&self) -> Vec<RankInfo> {
         let info = |open: &OpenFile| match (&open.owner, open.path.file_name()) {
             (FileOwner::Rank(rank), Some(name)) => Some(RankInfo {
@@ -376,13 +377,13 @@ impl Files {
         self.open.iter().filter_map(info).collect()
     }
 
-    /// Bytes in all files.
+    /// Returns the number of bytes in all files.
     pub fn bytes(&self) -> u64 {
         self.open.iter().map(|f| f.writer.bytes_written()).sum()
     }
 }
 
-/// The trace file in a directory that has this inode.
+/// Returns the path of the trace file with this inode in a directory.
 fn found(directory: &Path, inode: u64) -> Option<PathBuf> {
     let entries = std::fs::read_dir(directory).ok()?.flatten().map(|entry| entry.path());
     let mut traces = entries.filter(|path| path.extension().is_some_and(|end| end == "tprof"));
@@ -398,7 +399,7 @@ fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
-/// `stem.tprof`, `stem.1.tprof`, …
+/// Returns the names `stem.tprof`, `stem.1.tprof`, and so on.
 fn numbered(stem: &str) -> impl Iterator<Item = String> + use<> {
     let stem = stem.to_owned();
     (0u32..).map(move |n| match n {
@@ -429,7 +430,7 @@ mod tests {
         let file = TraceFile::open(&path).unwrap();
         let rows: Vec<_> =
             file.counters().iter().map(|row| (row.time_ns / 100_000_000, row.value)).collect();
-        // The last before a change and before the end are there.
+        // There are rows for the last reading before a change and for the last of all.
         assert_eq!(rows, [(0, 5.0), (10, 5.0), (13, 5.0), (14, 6.0), (15, 6.0)]);
     }
 }

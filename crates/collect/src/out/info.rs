@@ -1,4 +1,4 @@
-//! `run.json`, and rows that concern a whole file.
+//! Writes `run.json`, and rows that concern a whole file.
 
 use crate::os::cgroup::CgroupReading;
 use crate::os::host_cpu::HostCpuReading;
@@ -12,10 +12,10 @@ use std::sync::Arc;
 use tprof_trace::model::{Counter, Loss, Symbol, counter};
 use tprof_trace::run::RunInfo;
 
-/// Longest time that rows wait which only refine what is there.
+/// Longest time that rows wait if they only refine other rows.
 const REFINING_NS: u64 = 3_000_000_000;
 
-/// Why something was lost that a file does not hold.
+/// The reason of a loss that occurs when a trace file can't be written.
 pub const UNWRITTEN: &str = "the trace file could not be written";
 
 /// Writes symbols of a process; `target` is file index << 32 | process index.
@@ -32,7 +32,7 @@ pub fn write_symbols(
         let module_file = &*module;
         let path = shown_path(&module.path, redact);
         let module = open.writer.name(&path);
-        // An address without a name still has its module.
+        // An address without a name still gets its module.
         let frames = if frames.is_empty() { &nameless[..] } else { &frames[..] };
         for (depth, frame) in frames.iter().enumerate() {
             if !redact {
@@ -58,7 +58,7 @@ fn base(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// A path as the trace shows it.
+/// Returns a path in the form for the trace.
 pub fn shown_path(path: &Path, redact: bool) -> String {
     match path.file_name() {
         Some(name) if redact => name.to_string_lossy().into_owned(),
@@ -91,7 +91,7 @@ pub fn write_host_cpu(files: &mut Files, time_ns: u64, reading: &HostCpuReading)
     write_counters(files, time_ns, &values);
 }
 
-/// Writes values of no process into every file, as far as they are known.
+/// Writes values that belong to no process into every file, if they are known.
 fn write_counters(files: &mut Files, time_ns: u64, values: &[(&str, Option<f64>)]) {
     for open in &mut files.open {
         for (name, value) in values {
@@ -103,7 +103,7 @@ fn write_counters(files: &mut Files, time_ns: u64, values: &[(&str, Option<f64>)
     }
 }
 
-/// Writes the run's losses into every file, so that each file is complete on its own.
+/// Writes the run's losses into every file, so that each file is complete by itself.
 fn write_losses(files: &mut Files, losses: &Losses, time_ns: u64) {
     for open in &mut files.open {
         for (what, why, count) in losses.iter() {
@@ -113,8 +113,8 @@ fn write_losses(files: &mut Files, losses: &Losses, time_ns: u64) {
     }
 }
 
-/// Flushes every file; an error is reported once. Rows that a file does not take wait. Rows that
-/// only refine what is there wait until a block is worth its header.
+/// Flushes every file, and reports an error once. Rows that can't be written wait. Rows that only
+/// refine others wait until they fill a block.
 pub fn flush_files(files: &mut Files, losses: &mut Losses, now: u64) {
     let mut errors = Vec::new();
     for open in &mut files.open {
@@ -139,7 +139,7 @@ pub fn flush_files(files: &mut Files, losses: &mut Losses, now: u64) {
     count_dropped(files, losses);
 }
 
-/// Counts rows that the disk refused for so long that they were dropped.
+/// Counts rows that were dropped because they could not be written for long.
 fn count_dropped(files: &mut Files, losses: &mut Losses) {
     for open in &mut files.open {
         let dropped = open.writer.take_dropped();
@@ -149,8 +149,8 @@ fn count_dropped(files: &mut Files, losses: &mut Losses) {
     }
 }
 
-/// Writes everything that waits, however little; rows that the disk does not take are dropped and
-/// counted. Nothing more is lost from here on.
+/// Writes everything that waits. Rows that can't be written are dropped and counted. Nothing more
+/// is lost after this.
 pub fn settle_files(files: &mut Files, losses: &mut Losses) {
     for open in &mut files.open {
         let samples = open.samples_waiting() as u64;
@@ -167,7 +167,7 @@ pub fn settle_files(files: &mut Files, losses: &mut Losses) {
     count_dropped(files, losses);
 }
 
-/// Appends losses and indexes and closes the files, which were settled before.
+/// Appends losses and indexes to the files and closes them. [`settle_files`] must have been called.
 pub fn close_files(files: &mut Files, losses: &mut Losses, time_ns: u64) {
     write_losses(files, losses, time_ns);
     for open in files.open.drain(..) {
@@ -177,7 +177,7 @@ pub fn close_files(files: &mut Files, losses: &mut Losses, time_ns: u64) {
     }
 }
 
-/// Reduces programs to their base names, whoever found them; arguments were removed before.
+/// Reduces all programs to their base names. Arguments were removed before.
 pub fn redact(info: &mut RunInfo) {
     for process in &mut info.processes {
         process.command = base(&process.command).to_owned();
@@ -191,7 +191,7 @@ pub fn redact(info: &mut RunInfo) {
     }
 }
 
-/// Writes `run.json` to a temporary name and renames it; its bytes.
+/// Writes `run.json` to a temporary name and renames it. Returns its size in bytes.
 pub fn write(path: &Path, info: &RunInfo) -> io::Result<usize> {
     let temporary = path.with_extension("json.tmp");
     let _ = std::fs::remove_file(&temporary);

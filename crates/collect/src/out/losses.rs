@@ -4,8 +4,8 @@ use super::collector_stall::CollectorStall;
 use std::collections::{BTreeMap, HashSet};
 use tprof_trace::run::BlindSpot;
 
-/// Entries of this kind that are kept; a build of millions of processes must not
-/// fill the collector's memory.
+/// Number of processes with unrecorded data that are kept, so that a build with millions of
+/// processes does not fill the collector's memory.
 pub(super) const MAX_BLIND: usize = 10_000;
 
 /// The losses of a run, by kind.
@@ -14,13 +14,13 @@ pub struct Losses {
     by_kind: BTreeMap<(String, String), u64>,
     /// Data that could not be recorded, by process.
     pub(super) blind: Vec<BlindSpot>,
-    /// Whether the collector makes progress, and what was lost because it did not.
+    /// Detects that the collector stands still, and losses because of that.
     pub standstill: CollectorStall,
     complaints: HashSet<String>,
 }
 
 impl Losses {
-    /// Adds a process of which something cannot be recorded.
+    /// Adds something that was not recorded of a process.
     pub fn add_blind(&mut self, blind: BlindSpot) {
         if self.blind.len() < MAX_BLIND {
             self.blind.push(blind);
@@ -33,14 +33,14 @@ impl Losses {
         }
     }
 
-    /// Does the same as [`Losses::add_blind`], but only once however many processes it concerns.
+    /// Like [`Losses::add_blind`], but adds only one entry, however many processes it concerns.
     pub fn add_blind_once(&mut self, blind: BlindSpot) {
         if !self.blind.iter().any(|known| known.what == blind.what && known.why == blind.why) {
             self.add_blind(blind);
         }
     }
 
-    /// Counts a loss; 0: an unknown number.
+    /// Counts a loss. A count of 0 means that the number is unknown.
     pub fn lose(&mut self, what: &str, why: &str, count: u64) {
         *self.by_kind.entry((what.to_owned(), why.to_owned())).or_insert(0) += count;
     }
@@ -51,12 +51,12 @@ impl Losses {
         &self.blind
     }
 
-    /// Losses by kind.
+    /// Returns the losses: what was lost, why, and how many.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str, u64)> {
         self.by_kind.iter().map(|((what, why), count)| (what.as_str(), why.as_str(), *count))
     }
 
-    /// Prints a line once on stderr: the disk is full, a file is gone.
+    /// Prints a line on stderr, but each line only once: for example, that the disk is full.
     pub fn complain(&mut self, what: &str) {
         if self.complaints.insert(what.to_owned()) {
             eprintln!("tprof: {what}");

@@ -1,4 +1,4 @@
-//! The output of a run: the rank files, and `run.json` with what became of every process.
+//! The output of a run: the rank files, and `run.json` with the fate of every process.
 
 pub mod collector_stall;
 pub mod files;

@@ -1,9 +1,9 @@
-//! `--modules`: whether the start-up hook of Python ran in an image that ran PyTorch, and if not,
-//! why.
+//! Checks for `--modules` whether the start-up hook of Python ran in each image that ran PyTorch,
+//! and if not, why.
 //!
-//! The hook is a `sitecustomize.py` in a directory of PYTHONPATH. Once PyTorch is imported it adds
-//! a line to a file of the session: pid, CLOCK_MONOTONIC nanoseconds, `named` or `missing` with the
-//! reason. A forked child has its parent's hook, and no line of its own.
+//! The hook is a `sitecustomize.py` in a directory of PYTHONPATH. Once PyTorch is imported, it adds
+//! a line to a file of the session: pid, CLOCK_MONOTONIC in ns, and `named`, or `missing` with the
+//! reason. A forked child has its parent's hook, but no line of its own.
 
 use crate::out::losses::Losses;
 use std::collections::HashMap;
@@ -12,18 +12,18 @@ use std::io::Read;
 use std::path::Path;
 use tprof_trace::run::BlindSpot;
 
-/// The hook's file, in a directory of PYTHONPATH.
+/// Name of the hook's file.
 pub const HOOK_FILE: &str = "sitecustomize.py";
 /// The beginning of the hook's file.
 pub const HOOK_TITLE: &str = "\"\"\"Start-up hook of `--modules`";
-/// The variable with that directory.
+/// The variable that contains the hook's directory.
 pub const PYTHON_PATH: &str = "PYTHONPATH";
-/// File of the session to which hooks add lines.
+/// Name of the session's file to which hooks add lines.
 const NOTES: &str = "modules";
-/// The data that is not recorded without the hook.
+/// The data that is not recorded if the hook does not run.
 const WHAT: &str = "names of modules (--modules)";
 
-/// Whether a directory of PYTHONPATH is the hook's.
+/// Whether a directory of PYTHONPATH contains the hook.
 pub fn holds_hook(directory: &Path) -> bool {
     let mut title = [0; HOOK_TITLE.len()];
     let read =
@@ -31,7 +31,8 @@ pub fn holds_hook(directory: &Path) -> bool {
     read.is_ok() && title == *HOOK_TITLE.as_bytes()
 }
 
-/// Why the hook did not run in a process with this command line and environment, if it did not.
+/// Returns the most likely reason why the hook did not run in a process with this command line and
+/// environment, given that it did not.
 pub fn why_not(command: &[String], environ: &[u8]) -> &'static str {
     match switch_of(command) {
         Some('S') => return "Python runs with -S, which skips start-up hooks",
@@ -49,7 +50,7 @@ pub fn why_not(command: &[String], environ: &[u8]) -> &'static str {
     }
 }
 
-/// The first of Python's own switches that keeps the hook from running.
+/// Returns the first of Python's own switches that keeps the hook from running.
 fn switch_of(command: &[String]) -> Option<char> {
     let mut words = command.iter().skip(1);
     while let Some(switches) = words.next().and_then(|word| word.strip_prefix('-')) {
@@ -59,7 +60,7 @@ fn switch_of(command: &[String]) -> Option<char> {
         for (at, switch) in switches.char_indices() {
             match switch {
                 'I' | 'E' | 'S' => return Some(switch),
-                // The program follows.
+                // The program follows this switch.
                 'c' | 'm' => return None,
                 'W' | 'X' => {
                     if at + 1 == switches.len() {
@@ -77,15 +78,15 @@ fn switch_of(command: &[String]) -> Option<char> {
 /// An image of a run with `--modules`.
 #[derive(Clone, Debug)]
 pub struct HookedImage {
-    /// Pid in its own pid namespace.
+    /// Its pid in its own pid namespace.
     pub own_pid: u32,
     /// Pid and name, as `pid NAME`.
     pub process: String,
     /// Time when it attached, ns.
     pub start_ns: u64,
-    /// The image that it was forked from.
+    /// Number of the image that it was forked from.
     pub forked_from: Option<u64>,
-    /// [`why_not`], of its beginning.
+    /// The result of [`why_not`] when it began.
     pub why_not: &'static str,
     /// Whether it ran operators of PyTorch.
     pub ran_torch: bool,
@@ -98,19 +99,19 @@ pub struct HookedImages {
 }
 
 impl HookedImages {
-    /// An image attached.
+    /// Adds an image that attached.
     pub fn began(&mut self, number: u64, image: HookedImage) {
         self.images.insert(number, image);
     }
 
-    /// Records that it ran operators of PyTorch.
+    /// Notes that an image ran operators of PyTorch.
     pub fn ran_torch(&mut self, number: u64) {
         if let Some(image) = self.images.get_mut(&number) {
             image.ran_torch = true;
         }
     }
 
-    /// Names the images that ran PyTorch without the hook, or the job if none ran PyTorch.
+    /// Reports the images that ran PyTorch without the hook, or the job if no image ran PyTorch.
     /// `session` is the session's directory.
     pub fn judge(&self, session: &Path, losses: &mut Losses) {
         let notes = std::fs::read_to_string(session.join(NOTES)).unwrap_or_default();
@@ -133,10 +134,10 @@ impl HookedImages {
         }
     }
 
-    /// Why modules of an image have no names, if that is so.
+    /// Returns why the modules of an image have no names; `None` if they have.
     fn why_unnamed<'a>(&self, image: &HookedImage, notes: &[HookNote<'a>]) -> Option<&'a str> {
         let mut own = image;
-        // Each image began after the one that it was forked from, so there is no circle.
+        // Each image began after the one that it was forked from, so the loop ends.
         loop {
             let is_own =
                 |note: &&HookNote<'_>| note.pid == own.own_pid && note.time_ns >= own.start_ns;
@@ -155,7 +156,7 @@ impl HookedImages {
 struct HookNote<'a> {
     pid: u32,
     time_ns: u64,
-    /// Why modules have no names; `None` if they have.
+    /// The reason why modules have no names; `None` if they have.
     missing: Option<&'a str>,
 }
 
@@ -212,7 +213,7 @@ mod tests {
         assert_eq!(judged([image(7, 100, None), image(8, 200, Some(1))], notes), []);
         let other = |pid: u32| (format!("{pid} python"), "-I".to_owned());
         assert_eq!(judged([image(7, 100, None), image(8, 200, None)], notes), [other(8)]);
-        // The same process, as another program.
+        // The same process runs another program.
         assert_eq!(judged([image(7, 100, None), image(7, 200, None)], notes), [other(7)]);
     }
 

@@ -1,21 +1,21 @@
-//! The destination of everything that is recorded.
+//! Everything that recorded data is written to.
 
 use super::files::Files;
 use super::processes::Processes;
 use crate::shared::clock::Clock;
 
-/// The rank files, the records of every process, and the clock that joins both to the targets'.
+/// The rank files, the fates of all processes, and the clock that converts the targets' times.
 pub struct Output {
     /// Converts the targets' clock.
     pub clock: Clock,
     /// The open trace files.
     pub files: Files,
-    /// Records of every process, and of losses.
+    /// The fates of all processes, and the losses.
     pub processes: Processes,
 }
 
 impl Output {
-    /// Without any process yet.
+    /// Returns an output without processes.
     pub fn new(clock: Clock, files: Files) -> Output {
         Output { clock, files, processes: Processes::default() }
     }

@@ -1,5 +1,5 @@
-//! What became of every process: which one started it, how it ended, whether it could be recorded,
-//! and what was lost.
+//! The fate of every process: which one started it, how it ended, whether it could be recorded,
+//! and which of its events were lost.
 
 mod expected;
 mod unattached;
@@ -16,7 +16,7 @@ use tprof_trace::model::ProcessEnd;
 use tprof_trace::run::ProcessInfo;
 use unattached::Unattached;
 
-/// A program that was about to run, and has not attached.
+/// A program that a process was about to run, and that has not attached.
 #[derive(Clone, Debug)]
 struct Expected {
     path: String,
@@ -25,7 +25,7 @@ struct Expected {
     time_ns: u64,
 }
 
-/// A process that sent `Hello` and was gone, or went on without an answer.
+/// A process that connected and then ended or went on without an answer.
 #[derive(Clone, Debug)]
 pub struct Unanswered {
     /// Pid in the collector's namespace.
@@ -40,7 +40,7 @@ pub struct Unanswered {
     pub time_ns: u64,
 }
 
-/// The file and rank of an image; its children may ask after it is gone.
+/// The file and rank of an image. They are kept after its end, because its children inherit them.
 #[derive(Clone, Copy, Debug)]
 pub struct Assignment {
     /// Index of its file.
@@ -49,55 +49,56 @@ pub struct Assignment {
     pub rank: Option<Rank>,
 }
 
-/// The processes of a run, and what is known of them.
+/// The processes of a run.
 #[derive(Default)]
 pub struct Processes {
-    /// Process images, in order of appearance; `ProcessInfo` as `run.json` has it.
+    /// The processes that were seen, in order of appearance, as `run.json` has them.
     pub processes: Vec<ProcessInfo>,
-    /// Row in `processes` of an image.
+    /// Index in `processes`, by image.
     row: HashMap<u64, usize>,
-    /// File that holds a row's data, by index of the open files.
+    /// File of each row, by index in `processes`.
     file: HashMap<usize, usize>,
-    /// File and rank of every image there ever was.
+    /// File and rank of every image so far.
     assignments: HashMap<u64, Assignment>,
-    /// Newest image of a pid.
+    /// Newest image of each pid.
     newest: HashMap<u32, u64>,
-    /// Wait statuses, by pid, in order of time.
+    /// Wait statuses by pid, in order of time.
     reaped: HashMap<u32, Vec<(u64, i32)>>,
-    /// Reaped processes of which it is not known yet whether they attached: rings are read between
-    /// two checks of which processes did, and a process may have attached and been reaped in the
-    /// meantime.
+    /// Processes that were reaped, and of which it is not known yet whether they attached. Rings
+    /// are read between two checks for attached processes, so a process may have attached and been
+    /// reaped in the meantime.
     unsettled: Vec<(u32, i32, u64)>,
-    /// Statuses that processes announced themselves.
+    /// Statuses that processes have announced themselves, by image.
     announced: HashMap<u64, i32>,
     expected: HashMap<u32, Expected>,
-    /// Pids with a last program that did not attach and has been reported.
+    /// Pids whose last program did not attach, which was reported already.
     replaced: HashSet<u32>,
-    /// Forked children that recorded nothing so far: the parent's image, and when they were forked.
+    /// Forked children that have recorded nothing so far: the parent's image, and the time of the
+    /// fork.
     forks: HashMap<u32, (u64, u64)>,
-    /// Processes that were not answered in time, by pid and whether it was their agent.
+    /// Processes that were not answered in time, by pid and whether the agent waited.
     unanswered: BTreeMap<(u32, bool), Unanswered>,
-    /// Pids of processes with another tprof's library, and its version of the interface.
+    /// Versions of the interface in processes with another tprof's library, by pid.
     refused: BTreeMap<u32, u32>,
-    /// Programs in no ring.
+    /// Programs that never attached.
     unattached: Unattached,
-    /// Pid that the launcher started.
+    /// Pid of the process that the launcher started.
     pub root: Option<u32>,
-    /// Whether its program does not keep it from attaching, once that was asked.
+    /// Whether the root's program can attach, if that was checked.
     root_may_attach: OnceCell<bool>,
     /// Whether the root has ended.
     pub root_ended: bool,
-    /// End of the last process that ended.
+    /// Time when the last process ended.
     pub last_end_ns: Option<u64>,
-    /// Number of steps of the process that made most of them, where a schedule counts them.
+    /// Number of steps in the process that made most, if a schedule counts steps.
     pub steps: u64,
-    /// Number of captured ranges of the process that had most of them.
+    /// Number of captured ranges in the process that had most.
     pub captures: u64,
-    /// CPU time of the launched tree, as the kernel adds it up; ns.
+    /// CPU time of the launched process and its descendants, as the kernel counts it, ns.
     pub tree_cpu_ns: u64,
-    /// Program images that saw other times than the machine's.
+    /// Number of images that saw other times than the machine's.
     pub bent: u64,
-    /// Whether images had a hook in Python, where one is wanted.
+    /// For `--modules`, the images and whether the Python hook ran in them.
     pub hooked: HookedImages,
     /// The processes that run operators, and whether they have made a step.
     pub stepping: Arc<Stepping>,
@@ -106,9 +107,9 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// An image attached.
+    /// Adds an image that attached.
     pub fn began(&mut self, image: u64, info: ProcessInfo, place: Assignment) {
-        // Its pid belonged to another process before.
+        // The pid belonged to another process before.
         let before = |(pid, _, at): &mut (u32, i32, u64)| *pid == info.pid && *at <= info.start_ns;
         let gone: Vec<_> = self.unsettled.extract_if(.., before).collect();
         for (pid, status, time_ns) in gone {
@@ -125,7 +126,7 @@ impl Processes {
         self.processes.push(info);
     }
 
-    /// An image runs operators of PyTorch, and may have ended a step.
+    /// Notes that an image runs operators of PyTorch, and whether it has ended a step.
     pub fn runs_operators(&self, image: u64, has_stepped: bool) {
         if let Some(info) = self.row.get(&image).and_then(|row| self.processes.get(*row)) {
             self.stepping.note(info.pid, has_stepped);
@@ -137,7 +138,7 @@ impl Processes {
         self.assignments.get(&image).copied()
     }
 
-    /// The processes of a file turned out to be launchers.
+    /// Notes that the processes of a file turned out to be launchers.
     pub fn launch(&mut self, file: usize) {
         for (row, _) in self.file.iter().filter(|(_, of)| **of == file) {
             if let Some(row) = self.processes.get_mut(*row) {
@@ -146,7 +147,7 @@ impl Processes {
         }
     }
 
-    /// All rows, each with the name of its file now.
+    /// Returns all rows, each with the current name of its file.
     pub fn rows(&self, names: &[String]) -> Vec<ProcessInfo> {
         let mut rows = self.processes.clone();
         for (row, file) in &self.file {
@@ -157,25 +158,25 @@ impl Processes {
         rows
     }
 
-    /// Row of an image.
+    /// Returns the row of an image.
     pub fn process(&mut self, image: u64) -> Option<&mut ProcessInfo> {
         let row = *self.row.get(&image)?;
         self.processes.get_mut(row)
     }
 
-    /// Newest image of a pid.
+    /// Returns the newest image of a pid.
     pub fn image_of(&self, pid: u32) -> Option<u64> {
         self.newest.get(&pid).copied()
     }
 
-    /// A program was sampled that did not attach; its row.
+    /// Adds a sampled program that did not attach, and returns its row.
     pub fn sampled(&mut self, info: ProcessInfo, file: usize) -> usize {
         let row = self.unattached.sampled(info, &mut self.processes);
         self.file.insert(row, file);
         row
     }
 
-    /// A program that was sampled has ended; how, if anyone saw it.
+    /// Notes that a sampled program has ended. Returns how, if that is known.
     pub fn sampled_ended(&mut self, row: usize, end_ns: u64, last: bool) -> Option<ProcessEnd> {
         let process = self.processes.get(row)?;
         let has_end = process.exit_status.is_some() || process.signal.is_some();
@@ -194,7 +195,7 @@ impl Processes {
         Some(end)
     }
 
-    /// An image forked a child, which attaches only once it allocates.
+    /// Notes that an image forked a child, which attaches only once it has an event.
     pub fn forked(&mut self, child: u32, parent: u64, time_ns: u64) {
         let attached = self
             .image_of(child)
@@ -205,7 +206,7 @@ impl Processes {
         }
     }
 
-    /// A forked child came and went, and recorded nothing.
+    /// Handles a forked child that ended without recording anything.
     fn child_without_records(
         &mut self,
         pid: u32,
@@ -229,20 +230,21 @@ impl Processes {
         self.unattached.reported(child, &mut self.processes);
     }
 
-    /// A process was reaped by its parent (or by the launcher).
+    /// Notes that a process was reaped by its parent or by the launcher.
     pub fn reaped(&mut self, pid: u32, status: i32, time_ns: u64) {
         self.reaped.entry(pid).or_default().push((time_ns, status));
         self.unsettled.push((pid, status, time_ns));
     }
 
-    /// Judges who was reaped and had not attached, once everybody is known who attached before.
+    /// Handles the reaped processes that did not attach. All processes that attached before must be
+    /// known.
     pub fn settle(&mut self) {
         for (pid, status, time_ns) in std::mem::take(&mut self.unsettled) {
             self.gone(pid, status, time_ns);
         }
     }
 
-    /// A process was reaped that has not attached by then, if it is still expected.
+    /// Handles a reaped process that has not attached, if it was expected to.
     fn gone(&mut self, pid: u32, status: i32, time_ns: u64) {
         self.expected_ended(pid, status, time_ns);
         if let Some(fork) = self.forks.remove(&pid) {
@@ -250,17 +252,17 @@ impl Processes {
         }
     }
 
-    /// A process announced its exit status.
+    /// Notes the exit status that a process announced.
     pub fn announces(&mut self, image: u64, status: i32) {
         self.announced.insert(image, status);
     }
 
-    /// Returns how a process that began at `start_ns` ended, if anyone saw it.
+    /// Returns the wait status of a process that began at `start_ns`, if that is known.
     pub fn status_of(&self, pid: u32, start_ns: u64) -> Option<i32> {
         self.reaped.get(&pid)?.iter().find(|(at, _)| *at >= start_ns).map(|(_, status)| *status)
     }
 
-    /// Writes the end of an image down.
+    /// Writes the end of an image into its row.
     pub fn ended(
         &mut self,
         image: u64,
@@ -301,7 +303,8 @@ impl Processes {
     }
 }
 
-/// A wait status in the words of `run.json`: exit status, signal, how it ended.
+/// Converts a wait status to the values of `run.json`: exit status, signal, and how the process
+/// ended.
 fn in_words(status: Option<i32>) -> (Option<i32>, Option<i32>, String) {
     match status {
         Some(s) if s & 0x7f == 0 => (Some(s >> 8 & 0xff), None, "exit".to_owned()),
@@ -324,7 +327,7 @@ mod tests {
         processes.began(1, row(150), place);
         processes.settle();
         assert!(processes.losses.blind.is_empty() && processes.processes.len() == 1);
-        // The next process with that pid is another one, and the first is settled all the same.
+        // The next process with this pid is another one, but the first one is still settled.
         processes.spawned(7, 1, "/nosuch/program".to_owned(), 0, 300);
         processes.reaped(7, 0, 400);
         processes.began(2, row(500), place);

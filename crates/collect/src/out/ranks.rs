@@ -1,4 +1,4 @@
-//! The rank of a process, by its environment.
+//! The rank of a process, from its environment.
 
 use crate::os::proc;
 use crate::os::variables::Variables;
@@ -8,29 +8,29 @@ use tprof_wire::env::{
 };
 use tprof_wire::hash::fnv1a;
 
-/// A rank that an environment names.
+/// The rank that an environment names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rank {
     /// Number of the rank, from 0.
     pub number: u32,
-    /// Number of ranks that its launcher started, if it states that.
+    /// Number of ranks that its launcher started, if the launcher sets that.
     pub size: Option<u32>,
-    /// Index of its variable among [`RANK_VARIABLES`]: the less, the more trusted.
+    /// Index of its variable in [`RANK_VARIABLES`]; a lower index is more trusted.
     source: usize,
     /// Hash of the launch's name, if there is one.
     pub launch: Option<u64>,
-    /// Number of times that an elastic launcher started it again.
+    /// Number of times that an elastic launcher has restarted it.
     pub restarts: u32,
-    /// `LOCAL_RANK` is set.
+    /// Whether `LOCAL_RANK` is set.
     is_worker: bool,
-    /// torchrun started it.
+    /// Whether torchrun started it.
     is_elastic: bool,
-    /// MPICH's launcher started it.
+    /// Whether MPICH's launcher started it.
     is_hydra: bool,
 }
 
 impl Rank {
-    /// Returns the rank of a process, by its environment as it began.
+    /// Returns the rank of a process, from the environment that it began with.
     pub fn of_process(pid: u32) -> Option<Rank> {
         Rank::of(&Variables::of(&proc::environment_of(pid)))
     }
@@ -43,7 +43,7 @@ impl Rank {
             })
         };
         let number = |name: &str| value(name).and_then(|text| text.parse::<u32>().ok());
-        // A batch script has a task's number too, but is not a task.
+        // A batch script has the number of a task, but is not a task.
         let step = number(SLURM_STEP).filter(|step| *step < SLURM_FIRST_OWN_STEP);
         let of = |source: usize| {
             let (rank, size) = RANK_VARIABLES[source];
@@ -56,7 +56,7 @@ impl Rank {
         };
         let (source, rank) = (0..RANK_VARIABLES.len()).find_map(|at| Some((at, of(at)?)))?;
         let size = match RANK_VARIABLES[source] {
-            // Slurm's size counts its own tasks.
+            // Slurm's size is the number of its own tasks.
             ("PMIX_RANK", size) => number(size).filter(|_| of(4) == Some(rank)),
             (_, size) => number(size),
         };
@@ -78,19 +78,20 @@ impl Rank {
         })
     }
 
-    /// Whether an ancestor with the rank `other` only launched this rank. It did not if it named
-    /// the same rank by its own means, as scripts do for PyTorch below `mpirun` and `srun`.
+    /// Whether an ancestor with the rank `other` only launched this rank. It did not if both are
+    /// the same rank under different variables, as when scripts set PyTorch's variables below
+    /// `mpirun` and `srun`.
     pub fn is_launched_by(&self, other: &Rank) -> bool {
         let differs = (self.number, self.size) != (other.number, other.size);
         let by_torch = self.is_elastic && !other.is_elastic;
         let by_workers = self.is_worker && !other.is_worker && differs;
         let by_trust = self.source < other.source && (self.source > 0 || differs);
-        // Hydra's proxies are tasks of srun, which gives them ranks by PMI too.
+        // Hydra's proxies are tasks of srun, and srun gives them ranks through PMI as well.
         let by_hydra = self.is_hydra && !other.is_hydra;
         by_torch || by_workers || by_trust || by_hydra
     }
 
-    /// Whether both are one rank of one launch, as far as that is named.
+    /// Whether both are the same rank of the same launch, as far as the launch is named.
     pub fn is_same(&self, other: &Rank) -> bool {
         let one = |a: Option<u64>, b: Option<u64>| a.zip(b).is_none_or(|(a, b)| a == b);
         self.number == other.number
@@ -98,8 +99,8 @@ impl Rank {
             && one(self.launch, other.launch)
     }
 
-    /// Returns the variable that names the rank, and its number: two collectors of one job share
-    /// this only if both record the same rank.
+    /// Returns the variable that names the rank, with its number. Two collectors of one job have
+    /// the same text only if both record the same rank.
     pub fn named(&self) -> String {
         format!("{}={}", RANK_VARIABLES[self.source].0, self.number)
     }
@@ -161,9 +162,9 @@ mod tests {
         let hydra = "MPI_LOCALRANKID=0";
         assert!(of(&format!("PMI_RANK=1 PMI_SIZE=4 {hydra}")).unwrap().is_launched_by(&proxy));
         assert!(!of("PMI_RANK=1 PMI_SIZE=2").unwrap().is_launched_by(&proxy));
-        // These are the rank's own workers, after it named its rank for PyTorch too.
+        // These are the rank's own workers, since it has named its rank for PyTorch too.
         assert!(!below("RANK=0 WORLD_SIZE=2 LOCAL_RANK=0"));
-        // An agent of Kubernetes, whose rank is that of a node.
+        // This is an agent of Kubernetes, whose rank is that of a node.
         let node = of("RANK=0 WORLD_SIZE=2").unwrap();
         assert!(of("RANK=1 WORLD_SIZE=4 LOCAL_RANK=1").unwrap().is_launched_by(&node));
     }

@@ -1,7 +1,7 @@
 //! Size and time of the source files that stacks name, for reports that show their lines.
 //!
-//! This takes one `stat` for each file and rank. A file that was changed after the code that ran
-//! was made has other lines than that code, and is marked as newer.
+//! This takes one `stat` per file and rank. A file that was changed after the code that ran was
+//! made has other lines than that code, and is marked as newer.
 
 use std::collections::HashSet;
 use std::fs::{self, Metadata};
@@ -14,7 +14,7 @@ use tprof_trace::model::{SourceStamp, property};
 use crate::os::{proc, sys};
 use crate::symbols::ModuleFile;
 
-/// Files of which a rank records the stamps, at most.
+/// Most files whose size and time a rank records.
 const MAX_FILES: usize = 20_000;
 
 /// The source files that were looked up already.
@@ -24,21 +24,21 @@ pub struct SourceFiles {
 }
 
 impl SourceFiles {
-    /// Returns key and value of a property for a file of Python code that runs in a process; `None`
-    /// if it was looked up before, or cannot be read.
+    /// Returns key and value of a property for a file of Python code that runs in a process. `None`
+    /// if the file was looked up before or cannot be read.
     pub fn of_python(&mut self, path: &str, pid: u32) -> Option<(String, String)> {
         self.stamp(path, || {
-            // The process may have another root.
+            // The process may have another root directory.
             let inside = format!("/proc/{pid}/root{path}");
             let made_ns = started_unix_ns(pid)?;
             Some((fs::metadata(inside).ok()?, made_ns))
         })
     }
 
-    /// Returns the property for a file that a module was compiled from.
+    /// Returns the property for a source file that a module was compiled from.
     pub fn of_module(&mut self, path: &str, module: &ModuleFile) -> Option<(String, String)> {
         self.stamp(path, || {
-            // A module in another root has its sources there.
+            // The sources of a module in another root directory are in that directory too.
             let reached = module.reached.as_deref().unwrap_or(&module.path);
             let compiled = fs::metadata(reached).ok()?;
             let source = match root_of(reached) {
@@ -69,7 +69,7 @@ impl SourceFiles {
     }
 }
 
-/// `/proc/PID/root` of a path in it.
+/// Returns the part of a path that is `/proc/PID/root`, if it begins with that.
 fn root_of(path: &Path) -> Option<PathBuf> {
     let mut parts = path.components();
     let root: PathBuf = parts.by_ref().take(4).collect();
@@ -80,7 +80,7 @@ fn changed_unix_ns(about: &Metadata) -> i64 {
     about.mtime().saturating_mul(1_000_000_000).saturating_add(about.mtime_nsec())
 }
 
-/// Returns when a process began, to a clock tick.
+/// Returns when a process began, ns since 1970, accurate to a clock tick.
 fn started_unix_ns(pid: u32) -> Option<i64> {
     let age_ns = sys::monotonic_ns().saturating_sub(proc::started_ns(pid)?);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;

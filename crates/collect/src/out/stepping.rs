@@ -1,4 +1,4 @@
-//! Knows which processes run PyTorch's operators, and which have made a step.
+//! Keeps which processes run PyTorch's operators, and which have made a step.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,12 +9,12 @@ use tprof_wire::pytorch::{OPTIMIZER_STEP, PROFILER_STEP};
 /// Prefixes of the ranges that PyTorch opens around a step.
 const STEPS: [&str; 2] = [OPTIMIZER_STEP, PROFILER_STEP];
 
-/// Whether a range of this name is a step of PyTorch's.
+/// Whether a range with this name is a step of PyTorch.
 pub fn is_step(name: &str) -> bool {
     STEPS.iter().any(|step| name.starts_with(step))
 }
 
-/// The progress of a process.
+/// The progress of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Time when its first operator or range was read.
@@ -23,7 +23,7 @@ pub struct Progress {
     pub has_stepped: bool,
 }
 
-/// The progress of each process, by pid. The engine writes it, others read it.
+/// The progress of each process, by pid. The engine writes it, and other threads read it.
 #[derive(Debug, Default)]
 pub struct Stepping(Mutex<HashMap<u32, Progress>>);
 
@@ -35,7 +35,7 @@ impl Stepping {
         all.entry(pid).or_insert_with(unknown).has_stepped |= has_stepped;
     }
 
-    /// Returns the progress of a process; `None` if none of its operators was read.
+    /// Returns the progress of a process; `None` if none of its operators was read yet.
     pub fn of(&self, pid: u32) -> Option<Progress> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&pid).copied()
     }

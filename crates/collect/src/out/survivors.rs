@@ -1,10 +1,10 @@
-//! Finds processes of the job that still run when its command has ended.
+//! Finds processes of the job that still run after its command has ended.
 //!
-//! Most are known: they attached, or hooks and perf events reported them. A process that neither
-//! recorded (such as a static program's child) still has the session's name in its environment,
-//! unless it was given another or overwrote it.
+//! Most of them are known, because they attached or because hooks or perf events reported them.
+//! Other processes (such as the child of a static program) have the session's name in their
+//! environment, unless they got another environment or overwrote it.
 //!
-//! A static program with an empty environment and without a living parent is not found where perf
+//! A static program with an empty environment and without a living parent is not found if perf
 //! events are refused.
 
 use crate::os::proc;
@@ -23,7 +23,7 @@ pub struct Survivor {
 }
 
 impl Survivor {
-    /// The note on it when recording ends.
+    /// Returns the note about it for the end of recording.
     pub fn blind(&self) -> BlindSpot {
         BlindSpot {
             process: format!("{} {}", self.pid, self.name),
@@ -34,9 +34,9 @@ impl Survivor {
     }
 }
 
-/// Finds the live processes among the `known` pids, each of which comes with the last moment (ns)
-/// at which it may have started, those that have the session in their environment, and the children
-/// of both.
+/// Finds live processes: those among the `known` pids, those with the session in their environment,
+/// and the children of both. Each known pid comes with the latest time (ns) at which its process
+/// may have started.
 pub fn find(known: impl Iterator<Item = (u32, u64)>, session: &Path) -> Vec<Survivor> {
     let own = std::process::id();
     let started = |pid, by_ns| proc::started_ns(pid).is_some_and(|started_ns| started_ns <= by_ns);
@@ -53,7 +53,7 @@ pub fn find(known: impl Iterator<Item = (u32, u64)>, session: &Path) -> Vec<Surv
     found.into_iter().map(|(pid, name)| Survivor { pid, name }).collect()
 }
 
-/// Processes with this session's name in their environment.
+/// Returns the processes with this session's name in their environment.
 fn in_session(session: &Path) -> Vec<u32> {
     let entry = format!("{}={}", env::SESSION, session.display()).into_bytes();
     let has_it = |pid: &u32| {
@@ -63,17 +63,17 @@ fn in_session(session: &Path) -> Vec<u32> {
     proc::all().filter(has_it).collect()
 }
 
-/// Whether it is a collector of the session on another host that shares the pids.
+/// Whether a process is a collector of the session, on another host with the same pids.
 fn is_collector(pid: u32) -> bool {
     proc::words_of(pid).get(1).is_some_and(|word| word == env::COLLECT)
 }
 
 fn name_of(pid: u32) -> String {
     let program = proc::words_of(pid).first().map(|command| proc::program_of(command));
-    // Daemons write it like this: `nginx: master process`.
+    // Daemons write their command line like this: `nginx: master process`.
     let program = program.map(|name| name.trim_end_matches(':').to_owned());
     program.filter(|name| !name.is_empty()).unwrap_or_else(|| {
-        // The process overwrote its command line.
+        // The process has overwritten its command line.
         proc::name_of(pid, pid).trim().to_owned()
     })
 }
@@ -100,14 +100,14 @@ mod tests {
         let named = Command::new("sleep").arg("60").env(env::SESSION, session).spawn().unwrap();
         let other = Command::new("sleep").arg("60").spawn().unwrap();
         let now = sys::monotonic_ns();
-        // The environment is the parent's until the exec.
+        // Until the exec, the environment is the parent's.
         while names(&[], session) != [(named.id(), "sleep".to_owned())] {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         let mut both = [named.id(), other.id()].map(|pid| (pid, "sleep".to_owned()));
         both.sort();
         assert_eq!(names(&[(other.id(), now)], session), both);
-        // A pid that has changed hands is another process.
+        // A pid that was reused belongs to another process.
         assert_eq!(names(&[(other.id(), now - 60_000_000_000)], session).len(), 1);
         end(named);
         end(other);

@@ -1,4 +1,4 @@
-//! `perf_event_open(2)` and the requests to a counter that is open.
+//! `perf_event_open(2)`, and the requests to an open counter.
 #![allow(unsafe_code)] // system calls
 
 use perf_event_open_sys::bindings::{self, PERF_ATTR_SIZE_VER5};
@@ -9,10 +9,11 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 /// The description of a counter: the kernel's `struct perf_event_attr`.
 pub use bindings::perf_event_attr as Attr;
 
-/// An attribute for one event: `kind` is a `PERF_TYPE_…`, `config` a `PERF_COUNT_…`.
+/// Returns the attribute for an event: `kind` is a `PERF_TYPE_…`, `config` a `PERF_COUNT_…`.
 pub fn attr_of(kind: u32, config: u32) -> Attr {
     let mut attr = Attr::default();
-    // The fields of Linux 4.8: an older kernel reads a larger struct by its tail of zeros only.
+    // These are the fields of Linux 4.8. An older kernel accepts a larger struct only if the rest
+    // of it is zero.
     attr.size = PERF_ATTR_SIZE_VER5;
     attr.type_ = kind;
     attr.config = config.into();
@@ -26,47 +27,47 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// Opens a counter of a thread (0: this one; -1: all) on a processor (-1: any).
+    /// Opens a counter of a thread (0 for this thread, -1 for all) on a processor (-1 for any).
     pub fn open(attr: &Attr, tid: i32, cpu: i32) -> io::Result<Counter> {
         let mut attr = *attr;
         let flags = bindings::PERF_FLAG_FD_CLOEXEC.into();
-        // SAFETY: points at a live attribute of the size that is in it.
+        // SAFETY: the pointer is to a live `Attr`, and `attr.size` is not larger than `Attr`.
         let fd =
             unsafe { perf_event_open_sys::perf_event_open(&raw mut attr, tid, cpu, -1, flags) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a fresh descriptor that nothing else owns.
+        // SAFETY: the call has just returned this descriptor, and nothing else owns it.
         Ok(Counter { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 
-    /// Returns its descriptor, to be polled or mapped.
+    /// Returns the descriptor, which can be polled or mapped.
     pub fn fd(&self) -> &OwnedFd {
         &self.fd
     }
 
-    /// Lets it count.
+    /// Enables the counter.
     pub fn enable(&self) -> io::Result<()> {
-        // SAFETY: a live descriptor, an integer.
+        // SAFETY: `ENABLE` takes a descriptor, which `self` keeps open, and an integer.
         done(unsafe { ioctls::ENABLE(self.fd.as_raw_fd(), 0) })
     }
 
-    /// Stops the counter.
+    /// Disables the counter.
     pub fn disable(&self) -> io::Result<()> {
-        // SAFETY: a live descriptor, an integer.
+        // SAFETY: `DISABLE` takes a descriptor, which `self` keeps open, and an integer.
         done(unsafe { ioctls::DISABLE(self.fd.as_raw_fd(), 0) })
     }
 
-    /// Sends its records into the ring of another counter of the same processor.
+    /// Makes the counter write its records into the ring of another counter of the same processor.
     pub fn share_ring_of(&self, other: &Counter) -> io::Result<()> {
-        // SAFETY: two live descriptors.
+        // SAFETY: `SET_OUTPUT` takes two descriptors, which `self` and `other` keep open.
         done(unsafe { ioctls::SET_OUTPUT(self.fd.as_raw_fd(), other.fd.as_raw_fd()) })
     }
 
-    /// The id by which records name it; those of inherited copies too.
+    /// Returns the id that the counter's records contain. Inherited copies have the same id.
     pub fn id(&self) -> io::Result<u64> {
         let mut id = 0;
-        // SAFETY: a live descriptor, and room for the id.
+        // SAFETY: the descriptor is open, and the kernel writes one `u64` to `id`.
         done(unsafe { ioctls::ID(self.fd.as_raw_fd(), &raw mut id) })?;
         Ok(id)
     }
@@ -85,7 +86,7 @@ impl Counter {
     fn read<const WORDS: usize>(&self) -> io::Result<[u64; WORDS]> {
         let mut words = [0; WORDS];
         let bytes = size_of_val(&words);
-        // SAFETY: room for as many bytes as are asked for.
+        // SAFETY: `words` has room for `bytes` bytes.
         let got = unsafe { libc::read(self.fd.as_raw_fd(), words.as_mut_ptr().cast(), bytes) };
         if got == bytes as isize { Ok(words) } else { Err(io::Error::last_os_error()) }
     }

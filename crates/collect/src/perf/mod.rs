@@ -1,14 +1,17 @@
-//! The kernel's perf events: counters, the rings they write, the records in them.
+//! The kernel's perf events: counters, their rings, and the records in the rings.
 //!
-//! The attribute, the constants and the requests come from `perf-event-open-sys2`. Ring and records
-//! are read here: the counters of a processor share one ring; its samples have several layouts, and
-//! a sample's stack is unwound in place (10 ns a sample). Other crates do not fit:
+//! The attribute, the constants and the requests come from `perf-event-open-sys2`. This module
+//! reads rings and records itself, because the counters of a processor share one ring, its samples
+//! have several layouts, and a sample's stack is unwound in place (10 ns per sample). Other crates
+//! do not fit:
 //!
-//! - `perf-event-open` gives each counter its own ring and hides its descriptor. Its parser does not
-//!   skip `PERF_SAMPLE_IDENTIFIER`, and copies the stack: 0.9 µs for 32 KiB, 1.6 µs by its plain
-//!   iterator. It depends on `futures`: 9 s of processor time to compile.
-//! - `perf-event2` exposes the descriptor and borrows the stack, 0.25 µs a sample. It parses by the
-//!   attribute of one counter: each layout would need a parser, chosen by the id first.
+//! - `perf-event-open` gives each counter its own ring and hides its descriptor. Its parser does
+//!   not skip `PERF_SAMPLE_IDENTIFIER`, and copies the stack, which takes 0.9 µs for 32 KiB, or 1.6
+//!   µs with its plain iterator. It depends on `futures`, which takes 9 s of processor time to
+//!   compile.
+//! - `perf-event2` exposes the descriptor and borrows the stack, which takes 0.25 µs per sample. It
+//!   parses by the attribute of one counter, so each layout would need a parser, which would have
+//!   to be chosen by the id first.
 //!
 //! docs/design.md has the measurements.
 

@@ -1,7 +1,7 @@
-//! Records of the ring, taken apart where they lie.
+//! Decodes the records of a ring in place.
 //!
-//! All counters here ask for one of three sets of fields ([`Layout`]); which one
-//! the counter's id shows, which comes first.
+//! All counters of tprof use one of four layouts ([`Layout`]). The counter's id, which comes first
+//! in a sample, decides which one.
 
 use perf_event_open_sys::bindings::*;
 
@@ -11,14 +11,14 @@ pub const EVENT_FIELDS: u64 = (PERF_SAMPLE_IDENTIFIER
     | PERF_SAMPLE_TID
     | PERF_SAMPLE_TIME
     | PERF_SAMPLE_CPU) as u64;
-/// Fields in every sample of a stack, besides registers and the stack itself.
+/// Fields in every sample with a call chain, besides registers and the stack itself.
 pub const FIELDS: u64 = EVENT_FIELDS | PERF_SAMPLE_CALLCHAIN as u64;
 /// The number of events, after [`EVENT_FIELDS`].
 pub const WITH_COUNT: u64 = PERF_SAMPLE_PERIOD as u64;
-/// Registers and stack, where stacks are unwound here.
+/// Registers and stack, for samples that tprof unwinds.
 pub const WITH_STACK: u64 = (PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER) as u64;
-/// The registers that unwinding needs, frame pointer, stack pointer and pc, and before them
-/// that of a first argument.
+/// The registers that unwinding needs (frame pointer, stack pointer and pc), after the register of
+/// a first argument.
 #[cfg(target_arch = "x86_64")]
 pub const REGISTERS: u64 =
     1 << PERF_REG_X86_DI | 1 << PERF_REG_X86_BP | 1 << PERF_REG_X86_SP | 1 << PERF_REG_X86_IP;
@@ -26,13 +26,13 @@ pub const REGISTERS: u64 =
 #[cfg(target_arch = "aarch64")]
 pub const REGISTERS: u64 = 1 << 0 | 1 << 29 | 1 << 31 | 1 << 32;
 
-/// Bytes that end every record but a sample: pid, tid, time, cpu, identifier.
+/// Bytes at the end of every record except samples: pid, tid, time, cpu, identifier.
 const TRAILER: usize = 32;
 
 /// Registers of the user's code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Registers {
-    /// The first argument, in a system call.
+    /// The first argument, if the thread is in a system call.
     pub argument: u64,
     /// The frame pointer.
     pub fp: u64,
@@ -47,11 +47,11 @@ pub struct Registers {
 pub enum Layout {
     /// The fields of [`FIELDS`].
     Chain,
-    /// [`FIELDS`] and [`WITH_STACK`].
+    /// The fields of [`FIELDS`] and [`WITH_STACK`].
     Stack,
-    /// [`EVENT_FIELDS`], then how many events there were.
+    /// The fields of [`EVENT_FIELDS`], then the number of events.
     Counted,
-    /// The fields of [`EVENT_FIELDS`], with this many events for each sample.
+    /// The fields of [`EVENT_FIELDS`]. Each sample stands for this many events.
     Every(u64),
 }
 
@@ -71,7 +71,7 @@ pub enum Record<'a> {
         /// Number of events.
         count: u64,
     },
-    /// A new executable mapping.
+    /// A new executable mapping was created.
     Mapped {
         /// Pid of the process.
         pid: u32,
@@ -86,7 +86,7 @@ pub enum Record<'a> {
         /// Path of the file.
         path: &'a [u8],
     },
-    /// A thread got a name; by exec if `exec`.
+    /// A thread got a name, or by an exec its process did.
     Named {
         /// Pid of the process.
         pid: u32,
@@ -94,16 +94,16 @@ pub enum Record<'a> {
         tid: u32,
         /// The new name.
         name: &'a [u8],
-        /// The process runs another program now.
+        /// Whether the process runs another program now.
         exec: bool,
     },
     /// A thread or process began.
     Began {
-        /// Process of the new thread.
+        /// The process of the new thread.
         pid: u32,
-        /// Process that made it.
+        /// The process that created it.
         parent: u32,
-        /// The new thread.
+        /// Tid of the new thread.
         tid: u32,
     },
     /// A thread ended.
@@ -117,12 +117,12 @@ pub enum Record<'a> {
     Switch {
         /// Whether it left its processor; otherwise it came back.
         out: bool,
-        /// Whether it could have gone on.
+        /// Whether it was preempted, that is, could have continued.
         preempted: bool,
     },
-    /// Records that found no room.
+    /// This many records were lost because the ring was full.
     Lost(u64),
-    /// The kernel holds samples back.
+    /// The kernel has stopped sampling for a moment.
     Throttled,
 }
 
@@ -131,8 +131,8 @@ pub enum Record<'a> {
 pub struct Sample<'a> {
     /// Id of the counter.
     pub id: u64,
-    /// Kernel and, where the kernel walks it, user call chain: native-endian
-    /// words, with markers between contexts.
+    /// The kernel's call chain, and the user's if the kernel walks that: native-endian words, with
+    /// markers between contexts.
     pub chain: &'a [u8],
     /// Registers of the user's code; absent for kernel threads.
     pub registers: Option<Registers>,
@@ -147,13 +147,13 @@ pub struct Origin {
     pub pid: u32,
     /// Tid of the thread.
     pub tid: u32,
-    /// Time, ns of the clock that was asked for.
+    /// Time of the record on the clock of its counter, ns.
     pub time_ns: u64,
     /// Number of the processor.
     pub cpu: u32,
 }
 
-/// Reads words off the front.
+/// Reads words from the front of a record.
 struct Words<'a>(&'a [u8]);
 
 impl<'a> Words<'a> {
@@ -180,8 +180,8 @@ fn has(misc: u16, bit: u32) -> bool {
     u32::from(misc) & bit != 0
 }
 
-/// Decodes one record; `None` for unused kinds, and damage. `layout` returns the layout of a
-/// counter's samples, by its id.
+/// Decodes one record; `None` if its kind is not used or if it is malformed. `layout` returns the
+/// layout of a counter's samples by the counter's id.
 pub fn decode(
     kind: u32,
     misc: u16,
@@ -245,7 +245,7 @@ fn decode_sample(
 ) -> Option<(Origin, Record<'_>)> {
     let mut words = Words(body);
     let id = words.u64()?;
-    // Samples with a stack have more: the chain and the registers.
+    // Samples with a stack also have the chain and the registers.
     let address = words.u64()?;
     let (pid, tid) = words.pair()?;
     let time_ns = words.u64()?;
@@ -292,7 +292,8 @@ fn text(bytes: &[u8]) -> &[u8] {
     bytes.split(|b| *b == 0).next().unwrap_or_default()
 }
 
-/// The contexts of a call chain: kernel frames, then user frames.
+/// Passes each address of a call chain to `take`, with whether it is a kernel address. Kernel
+/// frames come first.
 pub fn chain(bytes: &[u8], mut take: impl FnMut(bool, u64)) {
     let mut words = Words(bytes);
     let mut kernel = false;
@@ -300,7 +301,7 @@ pub fn chain(bytes: &[u8], mut take: impl FnMut(bool, u64)) {
         match word {
             PERF_CONTEXT_KERNEL => kernel = true,
             PERF_CONTEXT_USER => kernel = false,
-            marker if marker >= PERF_CONTEXT_MAX => return, // a guest's
+            marker if marker >= PERF_CONTEXT_MAX => return, // a guest's context
             address => take(kernel, address),
         }
     }

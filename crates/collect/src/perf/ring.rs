@@ -1,4 +1,4 @@
-//! The memory into which the kernel writes a counter's records.
+//! The memory that the kernel writes a counter's records to.
 #![allow(unsafe_code)] // mapped memory
 
 use super::attr::Counter;
@@ -8,7 +8,7 @@ use std::io;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
-/// Offsets in the first page.
+/// Offsets of the ring's two positions in the first page.
 const DATA_HEAD: usize = offset_of!(perf_event_mmap_page, data_head);
 const DATA_TAIL: usize = offset_of!(perf_event_mmap_page, data_tail);
 const PAGE: usize = 4096;
@@ -19,9 +19,9 @@ const HEADER: usize = size_of::<perf_event_header>();
 #[derive(Debug)]
 pub struct Ring {
     map: MmapRaw,
-    /// Bytes of records, a power of two.
+    /// Number of bytes for records, a power of two.
     bytes: usize,
-    /// A record that wrapped around the end.
+    /// A record that wraps around the end, in one piece.
     joined: Vec<u8>,
 }
 
@@ -34,31 +34,33 @@ impl Ring {
     }
 
     fn cursor(&self, offset: usize) -> &AtomicU64 {
-        // SAFETY: aligned and within the first page; shared with the kernel.
+        // SAFETY: `offset` is one of the two positions, which are aligned and lie in the first page
+        // of `map`. The kernel changes them too, so they are read as atomics.
         unsafe { &*self.map.as_mut_ptr().add(offset).cast::<AtomicU64>() }
     }
 
-    /// Bytes of data from `from`, `len` long, not across the end.
+    /// Returns `len` bytes of data at `from`, which must not reach beyond the end.
     fn data(&self, from: usize, len: usize) -> &[u8] {
         assert!(from + len <= self.bytes);
-        // SAFETY: in bounds; the kernel writes here only once the tail has passed.
+        // SAFETY: the assertion keeps the range inside the mapping. The kernel does not write to it
+        // until `drain` has moved the tail past it.
         unsafe { std::slice::from_raw_parts(self.map.as_ptr().add(PAGE + from), len) }
     }
 
-    /// Hands every record to `take` (type, misc, body) and frees its room.
+    /// Passes every record to `take` (type, misc, body), and frees its space.
     pub fn drain(&mut self, mut take: impl FnMut(u32, u16, &[u8])) {
         let head = self.cursor(DATA_HEAD).load(Acquire);
         let mut tail = self.cursor(DATA_TAIL).load(Relaxed);
         let mut joined = std::mem::take(&mut self.joined);
         while tail < head {
             let from = (tail as usize) & (self.bytes - 1);
-            // Records are multiples of eight bytes: a header is never split.
+            // Records are multiples of eight bytes, so a header never wraps around the end.
             let header = self.data(from, HEADER);
             let kind = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]);
             let misc = u16::from_ne_bytes([header[4], header[5]]);
             let len = usize::from(u16::from_ne_bytes([header[6], header[7]]));
             if len < HEADER || len as u64 > head - tail {
-                tail = head; // cannot be: give it all up rather than run wild
+                tail = head; // the kernel never writes this, so the rest is dropped
                 break;
             }
             if from + len <= self.bytes {

@@ -1,4 +1,4 @@
-//! CodeObject objects: name, file, and lines by instruction.
+//! Code objects: name, file, and the line of each instruction.
 
 use super::memory::ProcessMemory;
 use super::naming::NamingFunction;
@@ -7,51 +7,51 @@ use std::cell::RefCell;
 use std::time::{Duration, Instant};
 use tprof_wire::python::{self, Chars, CodeHead, Layout, Memory as _};
 
-/// CodeObject objects that are kept.
+/// Number of code objects that are cached.
 const MAX_CODES: usize = 1 << 16;
-/// Bytes of an object that hold everything that is read to check it, in any version.
+/// Bytes of an object that contain everything needed to check it, in any version.
 const HEAD_BYTES: usize = 160;
-/// An object is checked to be the same at least that often: its memory may have
-/// been given to another.
+/// An object is checked at least this often to be still the same, because its memory may be reused.
 const CHECK: Duration = Duration::from_secs(1);
 /// A code object that was first seen a moment ago is checked sooner, after this share of the time
-/// since: code that a program compiles and runs once, as it begins, is soon gone.
+/// since then. Code that a program compiles and runs once at its start is soon gone.
 const CHECK_SHARE: u32 = 16;
 
 /// A code object.
 pub struct CodeObject {
-    /// Function, qualified by its class where the version has it.
+    /// Name of the function, qualified by its class if the version has that.
     pub name: String,
     /// Path of its file.
     pub file: String,
-    /// The interpreter keeps it for itself: it belongs to no function.
+    /// Whether the interpreter uses it internally, so that it belongs to no function.
     pub is_own: bool,
-    /// How its frames show the name of their thread.
+    /// How its frames contain the name of their thread.
     pub named_by: Option<NamingFunction>,
     first_line: u32,
     lines: Vec<u8>,
-    /// Lines of the instructions seen so far: the table is read from its beginning for each.
+    /// Lines of the instructions seen so far, because the table has to be read from its beginning
+    /// for each.
     met: RefCell<FxHashMap<u64, u32>>,
-    /// Pointers that separate it from another at the same address.
+    /// Pointers that distinguish it from another object at the same address.
     identity: [u64; 3],
     read: Instant,
     checked: Instant,
 }
 
-/// Code objects seen so far, by address; `None` for addresses without one.
+/// The code objects seen so far, by address; `None` for addresses without one.
 #[derive(Default)]
 pub struct CodeCache {
     known: FxHashMap<u64, Option<CodeObject>>,
 }
 
 impl CodeCache {
-    /// Returns where to read ahead for those of these addresses that will be checked.
+    /// Returns the places to read ahead for those of these addresses that will be checked.
     pub fn due(&self, at: impl Iterator<Item = u64>) -> impl Iterator<Item = (u64, usize)> {
         let due = at.filter(|at| matches!(self.known.get(at), Some(Some(code)) if code.is_due()));
         due.map(|at| (at, HEAD_BYTES))
     }
 
-    /// The code object at an address.
+    /// Returns the code object at an address.
     pub fn get(&mut self, memory: &ProcessMemory, layout: &Layout, at: u64) -> Option<&CodeObject> {
         if self.known.len() > MAX_CODES {
             self.known.clear();
@@ -62,7 +62,7 @@ impl CodeCache {
                 identity_at(memory, layout, at) != Some(code.identity)
             }
             Some(Some(_)) => false,
-            // An object that could not be read once may be complete now.
+            // An object that could not be read before may be complete now.
             Some(None) | None => true,
         };
         if stale {
@@ -72,12 +72,12 @@ impl CodeCache {
     }
 }
 
-/// Pointers and numbers that separate a code object from another at its address.
+/// Returns the pointers and numbers that distinguish a code object from another one at its address.
 fn identity(head: &CodeHead) -> [u64; 3] {
     [head.name, head.file, u64::from(head.first_line)]
 }
 
-/// Does the same for the object that is at an address now.
+/// Like `identity`, for the object that is at an address now.
 fn identity_at(mut memory: &ProcessMemory, layout: &Layout, at: u64) -> Option<[u64; 3]> {
     let name = memory.u64(at.wrapping_add(layout.name))?;
     let file = memory.u64(at.wrapping_add(layout.file))?;
@@ -107,13 +107,13 @@ fn read(mut memory: &ProcessMemory, layout: &Layout, at: u64) -> Option<CodeObje
     })
 }
 
-/// Whether a text is not a file's name: the object went away while it was read, and a message is
-/// where the name was.
+/// Whether a text is not a file name. This happens if the object was freed while it was read, and
+/// its memory contains a message now.
 fn is_prose(file: &str) -> bool {
     file.contains(' ') && !file.contains(['/', '<']) && !file.ends_with(".py")
 }
 
-/// A string: only compact ones, as all names of code are.
+/// Reads a string. Only compact strings are supported, as all names of code are.
 pub fn text(mut memory: &ProcessMemory, layout: &Layout, at: u64) -> Option<String> {
     let text = python::text(&mut memory, layout, at)?;
     let bytes = match text.bytes {
@@ -123,7 +123,7 @@ pub fn text(mut memory: &ProcessMemory, layout: &Layout, at: u64) -> Option<Stri
     decode(text.chars, &bytes)
 }
 
-/// The characters of a string.
+/// Decodes the characters of a string.
 pub fn decode(chars: Chars, bytes: &[u8]) -> Option<String> {
     Some(match chars {
         Chars::Ascii => String::from_utf8(bytes.to_vec()).ok()?,
@@ -144,7 +144,7 @@ impl CodeObject {
         self.checked.elapsed() > CHECK.min(self.read.elapsed() / CHECK_SHARE)
     }
 
-    /// The line of an instruction; the first one's if it is not in the table.
+    /// Returns the line of an instruction, or the first line if the table does not contain it.
     pub fn line(&self, layout: &Layout, code: u64, instruction: u64) -> u32 {
         *self.met.borrow_mut().entry(instruction).or_insert_with(|| {
             let table = self.lines.iter().copied();

@@ -1,12 +1,12 @@
-//! Finds the interpreter of a process: the file it is in, its version, the address of its runtime,
-//! and the code of its loop.
+//! Finds the interpreter of a process: its file, its version, the address of its runtime, and the
+//! code of its loop.
 //!
 //! Tested with CPython 3.8.18, 3.9.18, 3.10.13, 3.11.2, 3.11.7, 3.12.1 and 3.13.0; 3.14 was not
-//! available. Not read, and named: debug builds before 3.13, versions above 3.14, stripped
-//! interpreters that export nothing. Not noticed: PyPy, interpreters that are linked into a
-//! program of another name, 32-bit ones. 3.14's tail-calling build has its Python frames next to
+//! available. Reported as unsupported: debug builds before 3.13, versions above 3.14, and stripped
+//! interpreters without exports. Not recognised: PyPy, interpreters that are linked into a program
+//! of another name, and 32-bit ones. In the tail-calling build of 3.14, Python frames come next to
 //! the native ones instead of among them. Reading needs a debugger's permission: Yama's
-//! `ptrace_scope` of 0, or 1 for what tprof launched.
+//! `ptrace_scope` must be 0, or 1 for processes that tprof launched.
 
 use super::layout::{KnownLayout, LockLocation};
 use super::memory::ProcessMemory;
@@ -19,16 +19,16 @@ use rustc_hash::FxHashMap;
 use std::path::Path;
 use tprof_wire::python::{Interpreter, Memory as _};
 
-/// The function that runs Python code; its cold part has a suffix.
+/// The function that runs Python code. Its cold part has the same name with a suffix.
 const LOOP: &str = "_PyEval_EvalFrameDefault";
 
 /// An interpreter that can be read.
 pub struct FoundPython {
-    /// Offsets, and the lock.
+    /// Offsets of its fields, and the location of the GIL.
     pub known: KnownLayout,
     /// Address of `_PyRuntime`.
     pub runtime: u64,
-    /// Its process, in the form that a run uses.
+    /// Its process, as messages of the run name it.
     pub process: String,
     elf: Elf,
     symbols: Option<SymbolTable>,
@@ -36,7 +36,7 @@ pub struct FoundPython {
     /// First address of its code.
     pub start: u64,
     end: u64,
-    /// Return addresses asked for, and whether they lie in the loop.
+    /// Return addresses that were looked up, and whether they lie in the loop.
     loops: FxHashMap<u64, bool>,
 }
 
@@ -55,7 +55,8 @@ impl FoundPython {
         })
     }
 
-    /// Returns what a target must know to read its own frames, or why that cannot be had.
+    /// Returns what a target must know to read its own frames, or the reason why that is
+    /// impossible.
     pub fn interpreter(&self) -> Result<Interpreter, String> {
         let missing =
             |name: &str| format!("it is stripped and does not export the thread state (`{name}`)");
@@ -80,13 +81,13 @@ impl FoundPython {
     }
 }
 
-/// Whether a file is called like an interpreter or its library.
+/// Whether a file is named like an interpreter or its library.
 pub fn may_be(path: &Path) -> bool {
     minor_of(path).is_some()
 }
 
-/// Finds the interpreter of a process among modules that [`may_be`] one, if it has any. An error
-/// names the interpreter that cannot be read, and why.
+/// Finds the interpreter of a process among modules for which [`may_be`] is true. `None` if there
+/// is none. An error names an interpreter that cannot be read, and the reason.
 pub fn find(
     pid: u32,
     modules: impl IntoIterator<Item = LoadedModule>,
@@ -134,14 +135,14 @@ pub fn find(
     last
 }
 
-/// Returns the address of a variable. A statically linked interpreter exports nothing, but has its
-/// symbols unless it was stripped.
+/// Returns the address of a variable. A statically linked interpreter exports nothing, but has a
+/// symbol table unless it was stripped.
 fn place_of(elf: &Elf, name: &str) -> Option<u64> {
     elf.export(name).map(|(address, _)| address).or_else(|| variable(elf, name))
 }
 
-/// Whether a file is called like an interpreter and holds it, rather than leave
-/// it to a library.
+/// Whether a file that is named like an interpreter contains the interpreter itself, and not a
+/// library.
 fn is_whole(path: &Path, elf: &Elf) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let version = name.strip_prefix("python");
@@ -153,7 +154,7 @@ fn describe_process(pid: u32, path: &Path) -> String {
     format!("{pid} {}", path.file_name().unwrap_or_default().to_string_lossy())
 }
 
-/// Why a process's memory cannot be read.
+/// Returns why a process's memory cannot be read.
 fn unreadable() -> String {
     match proc::setting("kernel/yama/ptrace_scope").as_deref() {
         None | Some("0") => {
@@ -166,8 +167,8 @@ fn unreadable() -> String {
     }
 }
 
-/// Whether a file is called like an interpreter or its library; the minor
-/// version, where the name has it.
+/// Returns whether a file is named like an interpreter or its library, and the minor version if the
+/// name has it.
 fn minor_of(path: &Path) -> Option<Option<u8>> {
     let name = path.file_name()?.to_str()?;
     let rest = name.strip_prefix("libpython").or_else(|| name.strip_prefix("python"))?;
@@ -178,7 +179,7 @@ fn minor_of(path: &Path) -> Option<Option<u8>> {
     Some(rest[..digits].parse().ok())
 }
 
-/// The version in the interpreter's own data (from 3.11).
+/// Returns the minor version in the interpreter's own data (from 3.11 on).
 fn version(elf: &Elf, mut memory: &ProcessMemory, bias: u64) -> Option<u8> {
     let address = place_of(elf, "Py_Version")?;
     let version = memory.u64(address.wrapping_add(bias))?;

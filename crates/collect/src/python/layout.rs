@@ -1,8 +1,8 @@
 //! The layouts of CPython's objects, by version.
 //!
-//! From 3.13 on the interpreter publishes its own offsets at the head of `_PyRuntime`. Those of
-//! older versions were printed by programs compiled with the release builds' own headers; they do
-//! not change within a minor version.
+//! From 3.13 on, the interpreter publishes its own offsets at the head of `_PyRuntime`. The offsets
+//! of older versions were printed by programs that were compiled with the headers of the release
+//! builds. They do not change within a minor version.
 
 use super::memory::ProcessMemory;
 use tprof_wire::python::{Instruction, Layout, Lines, Memory as _};
@@ -10,15 +10,16 @@ use tprof_wire::python::{Instruction, Layout, Lines, Memory as _};
 /// The location of the GIL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockLocation {
-    /// In the runtime: offsets of its holder, and of whether it is locked.
+    /// In the runtime: the offsets of its holder and of its locked flag.
     Runtime(u64, u64),
-    /// Behind a pointer of the interpreter: pointer, holder, locked.
+    /// Behind a pointer in the interpreter: the offsets of the pointer, the holder and the locked
+    /// flag.
     Interpreter(u64, u64, u64),
-    /// There is no GIL.
+    /// The build has no GIL.
     Free,
 }
 
-/// Offsets, and the lock.
+/// The offsets of a version, and the location of its GIL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownLayout {
     /// Offsets of the fields.
@@ -35,9 +36,10 @@ pub struct KnownLayout {
 pub enum Attributes {
     /// In a dictionary, at the offset that its type states (up to 3.10).
     Dictionary,
-    /// In a dictionary, or in its own values behind another pointer before it (3.11).
+    /// In a dictionary, or in the object's own values, each behind a pointer before the object
+    /// (3.11).
     OwnValues,
-    /// In either of these, by a tag of one pointer before it (3.12).
+    /// In a dictionary or in values; a tag in one pointer before the object tells which (3.12).
     Tagged,
     /// In a dictionary, or in values inside the object (from 3.13).
     Inline,
@@ -46,20 +48,20 @@ pub enum Attributes {
 /// Offsets of variables and attributes in objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Objects {
-    /// In a frame: the first local variable.
+    /// In a frame: offset of the first local variable.
     pub locals: u64,
-    /// In a code object: the tuple of names of local variables.
+    /// In a code object: offset of the tuple of names of local variables.
     pub local_names: u64,
-    /// In a type: keys of its objects' attributes.
+    /// In a type: offset of the keys of its objects' attributes.
     pub shared_keys: u64,
     /// How objects store their attributes.
     pub attributes: Attributes,
-    /// Integers have their number of digits in a word of flags (from 3.12).
+    /// Whether integers have their number of digits in a word of flags (from 3.12).
     pub tagged_integers: bool,
 }
 
 impl KnownLayout {
-    /// Offsets of a version without published ones.
+    /// Returns the offsets of a version that does not publish them.
     pub fn of(minor: u8) -> Option<KnownLayout> {
         let old = Layout {
             interpreters: 32,
@@ -162,7 +164,7 @@ impl KnownLayout {
         Some(KnownLayout { layout, lock, objects: Some(objects) })
     }
 
-    /// The offsets that an interpreter publishes at the head of its runtime.
+    /// Returns the offsets that an interpreter publishes at the head of its runtime.
     pub fn published(mut memory: &ProcessMemory, runtime: u64) -> Result<KnownLayout, String> {
         const COOKIE: &[u8] = b"xdebugpy";
         let head = memory.bytes(runtime, 24).ok_or("its memory may not be read")?;
@@ -173,7 +175,7 @@ impl KnownLayout {
             |at: u64| memory.u64(runtime + 24 + at * 8).ok_or("its memory may not be read");
         let minor = head[8 + 2];
         let free_threaded = head[16] != 0;
-        // Offsets of the parts, in words: they grew between versions.
+        // Positions of the parts, in words. Parts have grown between versions.
         let (threads_head, gil, thread, frame, code, strings) = match minor {
             13 => (3 + 3, 3 + 8, 16, 25, 31, 64),
             14 => (3 + 3, 3 + 9, 19, 28, 36, 74),
@@ -219,7 +221,7 @@ impl KnownLayout {
         let objects = Objects {
             locals: word(frame + 4)?,
             local_names: word(code + 7)?,
-            // This offset is not published.
+            // The interpreter does not publish this offset.
             shared_keys: 880,
             attributes: Attributes::Inline,
             tagged_integers: true,

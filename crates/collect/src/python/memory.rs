@@ -1,48 +1,48 @@
-//! Reads a process's memory word by word, through blocks.
+//! Reads a process's memory word by word, and caches blocks of it.
 
 use crate::os::sys;
 use std::cell::RefCell;
 use tprof_wire::python;
 
-/// Bytes read at once: frames of an interpreter lie close together.
+/// Bytes read at once, since the frames of an interpreter are close together.
 const BLOCK: usize = 2048;
-/// Blocks that are read ahead, at most.
+/// Most blocks that are read ahead.
 const MAX_AHEAD: usize = 8;
 
 /// A piece of a process's memory.
 struct MemoryBlock {
     start: u64,
     bytes: Vec<u8>,
-    /// Something in it was wanted.
+    /// Whether something in it was read.
     used: bool,
 }
 
-/// Addresses of the blocks that a reading used. Most are used again at the next reading of the same
-/// thread, so that one system call reads them all: a call costs several times what its bytes do.
+/// Addresses of the blocks that a reading used. The next reading of the same thread uses most of
+/// them again, so one system call reads them all. A call costs several times as much as its bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Places(Vec<(u64, usize)>);
 
-/// The memory of a process at one moment: each place is only read once, so that a value is the same
-/// throughout a reading.
+/// The memory of a process at one moment. Each place is only read once, so a value does not change
+/// during a reading.
 pub struct ProcessMemory {
     pid: u32,
     blocks: RefCell<Vec<MemoryBlock>>,
 }
 
 impl ProcessMemory {
-    /// Starts with nothing read.
+    /// Returns a memory of which nothing was read yet.
     pub fn new(pid: u32) -> ProcessMemory {
         ProcessMemory { pid, blocks: RefCell::new(Vec::new()) }
     }
 
-    /// Reads these places first.
+    /// Returns a memory that has read these places already.
     pub fn with(pid: u32, places: &Places) -> ProcessMemory {
         let memory = ProcessMemory::new(pid);
         memory.read_ahead(places.0.iter().take(MAX_AHEAD).copied());
         memory
     }
 
-    /// Reads pieces that will be wanted, given by address and length, by one system call.
+    /// Reads several pieces by one system call, given by address and length.
     pub fn read_ahead(&self, places: impl Iterator<Item = (u64, usize)>) {
         let blank = |(start, len)| MemoryBlock { start, bytes: vec![0; len], used: false };
         let mut ahead: Vec<MemoryBlock> = places.map(blank).collect();
@@ -64,13 +64,13 @@ impl ProcessMemory {
         Places(used.map(|block| (block.start, block.bytes.len())).collect())
     }
 
-    /// Bytes at an address; `None` if they cannot be read.
+    /// Returns the bytes at an address; `None` if they cannot be read.
     pub fn bytes(&self, address: u64, len: usize) -> Option<Vec<u8>> {
         let mut bytes = vec![0; len];
         self.copy(address, &mut bytes).then_some(bytes)
     }
 
-    /// Copies bytes at an address; false if they cannot be read.
+    /// Copies the bytes at an address. Returns false if they cannot be read.
     fn copy(&self, address: u64, into: &mut [u8]) -> bool {
         if address < 4096 || address >> 56 != 0 {
             return false;
@@ -102,9 +102,9 @@ impl ProcessMemory {
         found.inspect(|found| into.copy_from_slice(found)).is_some()
     }
 
-    /// Reads the surroundings of an address.
+    /// Reads a block around an address.
     fn block_with(&self, address: u64, len: usize) -> MemoryBlock {
-        // Read more below the address than above: callers' frames are below.
+        // More is read below the address than above, since callers' frames are below.
         let below = (BLOCK * 3 / 4) as u64 & !7;
         let page = address & !4095;
         let mut start = address.saturating_sub(below).max(page.saturating_sub(4096)).max(4096);

@@ -1,12 +1,13 @@
-//! Merges Python's frames into the native ones: each call of the interpreter's loop is replaced by
+//! Merges Python's frames into the native ones. Each call of the interpreter's loop is replaced by
 //! the Python functions that it runs.
 
 /// Merges native frames with Python's, which replace the interpreter's loop. Both are innermost
-/// first; Python's come with whether each is the outermost of its call of the loop. `whole`: the
-/// native stack reaches its outermost frame; `cut`: Python's does not.
+/// first. Each of Python's frames has a flag that it is the outermost of its call of the loop.
+/// `whole` says that the native stack reaches its outermost frame, and `cut` that Python's does
+/// not.
 ///
-/// The two may not have been read at the same moment. Where one has more calls of the loop than the
-/// other, they are joined from the end that both surely have: the outermost of a whole stack,
+/// The two may not have been read at the same moment. If one has more calls of the loop than the
+/// other, they are aligned at the end that both certainly have: the outermost end of a whole stack,
 /// otherwise the innermost.
 pub fn merge<F>(
     native: Vec<F>,
@@ -29,7 +30,7 @@ pub fn merge<F>(
     let loops: Vec<bool> = native.iter().map(is_loop).collect();
     let count = loops.iter().filter(|is| **is).count();
     let from_outside = whole && !cut && count > 0;
-    // The call of the loop that the first group belongs to, and the number of groups that are too
+    // The number of loop calls before the first group's call, and the number of groups that are too
     // many on the inner side.
     let (skipped_loops, extra) = match from_outside {
         true => (count.saturating_sub(groups.len()), groups.len().saturating_sub(count)),
@@ -57,7 +58,7 @@ pub fn merge<F>(
             None => merged.push(frame),
         }
     }
-    // The native stack was cut, or its loop could not be separated from other code.
+    // The native stack was cut, or its loop could not be told from other code.
     merged.extend(inner);
     merged.extend(groups.flatten());
     merged
@@ -67,7 +68,7 @@ pub fn merge<F>(
 mod tests {
     use super::*;
 
-    /// Native frames: 0 is the loop.
+    /// Merges native frames, among which 0 is the loop.
     fn merged(native: &[u64], frames: &[(&str, bool)], whole: bool) -> Vec<String> {
         let native = native.iter().map(u64::to_string).collect();
         let frames = frames.iter().map(|(name, entry)| ((*name).to_owned(), *entry));

@@ -1,10 +1,10 @@
-//! CPython's frames: read from outside, out of the memory of a process that is not stopped for it,
-//! or recorded by the process itself with the stacks of its allocations.
+//! CPython's frames. They are read from outside, from the memory of a process that is not stopped
+//! for it, or the process records them itself with the stacks of its allocations.
 //!
-//! From outside, frames are read the moment after a sample interrupted the thread, or while it
-//! waits. Anything that moved meanwhile shows as frames that do not fit together; such a reading
-//! ends early, with a mark. CPython 3.8 to 3.14 on 64-bit machines are supported; debug builds
-//! before 3.13 lay their objects out differently and are refused.
+//! From outside, frames are read just after a sample interrupted the thread, or while the thread
+//! waits. If anything changed meanwhile, the frames do not fit together; such a reading ends early
+//! and is marked as cut. CPython 3.8 to 3.14 on 64-bit machines are supported. Debug builds before
+//! 3.13 have other object layouts and are refused.
 
 mod code;
 mod find;

@@ -1,8 +1,8 @@
 //! Names that Python gives its threads and processes: `threading.Thread(name=...)`,
 //! `multiprocessing.Process(name=...)`, and the number of a worker of PyTorch's `DataLoader`.
 //!
-//! Such a thread begins in a function of the standard library (or of PyTorch) whose variables
-//! include the object with the name. So a name costs no search: the frame is read anyway.
+//! Such a thread begins in a function of the standard library (or of PyTorch) that has the named
+//! object among its variables. Its frame is read anyway, so no search is needed.
 
 use super::layout::Objects;
 use super::memory::ProcessMemory;
@@ -12,15 +12,15 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use tprof_wire::python::Layout;
 
-/// A name is read again that often: it may be given another.
+/// A name is read again this often, because it may change.
 const CHECK: Duration = Duration::from_secs(1);
-/// A name that could not be read, while the thread ran, is tried again after this time, then after
-/// twice as long each time, up to [`CHECK`]: a worker may live for less than that.
+/// If a name could not be read because the thread ran, it is tried again after this time, then
+/// after twice as long each time, up to [`CHECK`]. A worker may live for less than that.
 const RETRY: Duration = Duration::from_millis(5);
 /// Longest name that is kept, bytes.
 const MAX_BYTES: usize = 128;
 
-/// A frame that has a thread's name.
+/// A frame whose variables contain a thread's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamingFrame {
     pub by: NamingFunction,
@@ -31,7 +31,7 @@ pub struct NamingFrame {
 struct KnownName {
     from: NamingFrame,
     read: Instant,
-    /// Time for which this name is believed.
+    /// Time for which this name is not read again.
     holds: Duration,
     name: Option<String>,
 }
@@ -63,7 +63,7 @@ impl ThreadNames {
             Some(known) => (known.holds * 2).min(CHECK),
             None => RETRY,
         };
-        // A thread whose name cannot be read now keeps the one it had.
+        // If the name cannot be read now, the thread keeps its old name.
         let name = name.or_else(|| before.and_then(|known| known.name.clone()));
         let is_new =
             name.is_some() && before.and_then(|known| known.name.as_ref()) != name.as_ref();
@@ -72,12 +72,12 @@ impl ThreadNames {
         name.filter(|_| is_new)
     }
 
-    /// A thread is gone; its name.
+    /// Removes a thread that has ended, and returns its name.
     pub fn forget(&mut self, tid: u32) -> Option<String> {
         self.by_tid.remove(&tid)?.name
     }
 
-    /// All names, by tid.
+    /// Returns all names, by tid.
     pub fn into_all(self) -> impl Iterator<Item = (u32, String)> {
         self.by_tid.into_iter().filter_map(|(tid, known)| Some((tid, known.name?)))
     }

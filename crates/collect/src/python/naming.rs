@@ -1,9 +1,9 @@
-//! Functions with the name of the thread that runs them among their variables.
+//! Functions whose variables contain the name of the thread that runs them.
 
-/// The way in which a function knows the name of the thread that runs it.
+/// How a function's variables contain the name of its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamingFunction {
-    /// The function's first variable is a `Thread`, or a `Process`.
+    /// The function's first variable is a `Thread` or a `Process`.
     Owner,
     /// The function's variable `worker_id` is the number of a worker of PyTorch's `DataLoader`.
     Loader,

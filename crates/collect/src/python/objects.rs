@@ -1,31 +1,30 @@
 //! Reads variables and attributes of Python's objects, by version.
 //!
-//! This happens without the GIL: parts that move meanwhile do not fit together, and then have no
-//! value.
+//! This happens without the GIL. If an object changes meanwhile, its parts do not fit together and
+//! the value counts as missing.
 
 use super::code::text;
 use super::layout::{Attributes, Objects};
 use super::memory::ProcessMemory;
 use tprof_wire::python::{Layout, Memory as _};
 
-/// In an object: offset of its type.
+/// Offset of an object's type.
 const TYPE: u64 = 8;
-/// In a type: offsets of the size of its objects, of its flags, and of where objects have their
-/// dictionary.
+/// Offsets in a type: the size of its objects, its flags, and the place of their dictionary.
 const BASIC_SIZE: u64 = 32;
 const FLAGS: u64 = 168;
 const DICTIONARY: u64 = 288;
-/// Flag of types with a dictionary before their objects (from 3.11), and with values within
-/// them (from 3.13).
+/// Flags of types whose objects have a dictionary before them (from 3.11), and values inside them
+/// (from 3.13).
 const MANAGED: u64 = 1 << 4;
 const INLINE: u64 = 1 << 2;
-/// In a dictionary: offsets of its keys, and of its values where it shares keys.
+/// Offsets in a dictionary: its keys, and its values if it shares keys.
 const KEYS: u64 = 32;
 const VALUES: u64 = 40;
-/// Number of keys and variables that are examined.
+/// Most keys and variables that are examined.
 const MAX_ENTRIES: u64 = 256;
 
-/// Objects of a process.
+/// Reads the objects of a process.
 pub struct ObjectReader<'a> {
     pub memory: &'a ProcessMemory,
     pub layout: &'a Layout,
@@ -43,14 +42,14 @@ impl ObjectReader<'_> {
         memory.u8(at)
     }
 
-    /// A local variable of a frame, by its place.
+    /// Returns a local variable of a frame, by its index.
     pub fn local(&self, frame: u64, place: u64) -> Option<u64> {
         let value = self.word(frame.wrapping_add(self.objects.locals + 8 * place))?;
-        // The low bits tag references from 3.14 on.
+        // From 3.14 on, the low bits are tags.
         Some(value & !7).filter(|value| *value != 0)
     }
 
-    /// A local variable of a frame, by its name.
+    /// Returns a local variable of a frame, by its name.
     pub fn local_named(&self, frame: u64, code: u64, name: &str) -> Option<u64> {
         let names = self.word(code.wrapping_add(self.objects.local_names))?;
         let count = self.word(names.wrapping_add(16))?.min(MAX_ENTRIES);
@@ -61,11 +60,11 @@ impl ObjectReader<'_> {
         self.local(frame, (0..count).find(is_it)?)
     }
 
-    /// An integer from 0 to 2^30.
+    /// Returns an integer from 0 to 2^30.
     pub fn integer(&self, at: u64) -> Option<u32> {
         let head = self.word(at.wrapping_add(16))?;
         let digits = match self.objects.tagged_integers {
-            // Sign: 0 positive, 1 zero.
+            // The sign: 0 is positive, 1 is zero.
             true if head & 3 < 2 => head >> 3,
             true => return None,
             false => head,
@@ -80,12 +79,12 @@ impl ObjectReader<'_> {
         }
     }
 
-    /// Reads a string.
+    /// Returns a string.
     pub fn string(&self, at: u64) -> Option<String> {
         text(self.memory, self.layout, at)
     }
 
-    /// An attribute that is a string.
+    /// Returns an attribute that is a string.
     pub fn string_attribute(&self, object: u64, name: &str) -> Option<String> {
         let (key, value) = self.attribute(object, name)?;
         let is_string =
@@ -93,7 +92,7 @@ impl ObjectReader<'_> {
         if is_string { self.string(value) } else { None }
     }
 
-    /// The key and the value of an attribute.
+    /// Returns the key and the value of an attribute.
     fn attribute(&self, object: u64, name: &str) -> Option<(u64, u64)> {
         let of = self.word(object.wrapping_add(TYPE))?;
         let flags = self.word(of.wrapping_add(FLAGS))?;
@@ -131,7 +130,8 @@ impl ObjectReader<'_> {
         self.find(self.word(dictionary.wrapping_add(KEYS))?, values, name)
     }
 
-    /// Finds a key of that name among keys, and its value: in `values`, or beside the key.
+    /// Finds the key with this name. Returns it with its value, which is in `values` or next to the
+    /// key.
     fn find(&self, keys: u64, values: Option<u64>, name: &str) -> Option<(u64, u64)> {
         let (entries, size, count) = match self.objects.attributes {
             Attributes::Dictionary => {
@@ -149,7 +149,7 @@ impl ObjectReader<'_> {
                 (keys.wrapping_add(32 + (1 << bytes)), size, self.word(keys.wrapping_add(24))?)
             }
         };
-        // A hash comes first where the keys may be others than strings.
+        // If keys may be other objects than strings, each entry begins with a hash.
         let key_at = |place: u64| entries.wrapping_add(place * size + (size - 16));
         let is_it = |place: &u64| {
             let key = self.word(key_at(*place)).filter(|key| *key != 0);

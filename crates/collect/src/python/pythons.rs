@@ -25,43 +25,43 @@ pub struct PyFrame {
 pub struct PyStack {
     /// Frames, the innermost first.
     pub frames: Vec<PyFrame>,
-    /// The reading ended early.
+    /// Whether the reading ended early.
     pub cut: bool,
-    /// Whether the thread held the lock.
+    /// Whether the thread held the GIL, if that is known.
     pub gil: Option<bool>,
 }
 
-/// A process, as far as Python is concerned.
+/// The result of looking for an interpreter in a process.
 enum PyProcess {
-    /// No interpreter among that many mappings.
+    /// No interpreter was found among this many mappings.
     None(usize),
-    /// An interpreter that cannot be read, and why.
+    /// The process has an interpreter that cannot be read.
     Refused,
-    /// A process whose frames can be read.
+    /// The frames of the process can be read.
     Python(Box<Interpreter>),
 }
 
 /// A process's interpreter.
 struct Interpreter {
     found: FoundPython,
-    /// Address of each thread's state, by tid, while there is one interpreter.
+    /// Address of each thread's state, by tid, as long as there is one interpreter.
     threads: HashMap<u32, u64>,
     /// Places that were read for each thread, by tid.
     places: HashMap<u32, Places>,
     codes: code::CodeCache,
     named: FxHashMap<(u64, u32), Arc<PyFunction>>,
-    /// Addresses of the locks that were read, the latest last: several interpreters may each have
+    /// Addresses of the GILs that were read, the latest last. Several interpreters may each have
     /// their own.
     locks: Vec<Range<u64>>,
     names: ThreadNames,
-    /// Number of stacks of which no frame could be read; `None` once one could be.
+    /// Number of stacks without a readable frame; `None` once a frame was read.
     unread: Option<u32>,
 }
 
-/// Number of stacks without a frame that is no accident, if there was none with one.
+/// If this many stacks had no readable frame and no stack had one, that is no accident.
 const MAX_UNREAD: u32 = 16;
 
-/// Locks of interpreters that are known at a time.
+/// Number of GILs that are remembered.
 const MAX_LOCKS: usize = 64;
 
 /// A thread that Python gave a name.
@@ -78,9 +78,9 @@ pub struct PyThreadName {
 #[derive(Default)]
 pub struct PythonProcesses {
     by_pid: HashMap<u32, PyProcess>,
-    /// Interpreters that cannot be read, not reported yet.
+    /// Interpreters that cannot be read and were not reported yet.
     pub refused: Vec<(String, String)>,
-    /// Names of threads, not reported yet.
+    /// Names of threads that were not reported yet.
     pub new_names: Vec<PyThreadName>,
 }
 
@@ -101,7 +101,7 @@ impl PythonProcesses {
         Some(stack)
     }
 
-    /// Whether an address is in a lock of a process's interpreters, as far as those were read.
+    /// Whether an address lies in a GIL of a process's interpreters that was read before.
     pub fn is_lock(&self, pid: u32, address: u64) -> bool {
         match self.by_pid.get(&pid) {
             Some(PyProcess::Python(interpreter)) => {
@@ -116,7 +116,7 @@ impl PythonProcesses {
         matches!(self.by_pid.get(&pid), Some(PyProcess::Python(_)))
     }
 
-    /// Whether any process is known to.
+    /// Whether any process is known to run Python.
     pub fn any(&self) -> bool {
         self.by_pid.values().any(|process| matches!(process, PyProcess::Python(_)))
     }
@@ -129,7 +129,7 @@ impl PythonProcesses {
         }
     }
 
-    /// Forgets a thread that is gone. Its name is reported once more, since Python's name for a
+    /// Removes a thread that has ended. Its name is reported again, since Python's name for a
     /// thread takes precedence over the kernel's.
     pub fn thread_ended(&mut self, pid: u32, tid: u32) {
         let Some(PyProcess::Python(interpreter)) = self.by_pid.get_mut(&pid) else { return };
@@ -137,7 +137,7 @@ impl PythonProcesses {
         self.new_names.extend(name.map(|name| PyThreadName { pid, tid, name }));
     }
 
-    /// A process runs another program, or is gone, with all its threads.
+    /// Removes a process that has ended or runs another program, with all its threads.
     pub fn forget(&mut self, pid: u32) {
         if let Some(PyProcess::Python(interpreter)) = self.by_pid.remove(&pid) {
             let names = interpreter.names.into_all();
@@ -145,7 +145,7 @@ impl PythonProcesses {
         }
     }
 
-    /// Forgets all processes, and reports their threads' names once more.
+    /// Removes all processes, and reports the names of their threads again.
     pub fn forget_all(&mut self) {
         for pid in self.by_pid.keys().copied().collect::<Vec<u32>>() {
             self.forget(pid);
@@ -186,7 +186,7 @@ impl PythonProcesses {
 }
 
 impl Interpreter {
-    /// A thread's frames, and its name where that is new.
+    /// Returns a thread's frames, and its name if that is new.
     fn stack(&mut self, pid: u32, tid: u32) -> Option<(PyStack, Option<String>)> {
         let memory = match self.places.get(&tid) {
             Some(places) => ProcessMemory::with(pid, places),
@@ -194,8 +194,8 @@ impl Interpreter {
         };
         let states = self.states(&memory, tid);
         let layout = &self.found.known.layout;
-        // Where one interpreter runs code in another, the frames of the inner one lie within its
-        // own.
+        // If one interpreter runs code in another, the frames of the inner one come before those of
+        // the outer one.
         let (mut raw, mut cut, mut inner) = (Vec::new(), false, None);
         for state in &states {
             let (frames, is_cut) = stack::read(&memory, layout, *state)?;
@@ -208,8 +208,8 @@ impl Interpreter {
         let state = inner.or(states.last().copied())?;
         let lock = stack::read_lock(&memory, &self.found.known, self.found.runtime, state);
         let mut gil = lock.as_ref().and_then(|lock| lock.held);
-        // A thread that holds the lock of an interpreter that has its own keeps no other
-        // interpreter's state.
+        // A thread that holds an interpreter's own GIL has no state in another interpreter. So with
+        // several states it can only hold the main interpreter's GIL.
         if states.len() > 1
             && let Some(lock) = &lock
             && let Some(main) = stack::lock_of_main(&memory, &self.found.known, self.found.runtime)
@@ -222,11 +222,11 @@ impl Interpreter {
             let too_many = self.locks.len().saturating_sub(MAX_LOCKS);
             self.locks.drain(..too_many);
         }
-        // Code is read once in a while: its places are not these.
+        // Code objects are read less often, so their places are not among these.
         self.places.insert(tid, memory.places());
         memory.read_ahead(self.codes.due(raw.iter().map(|frame| frame.code)));
         let mut stack = PyStack { cut, gil, ..PyStack::default() };
-        // A worker has frames of the process that it was forked from around its own.
+        // A worker has the frames of the process that it was forked from around its own.
         let mut naming = None;
         for frame in raw {
             let Some(code) = self.codes.get(&memory, layout, frame.code) else {
@@ -234,7 +234,7 @@ impl Interpreter {
                 break;
             };
             if code.is_own {
-                // The frame may have begun the call of the loop all the same.
+                // This frame is dropped, but it may be the outermost of its call of the loop.
                 if let Some(last) = stack.frames.last_mut() {
                     last.entry |= frame.entry == 1;
                 }
@@ -248,7 +248,7 @@ impl Interpreter {
                 Arc::new(PyFunction { function: code.name.clone(), file: code.file.clone(), line })
             });
             if named.function != code.name || named.file != code.file {
-                // Other code is where this one was.
+                // Another code object is at this address now.
                 let (function, file) = (code.name.clone(), code.file.clone());
                 *named = Arc::new(PyFunction { function, file, line });
             }
@@ -265,8 +265,8 @@ impl Interpreter {
         (!stack.frames.is_empty()).then_some((stack, name))
     }
 
-    /// Returns the states of a thread, that of the interpreter that it entered last first. Where
-    /// there is one interpreter, its one state is found once and then checked.
+    /// Returns the states of a thread, beginning with the interpreter that it entered last. If
+    /// there is only one interpreter, its state is looked up once and then only checked.
     fn states(&mut self, memory: &ProcessMemory, tid: u32) -> Vec<u64> {
         let layout = &self.found.known.layout;
         let runtime = self.found.runtime;

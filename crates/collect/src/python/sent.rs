@@ -1,7 +1,7 @@
-//! Python frames that a process sent of itself: numbers of the trace, and names.
+//! Python frames that a process recorded itself: their numbers in the trace, and their names.
 //!
-//! A stack may refer to a frame with its name still on its way, in another thread's
-//! ring: the number is given at the first mention, the name is written when it comes.
+//! A stack may refer to a frame whose name is still in another thread's ring. The number is
+//! assigned when the frame is first mentioned, and the name is written when it comes.
 
 use super::code::decode;
 use super::function::PyFunction;
@@ -10,12 +10,12 @@ use tprof_trace::TraceWriter;
 use tprof_trace::model::{ProcessIndex, SYNTHETIC_FRAME, Symbol};
 use tprof_wire::python::{Chars, FILE_BYTES, NAME_BYTES};
 
-/// Numbers of these frames begin here; those of samples' frames at 0.
+/// The numbers of these frames begin here. The numbers of frames in samples begin at 0.
 const FIRST: u64 = 1 << 31;
-/// Frames that are numbered: as many as a target defines.
+/// Number of frames that get a number, as many as a target defines.
 const MAX_FRAMES: usize = 1 << 20;
 
-/// A frame's name, as it was sent.
+/// A frame's name, as the process sent it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentFrame {
     /// The key that stands for it in stacks.
@@ -25,7 +25,7 @@ pub struct SentFrame {
 }
 
 impl SentFrame {
-    /// Reads a record's payload; `None` if it makes no sense.
+    /// Decodes a record's payload; `None` if it is malformed.
     pub fn decode(payload: &[u64]) -> Option<SentFrame> {
         let [key, line, sent, whole, rest @ ..] = payload else { return None };
         let (name, file) = ((sent & 0xffff_ffff) as usize, (sent >> 32) as usize);
@@ -70,7 +70,7 @@ impl SentNames {
         SYNTHETIC_FRAME | number
     }
 
-    /// Returns the trace's frame for a key; `None` for keys past the limit.
+    /// Returns the trace's frame for a key; `None` if there are too many keys.
     pub fn frame(&mut self, key: u64) -> Option<u64> {
         if let Some(frame) = self.numbers.get(&key) {
             return Some(*frame);
@@ -97,7 +97,7 @@ impl SentNames {
             Some(frame) if !self.nameless.remove(frame) => return,
             Some(frame) => *frame,
             None if self.numbers.len() >= MAX_FRAMES => return,
-            // One function and line is one frame, however many instructions it has.
+            // One function and line is one frame, even if it has several instructions.
             None => match self.named.get(&named) {
                 Some(frame) => {
                     self.numbers.insert(key, *frame);
@@ -114,7 +114,7 @@ impl SentNames {
         self.named.insert(named, frame);
     }
 
-    /// Marks frames as nameless if their names never came; how many.
+    /// Names the frames whose names never came as nameless, and returns their number.
     pub fn give_up(&mut self, process: ProcessIndex, writer: &mut TraceWriter) -> u64 {
         let unknown = "(a Python function without a name)".to_owned();
         let unknown = PyFunction { function: unknown, file: String::new(), line: 0 };
@@ -126,7 +126,7 @@ impl SentNames {
     }
 }
 
-/// Writes the name of a frame that is a function of Python's.
+/// Writes the name of a frame that is a Python function.
 pub fn write(
     frame: u64,
     named: &PyFunction,

@@ -5,37 +5,37 @@ use super::memory::ProcessMemory;
 use std::ops::Range;
 use tprof_wire::python::{Frames, Layout, Memory as _, RawFrame, WalkEnd};
 
-/// Most Python frames of a stack.
+/// Most Python frames in a stack.
 const MAX_FRAMES: usize = 256;
-/// Interpreters and threads that are accepted.
+/// Most interpreters and threads that are read.
 const MAX_INTERPRETERS: usize = 64;
 const MAX_THREADS: usize = 16_384;
-/// Offset of the tid in the C library's description of a thread (glibc, x86-64
-/// and aarch64, since 2.4).
+/// Offset of the tid in glibc's `struct pthread` (x86-64 and aarch64, since glibc 2.4).
 #[cfg(target_arch = "x86_64")]
 const PTHREAD_TID: u64 = 720;
 /// The offset of the tid in glibc's `struct pthread`; see above.
 #[cfg(not(target_arch = "x86_64"))]
 const PTHREAD_TID: u64 = 208;
 
-/// The state of a thread in an interpreter: it has one in each interpreter in which it runs.
+/// The state of a thread in one interpreter. A thread has a state in each interpreter in which it
+/// runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadState {
     pub at: u64,
-    /// Whether it belongs to the main interpreter, and not to one that the program made.
+    /// Whether it belongs to the main interpreter, and not to one that the program created.
     pub is_of_main: bool,
-    /// Address on the thread's own stack of what belongs to its latest call of the loop; `None` in
-    /// versions that keep nothing there.
+    /// Address on the thread's own stack that belongs to its latest call of the loop; `None` in
+    /// versions that have no such address.
     on_stack: Option<u64>,
 }
 
-/// Whether a process has one interpreter, as nearly all have.
+/// Whether a process has only one interpreter, as nearly all processes do.
 pub fn has_one_interpreter(mut memory: &ProcessMemory, layout: &Layout, runtime: u64) -> bool {
     let first = memory.u64(runtime + layout.interpreters).unwrap_or(0);
     first == 0 || memory.u64(first + layout.next_interpreter).is_none_or(|next| next == 0)
 }
 
-/// The states of all threads, of the youngest interpreter first.
+/// Returns the states of all threads, beginning with the youngest interpreter.
 pub fn thread_states(
     mut memory: &ProcessMemory,
     layout: &Layout,
@@ -60,11 +60,11 @@ pub fn thread_states(
     states
 }
 
-/// Finds those of a thread's states that may have frames of its stack, innermost first. Up to 3.12
-/// the state of an interpreter that the program made names the thread that made it, whichever
-/// thread runs in it: the part on the stack tells which runs, and which was called by which. Later
-/// versions name the thread that runs, and a thread that runs in several interpreters most likely
-/// entered the youngest last.
+/// Returns the states of a thread that may have frames on its stack, innermost first. Up to 3.12
+/// the state in an interpreter that the program created names the thread that created it, whichever
+/// thread runs in it. There the address on the stack shows which thread runs, and which state
+/// called which. Later versions name the running thread, and a thread that runs in several
+/// interpreters most likely entered the youngest one last.
 pub fn states_of(
     memory: &ProcessMemory,
     layout: &Layout,
@@ -93,7 +93,7 @@ pub fn states_of(
     of_thread.into_iter().map(|state| state.at).collect()
 }
 
-/// The tid of a thread's state.
+/// Returns the tid of a thread's state.
 pub fn tid_of(mut memory: &ProcessMemory, layout: &Layout, state: u64) -> Option<u32> {
     if let Some(tid) = layout.tid {
         return u32::try_from(memory.u64(state + tid)?).ok();
@@ -102,7 +102,7 @@ pub fn tid_of(mut memory: &ProcessMemory, layout: &Layout, state: u64) -> Option
     memory.u32(pthread.checked_add(PTHREAD_TID)?)
 }
 
-/// The frames of a thread, innermost first, and whether the reading ended early.
+/// Returns the frames of a thread, innermost first, and whether the reading ended early.
 pub fn read(
     mut memory: &ProcessMemory,
     layout: &Layout,
@@ -116,19 +116,19 @@ pub fn read(
     Some((frames, walk.ends() != WalkEnd::Whole))
 }
 
-/// Bytes of the lock, from its holder on: whether it is taken, how often it was, two conditions and
-/// two mutexes of pthreads.
+/// Bytes of a GIL, from its holder on: its locked flag, its switch count, two condition variables
+/// and two mutexes of pthreads.
 const LOCK_BYTES: u64 = 24 + 2 * (48 + 40);
 
-/// The lock of a thread's interpreter.
+/// The GIL of a thread's interpreter.
 pub struct LockState {
-    /// Addresses of the lock.
+    /// Addresses of the GIL.
     pub place: Range<u64>,
     /// Whether the thread holds it; `None` if unknown.
     pub held: Option<bool>,
 }
 
-/// Returns the address of the main interpreter's lock.
+/// Returns the address of the main interpreter's GIL.
 pub fn lock_of_main(mut memory: &ProcessMemory, known: &KnownLayout, runtime: u64) -> Option<u64> {
     let LockLocation::Interpreter(pointer, holder, _) = known.lock else { return None };
     let mut interpreter = memory.u64(runtime + known.layout.interpreters)?;
@@ -141,7 +141,7 @@ pub fn lock_of_main(mut memory: &ProcessMemory, known: &KnownLayout, runtime: u6
     None
 }
 
-/// Reads the lock; `None` if there is none, or it could not be found.
+/// Reads the GIL; `None` if there is none or it was not found.
 pub fn read_lock(
     mut memory: &ProcessMemory,
     known: &KnownLayout,

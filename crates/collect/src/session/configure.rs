@@ -1,4 +1,4 @@
-//! Writes how a process is recorded into its region.
+//! Writes into a process's region how the process is recorded.
 
 use crate::config::{Activity, Capture, Config, MemMode, OnFull, OperatorDetail, StackMode};
 use crate::shared::Region;
@@ -8,16 +8,17 @@ use tprof_wire::operators::mode;
 use tprof_wire::region::{mem_mode, off, stack_mode};
 use tprof_wire::schedule::Schedule;
 
-/// The clock of the targets.
+/// The clock of the targets' records.
 #[derive(Clone, Copy)]
 pub struct TargetClock {
-    /// Whether records are stamped with the time-stamp counter.
+    /// Whether records are stamped with the processor's time-stamp counter.
     pub is_tsc: bool,
-    /// Time that threads wait on a full ring, ticks.
+    /// Longest time that threads wait on a full ring, ticks.
     pub wait_ticks: u64,
 }
 
-/// Writes into a region how its process is recorded; `agent`: it is a CUPTI agent's.
+/// Writes into a region how its process is recorded. `agent` says that the region is a CUPTI
+/// agent's.
 pub fn configure(region: &Region, config: &Config, targets_clock: TargetClock, agent: bool) {
     let header = region.header();
     let (mode, interval) = match config.memory() {
@@ -57,8 +58,8 @@ pub fn configure(region: &Region, config: &Config, targets_clock: TargetClock, a
     header.clock_is_tsc.store(u32::from(targets_clock.is_tsc), Release);
 }
 
-/// Writes how the process switches its own recording. In a run that began paused, steps are counted
-/// for `tprof ctl start --steps`.
+/// Writes when the process switches its own recording. In a run that began paused, steps are
+/// counted in case `tprof ctl start --steps` follows.
 fn follow_program(region: &Region, config: &Config) {
     let schedule = config.steps().map(|timetable| timetable.schedule());
     if let Some(schedule) = schedule.or(config.paused.then_some(Schedule::COUNT)) {

@@ -11,23 +11,24 @@ use tprof_trace::run::RunInfo;
 use tprof_wire::env::SOCKET_NAME;
 use tprof_wire::handshake::{Hello, Role};
 
-/// Longest message either way.
+/// Longest message in either direction, bytes.
 pub(crate) const MAX_MESSAGE: usize = 64 << 10;
 
-/// Sends a request to the live run in the directory `run`: to each of its collectors on this host.
+/// Sends a request to each collector of the live run in the directory `run` on this host. Returns
+/// one of the replies; a refusal comes first.
 pub fn request(run: &Path, request: &Request) -> Result<Reply, CollectError> {
     let replies = replies(run, request)?;
-    // A refusal that asking again does not change comes first.
+    // A refusal that a second request would not change comes first.
     let refused = replies.iter().find(|reply| !reply.ok && !reply.late);
     let chosen = refused.or(replies.iter().find(|reply| !reply.ok)).or(replies.last());
     chosen.cloned().ok_or_else(|| CollectError::NotLive("no collector replied".to_owned()))
 }
 
-/// Number of times that steps are asked for, each time four times as far ahead: 32,768 steps at
-/// last.
+/// Number of times that steps are requested. Each time they begin four times as far ahead, the last
+/// time 32,768 steps.
 const ATTEMPTS: u32 = 8;
 
-/// Records this many steps, the same ones in all processes of the run on this host.
+/// Records `count` steps, the same ones in all processes of the run on this host.
 pub fn start_steps(run: &Path, count: u32) -> Result<Reply, CollectError> {
     let mut attempt = 0;
     loop {
@@ -43,7 +44,7 @@ pub fn start_steps(run: &Path, count: u32) -> Result<Reply, CollectError> {
     }
 }
 
-/// Returns the replies of a run's collectors, at least one.
+/// Returns the replies of the run's collectors; there is at least one.
 fn replies(run: &Path, request: &Request) -> Result<Vec<Reply>, CollectError> {
     let not_live = |why: String| CollectError::NotLive(why);
     let mut sessions = Vec::new();
@@ -76,8 +77,8 @@ fn replies(run: &Path, request: &Request) -> Result<Vec<Reply>, CollectError> {
                     ErrorKind::WouldBlock => {
                         "no answer in five seconds, as if it were stopped".into()
                     }
-                    // A collector of another version closes the connection before it misreads
-                    // anything.
+                    // A collector of another version closes the connection instead of misreading
+                    // the request.
                     ErrorKind::ConnectionReset => of_another(&info.tprof),
                     _ => e.to_string(),
                 };
@@ -88,7 +89,7 @@ fn replies(run: &Path, request: &Request) -> Result<Vec<Reply>, CollectError> {
     if replies.is_empty() { Err(not_live(why)) } else { Ok(replies) }
 }
 
-/// A collector that refused this program, by the version that the run has.
+/// Returns the message that a collector refused this program because its version is `version`.
 fn of_another(version: &str) -> String {
     let own = env!("CARGO_PKG_VERSION");
     let build = if version == own { ", another build" } else { "" };
@@ -108,7 +109,7 @@ fn ask(socket: &Path, request: &Request) -> std::io::Result<Reply> {
     Ok(serde_json::from_slice(&buffer[..len])?)
 }
 
-/// Reads one request from a control connection.
+/// Receives one request from a control connection; `None` if it is malformed.
 pub(crate) fn receive(fd: &OwnedFd) -> Option<Request> {
     let mut buffer = vec![0; MAX_MESSAGE];
     let len = sys::receive(fd, &mut buffer).ok()?;

@@ -1,4 +1,4 @@
-//! `run.json` as a run begins.
+//! The content of `run.json` when a run begins.
 
 use super::job::JobId;
 use crate::config::Config;
@@ -10,14 +10,15 @@ use std::path::{Path, PathBuf};
 use tprof_trace::live;
 use tprof_trace::run::{RUN_VERSION, RunInfo};
 
-/// Model of the processors, where the kernel gives it.
+/// Returns the model of the processors, if the kernel reports it.
 fn cpu_model() -> Option<String> {
     let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("model name"))?;
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// Identifies the collector and its job: what other collectors compare.
+/// Returns an info that identifies this collector and its job. Other collectors compare it with
+/// their own.
 pub fn identity(redact: bool) -> RunInfo {
     let own = std::process::id();
     RunInfo {
@@ -36,7 +37,7 @@ pub fn identity(redact: bool) -> RunInfo {
     }
 }
 
-/// Returns what is known of a run before its first process.
+/// Returns what is known about a run before its first process.
 pub fn first_info(config: &Config, session: &Path, clock: &Clock) -> RunInfo {
     let start_ns = sys::monotonic_ns();
     let wall = WallClock::now();

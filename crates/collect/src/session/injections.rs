@@ -1,4 +1,4 @@
-//! The libraries that are injected into the job, and the variables that do it.
+//! The libraries that are injected into the job, and the environment variables that inject them.
 
 use super::nccl_conf;
 use crate::config::{Activity, CallSource, Config, GraphDetail};
@@ -11,14 +11,15 @@ use tprof_wire::env;
 pub struct Libraries {
     /// Absolute path of `libtprof_preload.so`.
     pub preload: PathBuf,
-    /// Absolute path of `libtprof_cupti.so`; `None` where nothing that it records is wanted.
+    /// Absolute path of `libtprof_cupti.so`; `None` if nothing that it records is requested.
     pub agent: Option<PathBuf>,
 }
 
-/// Variables by which CUDA's driver, NVTX, ITT and NCCL load the agent. A library that the job
-/// had named for CUDA is loaded by the agent in its turn; one that it had named for
-/// NVTX or ITT keeps its place, since a range has one receiver, and the run notes it; so does a
-/// profiler plugin that the job, or a configuration file, has named for NCCL.
+/// Returns the variables by which the CUDA driver, NVTX, ITT and NCCL load the agent. If the job
+/// has already named a library for CUDA, the agent loads that library itself. If the job has named
+/// a library for NVTX or ITT, the library stays, since a range has only one receiver, and the run
+/// notes that. The same holds for a profiler plugin that the job or a configuration file has named
+/// for NCCL.
 pub fn injections(
     agent: &Path,
     config: &Config,

@@ -1,7 +1,7 @@
-//! Identifies the job that a collector belongs to, by what launchers put into the environment of
-//! their ranks: several `tprof run` that share a directory must belong to one job.
+//! Identifies the job that a collector belongs to, by the variables that launchers set for their
+//! ranks. Several `tprof run` that share a directory must belong to one job.
 //!
-//! `run.json` keeps what was found under `job`, and a rank that comes later compares.
+//! `run.json` has the identity under `job`, and a rank that starts later compares it with its own.
 
 use crate::os::proc;
 use crate::os::sys;
@@ -13,27 +13,27 @@ use tprof_wire::env::{
 };
 use tprof_wire::hash::fnv1a;
 
-/// Key of the process that started the ranks of this host: its pid and start.
+/// Key under which the process that started this host's ranks is stored: its pid and start time.
 const LAUNCHER: &str = "launcher";
-/// The value that torchrun writes where its user named no run.
+/// The value that torchrun sets if its user named no run.
 const NO_TORCH_RUN: &str = "none";
-/// Marks a value that `--redact` replaced by its hash.
+/// Prefix of a value that `--redact` replaced by its hash.
 const HASHED: char = '#';
-/// Ancestors that are searched for the launcher: deeper than any real tree.
+/// Number of ancestors that are searched for the launcher, deeper than any real process tree.
 const MAX_ANCESTORS: usize = 64;
 
-/// The relation of two jobs, by their collectors' environments.
+/// The relation of two jobs, judged by the environments of their collectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// Both are one job.
+    /// Both are the same job.
     Same,
-    /// They are two jobs.
+    /// They are different jobs.
     Other,
-    /// It is not known whether they are one.
+    /// It is unknown whether they are the same.
     Unknown,
 }
 
-/// The variables that name a job.
+/// The variables that identify a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobId {
     values: BTreeMap<String, String>,
@@ -41,7 +41,7 @@ pub struct JobId {
 }
 
 impl JobId {
-    /// Reads the environment of this process.
+    /// Returns the identity in the environment of this process.
     pub fn own() -> JobId {
         let environ = proc::environment_of(std::process::id());
         let mut id = JobId::of(&environ);
@@ -57,7 +57,7 @@ impl JobId {
         id
     }
 
-    /// Reads a NUL-separated environment.
+    /// Returns the identity in a NUL-separated environment.
     fn of(environ: &[u8]) -> JobId {
         let slurm = [SLURM_JOB, SLURM_STEP, SLURM_RESTART];
         let names = MPI_JOB_VARIABLES.iter().chain(SCHEDULER_JOB_VARIABLES.iter());
@@ -75,7 +75,7 @@ impl JobId {
         self.restarted
     }
 
-    /// Returns it in the form that `run.json` keeps.
+    /// Returns the identity in the form that `run.json` has.
     pub fn shown(&self, redact: bool) -> BTreeMap<String, String> {
         let shown = |(name, value): (&String, &String)| match redact && name != LAUNCHER {
             true => (name.clone(), hashed(value)),
@@ -84,7 +84,7 @@ impl JobId {
         self.values.iter().map(shown).collect()
     }
 
-    /// Whether a collector that wrote this was started by the same job.
+    /// Returns whether the collector that wrote `theirs` was started by the same job.
     pub fn relation(&self, theirs: &RunInfo) -> Relation {
         let here = theirs.host == sys::host_name();
         let same = |name: &str| {
@@ -98,7 +98,7 @@ impl JobId {
         if same(TORCH_RUN) == Some(false) {
             return Relation::Other;
         }
-        // An id that a user chose may be chosen again: on one host its launcher decides.
+        // A user may choose the same id twice, so on one host the launcher decides.
         match same(LAUNCHER).filter(|_| here) {
             Some(true) => return Relation::Same,
             Some(false) => return Relation::Unknown,
@@ -113,7 +113,7 @@ impl JobId {
             let restart = |values: &BTreeMap<String, String>| values.get(SLURM_RESTART).is_some();
             let restarts = same(SLURM_RESTART)
                 .unwrap_or_else(|| restart(&self.values) == restart(&theirs.job));
-            // Ranks that mpirun starts on its own host are in no step.
+            // Ranks that mpirun starts on its own host belong to no Slurm step.
             return by(job && restarts && same(SLURM_STEP).unwrap_or(true));
         }
         let scheduler = SCHEDULER_JOB_VARIABLES.iter().find_map(|name| same(name));
@@ -121,8 +121,8 @@ impl JobId {
     }
 }
 
-/// The nearest ancestor with an environment that lacks a variable that the launcher gives to
-/// its ranks, or cannot be read: pid and start.
+/// Returns pid and start time of the launcher. It is the nearest ancestor whose environment lacks
+/// `variable`, which the launcher sets for its ranks, or whose environment can't be read.
 fn launcher(variable: &str) -> Option<String> {
     let mut pid = std::process::id();
     for _ in 0..MAX_ANCESTORS {
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_job_gives_nothing() {
+    fn environments_without_a_job_have_an_unknown_relation() {
         assert_eq!(relation("RANK=0", "RANK=1"), Relation::Unknown);
         assert_eq!(relation("SLURM_JOB_ID=7", "RANK=1"), Relation::Unknown);
         assert_eq!(relation("SLURM_JOB_ID=", "SLURM_JOB_ID="), Relation::Unknown);

@@ -1,4 +1,4 @@
-//! A session from its first process to its end: its directory and socket, and who answers there.
+//! A session from its first process to its end: its directory, its socket, and the server on it.
 
 mod configure;
 pub mod control;

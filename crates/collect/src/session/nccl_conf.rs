@@ -1,15 +1,15 @@
-//! NCCL's configuration files: the environment overrides a variable that one of them sets, so a
-//! profiler plugin that is named there must be left in its place.
+//! NCCL's configuration files. The environment overrides variables that they set, so tprof must not
+//! set the variable of the profiler plugin if one of these files names a plugin.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use tprof_wire::env;
 
-/// Names another file than the user's.
+/// The variable that names a configuration file to use instead of the user's.
 const CONF_FILE: &str = "NCCL_CONF_FILE";
 
-/// Whether a file that NCCL reads names a profiler plugin, for an environment. Both the user's
-/// file, or the one that is named instead, and the machine's count.
+/// Whether a configuration file that NCCL reads in this environment names a profiler plugin. NCCL
+/// reads the machine's file, and either the user's or the one that the environment names.
 pub fn names_profiler(given: &dyn Fn(&str) -> Option<OsString>) -> bool {
     let named = given(CONF_FILE).filter(|path| !path.is_empty()).map(PathBuf::from);
     let own = named.or_else(|| Some(PathBuf::from(given("HOME")?).join(".nccl.conf")));
@@ -18,7 +18,7 @@ pub fn names_profiler(given: &dyn Fn(&str) -> Option<OsString>) -> bool {
     })
 }
 
-/// Lines are `NAME=VALUE`, and comments begin with `#`.
+/// Whether the file sets the plugin. Its lines are `NAME=VALUE`, and comments begin with `#`.
 fn sets(content: &str) -> bool {
     let assignments = content.lines().filter_map(|line| line.split_once('='));
     assignments

@@ -1,4 +1,4 @@
-//! Finds the libraries that take the agent's place in a process whose variables name them.
+//! Finds libraries that a process's variables name where tprof's agent would be.
 
 use crate::os::variables::Variables;
 use std::ffi::OsStr;
@@ -6,14 +6,14 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use tprof_wire::env;
 
-/// Describes the library that gets a process's NVTX ranges in tprof's place, without its name under
-/// `redact`.
+/// Describes the library that receives a process's NVTX ranges instead of tprof, if there is one.
+/// Under `redact` its name is left out.
 pub fn nvtx_owner(pid: u32, environ: &Variables<'_>, redact: bool) -> Option<String> {
     range_owner(env::NVTX_INJECTION, pid, environ, redact)
 }
 
-/// Describes the library that gets a process's ITT tasks in tprof's place, without its name under
-/// `redact`.
+/// Describes the library that receives a process's ITT tasks instead of tprof, if there is one.
+/// Under `redact` its name is left out.
 pub fn itt_owner(pid: u32, environ: &Variables<'_>, redact: bool) -> Option<String> {
     let owner = range_owner(env::ITT_COLLECTOR, pid, environ, redact);
     owner.or_else(|| {
@@ -25,8 +25,8 @@ pub fn itt_owner(pid: u32, environ: &Variables<'_>, redact: bool) -> Option<Stri
     })
 }
 
-/// Describes the library that a variable names, or that what it names is no library, unless it is
-/// tprof's agent.
+/// Describes the library that a variable names, or says that the variable names no library. `None`
+/// if it is unset or names tprof's agent.
 fn range_owner(variable: &str, pid: u32, environ: &Variables<'_>, redact: bool) -> Option<String> {
     let value = foreign(environ, variable)?;
     let path = String::from_utf8_lossy(value);
@@ -35,11 +35,14 @@ fn range_owner(variable: &str, pid: u32, environ: &Variables<'_>, redact: bool) 
             format!("{variable} names another library{}, which keeps them", shown(value, redact))
         }
         Some(false) if redact => format!("{variable} names no library: the ranges are lost"),
-        Some(false) => format!("{variable} names {path}, which is no library: the ranges are lost"),
+        Some(false) => {
+            format!("{variable} names {path}, which is not a library: the ranges are lost")
+        }
     })
 }
 
-/// Describes the profiler plugin that NCCL loads in tprof's place, without its name under `redact`.
+/// Describes the profiler plugin that NCCL loads instead of tprof's, if there is one. Under
+/// `redact` its name is left out.
 pub fn nccl_owner(environ: &Variables<'_>, redact: bool) -> Option<String> {
     let variable = env::NCCL_PROFILER;
     let value = foreign(environ, variable)?;
@@ -54,7 +57,7 @@ pub fn nccl_owner(environ: &Variables<'_>, redact: bool) -> Option<String> {
     })
 }
 
-/// Returns the value of a variable, unless it names tprof's agent.
+/// Returns the value of a variable; `None` if it is unset or names tprof's agent.
 fn foreign<'e>(environ: &Variables<'e>, variable: &str) -> Option<&'e [u8]> {
     let value = environ.value(variable)?;
     let is_own = last_part(value) == env::AGENT_LIBRARY.as_bytes();
@@ -65,14 +68,14 @@ fn last_part(path: &[u8]) -> &[u8] {
     path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
 }
 
-/// The name of a file in brackets, unless values are kept out of the run.
+/// Returns the name of a file in brackets, or nothing under `redact`.
 fn shown(path: &[u8], redact: bool) -> String {
     if redact { String::new() } else { format!(" ({})", String::from_utf8_lossy(last_part(path))) }
 }
 
-/// Whether a process finds a library at a path; `None` where that is unknown.
+/// Whether a path is a library for this process; `None` if that is unknown.
 fn is_library(pid: u32, path: &[u8]) -> Option<bool> {
-    // A bare name is searched by the loader.
+    // The loader searches for a name without a slash.
     let folder = match path.first()? {
         b'/' => "root",
         _ if path.contains(&b'/') => "cwd/",
@@ -81,7 +84,7 @@ fn is_library(pid: u32, path: &[u8]) -> Option<bool> {
     let whole = [format!("/proc/{pid}/{folder}").as_bytes(), path].concat();
     let path = OsStr::from_bytes(&whole);
     match std::fs::metadata(path) {
-        // Opening anything else might wait.
+        // Only regular files are opened, because opening another kind of file could block.
         Ok(about) if about.is_file() => {
             let mut magic = [0; 4];
             let read = std::fs::File::open(path).ok()?.read(&mut magic).ok()?;

@@ -1,4 +1,5 @@
-//! The run directory: made, joined by several collectors of one job, or refused.
+//! Prepares the run directory of a collector. It creates the directory, joins one in which other
+//! collectors of the same job record, or refuses it.
 
 use super::first_info::identity;
 use crate::config::{Config, IfExists};
@@ -20,24 +21,25 @@ use tprof_trace::live::{further_infos, is_collector_alive, is_fresh};
 use tprof_trace::run::RunInfo;
 use tprof_trace::{InfoFile, is_info_name, is_trace_file, is_unwritten_name};
 
-/// A run directory that a collector was given.
+/// The run directory that a collector records into.
 #[derive(Debug)]
 pub struct RunPath {
-    /// The directory that was asked for, or the next free name.
+    /// The directory that was asked for, or the next free name after it.
     pub directory: PathBuf,
-    /// Why it is not the one that was asked for.
+    /// The reason why it is not the directory that was asked for, if it is another one.
     pub renamed: Option<CollectError>,
 }
 
-/// Names that are tried before a run is refused.
+/// Largest number of names that are tried before a run is refused.
 const MAX_NAMES: u32 = 10_000;
 /// Longest time that a rank waits while others of its job decide on the run's directory.
 const TURN_WAIT: Duration = Duration::from_secs(10);
 
-/// Makes the run directory of a launch, and this collector's info file in it.
+/// Creates the run directory of a launch, and this collector's info file in it.
 ///
-/// Ranks of one job share a directory, each once. Ranks are of one job if a collector of
-/// that run is at work, or if both name the same job. Otherwise [`IfExists`] decides.
+/// The ranks of one job share a directory, and each rank records into it once. A rank belongs to
+/// the job of an existing run if both name the same job, or if a collector of that run is at work
+/// and they do not name different jobs. Otherwise [`IfExists`] decides.
 pub fn create(config: &Config) -> Result<(RunPath, PathBuf), CollectError> {
     let mut info = None;
     let path = settle(config, &mut |directory| {
@@ -47,13 +49,14 @@ pub fn create(config: &Config) -> Result<(RunPath, PathBuf), CollectError> {
     info.map(|info| (path, info)).ok_or_else(|| CollectError::RunExists(config.output.clone()))
 }
 
-/// Settles the directory of processes that will be recorded later: makes nothing, and takes a run
-/// away only under [`IfExists::Force`].
+/// Chooses the directory for processes that will be recorded later. Creates nothing, and removes an
+/// existing run only under [`IfExists::Force`].
 pub fn free(config: &Config) -> Result<RunPath, CollectError> {
     settle(config, &mut |directory| clear_finished_run(directory, config))
 }
 
-/// Tries the directory that was asked for and, where a run in it is in the way, the next names.
+/// Calls `take` with the directory that was asked for. As long as another run is in the way, calls
+/// it again with the next name.
 fn settle(
     config: &Config,
     take: &mut dyn FnMut(&Path) -> Result<(), CollectError>,
@@ -80,7 +83,7 @@ fn settle(
     Err(refusal)
 }
 
-/// Opens a run directory for this collector; path of its info file.
+/// Opens a run directory for this collector, and returns the path of the collector's info file.
 fn open(directory: &Path, config: &Config) -> Result<PathBuf, CollectError> {
     make(directory)?;
     let _turn = RankLock::take(directory, config.if_exists);
@@ -88,7 +91,7 @@ fn open(directory: &Path, config: &Config) -> Result<PathBuf, CollectError> {
         return join(directory, config.redact);
     }
     let rank = Rank::of_process(std::process::id());
-    // Try once more if another rank was quicker to begin the run.
+    // A second attempt is needed if another rank was quicker to begin the run.
     for _ in 0..2 {
         let found = ExistingRun::read(directory)?;
         if found.names.is_empty() {
@@ -112,8 +115,8 @@ fn open(directory: &Path, config: &Config) -> Result<PathBuf, CollectError> {
     Err(CollectError::RunExists(directory.to_owned()))
 }
 
-/// Refuses a directory that holds a run which is over, unless it is of this job, or takes
-/// that run away under [`IfExists::Force`].
+/// Refuses a directory that holds a run which this job cannot join. Under [`IfExists::Force`], a
+/// run that is over is removed instead.
 fn clear_finished_run(directory: &Path, config: &Config) -> Result<(), CollectError> {
     if !directory.exists() {
         return Ok(());
@@ -135,7 +138,8 @@ fn clear_finished_run(directory: &Path, config: &Config) -> Result<(), CollectEr
     }
 }
 
-/// Joins a run directory, made if need be; path of this collector's own info file.
+/// Joins a run directory, and creates it if needed. Returns the path of this collector's own info
+/// file.
 pub fn join(directory: &Path, redact: bool) -> Result<PathBuf, CollectError> {
     make(directory)?;
     match claim(&directory.join("run.json"), redact) {
@@ -151,22 +155,22 @@ pub fn join(directory: &Path, redact: bool) -> Result<PathBuf, CollectError> {
     Err(CollectError::RunExists(directory.to_owned()))
 }
 
-/// Removes what [`create`] made, for a run that did not begin.
+/// Removes the files that [`create`] created, for a run that did not begin.
 pub fn withdraw(directory: &Path, info: &Path) {
     let _ = fs::remove_file(info);
     let _ = fs::remove_dir(directory);
 }
 
-/// Keeps the other ranks of a job out while one decides under [`IfExists::Force`]: otherwise a
-/// second one would remove what the first has just made. In other modes nothing is removed, and
-/// names are claimed by links: a thousand ranks need not wait for each other.
+/// Makes the other ranks of a job wait while one decides under [`IfExists::Force`]: otherwise a
+/// second rank would remove what the first one has just made. The other modes remove nothing and
+/// claim names by links, so a thousand ranks need not wait for each other.
 struct RankLock {
     held: Option<(PathBuf, fs::File)>,
 }
 
 impl RankLock {
-    /// Waits for the lock. A file system without locks has none, and one that is held for too long
-    /// does not stop a job.
+    /// Waits for the lock. Goes on without it if the file system has no locks, or if another
+    /// process holds it for longer than [`TURN_WAIT`]: a lock must not stop a job.
     fn take(directory: &Path, if_exists: IfExists) -> RankLock {
         if if_exists != IfExists::Force {
             return RankLock { held: None };
@@ -184,7 +188,8 @@ impl RankLock {
 
 impl Drop for RankLock {
     fn drop(&mut self) {
-        // While it is locked: a rank that opened it before finds that the name is gone.
+        // The file is removed while it is locked, so that a rank that has opened it finds that the
+        // name is gone, and opens a new one.
         if let Some((path, file)) = &self.held
             && file.metadata().is_ok_and(|about| about.len() == 0)
         {
@@ -193,13 +198,13 @@ impl Drop for RankLock {
     }
 }
 
-/// A run that a directory holds.
+/// The run that a directory holds. It has no files if there is no run.
 struct ExistingRun {
-    /// Names of its files: those that collectors wrote.
+    /// Names of the files that collectors wrote.
     names: Vec<String>,
     /// The collectors' info files of the run.
     infos: Vec<RunInfo>,
-    /// A collector is about to write.
+    /// Whether a collector has just begun, so that its info file cannot be read yet.
     begins: bool,
 }
 
@@ -236,12 +241,13 @@ impl ExistingRun {
         self.infos.iter().any(|info| own.relation(info) == Relation::Other)
     }
 
-    /// A collector that is at work on it.
+    /// Returns a collector that is recording into this run, if there is one.
     fn live(&self, directory: &Path) -> Option<&RunInfo> {
         self.infos.iter().find(|info| is_collector_alive(info, directory))
     }
 
-    /// Whether a rank may record into it; under `--force` in place of itself.
+    /// Checks whether a rank may record into this run. With `force`, the files of a rank that the
+    /// run already has are removed.
     fn joined_by(&self, rank: Rank, directory: &Path, force: bool) -> Result<(), CollectError> {
         let own = JobId::own();
         let relations: Vec<_> = self.infos.iter().map(|info| own.relation(info)).collect();
@@ -253,8 +259,8 @@ impl ExistingRun {
             });
         }
         let is_own = |name: &str| is_of_rank(name, rank.number);
-        // The names of files do not decide: those of the ranks below a launcher have their own
-        // numbers.
+        // The names of files do not decide, because the collector of a launcher names files after
+        // the ranks that the launcher started, which have their own numbers.
         let named = Some(rank.named());
         match self.infos.iter().any(|info| info.own_rank == named) {
             true if own.is_restarted() && relations.contains(&Relation::Same) => Ok(()),
@@ -264,7 +270,7 @@ impl ExistingRun {
         }
     }
 
-    /// Takes files away, unless a collector is at work on them.
+    /// Removes the files whose names pass `which`, unless a collector is at work on one of them.
     fn remove(&self, directory: &Path, which: impl Fn(&str) -> bool) -> Result<(), CollectError> {
         let names: Vec<_> = self.names.iter().filter(|name| which(name)).collect();
         let writes = |info: &&RunInfo| {
@@ -288,7 +294,7 @@ impl ExistingRun {
     }
 }
 
-/// PyTorch's logs of `torch.compile` in a run directory, which no file of the run lists.
+/// Returns the paths of PyTorch's logs of `torch.compile`, which no info file of the run lists.
 fn compile_logs(directory: &Path) -> Vec<PathBuf> {
     let within = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
     let of_owners = within(&directory.join(COMPILE_DIRECTORY)).flat_map(|of| within(&of.path()));
@@ -309,8 +315,8 @@ fn make(directory: &Path) -> Result<(), CollectError> {
     }
 }
 
-/// Creates an info file that must not exist: the process that succeeds owns the name. The file has
-/// its content from the beginning, so that a rank which comes now can compare the jobs.
+/// Creates an info file that must not exist yet: the process that succeeds owns the name. The file
+/// appears with its content, so that a rank that starts now can compare the jobs.
 fn claim(path: &Path, redact: bool) -> Result<PathBuf, CollectError> {
     let taken = |path: &Path| CollectError::RunExists(path.to_owned());
     let unwritable = |source| CollectError::Unwritable { path: path.to_owned(), source };
@@ -318,7 +324,7 @@ fn claim(path: &Path, redact: bool) -> Result<PathBuf, CollectError> {
     match link_new(path, &text) {
         Ok(()) => Ok(path.to_owned()),
         Err(LinkError::Taken) => Err(taken(path)),
-        // A file system without links.
+        // The file system may have no hard links.
         Err(LinkError::Failed) => match create_new(path) {
             Ok(mut file) => {
                 file.write_all(&text).map_err(unwritable)?;
@@ -330,7 +336,7 @@ fn claim(path: &Path, redact: bool) -> Result<PathBuf, CollectError> {
     }
 }
 
-/// Why a file was not linked to its name.
+/// The reason why a file was not linked to its name.
 enum LinkError {
     /// The name is taken.
     Taken,
@@ -338,9 +344,10 @@ enum LinkError {
     Failed,
 }
 
-/// Writes a file under a temporary name, and links it to its own.
+/// Writes a file under a temporary name, and then links it to `path`.
 fn link_new(path: &Path, text: &[u8]) -> Result<(), LinkError> {
-    // Processes of several hosts may have one pid, and containers one host name as well.
+    // The temporary name is random, because a pid is not unique among hosts, and a host name with a
+    // pid is not unique among containers.
     let fresh =
         path.with_extension(format!("json.{:016x}", RandomState::new().build_hasher().finish()));
     let Ok(mut file) = create_new(&fresh) else { return Err(LinkError::Failed) };
@@ -359,7 +366,7 @@ fn create_new(path: &Path) -> io::Result<fs::File> {
     options.write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW).open(path)
 }
 
-/// Names in the directory as files of a run have them.
+/// Returns the names in the directory that have the form of a run's files.
 fn run_files(directory: &Path) -> Result<Vec<String>, CollectError> {
     let unreadable = |source| CollectError::Unwritable { path: directory.to_owned(), source };
     let mut names = Vec::new();

@@ -1,5 +1,4 @@
-//! Answers processes that attach and people who control, and notices when a
-//! process ends.
+//! Answers processes that attach and clients that control the run, and notices when a process ends.
 
 use super::configure::{TargetClock, configure};
 use super::owners::{itt_owner, nccl_owner, nvtx_owner};
@@ -33,17 +32,17 @@ use tprof_wire::region::off;
 /// Longest time that a client may take to send `Hello`.
 const HELLO_TIME: Duration = Duration::from_secs(1);
 
-/// The parts that the server needs to answer.
+/// The parts that the server needs to answer its clients.
 pub struct Server {
     /// The listening socket.
     pub listener: OwnedFd,
-    /// Whether others still find it.
+    /// The state of the session's socket.
     pub socket: Arc<SessionSocket>,
     /// Options of the run.
     pub config: Config,
-    /// SessionMemory page and its file.
+    /// The session's shared page.
     pub session: Arc<SessionMemory>,
-    /// Tables for programs that are known to ask.
+    /// Tables for programs that are known to ask for them.
     pub prebuilt: Arc<PrebuiltTables>,
     /// File of the session page.
     pub session_fd: OwnedFd,
@@ -59,17 +58,17 @@ pub struct Server {
 
 const LISTENER: u64 = 0;
 
-/// Images that have attached, as far as their ends are not noticed.
+/// Images that have attached and whose end was not noticed yet.
 struct WatchedImages {
     poller: sys::Poller,
-    /// Number of the next one.
+    /// Number of the next image.
     next: u64,
-    /// Pidfds of images for which the kernel reports the end.
+    /// Pidfds of the images whose end the kernel reports.
     watched: HashMap<u64, OwnedFd>,
-    /// The newest of a pid.
+    /// Number of the newest image of each pid.
     newest: HashMap<u32, u64>,
-    /// Images of which only the agent has attached: in a forked child the library that has the
-    /// first event comes first.
+    /// Images of which only the agent has attached so far. In a forked child, the library that has
+    /// the first event attaches first.
     agents: HashSet<u64>,
 }
 
@@ -79,7 +78,7 @@ impl WatchedImages {
         WatchedImages { poller, next: LISTENER + 1, watched, newest, agents }
     }
 
-    /// Has the kernel notify of a process's end; whether it will.
+    /// Asks the kernel to report the end of a process, and returns whether it will.
     fn watch(&mut self, image: u64, pid: u32) -> bool {
         let Ok(fd) = sys::pidfd(pid) else { return false };
         let is_watched = self.poller.add(&fd, image, true).is_ok();
@@ -91,26 +90,28 @@ impl WatchedImages {
 }
 
 impl Server {
-    /// Serves until it is stopped.
+    /// Serves clients until it is stopped.
     pub fn run(self) {
         let Ok(poller) = sys::Poller::new() else { return };
         if poller.add(&self.listener, LISTENER, false).is_err() {
             return;
         }
         let mut images = WatchedImages::new(poller);
-        // The closing of the socket in which all were accepted.
+        // The closing of the socket after which all waiting clients were accepted.
         let mut accepted_all = None;
-        // Made while no process waits for it.
+        // A region that is created in advance, so that no process has to wait for it.
         let mut spare = None;
         let mut message = vec![0; ExecArguments::MESSAGE];
         while !self.stop.load(Acquire) {
             if spare.is_none() {
                 spare = Region::new().ok();
             }
-            // Read before those that wait: afterwards no process finds the way any more.
+            // This is read before the waiting clients are: once it is set, no process finds the
+            // socket any more.
             let closing = self.socket.closing();
-            // Ends before beginnings, one beginning at a time: a process that was reaped
-            // before a process connected ends, for the engine, before that one begins.
+            // Ends are handled before beginnings, and only one beginning at a time. If a process
+            // was reaped before another one connected, the engine then sees the end before the
+            // beginning.
             let ready = images.poller.wait(Duration::from_millis(100));
             for token in ready.iter().filter(|token| **token != LISTENER) {
                 self.ended(*token, &mut images);
@@ -126,7 +127,7 @@ impl Server {
             }
             let Ok(Some(client)) = accepted else { continue };
             if closing.is_some() && closing == accepted_all {
-                continue; // gets no answer, and searches another collector
+                continue; // gets no answer, and looks for another collector
             }
             if let Some((attached, region)) =
                 self.receive(&client, images.next, &mut spare, &mut message)
@@ -136,7 +137,7 @@ impl Server {
         }
     }
 
-    /// The kernel notified of an image's end.
+    /// Handles the kernel's report that an image has ended.
     fn ended(&self, image: u64, images: &mut WatchedImages) {
         let Some(fd) = images.watched.remove(&image) else { return };
         let pid = images.newest.iter().find(|(_, newest)| **newest == image).map(|(pid, _)| *pid);
@@ -147,7 +148,7 @@ impl Server {
         images.agents.remove(&image);
     }
 
-    /// Lets the engine know of a process that attached, and the process begin.
+    /// Tells the engine about a process that attaches, and lets the process begin.
     fn attach(
         &self,
         mut attached: Attached,
@@ -173,11 +174,11 @@ impl Server {
                 images.agents.remove(&image);
             }
             let region = Arc::clone(&attached.region);
-            self.send(Event::JoinCall { image, region, agent });
+            self.send(Event::RegionJoined { image, region, agent });
             return self.admit(client, region_fd, late);
         }
-        // Everything is recorded before the process may go on, since it can be gone at once. The
-        // engine is told as well: it may read its parent's records of its end before.
+        // The engine is told before the process may go on, since the process may end at once, and
+        // the engine could otherwise read its parent's record of the end first.
         let image = images.next;
         images.next += 1;
         attached.watched = images.watch(image, attached.pid);
@@ -187,13 +188,14 @@ impl Server {
         let has_stacks = !agent && self.has_native_stacks();
         let awaited = has_stacks.then(|| self.prebuilt.awaited(&attached.exe)).flatten();
         if !forked || awaited.is_some() {
-            // While it waits: a short process can be gone before anybody asks.
+            // The mappings are read while the process waits, because a short process may be gone
+            // later.
             let maps = modules::read_code_maps(attached.pid).unwrap_or_default();
             if let Some(finds_rows) = awaited {
                 let (pid, region) = (attached.pid, &attached.region);
                 attached.modules = self.prebuilt.publish(pid, &maps, region, finds_rows);
             }
-            // A forked child has its parent's.
+            // A forked child has its parent's mappings.
             attached.begun_with = if forked { Vec::new() } else { maps };
         }
         let old = images.newest.insert(attached.pid, image);
@@ -206,13 +208,13 @@ impl Server {
         self.admit(client, region_fd, late);
     }
 
-    /// Whether the first stack of a process needs tables, and nothing but tables: Python's
-    /// functions need an interpreter that is searched when a process asks.
+    /// Whether the first stack of a process needs only tables. Python's functions also need an
+    /// interpreter, which is searched when a process asks.
     fn has_native_stacks(&self) -> bool {
         matches!(self.config.stacks, StackMode::Auto | StackMode::Dwarf)
     }
 
-    /// Lets a target begin. If this fails, the target is gone, or did not wait any longer.
+    /// Lets a target begin. If that fails, the target is gone or has stopped waiting.
     fn admit(&self, client: &OwnedFd, region: &OwnedFd, late: Unanswered) {
         let fds = [self.session_fd.as_raw_fd(), region.as_raw_fd(), self.tables_fd.as_raw_fd()];
         if sys::send(client, &Welcome::new(true).to_bytes(), &fds).is_err() {
@@ -220,7 +222,7 @@ impl Server {
         }
     }
 
-    /// Remembers a process that went on without an answer: it may come again.
+    /// Reports a process that went on without an answer, and that may connect again.
     fn unanswered_client(&self, late: Unanswered) {
         self.send(Event::Unanswered(late));
         self.socket.touch();
@@ -234,7 +236,7 @@ impl Server {
         }
     }
 
-    /// Serves one client; a target, and the file of its region.
+    /// Serves one client. Returns a target and the file of its region, if the client is one.
     fn receive(
         &self,
         client: &OwnedFd,
@@ -244,7 +246,7 @@ impl Server {
     ) -> Option<(Attached, OwnedFd)> {
         let (pid, uid) = sys::peer(client).ok()?;
         if uid != sys::user() && uid != 0 {
-            return None; // closed to others
+            return None; // neither this user nor root
         }
         sys::set_timeout(client, HELLO_TIME).ok()?;
         let len = sys::receive(client, message).ok()?;
@@ -319,7 +321,7 @@ impl Server {
         Some((attached, region_fd))
     }
 
-    /// Serves a control client on a separate thread, so that processes need not wait for it.
+    /// Serves a control client on a separate thread, so that processes do not wait for it.
     fn control(&self, client: OwnedFd) {
         let (events, session) = (self.events.clone(), Arc::clone(&self.session));
         let answer = move || {
@@ -335,7 +337,7 @@ impl Server {
                 let _ = sys::send(&client, &bytes, &[]);
             }
         };
-        // Refused where no thread may be started: the client finds it closed.
+        // If no thread can be started, the connection is closed, which the client notices.
         let _ = std::thread::Builder::new().name("tprof-control".to_owned()).spawn(answer);
     }
 }

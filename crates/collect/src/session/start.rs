@@ -1,5 +1,5 @@
-//! A running collector: started by `tprof run` inside itself, or by the first
-//! attached process.
+//! A running collector. `tprof run` starts it in its own process, and a process that attaches
+//! starts one if there is none.
 
 use crate::config::{Activity, Config, PerfEvent};
 use crate::cpu::{CpuSampler, SamplingOptions, processors};
@@ -41,12 +41,12 @@ use tprof_trace::model::property;
 use tprof_trace::run::{BlindSpot, ProcessInfo, RunInfo};
 use tprof_wire::env;
 
-/// Longest time that a target waits on a full ring before it drops records, and the time without a
-/// pass of the collector after which it takes the collector to stand still.
+/// Longest time that a target waits on a full ring before it drops records. It is also the time
+/// without a pass after which a target assumes that the collector does not run.
 const FULL_WAIT_NS: u64 = 2_000_000_000;
 /// Longest time that a run waits for descendants of the command it launched.
 const GRACE: Duration = Duration::from_millis(900);
-/// Time that a collector on demand stays after its last process.
+/// Time for which a collector on demand stays after its last process.
 const LINGER: Duration = Duration::from_millis(500);
 
 /// A running collector.
@@ -66,7 +66,8 @@ pub struct Session {
     server: Option<JoinHandle<()>>,
     sweeper: Option<JoinHandle<()>>,
     renamed: Option<CollectError>,
-    /// Marks the session's directory as in use; the kernel may not show enough for it.
+    /// Marks the session's directory as in use by this process, since the kernel may not show who
+    /// uses it.
     _owned: Option<Owned>,
 }
 
@@ -220,7 +221,7 @@ impl Session {
         })
     }
 
-    /// Variables that the target must find.
+    /// Returns the variables that the job needs in its environment.
     pub fn environment(&self, existing_ld_preload: Option<&OsStr>) -> Vec<(OsString, OsString)> {
         let mut preload = self.libraries.preload.clone().into_os_string();
         if let Some(existing) = existing_ld_preload.filter(|e| !e.is_empty()) {
@@ -248,7 +249,7 @@ impl Session {
         self.page.wake();
     }
 
-    /// Sends which process was launched; it waits to be let go.
+    /// Tells the engine which process was launched. The process is still held back.
     pub fn root_started(&self, pid: u32) {
         self.send(Event::RootStarted(pid));
         self.sample_devices();
@@ -257,7 +258,7 @@ impl Session {
         }
     }
 
-    /// Begins to sample devices, if that is wanted.
+    /// Begins to sample devices, if they should be recorded.
     fn sample_devices(&self) {
         if self.config.activities.contains(&Activity::Gpu)
             && let Ok(mut devices) = self.devices.lock()
@@ -268,8 +269,8 @@ impl Session {
         }
     }
 
-    /// Samples a process that runs already and, unless it is meant `alone`, those that
-    /// descend from it; how many they were.
+    /// Samples a process that runs already and, unless `alone` is set, its descendants. Returns the
+    /// number of processes.
     pub fn attach(&self, pid: u32, alone: bool) -> Result<usize, String> {
         let Some(sampler) = &self.sampler else {
             return Err("--activities does not have cpu".to_owned());
@@ -279,33 +280,34 @@ impl Session {
         sampler.attach(pids).map(|()| count)
     }
 
-    /// Sends how it ended: a wait status.
+    /// Tells the engine how the launched process ended, by its wait status.
     pub fn root_ended(&self, pid: u32, status: i32) {
         self.send(Event::RootEnded(pid, status));
     }
 
-    /// Stays until the last process of the job has ended, or recording for good.
+    /// Makes the run continue until the last process of the job has ended, or until recording is
+    /// over for good.
     pub fn follow(&self) {
         self.send(Event::Follow);
     }
 
-    /// Notes a signal that asked tprof to end, as batch systems send one before SIGKILL.
+    /// Notes a signal that asked tprof to end. Batch systems send one before SIGKILL.
     pub fn asked_to_end(&self, signal: i32) {
         self.send(Event::AskedToEnd(signal));
     }
 
-    /// Returns which processes run PyTorch's operators, and which have made a step.
+    /// Returns the record of which processes run PyTorch's operators and which have made a step.
     pub fn stepping(&self) -> Arc<Stepping> {
         Arc::clone(&self.stepping)
     }
 
-    /// Records that the launcher could not record something.
+    /// Adds something that the launcher could not record to the run's list.
     pub fn add_blind_spot(&self, blind: BlindSpot) {
         self.send(Event::AddBlindSpot(blind));
     }
 
-    /// Like [`Session::add_blind_spot`], for what is found at the end by the run's processes, on
-    /// the collector's thread.
+    /// Like [`Session::add_blind_spot`], for gaps that are derived from the run's processes at the
+    /// end, on the collector's thread.
     pub fn add_blind_spots_at_end(
         &self,
         judge: impl FnOnce(&[ProcessInfo]) -> Vec<BlindSpot> + Send + 'static,
@@ -313,12 +315,12 @@ impl Session {
         self.send(Event::AddBlindSpotsAtEnd(Box::new(judge)));
     }
 
-    /// Whether the run has ended on its own.
+    /// Whether the run has ended by itself.
     pub fn is_over(&self) -> bool {
         self.engine.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Ends the run with what is there.
+    /// Ends the run without waiting for more.
     pub fn stop_waiting(&self) {
         self.send(Event::StopWaiting);
     }
@@ -328,8 +330,8 @@ impl Session {
         &self.output
     }
 
-    /// Waits less than a second for descendants of the launched process, writes the
-    /// files and ends the session.
+    /// Waits less than a second for descendants of the launched process, then writes the files and
+    /// ends the session.
     pub fn finish(mut self) -> Result<RunInfo, CollectError> {
         self.send(Event::Finish(GRACE));
         self.end()
@@ -364,8 +366,9 @@ impl Drop for Session {
     }
 }
 
-/// Body of the hidden command that an attached process starts when no collector
-/// listens in its session directory. Returns at once if another one does.
+/// Runs a collector on demand. This is the body of the hidden command that an attaching process
+/// starts if no collector listens in its session directory. Returns at once if another collector
+/// does.
 pub fn collect_on_demand(session: &Path, config: Config) -> Result<(), CollectError> {
     let Some(_charge) = lock::lock_session(session)? else { return Ok(()) };
     let info_path = rundir::join(&config.output, config.redact)?;
@@ -377,8 +380,8 @@ pub fn collect_on_demand(session: &Path, config: Config) -> Result<(), CollectEr
     Ok(())
 }
 
-/// Returns each event that was asked for, with why this machine does not count it; `null` if it
-/// does.
+/// Returns each event that was requested, with the reason why this machine does not count it, or
+/// `null` if it does.
 fn why_not_counted(config: &Config) -> serde_json::Value {
     let sampled = config.activities.contains(&Activity::Cpu);
     let why_not = |event: &PerfEvent| match sampled {
@@ -418,7 +421,7 @@ fn make_session_directory() -> Result<PathBuf, CollectError> {
     let mut tried = Vec::new();
     let mut last = std::io::Error::other("no place to try");
     for place in places.into_iter().flatten().filter(|p| p.is_absolute()) {
-        // A socket's path has 107 bytes.
+        // The path of a socket can have 107 bytes at most.
         if place.as_os_str().len() > 80 {
             continue;
         }

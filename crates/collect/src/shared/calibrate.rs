@@ -1,6 +1,7 @@
-//! Measures what a hook costs on this machine by doing its work here: reading the clock, packing a
-//! record, storing it; or moving counters. It does so twice: with everything in the nearest cache,
-//! which is the least that a hook can cost, and with nothing there, as after other work.
+//! Measures the cost of a hook on this machine by doing the same work here: reading the clock,
+//! packing a record and storing it, or changing counters. It does so twice: with everything in the
+//! nearest cache, which is the least that a hook can cost, and with nothing in the near caches, as
+//! after other work.
 
 use crate::os::sys;
 use std::hint::black_box;
@@ -10,38 +11,38 @@ use tprof_wire::gpu::Range;
 use tprof_wire::hash;
 use tprof_wire::record::{self, ExtKind, Kind};
 
-/// Cost of a hook, beyond the real function.
+/// Cost of a hook in addition to the real function.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Costs {
     /// A recorded event, ns.
     pub recorded_ns: f64,
-    /// A counted event, ns.
+    /// An event that is only counted, ns.
     pub counted_ns: f64,
-    /// A record of several slots, as NVTX's ranges, CUDA calls and CUPTI's records are, ns.
+    /// A record of several slots, such as NVTX ranges, CUDA calls and CUPTI's records, ns.
     pub noted_ns: f64,
 }
 
 const ROUNDS: u64 = 4096;
-/// Events in a row that find their code and data in no near cache: a thread comes to its
+/// Number of events in a row after the near caches were emptied, because a thread usually calls
 /// hooks a few at a time.
 const COLD_ROUNDS: u64 = 8;
-/// Bytes that are touched in between: more than the second-level cache of most processors.
+/// Bytes that are touched between the tries, more than the second-level cache of most processors.
 const COLD_BYTES: usize = 2 << 20;
 const COLD_TRIES: usize = 16;
 const HANDED_TRIES: usize = 64;
-/// Nanoseconds in which another core reads and clears the ring, with room.
+/// Time in which another core surely reads and clears the ring, ns.
 const HANDING_NS: u64 = 20_000;
 const NAP: Duration = Duration::from_micros(100);
-/// Nanoseconds that handing over is measured for at most.
+/// Longest time for which the handover to another core is measured, ns.
 const HANDED_FOR_NS: u64 = 20_000_000;
-/// Words of the ring.
+/// Number of words in the ring.
 const RING_WORDS: usize = 1024;
-/// Words that a range takes in it: its first slot, and its payload in whole slots.
+/// Number of words that a range takes: its first slot, and its payload in whole slots.
 const NOTE_WORDS: usize = 2 + Range::WORDS.next_multiple_of(2);
-/// Places of the table of names.
+/// Number of entries in the table of names.
 const NAMES: usize = 1024;
 
-/// The work of hooks.
+/// Does the work of hooks.
 struct Hooks {
     is_tsc: bool,
     ring: Vec<AtomicU64>,
@@ -74,7 +75,7 @@ impl Hooks {
         for round in 0..rounds {
             let (a, b) =
                 record::heap(Kind::Alloc, black_box(round << 4), black_box(64), 0, self.clock());
-            // Not where notes begin, which are timed after this.
+            // This place differs from the one where notes begin, which are measured later.
             let at = (round as usize * 2 + 512) & 1022;
             self.ring[at + 1].store(b, Relaxed);
             self.ring[at].store(a, Release);
@@ -94,8 +95,8 @@ impl Hooks {
         }
     }
 
-    /// The records of ranges of NVTX: the time, a payload, and the number of a name where the
-    /// beginning of a range has one, which its end has not.
+    /// Writes records of NVTX ranges: the time, a payload, and the number of a name. Only the
+    /// beginning of a range has a name.
     #[inline(never)]
     fn noted(&self, rounds: u64, is_named: bool) {
         let mut at = 0;
@@ -128,8 +129,8 @@ impl Hooks {
         number.load(Acquire) as u32
     }
 
-    /// Returns nanoseconds per record of several slots where another core has read and cleared the
-    /// ring, as the collector does while a program records much; the median. `None` where no thread
+    /// Returns the median time per record of several slots, in ns, after another core has read and
+    /// cleared the ring, as the collector does while a program records much. `None` if no thread
     /// can be started, or none gets a processor in time.
     fn handed_over(&self) -> Option<f64> {
         let by = sys::monotonic_ns() + HANDED_FOR_NS;
@@ -154,7 +155,7 @@ impl Hooks {
         })
     }
 
-    /// Costs per round: of all three kinds of work, as `cost` measures them.
+    /// Returns the costs per round of all three kinds of work, as `cost` measures them.
     fn costs(&self, is_named: bool, cost: impl Fn([&dyn Fn(u64); 3]) -> [f64; 3]) -> Costs {
         let [recorded_ns, counted_ns, noted_ns] =
             cost([&|rounds| self.recorded(rounds), &|rounds| self.counted(rounds), &|rounds| {
@@ -164,12 +165,12 @@ impl Hooks {
     }
 }
 
-/// The least that hooks cost; takes about 0.5 ms.
+/// Returns the least cost of hooks; takes about 0.5 ms.
 pub fn measure(is_tsc: bool) -> Costs {
     Hooks::new(is_tsc).costs(false, best)
 }
 
-/// Measures hooks that find nothing in the near caches; takes some milliseconds.
+/// Measures hooks that find nothing in the near caches, which takes some milliseconds.
 pub fn measure_cold(is_tsc: bool) -> Costs {
     let memory = vec![1_u8; COLD_BYTES];
     let hooks = Hooks::new(is_tsc);
@@ -178,9 +179,9 @@ pub fn measure_cold(is_tsc: bool) -> Costs {
     Costs { noted_ns: costs.noted_ns.max(handed_over), ..costs }
 }
 
-/// Waits for another thread, until a time at most; returns whether the condition holds. A thread on
-/// another core takes a moment, for which the processor is not given up; otherwise it may have no
-/// processor, and is waited for by ever longer naps.
+/// Waits for another thread until `by_ns`, and returns whether the condition holds. A thread on
+/// another core needs only a moment, so this spins first. If the thread has no processor yet, this
+/// sleeps longer and longer.
 fn wait_until(by_ns: u64, is_so: impl Fn() -> bool) -> bool {
     let begun = sys::monotonic_ns();
     let mut nap = NAP;
@@ -201,7 +202,7 @@ fn wait_until(by_ns: u64, is_so: impl Fn() -> bool) -> bool {
     }
 }
 
-/// Nanoseconds per round of each, the best of several tries.
+/// Returns the ns per round of each kind of work, the best of several tries.
 fn best(work: [&dyn Fn(u64); 3]) -> [f64; 3] {
     work.map(|work| {
         let least = (0..8).map(|_| timed(work, ROUNDS)).min().unwrap_or_default();
@@ -209,8 +210,8 @@ fn best(work: [&dyn Fn(u64); 3]) -> [f64; 3] {
     })
 }
 
-/// Nanoseconds per round of few, each time after all of `memory` was touched; the median, which
-/// leaves out interrupts.
+/// Returns the ns per round of each kind of work for few rounds, each time after all of `memory`
+/// was touched. The result is the median, which excludes interrupts.
 fn cold(work: [&dyn Fn(u64); 3], memory: &[u8]) -> [f64; 3] {
     let mut all = [[0; COLD_TRIES]; 3];
     for at in 0..COLD_TRIES {

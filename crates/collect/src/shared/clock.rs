@@ -1,30 +1,32 @@
-//! Joins the targets' clock (TSC ticks) to CLOCK_MONOTONIC.
+//! Converts the targets' clock (TSC ticks) to CLOCK_MONOTONIC.
 //!
-//! Both are read again about once a second; the conversion is continuous, and its slope is set so
-//! that the observed error is gone one interval later. An older reading keeps the time that it had
-//! then, since times that are compared were not all converted at one moment.
+//! Both clocks are read again about once a second. The conversion is continuous, and its slope is
+//! set so that the observed error is gone one interval later. A reading from before the last join
+//! gets the same time as it got then, because times that are compared were not all converted at one
+//! moment.
 //!
-//! Under strict seccomp, and with the counter switched off (`PR_SET_TSC`), times are those of the
-//! collector's last pass, some milliseconds off. Clocks of hosts are joined by wall-clock time
-//! when each begins, so they are as exact as NTP.
+//! Under strict seccomp, or if the counter is switched off (`PR_SET_TSC`), times are those of the
+//! collector's last pass, some milliseconds off. The clocks of hosts are joined by the wall-clock
+//! time when each run begins, so they are as exact as NTP.
 
 use crate::os::sys;
 use std::collections::VecDeque;
 
-/// More than the two clocks drift apart between two joins, however late the second comes: their
-/// rates agree to some parts in a thousand after the first milliseconds.
+/// If the conversion is off by more than this, one of the clocks jumped. The clocks can't drift
+/// apart that far between two joins, even if the second join is late: their rates agree to some
+/// parts in a thousand after the first milliseconds.
 const JUMP_NS: u64 = 1_000_000_000;
 
-/// Lines before the last join that are kept: records wait for less than so many seconds.
+/// Number of lines before the last join that are kept. Records wait for fewer seconds than that.
 const PAST_LINES: usize = 64;
 
-/// Ticks to nanoseconds.
+/// Converts ticks to nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Clock {
     is_tsc: bool,
     /// The line since the last join.
     line: Line,
-    /// The lines before it, the newest first.
+    /// The lines before it, newest first.
     past: VecDeque<Line>,
     first_ticks: u64,
     first_ns: u64,
@@ -57,7 +59,7 @@ impl Line {
     }
 }
 
-/// Reads both clocks at one moment, as nearly as possible: the closest of a few tries.
+/// Reads both clocks as nearly as possible at one moment: the closest of a few tries.
 fn both() -> (u64, u64) {
     let mut best = (0, 0);
     let mut width = u64::MAX;
@@ -73,7 +75,7 @@ fn both() -> (u64, u64) {
     best
 }
 
-/// Whether the TSC runs at one rate on all cores, in all power states.
+/// Whether the TSC has the same rate on all cores and in all power states.
 pub fn tsc_is_invariant() -> bool {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let flags = info.lines().find(|l| l.starts_with("flags")).unwrap_or("");
@@ -82,7 +84,7 @@ pub fn tsc_is_invariant() -> bool {
 }
 
 impl Clock {
-    /// Reads both clocks over two milliseconds for a first slope.
+    /// Reads both clocks over two milliseconds to get a first slope.
     pub fn new() -> Clock {
         let is_tsc = tsc_is_invariant();
         let (ticks, ns) = both();
@@ -97,17 +99,17 @@ impl Clock {
         clock
     }
 
-    /// Whether targets stamp with the TSC.
+    /// Whether targets use the TSC.
     pub fn is_tsc(&self) -> bool {
         self.is_tsc
     }
 
-    /// The clock that targets read, now.
+    /// Returns the present reading of the targets' clock.
     pub fn now(&self) -> u64 {
         if self.is_tsc { sys::ticks() } else { sys::monotonic_ns() }
     }
 
-    /// Nanoseconds of CLOCK_MONOTONIC for a reading.
+    /// Converts a reading to ns of CLOCK_MONOTONIC.
     #[inline(always)]
     pub fn ns(&self, ticks: u64) -> u64 {
         if !self.is_tsc {
@@ -119,7 +121,7 @@ impl Clock {
         self.line.ns(ticks)
     }
 
-    /// A reading from before the last join, by the line that held then.
+    /// Converts a reading from before the last join by the line of that time.
     #[inline(never)]
     fn ns_before(&self, ticks: u64) -> u64 {
         match self.past.iter().find(|line| !line.began_after(ticks)) {
@@ -128,7 +130,7 @@ impl Clock {
         }
     }
 
-    /// Nanoseconds for a number of ticks.
+    /// Converts a number of ticks to nanoseconds.
     pub fn duration_ns(&self, ticks: u64) -> u64 {
         if self.is_tsc {
             ((u128::from(ticks) * u128::from(self.line.slope)) >> 32) as u64
@@ -137,7 +139,7 @@ impl Clock {
         }
     }
 
-    /// Ticks for a number of nanoseconds.
+    /// Converts nanoseconds to a number of ticks.
     pub fn ticks_in(&self, ns: u64) -> u64 {
         if self.is_tsc {
             ((u128::from(ns) << 32) / u128::from(self.line.slope.max(1))) as u64
@@ -146,7 +148,7 @@ impl Clock {
         }
     }
 
-    /// Joins again; called about once a second.
+    /// Joins the clocks again; called about once a second.
     pub fn join(&mut self) {
         if !self.is_tsc {
             return;
@@ -155,12 +157,12 @@ impl Clock {
         self.join_at(ticks, ns);
     }
 
-    /// Takes both clocks' readings of one moment in.
+    /// Applies readings of both clocks at one moment.
     fn join_at(&mut self, ticks: u64, ns: u64) {
         let went_back = self.line.began_after(ticks);
         let shown = self.ns(ticks);
-        // One of the two stood still or was set while the machine was suspended: earlier readings
-        // say nothing about how they go together from here on.
+        // One of the clocks stopped or was set while the machine was suspended, so earlier readings
+        // say nothing about their relation from now on.
         if went_back || shown.abs_diff(ns) > JUMP_NS {
             (self.line.ticks, self.line.ns) = (ticks, ns);
             self.past.clear();
@@ -170,8 +172,8 @@ impl Clock {
         if ns <= self.first_ns + 1_000_000 || ticks <= self.line.ticks {
             return;
         }
-        // The long-run slope is exact to nanoseconds over the whole run; the
-        // difference between what was shown and the truth is spread over a second.
+        // The slope over the whole run is exact to nanoseconds. The difference between the
+        // converted and the true time is spread over a second.
         let long_run = slope(ns - self.first_ns, ticks - self.first_ticks);
         let error = i128::from(ns) - i128::from(shown);
         let corrected = i128::from(long_run) + i128::from(long_run) * error / 1_000_000_000;
@@ -190,7 +192,7 @@ fn slope(ns: u64, ticks: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// A clock of 3 ticks a nanosecond that has run for ten seconds.
+    /// Returns a clock of 3 ticks per ns that has run for ten seconds.
     fn settled() -> Clock {
         const SLOPE: u64 = (1 << 32) / 3;
         let (ticks, ns) = (3_000_000_000, 5_000_000_000);
@@ -206,7 +208,7 @@ mod tests {
     #[test]
     fn a_suspended_machine_bends_no_times_after_it() {
         let end = (33_000_000_000u64, 15_000_000_000u64);
-        // One clock went on for an hour without the other; the ticks began again from 0.
+        // One clock ran for an hour without the other, or the ticks began again from 0.
         let hour = 3_600_000_000_000;
         for (ticks, ns) in [(end.0 + 3 * hour, end.1), (end.0, end.1 + hour), (7, end.1)] {
             let mut clock = settled();
@@ -223,7 +225,8 @@ mod tests {
     #[test]
     fn a_reading_keeps_its_time_after_later_joins() {
         let mut clock = settled();
-        // Two seconds after the last join, and the later joins find the other clock ahead.
+        // The reading is from two seconds after the last join. The later joins find the other clock
+        // ahead.
         let reading = 33_000_000_000 + 6_000_000_000;
         let then = clock.ns(reading);
         for second in 3..20u64 {

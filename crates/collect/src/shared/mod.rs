@@ -1,5 +1,5 @@
-//! Memory shared with targets. A target may write anything at any time: every
-//! read is an atomic copy, every index is checked here.
+//! The memory that is shared with targets. A target may write anything to it at any time, so every
+//! read is an atomic copy, and every index is checked here.
 #![allow(unsafe_code)] // views of mapped memory
 
 pub mod calibrate;
@@ -24,15 +24,17 @@ pub struct SharedMemory {
     bytes: usize,
 }
 
-// SAFETY: shared memory, only ever accessed through atomics.
+// SAFETY: the mapping belongs to no thread, and its content is only accessed by atomics and by
+// `zero`.
 unsafe impl Send for SharedMemory {}
-// SAFETY: as above.
+// SAFETY: shared references only give access by atomics. `zero` only touches chunks that the target
+// has given up.
 unsafe impl Sync for SharedMemory {}
 
 impl SharedMemory {
     /// Maps the whole of `fd`, which is `bytes` long and sealed.
     pub fn new(fd: &OwnedFd, bytes: usize) -> io::Result<SharedMemory> {
-        // SAFETY: a new mapping at an address that the kernel chooses.
+        // SAFETY: the kernel chooses the address of a new mapping, so no other memory is affected.
         let at = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -50,49 +52,50 @@ impl SharedMemory {
         Ok(SharedMemory { at, bytes })
     }
 
-    /// A `T` at `offset`. `T` consists only of atomics.
+    /// Returns the `T` at `offset`. `T` must consist only of atomics.
     fn view<T>(&self, offset: usize) -> &T {
         assert!(offset + size_of::<T>() <= self.bytes && offset.is_multiple_of(align_of::<T>()));
-        // SAFETY: in bounds and aligned; atomics may be shared with another process.
+        // SAFETY: the assertion checks bounds and alignment. `T` consists of atomics, which another
+        // process may change and for which every content is valid.
         unsafe { &*self.at.as_ptr().add(offset).cast::<T>() }
     }
 
-    /// The word at `offset`.
+    /// Returns the word at `offset`.
     #[inline(always)]
     pub fn word(&self, offset: usize) -> &AtomicU64 {
         assert!(offset + 8 <= self.bytes && offset & 7 == 0);
-        // SAFETY: in bounds and aligned.
+        // SAFETY: the assertion above checks bounds and alignment.
         unsafe { &*self.at.as_ptr().add(offset).cast::<AtomicU64>() }
     }
 
     /// Clears a range.
     fn zero(&self, offset: usize, bytes: usize) {
         assert!(offset + bytes <= self.bytes);
-        // SAFETY: in bounds. The target does not write here: it gave the range up.
-        // If it does all the same, it spoils its own records.
+        // SAFETY: the assertion checks the bounds. The target has given up the range and does not
+        // write to it. If it does so anyway, it damages its own records.
         unsafe { std::ptr::write_bytes(self.at.as_ptr().add(offset), 0, bytes) };
     }
 }
 
 impl Drop for SharedMemory {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and views borrow from `self`.
+        // SAFETY: `new` has mapped this range, and all views borrow from `self`, so none is left.
         unsafe { libc::munmap(self.at.as_ptr().cast(), self.bytes) };
     }
 }
 
-/// The session page.
+/// The session's shared page.
 pub struct SessionMemory {
     map: SharedMemory,
-    /// Whether the engine needs processes that come and go at once: where nothing else reports them
-    /// to the sampler, and once the run waits for their ends. Otherwise its next pass, at most 10
-    /// ms later, is soon enough; waking it twice for each process of a build cost more than its
-    /// work did.
+    /// Whether the engine has to handle processes that come and go at once. That is so if nothing
+    /// else reports them to the sampler, and once the run waits for their ends. Otherwise the next
+    /// pass, at most 10 ms later, is soon enough: waking the engine twice for each process of a
+    /// build cost more than its work did.
     pub eager: AtomicBool,
 }
 
 impl SessionMemory {
-    /// A new page and its file.
+    /// Creates a page and its file.
     pub fn new() -> io::Result<(SessionMemory, OwnedFd)> {
         let fd = sys::memfd("tprof-session", SESSION_BYTES)?;
         sys::reserve(&fd, 0, SESSION_BYTES)?;
@@ -115,12 +118,12 @@ impl SessionMemory {
     }
 }
 
-/// One target's region.
+/// The region of one target.
 pub struct Region {
     map: SharedMemory,
 }
 
-/// The content of a chunk's slot.
+/// The content of a slot in a chunk.
 pub enum SlotRead {
     /// A record's two words.
     Record(u64, u64),
@@ -129,12 +132,12 @@ pub enum SlotRead {
 }
 
 impl Region {
-    /// A new region, its bitmaps full, and its file.
+    /// Creates a region whose slots and chunks are all free, and its file.
     pub fn new() -> io::Result<(Region, OwnedFd)> {
         let fd = sys::memfd("tprof-region", REGION_BYTES)?;
         sys::reserve(&fd, 0, MODULES_OFFSET)?;
-        // Every process also touches the first thread's page and chunk: they are made here, while
-        // no process waits. Where there is no memory now, a process makes them by itself.
+        // Every process uses the first thread's page and chunk. They are allocated here, while no
+        // process waits. If there is no memory now, a process allocates them when it uses them.
         let _ = sys::reserve(&fd, SLOTS_OFFSET, size_of::<ThreadSlot>());
         let _ = sys::reserve(&fd, SMALL_OFFSET, SMALL_BYTES);
         let region = Region { map: SharedMemory::new(&fd, REGION_BYTES)? };
@@ -157,36 +160,36 @@ impl Region {
         self.map.view(0)
     }
 
-    /// Whether the target finds rows of code by itself, without a table.
+    /// Whether the target computes unwind rows itself, without a table.
     pub fn finds_rows(&self) -> bool {
         self.header().finds_rows.load(Relaxed) != 0
     }
 
-    /// A thread slot, by index.
+    /// Returns a thread slot by index.
     pub fn slot(&self, index: usize) -> &ThreadSlot {
         assert!(index < MAX_THREADS);
         self.map.view(SLOTS_OFFSET + index * size_of::<ThreadSlot>())
     }
 
-    /// A place of the module table.
+    /// Returns an entry of the module table.
     pub fn module(&self, index: usize) -> &ModuleRange {
         assert!(index < MAX_MODULES);
         self.map.view(MODULES_OFFSET + index * size_of::<ModuleRange>())
     }
 
-    /// A word of the slot bitmap: set bits are free.
+    /// Returns a word of the slot bitmap, in which set bits are free slots.
     pub fn free_slots(&self, word: usize) -> u64 {
         assert!(word < SLOT_WORDS);
         self.map.word(SLOT_BITMAP_OFFSET + word * 8).load(Acquire)
     }
 
-    /// Gives a thread slot back.
+    /// Frees a thread slot.
     pub fn free_slot(&self, index: usize) {
         assert!(index < MAX_THREADS);
         self.map.word(SLOT_BITMAP_OFFSET + index / 64 * 8).fetch_or(1 << (index % 64), Release);
     }
 
-    /// Gives a chunk back, cleared as far as it was used.
+    /// Frees a chunk, and clears the part of it that was used.
     pub fn free_chunk(&self, chunk: ChunkRef, used: usize) {
         let Some((offset, bytes)) = chunk.place() else { return };
         self.map.zero(offset, used.min(bytes));
@@ -198,17 +201,18 @@ impl Region {
         self.map.word(bitmap + index / 64 * 8).fetch_or(1 << (index % 64), Release);
     }
 
-    /// The `next` word of a chunk at `base`.
+    /// Returns the `next` word of the chunk at `base`.
     #[inline(always)]
     pub fn chunk_next(&self, base: usize) -> u64 {
         self.map.word(base).load(Acquire)
     }
 
-    /// The slots of a byte range of the region, two words each.
+    /// Returns the slots in a byte range of the region, two words each.
     #[inline(always)]
     pub fn slots(&self, from: usize, to: usize) -> &[[AtomicU64; 2]] {
         assert!(from <= to && to <= REGION_BYTES && from.is_multiple_of(SLOT_BYTES));
-        // SAFETY: in bounds and aligned; atomics may be shared with another process.
+        // SAFETY: the assertion above checks bounds and alignment. The slots are atomics, which
+        // another process may change.
         unsafe {
             std::slice::from_raw_parts(
                 self.map.at.as_ptr().add(from).cast(),
@@ -217,7 +221,7 @@ impl Region {
         }
     }
 
-    /// The slot at a byte offset of the region.
+    /// Reads the slot at a byte offset of the region.
     #[inline(always)]
     pub fn read(&self, at: usize) -> SlotRead {
         let word0 = self.map.word(at).load(Acquire);
@@ -228,7 +232,7 @@ impl Region {
         }
     }
 
-    /// Payload words of an extended record that begins at `at`.
+    /// Reads the payload of an extended record that begins at `at` into `out`.
     pub fn payload(&self, at: usize, slots: usize, out: &mut Vec<u64>) {
         out.clear();
         for word in 0..(slots - 1) * SLOT_BYTES / 8 {
@@ -239,13 +243,13 @@ impl Region {
 
 /// The unwind tables that all targets map.
 pub struct Tables {
-    /// Written to, not mapped: the kernel then need not clear a page before it is filled.
+    /// The file is written and not mapped, so the kernel need not clear a page before it is filled.
     file: File,
     used: usize,
 }
 
 impl Tables {
-    /// A new file for tables.
+    /// Creates an empty file for tables.
     pub fn new() -> io::Result<(Tables, OwnedFd)> {
         let fd = sys::memfd("tprof-unwind", TABLES_BYTES)?;
         let file = File::from(fd.try_clone()?);

@@ -1,4 +1,4 @@
-//! The table of a process's modules in its region.
+//! Writes the table of a process's modules in its region.
 
 use super::Region;
 use crate::modules::{FileKey, LoadedModule, ModuleCache, TableState};
@@ -14,8 +14,8 @@ struct ModulePlace {
     file: Option<FileKey>,
 }
 
-/// Returns the entries for modules in the order of addresses: a file with parts has one for each
-/// part, as long as there are entries left.
+/// Returns the entries for modules in order of address. A file with parts gets one entry per part,
+/// as long as there are entries left.
 fn places(modules: &[LoadedModule], cache: &ModuleCache) -> Vec<ModulePlace> {
     let mut places = Vec::with_capacity(modules.len());
     let mut spare = MAX_MODULES.saturating_sub(modules.len());
@@ -41,18 +41,18 @@ fn places(modules: &[LoadedModule], cache: &ModuleCache) -> Vec<ModulePlace> {
     places
 }
 
-/// Rewrites a target's module table. Tables that the target has asked for so far are marked in
-/// `cache`, and stay marked in the table until they are there.
+/// Rewrites a target's module table. Tables that the target has asked for are marked in `cache`,
+/// and their entries stay marked until the tables exist.
 pub fn publish(region: &Region, modules: &mut [LoadedModule], cache: &mut ModuleCache) {
     modules.sort_by_key(|m| m.start);
-    // Slow work is done before: threads of the target spin while the table is rewritten.
+    // Slow work is done before the rewrite, since threads of the target spin during it.
     let header = region.header();
     let finds_rows = region.finds_rows();
     let places = places(modules, cache);
     let before = header.modules_seq.load(Relaxed) | 1;
     header.modules_seq.store(before, Release);
-    // A mark that is written from here on is not counted by its writer, which finds the table
-    // rewritten and searches again.
+    // A mark that is written after this does not count. Its writer finds that the table was
+    // rewritten, and searches again.
     std::sync::atomic::fence(SeqCst);
     take_marks_of(region, &places, cache);
     for (index, new) in places.iter().enumerate() {
@@ -64,7 +64,7 @@ pub fn publish(region: &Region, modules: &mut [LoadedModule], cache: &mut Module
             }
             Some((file, TableState::Wanted)) => match cache.is_deferred(file, finds_rows) {
                 true => module_table::DEFERRED,
-                // It was asked for since the answer was begun, by another question.
+                // Another question has asked for it since this answer was begun.
                 false => module_table::ASKED,
             },
             Some((_, TableState::Compiling)) => module_table::COMING,
@@ -80,8 +80,7 @@ pub fn publish(region: &Region, modules: &mut [LoadedModule], cache: &mut Module
     header.modules_seq.store(before.wrapping_add(1), Release);
 }
 
-/// Marks in `cache` the tables that a target has asked for, among these modules in the order of
-/// addresses.
+/// Marks in `cache` the tables that a target has asked for. The modules are in order of address.
 pub fn take_marks(region: &Region, modules: &[LoadedModule], cache: &mut ModuleCache) {
     take_marks_of(region, &places(modules, cache), cache);
 }
@@ -105,7 +104,7 @@ mod tests {
     use super::*;
     use crate::modules::{TableId, TableStore};
 
-    /// A store that keeps nothing.
+    /// A store that stores nothing.
     struct Nowhere;
 
     impl TableStore for Nowhere {

@@ -1,13 +1,13 @@
-//! Allocators that are linked into a file under their own names, as a Rust program's
-//! `#[global_allocator]` is: their allocations never call `malloc`.
+//! Finds allocators that are linked into a file under their own names, such as the
+//! `#[global_allocator]` of a Rust program. Their allocations never call `malloc`.
 //!
-//! A file that was not stripped is judged by the functions that it defines, any other by messages
-//! that the allocator contains.
+//! A file that was not stripped is judged by the functions that it defines. Any other file is
+//! judged by messages that an allocator contains.
 //!
-//! Recognised are mimalloc, jemalloc, tcmalloc, snmalloc, rpmalloc, and a global allocator that
-//! never calls libc's; in a stripped file the first three. A library is examined once its code
-//! has mapped 16 MiB, which is known only with stacks. A preloaded or dynamically linked
-//! `libjemalloc` or `libtcmalloc` is recorded: tprof interposes its `malloc`.
+//! It recognises mimalloc, jemalloc, tcmalloc, snmalloc, rpmalloc, and a global allocator that
+//! never calls libc's. In a stripped file it recognises the first three. A library is examined once
+//! its code has mapped 16 MiB, which is only known if stacks are taken. A preloaded or dynamically
+//! linked `libjemalloc` or `libtcmalloc` is recorded, since tprof interposes its `malloc`.
 
 use crate::elf::FileId;
 use crate::elf::{Elf, Section, u16_at, u32_at};
@@ -21,16 +21,16 @@ use std::sync::Arc;
 /// An allocator, and how to recognise a file that contains it.
 struct KnownAllocator {
     name: &'static str,
-    /// Functions that it defines.
+    /// Functions that the allocator defines.
     functions: &'static [&'static str],
-    /// Ends of names of such, where it may be built with any prefix.
+    /// Ends of the names of such functions, if the allocator may be built with any prefix.
     endings: &'static [&'static str],
-    /// The beginning of one of its messages, in two halves, so that tprof's own file does not
+    /// The beginning of one of its messages, in two halves so that tprof's own file does not
     /// contain it.
     message: Option<[&'static str; 2]>,
 }
 
-/// The names come from each project's header, and from the prefixes that others build it with:
+/// The names come from each project's header, and from the prefixes with which others build it:
 /// `mimalloc.h`; `jemalloc.h` (`_rjem_` in tikv-jemalloc-sys, `je_` in Redis, `je_arrow_` in
 /// Arrow); `gperftools/tcmalloc.h` and google/tcmalloc's `internal`; snmalloc's `rust.cc`;
 /// `rpmalloc.h`.
@@ -79,17 +79,18 @@ impl KnownAllocator {
 }
 
 const MIMALLOC: &str = "mimalloc";
-/// CPython carries mimalloc from 3.13 on, and builds that keep the GIL don't use it.
+/// CPython contains mimalloc from 3.13 on, but builds with the GIL don't use it.
 const PYTHON: &str = "Py_BytesMain";
 const PYTHON_WITHOUT_GIL: &str = "_Py_MergeZeroLocalRefcount";
 
-/// A section of files whose global allocator is wrapped by the crate `tprof`, which reports its calls:
-/// `crates/sdk/src/alloc.rs`.
+/// A section in files whose global allocator is wrapped by the crate `tprof`, which reports its
+/// calls: `crates/sdk/src/alloc.rs`.
 const REPORTS: &str = ".note.tprof.alloc";
 
-/// The name for the unknown allocator of a Rust program.
+/// The name that is reported for an unknown allocator of a Rust program.
 const RUST: &str = "Rust's #[global_allocator]";
-/// Rust's function that allocates, its default, and those that lead from there to libc's.
+/// Rust's function that allocates, its default implementation, and the functions by which that
+/// calls libc's.
 const RUST_ALLOC: &str = "__rust_alloc";
 const RUST_DEFAULT: &str = "__rdl_alloc";
 const RUST_TO_LIBC: [&str; 3] = ["posix_memalign", "aligned_alloc", "memalign"];
@@ -97,13 +98,13 @@ const RUST_TO_LIBC: [&str; 3] = ["posix_memalign", "aligned_alloc", "memalign"];
 const SHT_SYMTAB: u32 = 2;
 const SHT_DYNSYM: u32 = 11;
 const STT_FUNC: u8 = 2;
-/// Longest table or text that is searched, which the collector has to hold.
+/// Largest table or text that is searched, since the collector has to hold it in memory.
 const MAX_BYTES: u64 = 64 << 20;
 
 impl Elf {
-    /// Returns the allocators that are linked into the file under their own names; `None` if no
-    /// known one is, if it replaces `malloc`, which is another matter, or if its calls are
-    /// reported.
+    /// Returns the names of the allocators that are linked into the file under their own names.
+    /// `None` if no known one is, if the file replaces `malloc` (which is handled elsewhere), or if
+    /// the allocator's calls are reported.
     pub fn linked_allocators(&self) -> Option<String> {
         if self.exports("malloc") {
             return None;
@@ -154,12 +155,12 @@ impl Symbols {
         Some(Symbols { symbols: read(table)?, names: read(names)? })
     }
 
-    /// Whether some name, of whatever is defined or asked for, holds this.
+    /// Whether any name in the table, defined or not, contains `part`.
     fn names_hold(&self, part: &str) -> bool {
         memmem::find(&self.names, part.as_bytes()).is_some()
     }
 
-    /// Names of the functions that the file defines.
+    /// Returns the names of the functions that the file defines.
     fn functions(&self) -> impl Iterator<Item = &[u8]> {
         self.symbols.chunks_exact(24).filter_map(|symbol| {
             if symbol[4] & 0xf != STT_FUNC || u16_at(symbol, 6) == 0 {
@@ -171,14 +172,15 @@ impl Symbols {
     }
 
     fn known_allocators(&self) -> Vec<&'static str> {
-        // Most files contain none of the names, so that each symbol need not be examined.
+        // Most files contain none of the names, which saves examining each symbol.
         let held = |known: &&KnownAllocator| known.names().any(|name| self.names_hold(name));
         let defined = |known: &&KnownAllocator| self.functions().any(|name| known.defines(name));
         KNOWN.iter().filter(held).filter(defined).map(|known| known.name).collect()
     }
 
-    /// Whether Rust's allocations go to an allocator that never calls libc's: not to the
-    /// default one, and libc's is not asked for aligned memory, which every way to it does.
+    /// Whether Rust's allocations go to an allocator that never calls libc's. That is so if the
+    /// default one is absent, and if libc's aligned allocation, which all ways to libc use, is not
+    /// imported.
     fn has_rust_allocator(&self, dynamic: Option<&Symbols>) -> bool {
         let leads_to_libc =
             |names: &Symbols| RUST_TO_LIBC.iter().any(|name| names.names_hold(name));
@@ -189,7 +191,7 @@ impl Symbols {
     }
 }
 
-/// The allocators of files that were read.
+/// Caches the allocators of files that were read.
 #[derive(Debug, Default)]
 pub struct Allocators {
     known: HashMap<FileId, Option<Arc<str>>>,
@@ -202,7 +204,7 @@ impl Allocators {
         self.read(identity, || Elf::from_file(Arc::new(file)).ok())
     }
 
-    /// Like [`Allocators::of`], for a module of a process that may be gone.
+    /// Like [`Allocators::of`], for a module whose process may have ended.
     pub fn of_module(&mut self, module: &ModuleFile) -> Option<Arc<str>> {
         let paths = module.reached.iter().chain([&module.path]);
         let is_it = |path: &&PathBuf| {

@@ -1,19 +1,19 @@
-//! Turns linker names into names that people read.
+//! Converts mangled names to readable names.
 //!
-//! C++ names keep their parameters (`ns::Class::method(int)`), which separate overloads, and lose
-//! their return type. Rust names lose their hash. C names stay as they are. The suffixes that
-//! optimisers append (`.isra.0`, `.cold`) are cut from all of them, so that the parts of one
+//! C++ names keep their parameters (`ns::Class::method(int)`), which distinguish overloads, and
+//! lose their return type. Rust names lose their hash. C names stay unchanged. The suffixes that
+//! optimisers append (`.isra.0`, `.cold`) are removed from all names, so that the parts of one
 //! function count as one.
 //!
-//! Names come from the job's files: a short mangled name can stand for an endless one, so output is
-//! written into a bounded buffer.
+//! Names come from the job's files, and a short mangled name can expand to an endless one.
+//! Therefore output is written to a buffer of limited size.
 
 use std::fmt::{self, Write};
 
 /// Longest name that is kept, in bytes.
 pub(crate) const MAX_NAME: usize = 4096;
 
-/// Demangles a linker name; gives it back where it is not mangled.
+/// Demangles a name, and returns it unchanged if it is not mangled.
 pub(crate) fn demangle(name: &str) -> String {
     let name = name.split('@').next().unwrap_or(name);
     let name = without_suffix(name);
@@ -33,7 +33,7 @@ pub(crate) fn demangle(name: &str) -> String {
     bounded(|out| out.write_str(name))
 }
 
-/// Whether a linker name has more than the function's own name.
+/// Whether a name is mangled, and so contains more than the function's own name.
 pub(crate) fn is_mangled(name: &str) -> bool {
     name.starts_with("_Z") || name.starts_with("_R")
 }
@@ -48,7 +48,7 @@ fn is_legacy_rust(name: &str) -> bool {
             .is_some_and(|h| h.len() == 16 && h.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-/// Cuts the suffixes that GCC and LLVM append to the names of copies and parts.
+/// Removes the suffixes that GCC and LLVM append to the names of copies and parts.
 fn without_suffix(name: &str) -> &str {
     const SUFFIXES: [&str; 7] =
         [".isra.", ".part.", ".constprop.", ".lto_priv.", ".llvm.", ".cold", ".localalias"];
@@ -59,15 +59,15 @@ fn without_suffix(name: &str) -> &str {
     }
 }
 
-/// Runs a writer until the name is whole or too long.
+/// Runs a writer until the name is complete or too long.
 fn bounded(write: impl FnOnce(&mut Bounded) -> fmt::Result) -> String {
     let mut out = Bounded(String::new());
-    // An error means that the name is cut, which is better than no name.
+    // An error means that the name was cut, which is better than no name.
     let _ = write(&mut out);
     out.0
 }
 
-/// The first `limit` bytes of a text, or a little less to end between characters.
+/// Returns the first `limit` bytes of a text, or a little less so that it ends between characters.
 pub(crate) fn cut(text: &str, limit: usize) -> &str {
     let end = (0..=limit.min(text.len())).rev().find(|i| text.is_char_boundary(*i));
     &text[..end.unwrap_or(0)]
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_name_that_unfolds_without_end_is_cut() {
-        // Each pair refers to the one before twice.
+        // Each pair refers twice to the one before.
         let mut name = String::from("_Z1fSt4pairIiiE");
         for i in 0..30u32 {
             let last = if i == 0 { "S_".into() } else { format!("S{}_", to_base_36(i - 1)) };

@@ -1,11 +1,11 @@
 //! Inlined functions and lines from `.debug_info`.
 //!
-//! Debug information is mapped, not read: a lookup touches few of its pages. The file is the job's
-//! and may be cut while it is mapped, so its size is checked before each lookup, and a file that
-//! shrank is given up.
+//! Debug information is mapped and not read, since a lookup touches few of its pages. The file
+//! belongs to the job and may be truncated while it is mapped. Therefore its size is checked before
+//! each lookup, and a file that has shrunk is not used any more.
 //!
-//! Whatever addr2line has parsed stays in memory, per unit. Once that is estimated at more than
-//! [`MAX_PARSED`], parsing starts over.
+//! Everything that addr2line has parsed stays in memory, per unit. If that is estimated at more
+//! than [`MAX_PARSED`], parsing starts over.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -20,20 +20,20 @@ use super::ResolvedFrame;
 use super::demangle::{MAX_NAME, cut, demangle, is_mangled};
 use crate::elf::{self, Elf, u32_at, u64_at};
 
-/// Largest `.debug_info` from which functions are parsed. Above, lines are still
-/// found, and functions come from the symbol table.
+/// Largest `.debug_info` from which functions are parsed. For larger ones, only lines are looked
+/// up, and functions come from the symbol table.
 const MAX_FUNCTIONS_INFO: u64 = 64 << 20;
 /// Largest `.debug_info` that is read.
 const MAX_INFO: u64 = 1 << 30;
-/// Most bytes that compressed sections of one file may unfold to.
+/// Most bytes to which the compressed sections of one file may expand.
 const MAX_UNFOLDED: u64 = 64 << 20;
 /// Estimated bytes that one module's parsed units may take.
 const MAX_PARSED: u64 = 32 << 20;
-/// Memory of a parsed unit whatever its size: file names, abbreviations. This
-/// and the factors in [`DebugInfo::account`] were measured on libc (912 units,
-/// 39 MB), libpython (150, 26 MB) and a Rust program (245, 26 MB).
+/// Memory that a parsed unit takes regardless of its size, for file names and abbreviations. This
+/// and the factors in [`DebugInfo::account`] were measured with libc (912 units, 39 MB), libpython
+/// (150, 26 MB) and a Rust program (245, 26 MB).
 const UNIT_BYTES: u64 = 36 << 10;
-/// Sections for variables and macros; unfolding them would cost.
+/// Sections for variables and macros, which would take time to decompress.
 const UNUSED: [SectionId; 6] = [
     SectionId::DebugLoc,
     SectionId::DebugLocLists,
@@ -47,7 +47,7 @@ const MAX_INLINED: usize = 64;
 
 type Reader = EndianReader<LittleEndian, Contents>;
 
-/// Bytes of a section: mapped with its file, or unfolded.
+/// The bytes of a section, mapped with its file or decompressed.
 #[derive(Clone, Debug)]
 enum Contents {
     Mapped(Arc<memmap2::Mmap>),
@@ -64,11 +64,11 @@ impl Deref for Contents {
     }
 }
 
-// SAFETY: both variants hold an `Arc` with bytes that lie outside of it and are
-// neither moved nor changed in length while it lives.
+// SAFETY: both variants hold an `Arc`. Its bytes lie outside of `Contents`, and are neither moved
+// nor resized as long as the `Arc` exists.
 #[allow(unsafe_code, reason = "gimli's owned reader asks for this promise")]
 unsafe impl gimli::StableDeref for Contents {}
-// SAFETY: as above; a clone shares the `Arc`, and so the address of the bytes.
+// SAFETY: a clone shares the `Arc`, so its bytes have the same address.
 #[allow(unsafe_code, reason = "gimli's owned reader asks for this promise")]
 unsafe impl gimli::CloneStableDeref for Contents {}
 
@@ -81,16 +81,16 @@ struct MappedFile {
 impl MappedFile {
     fn open(elf: &Elf) -> Option<MappedFile> {
         let file = Arc::clone(elf.file()?);
-        // SAFETY: the mapping is private and read-only. Others may still write
-        // to the file: bytes may change between two reads, which gimli, reading
-        // each through bounds-checked copies, takes as damage; a file that is
-        // cut is caught by `is_whole` but for the moment after it.
+        // SAFETY: the mapping is private and read-only. Others may still write to the file. If
+        // bytes change between two reads, gimli sees malformed data, since it reads by
+        // bounds-checked copies. If the file is truncated, `is_whole` notices that before each
+        // lookup; a lookup at that very moment may still get SIGBUS.
         #[allow(unsafe_code, reason = "debug information is too large to be read")]
         let map = unsafe { memmap2::Mmap::map(&*file) }.ok()?;
         Some(MappedFile { file, map: Arc::new(map) })
     }
 
-    /// Whether the file still has all that was mapped.
+    /// Whether the file is still as long as the mapping.
     fn is_whole(&self) -> bool {
         self.file.metadata().is_ok_and(|m| m.len() >= self.map.len() as u64)
     }
@@ -101,22 +101,22 @@ impl MappedFile {
 pub(crate) struct Frames {
     /// Frames, the innermost first.
     pub frames: Vec<ResolvedFrame>,
-    /// Whether the last frame's name comes from a mangled one, and so is
-    /// complete: compilers leave out the namespace where only lines are wanted.
+    /// Whether the last frame's name comes from a mangled name and is therefore complete. Compilers
+    /// leave out the namespace if only lines are requested.
     pub outermost_is_full: bool,
 }
 
 /// The debug information of one module.
 pub(crate) struct DebugInfo {
     sections: Arc<gimli::Dwarf<Reader>>,
-    /// Absent only if the sections could not be taken up afresh.
+    /// `None` only if the context could not be created again.
     context: Option<addr2line::Context<Reader>>,
     files: Vec<MappedFile>,
     functions: bool,
     unfolded: u64,
-    /// Parsed abbreviations of all units, which are there from the start.
+    /// Memory of the parsed abbreviations of all units, which exist from the start.
     abbreviations: u64,
-    /// Units parsed since the context was made, by offset.
+    /// Offsets of the units that were parsed since the context was created.
     units: HashSet<usize>,
     parsed: u64,
 }
@@ -127,7 +127,7 @@ impl DebugInfo {
         elf.sections().iter().any(|s| s.name == ".debug_info" && s.has_contents())
     }
 
-    /// Whether a file's debug information must be unfolded to be read.
+    /// Whether a file's debug information must be decompressed.
     pub fn is_compressed_in(elf: &Elf) -> bool {
         elf.sections().iter().any(|s| s.name == ".debug_info" && s.is_compressed())
     }
@@ -162,18 +162,18 @@ impl DebugInfo {
         self.files.iter().map(|f| f.map.len() as u64).sum()
     }
 
-    /// Bytes of memory taken, estimated.
+    /// Returns the estimated bytes of memory that it takes.
     pub fn heap_bytes(&self) -> u64 {
         self.unfolded + self.abbreviations + self.parsed
     }
 
-    /// Whether the files behind it can still be read.
+    /// Whether its files can still be read.
     pub fn is_whole(&self) -> bool {
         self.files.iter().all(MappedFile::is_whole)
     }
 
-    /// Frames at an ELF address, innermost first. A frame of a function that has
-    /// no name here is left for the symbol table to name.
+    /// Returns the frames at an ELF address, innermost first. If a function has no name here, its
+    /// frame is left without one, and the symbol table names it.
     pub fn frames(&mut self, pc: u64) -> Frames {
         let frames = if self.functions { self.inlined(pc) } else { self.line(pc) };
         self.account(pc);
@@ -211,7 +211,7 @@ impl DebugInfo {
         out
     }
 
-    /// Notes the unit that a lookup parsed, and begins afresh past the limit.
+    /// Notes the unit that a lookup has parsed, and starts over if the limit is exceeded.
     fn account(&mut self, pc: u64) {
         let Some(context) = &self.context else {
             return;
@@ -228,7 +228,7 @@ impl DebugInfo {
             return;
         }
         if self.parsed + bytes > MAX_PARSED && !self.units.is_empty() {
-            // The old one goes first: memory never holds both.
+            // The old context is dropped first, so that memory never holds both.
             self.context = None;
             self.context = addr2line::Context::from_arc_dwarf(Arc::clone(&self.sections)).ok();
             self.units.clear();
@@ -288,7 +288,7 @@ fn load(
     dwarf.ok()
 }
 
-/// Bytes of a section once unfolded.
+/// Returns the bytes of a section after decompression.
 fn unfolded_bytes(elf: &Elf, section: &elf::Section) -> Option<u64> {
     if !section.is_compressed() {
         return Some(section.bytes);
@@ -296,7 +296,7 @@ fn unfolded_bytes(elf: &Elf, section: &elf::Section) -> Option<u64> {
     Some(u64_at(&elf.read(section.offset, 24).ok()?, 8))
 }
 
-/// Unfolds a compressed section of at most `limit` bytes.
+/// Decompresses a section of at most `limit` bytes.
 fn unfold(elf: &Elf, section: &elf::Section, limit: u64) -> Option<Arc<Vec<u8>>> {
     const ZLIB: u32 = 1;
     const ZSTD: u32 = 2;
@@ -315,7 +315,7 @@ fn unfold(elf: &Elf, section: &elf::Section, limit: u64) -> Option<Arc<Vec<u8>>>
     (out.len() as u64 == size).then(|| Arc::new(out))
 }
 
-/// Opens the file with what several debug files share (`.gnu_debugaltlink`).
+/// Opens the file that several debug files share (`.gnu_debugaltlink`).
 fn supplement(elf: &Elf, path: &Path) -> Option<Elf> {
     let section = elf.sections().into_iter().find(|s| s.name == ".gnu_debugaltlink")?;
     let link = elf.contents(&section, 8192).ok()?;
@@ -333,7 +333,7 @@ fn supplement(elf: &Elf, path: &Path) -> Option<Elf> {
 mod tests {
     use super::*;
 
-    /// Debug information of this test program, and an address with code of ours.
+    /// Returns the debug information of this test program, and an address in its own code.
     fn own() -> (DebugInfo, u64) {
         let path = std::env::current_exe().unwrap();
         let elf = Elf::open(&path).unwrap();

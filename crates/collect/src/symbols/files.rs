@@ -1,10 +1,10 @@
-//! Finds the files that hold a module's symbols: its own, and a separate debug file.
+//! Finds the files with a module's symbols: the module itself, and a separate debug file.
 
 use super::module_file::ModuleFile;
 use crate::elf::{Elf, VDSO, own_vdso, u32_at};
 use std::path::{Path, PathBuf};
 
-/// Largest debug file whose checksum is computed where it has no build id.
+/// Largest debug file whose checksum is computed if it has no build id.
 const MAX_CHECKED: u64 = 256 << 20;
 
 /// Opens a module by the paths that may lead to it.
@@ -66,7 +66,7 @@ pub(super) fn find_debug_file(
     })
 }
 
-/// CRC-32 of a whole file, which a debug link names.
+/// Computes the CRC-32 of a whole file, which a debug link contains.
 fn checksum_of(elf: &Elf) -> Option<u32> {
     const BLOCK: u64 = 1 << 20;
     if elf.len() > MAX_CHECKED {

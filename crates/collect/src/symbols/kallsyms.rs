@@ -1,20 +1,20 @@
-//! Functions in the lines of `/proc/kallsyms`.
+//! Reads the functions in `/proc/kallsyms`.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 
-/// Lowest address of kernel code: the upper half.
+/// Lowest address of kernel code: the upper half of the address space.
 const LOWEST: u64 = 1 << 63;
-/// Bytes of the file that are read at once: the kernel returns a page. With a buffer for all of its
-/// 5 MB, which is new memory, it takes 59 ms instead of 36.
+/// Bytes of the file that are read at once. The kernel returns at most a page. With a buffer for
+/// all of the 5 MB, which is new memory, reading takes 59 ms instead of 36.
 const BLOCK: usize = 4 << 10;
 
-/// The running kernel's symbols: some 200,000 lines, a page at a time.
+/// Returns the lines of the running kernel's symbols, about 200,000, read page by page.
 pub(super) fn lines() -> Option<BufReader<File>> {
     Some(BufReader::with_capacity(BLOCK, File::open("/proc/kallsyms").ok()?))
 }
 
-/// Gives each function of some lines to `take`, with its address, until that is false.
+/// Passes each function in the lines to `take`, with its address, until `take` returns false.
 pub(super) fn each_function(mut lines: impl BufRead, mut take: impl FnMut(u64, &[u8]) -> bool) {
     let mut line = Vec::new();
     while lines.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
@@ -27,7 +27,8 @@ pub(super) fn each_function(mut lines: impl BufRead, mut take: impl FnMut(u64, &
     }
 }
 
-/// Address and name of a function's line: 16 digits, its kind, its name and perhaps its module.
+/// Parses the line of a function: 16 digits, its kind, its name and perhaps its module. Returns
+/// address and name.
 fn function(line: &[u8]) -> Option<(u64, &[u8])> {
     let (digits, rest) = line.split_first_chunk::<16>()?;
     let [b' ', b't' | b'T' | b'w' | b'W', b' ', name @ ..] = rest else { return None };

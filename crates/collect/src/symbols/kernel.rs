@@ -1,7 +1,7 @@
 //! Names of the kernel's functions, from `/proc/kallsyms`.
 //!
-//! Without privileges the file shows zeros for addresses; frames are then named
-//! as the kernel's, and not which.
+//! Without privileges the file shows zeros for addresses. Then frames are only named as the
+//! kernel's.
 
 use super::frame::ResolvedFrame;
 use super::kallsyms::{each_function, lines};
@@ -23,13 +23,13 @@ pub fn module() -> Arc<ModuleFile> {
     Arc::clone(MODULE.get_or_init(make))
 }
 
-/// A frame of the kernel of which no more is known.
+/// Returns a frame of an unknown kernel function.
 pub fn some_function() -> ResolvedFrame {
     ResolvedFrame { function: KERNEL.to_owned(), ..ResolvedFrame::default() }
 }
 
-/// Names of kernel functions: cached ones for the kernel's own image, where there are any, and the
-/// whole list for other addresses, or where nothing is cached.
+/// Names of kernel functions. Names in the kernel's own image come from the cache if there is one.
+/// The whole list is read for other addresses, and if nothing is cached.
 #[derive(Default)]
 pub struct KernelNames {
     image: OnceCell<Option<KernelImage>>,
@@ -37,7 +37,7 @@ pub struct KernelNames {
 }
 
 impl KernelNames {
-    /// The function that holds an address; `[kernel]` if that is not known.
+    /// Returns the name of the function that contains an address; `[kernel]` if it is unknown.
     pub fn name_at(&self, address: u64, kept: Option<&DiskCache>) -> String {
         let image = self.image.get_or_init(|| KernelImage::read(kept?, lines()?));
         if let Some(name) = image.as_ref().and_then(|image| image.name_at(address)) {

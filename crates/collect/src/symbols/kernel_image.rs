@@ -1,10 +1,12 @@
-//! Functions of the kernel's own image, as they are cached between runs: the kernel makes each line
-//! of `/proc/kallsyms` again for each process that reads it, which takes 36 ms.
+//! The functions of the kernel's own image, which are cached between runs. Without the cache, the
+//! kernel creates each line of `/proc/kallsyms` again for each process that reads it, which takes
+//! 36 ms.
 //!
-//! What must stay true: a name that the kernel hides from the user now is not shown, and the cache
-//! does not reveal the address of the image. So distances from its beginning are cached, and each
-//! run first reads from the kernel where that is, with some functions, which must match the cached
-//! ones. Functions outside the image, such as modules', are not cached.
+//! This must stay true: a name that the kernel hides from the user now is not shown, and the cache
+//! does not reveal the address of the image. Therefore distances from the image's beginning are
+//! cached. Each run first reads from the kernel where the image begins, together with some
+//! functions, which must match the cached ones. Functions outside the image, such as those of
+//! modules, are not cached.
 
 use super::kallsyms::each_function;
 use crate::disk_cache::{CachedContent, DiskCache, FileKind, LibraryKey};
@@ -12,14 +14,14 @@ use crate::elf::{u32_at, u64_at};
 use std::io::BufRead;
 use std::ops::Deref;
 
-/// Symbols at the beginning and the end of the image's code.
+/// Symbols at the beginning and at the end of the image's code.
 const BEGIN: &[u8] = b"_stext";
 const END: &[u8] = b"_etext";
-/// Functions that must be the same.
+/// Number of functions that must match the cached ones.
 const SAME: usize = 64;
-/// Functions before the image's that are skipped at most.
+/// Most functions before the image that are skipped.
 const MAX_SKIPPED: usize = 4096;
-/// Most functions of an image: ten times a distribution's.
+/// Most functions in an image, ten times as many as in a distribution's kernel.
 const MAX_FUNCTIONS: usize = 2 << 20;
 
 /// The cached functions of the running kernel's image.
@@ -28,18 +30,18 @@ pub(super) struct KernelImage {
     functions: Functions<CachedContent>,
 }
 
-/// Functions by their distance from the image's beginning: their number, then each one's distance,
-/// then one past the last byte of each name, then the names. They are read in place.
+/// Functions by their distance from the image's beginning, encoded as: their number, the distance
+/// of each, the end of each name, and the names. They are read in place.
 struct Functions<B> {
     bytes: B,
     count: usize,
 }
 
-/// Bytes before the distances.
+/// Number of bytes before the distances.
 const HEAD: usize = 8;
 
 impl KernelImage {
-    /// The functions that are kept of the running kernel, of which `lines` are.
+    /// Reads the cached functions of the running kernel. `lines` are its symbols.
     pub fn read(kept: &DiskCache, lines: impl BufRead) -> Option<KernelImage> {
         let content = kept.read(&LibraryKey::of_kernel()?, FileKind::KernelSymbols)?;
         let functions = Functions::in_bytes(content)?;
@@ -47,7 +49,7 @@ impl KernelImage {
         Some(KernelImage { begin, functions })
     }
 
-    /// Keeps the functions of the running kernel, given by address.
+    /// Caches the functions of the running kernel, which are in order of address.
     pub fn keep<'a>(kept: &DiskCache, functions: impl Iterator<Item = (u64, &'a [u8])>) {
         if let Some(key) = LibraryKey::of_kernel()
             && let Some(bytes) = encode(functions)
@@ -56,7 +58,7 @@ impl KernelImage {
         }
     }
 
-    /// The function that holds an address of the image.
+    /// Returns the function of the image that contains an address.
     pub fn name_at(&self, address: u64) -> Option<String> {
         let name = self.functions.name_at(address.checked_sub(self.begin)?)?;
         Some(String::from_utf8_lossy(name).into_owned())
@@ -64,7 +66,7 @@ impl KernelImage {
 }
 
 impl<B: Deref<Target = [u8]>> Functions<B> {
-    /// Reads them from some bytes; `None` if these make no sense.
+    /// Decodes the functions; `None` if the bytes are malformed.
     fn in_bytes(bytes: B) -> Option<Functions<B>> {
         let count =
             usize::try_from(u64_at(bytes.get(..HEAD)?, 0)).ok().filter(|n| *n <= MAX_FUNCTIONS)?;
@@ -98,17 +100,16 @@ impl<B: Deref<Target = [u8]>> Functions<B> {
                 false => to = middle,
             }
         }
-        // An address past the last function may belong to another image.
+        // An address past the last function may belong to something else.
         let is_inside = from > 0 && from < self.count;
         is_inside.then(|| self.name(from - 1)).flatten()
     }
 
-    /// The image's beginning by the kernel's lines, if the functions there are these.
+    /// Returns the address at which the image begins, according to `lines`, if its functions match.
     fn place(&self, lines: impl BufRead) -> Option<u64> {
         let mut begin = None;
         let (mut skipped, mut same, mut differs) = (0, 0, false);
-        // Symbols before the beginning's name that have the beginning's address belong to the
-        // image, too.
+        // Symbols before `_stext` with the same address belong to the image, too.
         let mut before: Vec<(u64, Vec<u8>)> = Vec::new();
         let mut check = |begin: u64, address: u64, name: &[u8]| {
             differs |= same >= self.count
@@ -134,8 +135,8 @@ impl<B: Deref<Target = [u8]>> Functions<B> {
     }
 }
 
-/// Encodes the functions of the image among all; `None` if it is not clear where it begins and
-/// ends.
+/// Encodes the functions of the image among all functions; `None` if its beginning and end are
+/// unclear.
 fn encode<'a>(all: impl Iterator<Item = (u64, &'a [u8])>) -> Option<Vec<u8>> {
     let all: Vec<_> = all.collect();
     let place = |mark: &[u8]| all.iter().find(|f| f.1 == mark).map(|f| f.0);
@@ -158,7 +159,8 @@ mod tests {
 
     const BASE: u64 = 0xffff_ffff_8100_0000;
 
-    /// A kernel of 100 functions behind `before`, and a module above it.
+    /// Returns the lines of a kernel with 100 functions, with `before` in front and a module above
+    /// it.
     fn kernel(before: &str, base: u64) -> String {
         let mut text = format!("{before}{base:016x} T first\n{base:016x} T _stext\n");
         for at in 1..100 {

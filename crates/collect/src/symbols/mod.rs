@@ -1,14 +1,14 @@
-//! Turns addresses into functions, files and lines.
+//! Converts addresses to functions, files and lines.
 //!
-//! Sources, best first: the module's own `.debug_info`, a separate debug file
-//! (by build id under `/usr/lib/debug`, or by `.gnu_debuglink`), `.symtab`,
-//! `.dynsym`. A symbol names an address only if it covers it. An unknown
-//! address stays unnamed: a wrong name is worse than none.
+//! The sources, best first: the module's own `.debug_info`, a separate debug file (by build id
+//! under `/usr/lib/debug`, or by `.gnu_debuglink`), `.symtab`, `.dynsym`. A symbol names an address
+//! only if it covers the address. An unknown address gets no name, since a wrong name is worse than
+//! none.
 //!
-//! Memory stays bounded however many modules are asked about: open modules are
-//! closed, least recently used first, past `MAX_MAPPED` bytes of mapped debug
-//! information, `MAX_HEAP` estimated bytes of memory or `MAX_OPEN` modules.
-//! Asking in order of module, then address, reads each part once.
+//! Memory is limited, however many modules are used. Open modules are closed, least recently used
+//! first, if they exceed `MAX_MAPPED` bytes of mapped debug information, `MAX_HEAP` estimated bytes
+//! of memory or `MAX_OPEN` modules. If addresses are resolved in order of module and address, each
+//! part is read once.
 
 mod allocators;
 pub(crate) mod demangle;

@@ -1,4 +1,4 @@
-//! A module with addresses to be named.
+//! A module whose addresses are symbolized.
 
 use crate::elf::FileId;
 use std::path::PathBuf;
@@ -8,9 +8,9 @@ use std::path::PathBuf;
 pub struct ModuleFile {
     /// Path as the process saw it; `[vdso]` for the vDSO.
     pub path: PathBuf,
-    /// Build id in hex; empty if it has none. A file with another one is not used.
+    /// Build id in hex; empty if it has none. A file with another build id is not used.
     pub build_id: String,
-    /// A path by which the collector reached it, e.g. through `/proc/PID/root`.
+    /// A path by which the collector has reached the file, such as one through `/proc/PID/root`.
     pub reached: Option<PathBuf>,
     /// Identity of the file at that time, if it could be read.
     pub identity: Option<FileId>,

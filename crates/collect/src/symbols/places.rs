@@ -1,9 +1,8 @@
-//! Debug information for addresses of one file, as it is cached between runs: a short run of Python
-//! ended 15 ms after the job with the cache and 26 ms without.
+//! The debug information of addresses in one file, which is cached between runs. A short run of
+//! Python ended 15 ms after the job with the cache, and 26 ms after it without.
 //!
-//! Only files that contain their own debug information are cached: a separate debug file may be
-//! installed or removed at any time, so its content does not follow from the file that is asked
-//! about.
+//! Only files that contain their own debug information are cached. A separate debug file may be
+//! installed or removed at any time, so its content does not depend on the file alone.
 
 use super::frame::ResolvedFrame;
 use crate::disk_cache::{CachedContent, DiskCache, FileKind, LibraryKey};
@@ -11,27 +10,27 @@ use crate::elf::{Elf, u32_at, u64_at};
 use std::collections::HashMap;
 use std::ops::Deref;
 
-/// Addresses of one file that are kept at most.
+/// Most addresses of one file that are cached.
 const MAX_ADDRESSES: usize = 1 << 16;
-/// Bytes before the places: how many places, frames and texts there are.
+/// Number of bytes before the places: the numbers of places, frames and texts.
 const HEAD: usize = 3 * 8;
-/// Bytes of a place (address, first frame, frames), of a frame (function, file, line) and of the
-/// end of a text.
+/// Bytes of a place (address, first frame, number of frames), and of a frame (function, file,
+/// line).
 const PLACE: usize = 16;
 const FRAME: usize = 12;
 const END: usize = 4;
 
-/// Cached and newly found frames of one file's addresses.
+/// The cached and the newly found frames of addresses in one file.
 pub(super) struct KnownAddresses {
     key: LibraryKey,
     kept: Option<EncodedAddresses<CachedContent>>,
-    /// Addresses that were found in addition; `None` where nothing more may be cached.
+    /// Addresses that were found in this run; `None` if nothing more may be cached.
     fresh: Option<Vec<(u64, Vec<ResolvedFrame>)>>,
 }
 
 impl KnownAddresses {
-    /// Reads the cached addresses of a file, if it may be cached; `learns`: whether further ones
-    /// are to be cached as well.
+    /// Reads the cached addresses of a file, if the file may be cached. `learns` says that further
+    /// addresses may be cached as well.
     pub fn of(elf: &Elf, kept: &DiskCache, learns: bool) -> Option<KnownAddresses> {
         if elf.sections().iter().any(|section| section.name == ".gnu_debugaltlink") {
             return None;
@@ -46,14 +45,14 @@ impl KnownAddresses {
         self.kept.as_ref()?.at(pc)
     }
 
-    /// Remembers what was found for an address.
+    /// Adds the frames that were found for an address.
     pub fn learn(&mut self, pc: u64, frames: &[ResolvedFrame]) {
         if let Some(fresh) = self.fresh.as_mut().filter(|fresh| fresh.len() < MAX_ADDRESSES) {
             fresh.push((pc, frames.to_vec()));
         }
     }
 
-    /// Bytes that are held, estimated.
+    /// Returns the estimated bytes of memory that it takes.
     pub fn heap_bytes(&self) -> u64 {
         let kept = self.kept.as_ref().map_or(0, |kept| kept.bytes.len());
         let frames = self.fresh.iter().flatten().flat_map(|(_, frames)| frames);
@@ -61,7 +60,7 @@ impl KnownAddresses {
         (kept + fresh) as u64
     }
 
-    /// Caches what was learnt, in addition to what is cached by now.
+    /// Caches the new addresses, in addition to those in the cache now.
     pub fn keep(&mut self, kept: &DiskCache) {
         let Some(fresh) = self.fresh.as_mut().filter(|fresh| !fresh.is_empty()) else { return };
         let mut all: HashMap<u64, Vec<ResolvedFrame>> = fresh.drain(..).collect();
@@ -83,8 +82,8 @@ impl KnownAddresses {
     }
 }
 
-/// Places by address, then the frames of each, innermost first, then where each text ends, then the
-/// texts. They are read in place.
+/// Encoded addresses: places in order of address, then the frames of each, innermost first, then
+/// the end of each text, then the texts. They are read in place.
 struct EncodedAddresses<B> {
     bytes: B,
     places: usize,
@@ -93,7 +92,7 @@ struct EncodedAddresses<B> {
 }
 
 impl<B: Deref<Target = [u8]>> EncodedAddresses<B> {
-    /// Reads them from some bytes; `None` if these have no room for them.
+    /// Decodes the head; `None` if there are too few bytes.
     fn in_bytes(bytes: B) -> Option<EncodedAddresses<B>> {
         let head = bytes.get(..HEAD)?;
         let [places, frames, texts] =
@@ -153,7 +152,7 @@ impl<B: Deref<Target = [u8]>> EncodedAddresses<B> {
     }
 }
 
-/// Encodes places in the order of addresses; `None` if there are too many.
+/// Encodes places, which are in order of address; `None` if there are too many.
 fn encode(all: &[(u64, Vec<ResolvedFrame>)]) -> Option<Vec<u8>> {
     let mut numbers: HashMap<&str, u32> = HashMap::new();
     let (mut ends, mut texts) = (Vec::new(), Vec::new());
@@ -207,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_encoded_is_found() {
+    fn encoded_addresses_are_found() {
         let bytes = encode(&some()).unwrap();
         let places = EncodedAddresses::in_bytes(bytes.as_slice()).unwrap();
         for (pc, frames) in some() {
@@ -221,7 +220,7 @@ mod tests {
         assert_eq!(EncodedAddresses::in_bytes(none.as_slice()).unwrap().at(3), None);
     }
 
-    /// A checksum keeps damage away; all that is read is within the bytes all the same.
+    /// A checksum protects against damage, but all reads are within the bytes even without it.
     #[test]
     fn damaged_places_are_never_read_outside_of_their_bytes() {
         let bytes = encode(&some()).unwrap();

@@ -1,4 +1,4 @@
-//! Names addresses, with as many modules open as fit.
+//! Symbolizes addresses, with as many modules open as memory permits.
 
 use super::demangle::{demangle, is_mangled};
 use super::dwarf::DebugInfo;
@@ -15,20 +15,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes of files with debug information that are mapped at one time; few of their pages are
-/// resident. Triton's compiler has 500 MB: as much again must fit, or each module that stacks share
-/// with it is closed and read again.
+/// Most bytes of files with debug information that are mapped at one time; few of their pages are
+/// resident. Triton's compiler has 500 MB. If the limit were near that, each module that occurs in
+/// stacks together with it would be closed and read again.
 const MAX_MAPPED: u64 = 2 << 30;
-/// Memory that open modules may take, estimated.
+/// Estimated memory that open modules may take, bytes.
 const MAX_HEAP: u64 = 48 << 20;
-/// Modules open at one time.
+/// Number of modules that may be open at one time.
 const MAX_OPEN: usize = 64;
-/// Number of answers that are remembered.
+/// Number of results that are cached.
 const MAX_ANSWERS: usize = 16_384;
-/// Modules that are known to have been asked about.
+/// Number of modules whose ids are remembered.
 const MAX_KNOWN: usize = 65_536;
-/// The identity of a module. A file that was read is the same one under every path, above all under
-/// those through the thousand processes of a build that ran it.
+/// The identity of a module. A file that was read is the same module under every path. In a build,
+/// a thousand processes may run the same file, each under its own path.
 #[derive(PartialEq, Eq, Hash)]
 enum ModuleKey {
     File(FileId, String),
@@ -44,7 +44,7 @@ impl ModuleKey {
     }
 }
 
-/// Resolves addresses of any number of modules in bounded memory.
+/// Symbolizes addresses of any number of modules in limited memory.
 #[derive(Default)]
 pub struct Symbolizer {
     known: HashMap<ModuleKey, u32>,
@@ -59,7 +59,7 @@ pub struct Symbolizer {
     kernel: KernelNames,
 }
 
-/// Symbols may be resolved on a thread of their own.
+/// The symbolizer can be moved to another thread.
 const _: () = {
     const fn is_send<T: Send>() {}
     is_send::<Symbolizer>();
@@ -69,12 +69,12 @@ const _: () = {
 #[derive(Default)]
 struct OpenModule {
     used: u64,
-    /// The path that led to no such file: another process may still lead there.
+    /// A path that did not lead to the file. The path through another process may still lead there.
     missed: Option<PathBuf>,
     found: Option<(Elf, PathBuf)>,
-    /// Names that earlier runs found, if the file has its own debug information.
+    /// Frames that earlier runs found, if the file has its own debug information.
     places: Option<KnownAddresses>,
-    /// Opened for the first address that is not among those.
+    /// The tables, which are opened for the first address that is not cached.
     sources: Option<Sources>,
 }
 
@@ -97,22 +97,21 @@ impl Sources {
 }
 
 impl Symbolizer {
-    /// A symbolizer with nothing open.
+    /// Returns a symbolizer with nothing open.
     pub fn new() -> Symbolizer {
         Symbolizer::default()
     }
 
-    /// A symbolizer that takes names, but not lines, from separate debug files
-    /// that are compressed. Distributions ship such files for system libraries;
-    /// unfolding libc's takes 60 ms and 30 MB.
-    /// `keeps_names`: for later runs, which `--redact` forbids.
+    /// Returns a symbolizer that uses compressed debug files for names, but not for lines.
+    /// Distributions ship such files for system libraries, and decompressing libc's takes 60 ms and
+    /// 30 MB. `keeps_names` says that names are cached for later runs, which `--redact` forbids.
     pub fn sparing(kept: Option<Arc<DiskCache>>, keeps_names: bool) -> Symbolizer {
         Symbolizer { sparing: true, kept, keeps_names, ..Symbolizer::default() }
     }
 
-    /// Resolves an ELF address, for a caller that of its return address less
-    /// one: inlined functions, innermost first, then the function that holds
-    /// them. Empty if nothing is known.
+    /// Symbolizes an ELF address. For a caller, the address must be the return address minus one.
+    /// Returns inlined functions, innermost first, then the function that contains them. Empty if
+    /// nothing is known.
     pub fn resolve(&mut self, module: &ModuleFile, pc: u64) -> Arc<[ResolvedFrame]> {
         if module.path == Path::new(KERNEL) {
             let function = self.kernel.name_at(pc, self.kept.as_deref());
@@ -127,8 +126,8 @@ impl Symbolizer {
         if self.open.get(&id).is_some_and(|open| open.is_new_path(module)) {
             self.open.remove(&id);
         }
-        // The parsers do not panic on any known file; if one does, the run goes on without this
-        // module's names.
+        // The parsers do not panic for any known file. If one panics, the run continues without
+        // this module's names.
         let resolved = catch_unwind(AssertUnwindSafe(|| {
             let kept = self.kept.as_deref();
             let keeps_names = self.keeps_names;
@@ -153,7 +152,7 @@ impl Symbolizer {
         answer
     }
 
-    /// Stores what was found for later runs.
+    /// Caches the results for later runs.
     pub fn keep(&mut self) {
         let Some(kept) = &self.kept else { return };
         for places in self.open.values_mut().filter_map(|open| open.places.as_mut()) {
@@ -182,7 +181,7 @@ impl Symbolizer {
         id
     }
 
-    /// Closes modules, least recently used first, until the rest fits; keeps `id`.
+    /// Closes modules, least recently used first, until the rest fits. Module `id` stays open.
     fn close_unused(&mut self, id: u32) {
         loop {
             let sources = || self.open.values().filter_map(|open| open.sources.as_ref());
@@ -214,7 +213,7 @@ impl OpenModule {
         OpenModule { missed, found, places, ..OpenModule::default() }
     }
 
-    /// Whether the file was missed under another path than this one.
+    /// Whether the file was not found before, and this is another path.
     fn is_new_path(&self, module: &ModuleFile) -> bool {
         self.missed.is_some() && self.missed != module.reached
     }
@@ -243,7 +242,7 @@ impl OpenModule {
     }
 }
 
-/// The linker's stub at an address: `memcmp@plt`.
+/// Names the linker's stub at an address, like `memcmp@plt`.
 fn stub(elf: &Elf, pc: u64) -> Option<ResolvedFrame> {
     let function = format!("{}@plt", demangle(&called_by_stub(elf, pc)?));
     Some(ResolvedFrame { function, ..ResolvedFrame::default() })

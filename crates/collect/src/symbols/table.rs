@@ -1,35 +1,37 @@
 //! Functions of a symbol table, sorted by address.
 //!
-//! A large library has a million symbols with 100 MB of names, of which a run
-//! needs some hundreds. So the table keeps 16 bytes per function and reads
-//! names from the file when they are asked for.
+//! A large library has a million symbols with 100 MB of names, and a run needs some hundreds of
+//! them. Therefore the table has 16 bytes per function, and names are read from the file when they
+//! are needed.
 
 use crate::disk_cache::{DiskCache, FileKind, LibraryKey};
 use crate::elf::{Elf, Section, u32_at, u64_at};
 
 const SHT_SYMTAB: u32 = 2;
 const SHT_DYNSYM: u32 = 11;
-/// Most functions that are kept of one file: 32 MB. Functions past them have no name.
+/// Most functions of one file in the table (32 MB). Further functions have no name.
 const MAX_SYMBOLS: usize = 2 << 20;
-/// Bytes of a symbol as it is kept.
+/// Bytes of an encoded symbol.
 const SYMBOL_BYTES: usize = 16;
-/// Bytes of a table from which on its sorted symbols are kept for later runs: 1 ms.
+/// Bytes of a table from which on its sorted symbols are cached for later runs; sorting them takes
+/// 1 ms.
 const KEPT_FROM: u64 = 256 << 10;
-/// Bytes of the table read at once.
+/// Bytes of the table that are read at once.
 const BLOCK: u64 = 24 << 15;
 /// Most bytes of names that are searched for a variable.
 const MAX_NAMES: u64 = 64 << 20;
-/// Number of entries that are searched backwards for the function that contains an address; labels
-/// of hand-written assembly lie inside functions.
+/// Number of entries that are searched backwards for the function that contains an address. In
+/// hand-written assembly, labels lie inside functions.
 const MAX_LOOK_BACK: usize = 64;
-/// Code that counts for a label without a size.
+/// Bytes of code that belong to a label without a size.
 const LABEL_BYTES: u64 = 4096;
 
 /// One function or label.
 #[derive(Clone, Copy)]
 struct Symbol {
     address: u64,
-    /// Bytes, in the upper 30 bits; rank of its binding below: the lower, the better known.
+    /// Size in bytes in the upper 30 bits. Below is the rank of its binding; a lower rank is
+    /// preferred.
     size_and_rank: u32,
     name: u32,
 }
@@ -51,7 +53,7 @@ pub(crate) struct SymbolTable {
 }
 
 impl SymbolTable {
-    /// Reads `.symtab`, which has static functions too.
+    /// Reads `.symtab`, which also has static functions.
     pub fn full(elf: &Elf, kept: Option<&DiskCache>) -> Option<SymbolTable> {
         SymbolTable::of_kind(elf, SHT_SYMTAB, kept)
     }
@@ -61,7 +63,7 @@ impl SymbolTable {
         SymbolTable::of_kind(elf, SHT_DYNSYM, kept)
     }
 
-    /// Bytes of memory that the table takes.
+    /// Returns the bytes of memory that the table takes.
     pub fn heap_bytes(&self) -> u64 {
         (self.symbols.capacity() * size_of::<Symbol>()) as u64
     }
@@ -86,7 +88,7 @@ impl SymbolTable {
         Some(read)
     }
 
-    /// The symbols as they are kept.
+    /// Encodes the symbols for the cache.
     fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.symbols.len() * SYMBOL_BYTES);
         for symbol in &self.symbols {
@@ -123,7 +125,7 @@ impl SymbolTable {
         Some(SymbolTable { symbols, names_offset: names.offset, names_bytes: names.bytes })
     }
 
-    /// Linker name of the function that holds an ELF address.
+    /// Returns the mangled name of the function that contains an ELF address.
     pub fn name_at(&self, elf: &Elf, pc: u64) -> Option<String> {
         let after = self.symbols.partition_point(|s| s.address <= pc);
         let before = &self.symbols[after.saturating_sub(MAX_LOOK_BACK)..after];
@@ -133,7 +135,7 @@ impl SymbolTable {
             (is_near && share_a_section(elf, nearest.address, pc)).then_some(nearest)
         })?;
         let same = |s: &&Symbol| s.address == holder.address && s.size() == holder.size();
-        // `malloc` is known better than `__libc_malloc` at the same place.
+        // `malloc` is preferred to `__libc_malloc` at the same address.
         before
             .iter()
             .filter(same)
@@ -155,8 +157,8 @@ impl SymbolTable {
     }
 }
 
-/// Whether a section of the file contains both addresses: code after a section is not part of a
-/// label's. `true` where the file has no sections.
+/// Whether one section contains both addresses, since code after a section does not belong to a
+/// label in it. `true` if the file has no sections.
 fn share_a_section(elf: &Elf, a: u64, b: u64) -> bool {
     let sections = elf.sections();
     let holds = |section: &&Section, pc: u64| pc.wrapping_sub(section.address) < section.bytes;
@@ -164,7 +166,7 @@ fn share_a_section(elf: &Elf, a: u64, b: u64) -> bool {
     own.is_none_or(|own| holds(&own, b))
 }
 
-/// Symbols of a kept file, which has as many bytes as it was written with.
+/// Decodes the symbols of a cached file, which has as many bytes as were written.
 fn parsed(bytes: &[u8]) -> Option<Vec<Symbol>> {
     let symbol = |entry: &[u8]| Symbol {
         address: u64_at(entry, 0),
@@ -176,19 +178,19 @@ fn parsed(bytes: &[u8]) -> Option<Vec<Symbol>> {
     (is_sorted && !symbols.is_empty()).then_some(symbols)
 }
 
-/// ELF address of the variable of this name in `.symtab`, which unstripped files have.
+/// Returns the ELF address of a variable in `.symtab`, which a file has if it was not stripped.
 pub(crate) fn variable(elf: &Elf, name: &str) -> Option<u64> {
     const OBJECT: u8 = 1;
     symbol(elf, name, OBJECT)
 }
 
-/// ELF address of the function of this name in `.symtab`.
+/// Returns the ELF address of a function in `.symtab`.
 pub(crate) fn routine(elf: &Elf, name: &str) -> Option<u64> {
     const FUNCTION: u8 = 2;
     symbol(elf, name, FUNCTION)
 }
 
-/// ELF address of the symbol of this name and kind in `.symtab`.
+/// Returns the ELF address of a symbol of this kind in `.symtab`.
 fn symbol(elf: &Elf, name: &str, kind: u8) -> Option<u64> {
     let sections = elf.sections();
     let table = sections.iter().find(|s| s.kind == SHT_SYMTAB && s.has_contents())?;
@@ -210,7 +212,7 @@ fn symbol(elf: &Elf, name: &str, kind: u8) -> Option<u64> {
     None
 }
 
-/// Reads one entry, if it is a function or a label in code.
+/// Decodes one entry, if it is a function or a label in code.
 fn function(entry: &[u8], sections: &[Section]) -> Option<Symbol> {
     const NOTYPE: u8 = 0;
     const FUNC: u8 = 2;

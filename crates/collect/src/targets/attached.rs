@@ -1,4 +1,4 @@
-//! The data of a process that attaches.
+//! The data that a process sends and the collector reads when the process attaches.
 
 use crate::modules::LoadedModule;
 use crate::os::maps::Mapping;
@@ -16,9 +16,9 @@ pub struct Attached {
     pub pid: u32,
     /// Pid of its parent.
     pub parent: u32,
-    /// CPU time that it had taken by then, ns.
+    /// CPU time that the process used before it attached, ns.
     pub cpu_ns: u64,
-    /// Resident bytes by then; 0 of a zombie.
+    /// Resident bytes when it attached; 0 for a zombie.
     pub resident_bytes: Option<u64>,
     /// Its hello message.
     pub hello: Hello,
@@ -28,27 +28,30 @@ pub struct Attached {
     pub command: Vec<String>,
     /// Path of its executable.
     pub exe: String,
-    /// The executable, open, where its allocator matters: the process may be gone before
-    /// any check.
+    /// The open executable, if the collector has to check which allocator it contains. It is opened
+    /// now because the process may have ended before the check.
     pub program: Option<File>,
     /// The rank that its environment names.
     pub rank: Option<Rank>,
-    /// Describes the library that gets its NVTX ranges in tprof's place, where they are wanted.
+    /// Describes the other library that receives the process's NVTX ranges instead of tprof, if
+    /// tprof should record them.
     pub nvtx_owner: Option<String>,
-    /// Describes the library that gets its ITT tasks in tprof's place, where they are wanted.
+    /// Describes the other library that receives the process's ITT tasks instead of tprof, if tprof
+    /// should record them.
     pub itt_owner: Option<String>,
-    /// Describes the profiler plugin that NCCL loads in tprof's place, where one is wanted.
+    /// Describes the other profiler plugin that NCCL loads instead of tprof's, if tprof should
+    /// record collectives.
     pub nccl_owner: Option<String>,
-    /// A library gives it other times than the machine's.
+    /// Whether libfaketime changes the times that the process sees.
     pub has_faketime: bool,
-    /// Why Python's start-up hook did not run, if it did not; where it is wanted.
+    /// The reason why Python's start-up hook did not run, if it should have.
     pub why_not_hooked: Option<&'static str>,
-    /// The kernel reports its end here.
+    /// Whether the kernel reports the end of this process to the collector.
     pub watched: bool,
-    /// Time of its attach, ns.
+    /// Time when it attached, ns.
     pub time_ns: u64,
-    /// The code that was mapped then; a forked child has its parent's.
+    /// The code that was mapped when it attached; a forked child has its parent's mappings.
     pub begun_with: Vec<Mapping>,
-    /// The modules of which it was given the tables ahead.
+    /// The modules whose unwind tables the process received when it attached.
     pub modules: Option<Vec<LoadedModule>>,
 }

@@ -1,7 +1,8 @@
 //! Finds the process image that each sample belongs to.
 //!
-//! Samples name pids. An image attaches a little after its exec, and some never do (static
-//! programs, `tprof attach`): samples wait for a moment, then such a process gets its own row.
+//! A sample names a pid only. An image attaches a little after its exec, and some images never do
+//! (static programs, `tprof attach`). So samples wait for a moment for their image to attach; if it
+//! does not, the process gets a row that has only samples.
 
 use crate::cpu::{CpuSample, SamplerEvent};
 use crate::modules::LoadedModule;
@@ -18,14 +19,13 @@ use tprof_trace::run::{BlindSpot, ProcessInfo};
 
 /// Time that samples wait for a process that may not attach.
 const HOLD_NS: u64 = 250_000_000;
-/// Time that they wait where nothing is known that keeps the program from attaching. It attaches
-/// when its libraries are loaded and their constructors ran, which takes seconds where they are
-/// many and not in memory.
+/// Time that samples wait for a process that is expected to attach. It attaches after its libraries
+/// were loaded and their constructors ran, which takes seconds if they are many and not in memory.
 const LOAD_NS: u64 = 60_000_000_000;
 /// Number of samples that may wait beyond [`HOLD_NS`].
 const MAX_HELD: usize = 16_384;
 
-/// A process in samples that did not attach.
+/// A program that did not attach, so that only its samples are recorded.
 struct SampledOnly {
     pid: u32,
     file: usize,
@@ -36,9 +36,10 @@ struct SampledOnly {
     row: usize,
 }
 
-/// A program with its own row that has ended; it is not known yet how.
+/// A [`SampledOnly`] program that has ended; how it ended is not known yet.
 struct EndedProgram {
-    own: usize,
+    /// Index of the program in [`Attribution::sampled_only`].
+    program: usize,
     end_ns: u64,
 }
 
@@ -46,35 +47,37 @@ struct EndedProgram {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     Unknown,
+    /// The attached image of this number.
     Image(u64),
+    /// The program at this index in [`Attribution::sampled_only`].
     SampledOnly(usize),
 }
 
-/// A program that a process ran.
+/// One of the programs that a process ran, one after the other.
 struct Epoch {
     since_ns: u64,
     owner: Owner,
-    /// Modules that samples lay in before the owner was known.
+    /// Modules that were loaded before the owner was known, with the time of each, ns.
     modules: Vec<(u64, LoadedModule)>,
 }
 
 /// Samples that wait for their program to attach.
 #[derive(Default)]
 struct HeldSamples {
-    /// Time when the first arrived, ns.
+    /// When the first of these samples arrived, ns.
     since_ns: u64,
     samples: Vec<CpuSample>,
 }
 
-/// The state of a pid.
+/// The programs and threads of one pid.
 #[derive(Default)]
 struct SampledPid {
     parent: u32,
-    /// File of its parent.
+    /// The file that the parent's rows go to.
     file: Option<usize>,
     /// Programs that it ran, in order.
     epochs: Vec<Epoch>,
-    /// Names of its threads.
+    /// Names of its threads by tid.
     names: HashMap<u32, String>,
 }
 
@@ -82,9 +85,9 @@ struct SampledPid {
 #[derive(Default)]
 pub struct Attribution {
     pids: HashMap<u32, SampledPid>,
-    /// Samples of programs whose owner is not known, by pid and index among its epochs.
+    /// Samples whose owner is not known yet, by pid and index of the program's epoch.
     held: BTreeMap<(u32, usize), HeldSamples>,
-    own: Vec<SampledOnly>,
+    sampled_only: Vec<SampledOnly>,
     ended_programs: Vec<EndedProgram>,
     redact: bool,
 }
@@ -98,12 +101,12 @@ pub struct Destination<'a> {
 }
 
 impl Attribution {
-    /// Starts without any samples.
+    /// Returns an attribution without any samples.
     pub fn new(redact: bool) -> Attribution {
         Attribution { redact, ..Attribution::default() }
     }
 
-    /// Takes what the sampler reports.
+    /// Takes one event from the sampler.
     pub fn take(&mut self, event: SamplerEvent, to: &mut Destination<'_>) {
         match event {
             SamplerEvent::Forked { pid, parent, time_ns } => {
@@ -128,8 +131,8 @@ impl Attribution {
             SamplerEvent::Samples(all) => {
                 let now = sys::monotonic_ns();
                 for taken in all {
-                    // The time decides: a wait is reported when it is over, which may be in the
-                    // next program.
+                    // A wait is reported only when it is over, so a sample belongs to the program
+                    // that ran at its time, which may not be the program that runs now.
                     let epochs = &self.known(taken.pid).epochs;
                     let began = epochs.partition_point(|epoch| epoch.since_ns <= taken.time_ns);
                     let program = began.saturating_sub(1);
@@ -164,14 +167,17 @@ impl Attribution {
         }
     }
 
-    /// Pids of the processes that are sampled, each with when it is known to be there, ns.
+    /// Returns the pids of the sampled processes, each with the earliest time at which it is known
+    /// to have run, ns; `u64::MAX` if no such time is known.
     pub fn pids(&self) -> impl Iterator<Item = (u32, u64)> {
-        // For some programs it is not known since when they run.
+        // The start is 0 if the sampler did not see the program begin.
         let since =
             |known: &SampledPid| known.epochs.first().map(|e| e.since_ns).filter(|ns| *ns > 0);
         self.pids.iter().map(move |(pid, known)| (*pid, since(known).unwrap_or(u64::MAX)))
     }
 
+    /// Returns the state of a pid, and creates it if there is none. It always has at least one
+    /// epoch.
     fn known(&mut self, pid: u32) -> &mut SampledPid {
         let known = self.pids.entry(pid).or_default();
         if known.epochs.is_empty() {
@@ -180,26 +186,29 @@ impl Attribution {
         known
     }
 
+    /// Records that a process begins a program.
     fn begins(&mut self, pid: u32, since_ns: u64) {
         let epoch = Epoch { since_ns, owner: Owner::Unknown, modules: Vec::new() };
         self.pids.entry(pid).or_default().epochs.push(epoch);
     }
 
+    /// Records that a process ended, and writes all of its samples.
     fn ended(&mut self, pid: u32, time_ns: u64, to: &mut Destination<'_>) {
         self.assign(to, Some(pid), u64::MAX);
         let Some(known) = self.pids.remove(&pid) else { return };
         for epoch in known.epochs {
-            if let Owner::SampledOnly(own) = epoch.owner {
-                self.ended_programs.push(EndedProgram { own, end_ns: time_ns });
+            if let Owner::SampledOnly(program) = epoch.owner {
+                self.ended_programs.push(EndedProgram { program, end_ns: time_ns });
             }
         }
     }
 
-    /// Writes how programs with their own rows ended, once it is known: the reaper's report comes
-    /// after that of their end. Programs that ended before `until_ns` wait no longer.
+    /// Writes how programs that did not attach ended. The parent reports that when it reaps the
+    /// process, which is after its end. Programs that ended before `until_ns` are no longer waited
+    /// for: what is known about them is written now.
     pub fn write_ends(&mut self, until_ns: u64, out: &mut Output) {
         self.ended_programs.retain(|left| {
-            let Some(own) = self.own.get(left.own) else { return false };
+            let Some(own) = self.sampled_only.get(left.program) else { return false };
             let Some(end) =
                 out.processes.sampled_ended(own.row, left.end_ns, left.end_ns < until_ns)
             else {
@@ -221,7 +230,10 @@ impl Attribution {
                 Some(target) => (&target.cpu_rows, target.file),
                 None => return,
             },
-            Owner::SampledOnly(at) => (&self.own[at].cpu_rows, self.own[at].file),
+            Owner::SampledOnly(at) => {
+                let own = &self.sampled_only[at];
+                (&own.cpu_rows, own.file)
+            }
             Owner::Unknown => return,
         };
         if let Some(open) = to.out.files.open.get_mut(file) {
@@ -237,16 +249,16 @@ impl Attribution {
         match owner {
             Owner::Unknown => None,
             Owner::Image(image) => to.targets.get_mut(&image).map(|t| &mut t.code),
-            Owner::SampledOnly(at) => self.own.get_mut(at).map(|o| &mut o.code),
+            Owner::SampledOnly(at) => self.sampled_only.get_mut(at).map(|o| &mut o.code),
         }
     }
 
-    /// The file that a process's rows go to, as far as that is known.
+    /// Returns the file that a process's rows go to, if it is known already.
     fn file_of(&self, pid: u32, to: &Destination<'_>) -> Option<usize> {
         let known = self.pids.get(&pid);
         let owner = known.and_then(|p| p.epochs.iter().rev().find(|e| e.owner != Owner::Unknown));
         match owner.map(|e| e.owner) {
-            Some(Owner::SampledOnly(at)) => self.own.get(at).map(|o| o.file),
+            Some(Owner::SampledOnly(at)) => self.sampled_only.get(at).map(|o| o.file),
             Some(Owner::Image(image)) => to.out.processes.assignment_of(image).map(|p| p.file),
             _ => to
                 .out
@@ -258,8 +270,8 @@ impl Attribution {
         }
     }
 
-    /// Writes the samples of known processes, and those that waited long enough at `now_ns`; of
-    /// one process, or of all.
+    /// Writes the held samples whose owner is known by now, and the samples that have waited long
+    /// enough at `now_ns`. If `only` is given, writes only the samples of that process.
     pub fn assign(&mut self, to: &mut Destination<'_>, only: Option<u32>, now_ns: u64) {
         let pids = only.map_or(0..=u32::MAX, |pid| pid..=pid);
         let programs = (*pids.start(), 0)..=(*pids.end(), usize::MAX);
@@ -292,7 +304,8 @@ impl Attribution {
         }
     }
 
-    /// The owner of a program's samples; a row is made for it if need be and `force`.
+    /// Returns the owner of a program's samples. If the program did not attach and `force` is set,
+    /// creates a row for it.
     fn owner(&mut self, pid: u32, program: usize, force: bool, to: &mut Destination<'_>) -> Owner {
         let known = self.known(pid);
         let program = program.min(known.epochs.len() - 1);
@@ -323,7 +336,7 @@ impl Attribution {
         owner
     }
 
-    /// A row for a process that did not attach.
+    /// Creates a row for a process that did not attach, and returns its index in `sampled_only`.
     fn make_row(&mut self, pid: u32, program: usize, to: &mut Destination<'_>) -> Option<usize> {
         let known = self.file_of(pid, to);
         let file = match known {
@@ -337,7 +350,7 @@ impl Attribution {
         let open = to.out.files.open.get_mut(file)?;
         let index = open.processes;
         open.processes += 1;
-        // A child that is gone by now, and ran no other program, ran its parent's.
+        // The first program of a child that is gone by now was its parent's program.
         let of_parent = to.out.processes.image_of(parent).filter(|_| program == 0);
         let of_parent = of_parent.and_then(|image| to.out.processes.process(image));
         let gone = || of_parent.map_or(name, |parent| parent.command.clone());
@@ -373,11 +386,12 @@ impl Attribution {
             ..ProcessInfo::default()
         };
         let row = to.out.processes.sampled(info, file);
-        self.own.push(SampledOnly { pid, file, index, code, cpu_rows: CpuRows::default(), row });
-        Some(self.own.len() - 1)
+        let cpu_rows = CpuRows::default();
+        self.sampled_only.push(SampledOnly { pid, file, index, code, cpu_rows, row });
+        Some(self.sampled_only.len() - 1)
     }
 
-    /// The code of a forked child's parent.
+    /// Returns the modules that a forked child inherits from its parent; none after an exec.
     fn in_force_of_parent(
         &mut self,
         pid: u32,
@@ -393,6 +407,7 @@ impl Attribution {
         code.map(|c| c.in_force()).unwrap_or_default()
     }
 
+    /// Writes a sample to the rows of its owner.
     fn write(&mut self, owner: Owner, taken: CpuSample, to: &mut Destination<'_>) {
         let names = match self.pids.get(&taken.pid) {
             Some(known) => &known.names,
@@ -406,7 +421,7 @@ impl Attribution {
                 None => return lose_sample(&taken, "they came after their process's end", to),
             },
             Owner::SampledOnly(at) => {
-                let own = &mut self.own[at];
+                let own = &mut self.sampled_only[at];
                 (own.file, own.index, own.pid, &mut own.code, &mut own.cpu_rows)
             }
         };
@@ -419,7 +434,7 @@ impl Attribution {
     /// names.
     pub fn flush_own(&mut self, until_ns: u64, out: &mut Output) -> Vec<Unresolved> {
         let mut all = Vec::new();
-        for own in &mut self.own {
+        for own in &mut self.sampled_only {
             let Some(open) = out.files.open.get_mut(own.file) else { continue };
             own.code.write_stacks(&mut open.writer);
             own.code.learn(until_ns, &mut open.writer);
@@ -433,7 +448,7 @@ impl Attribution {
     }
 }
 
-/// Counts a sample that has no row.
+/// Counts a sample that cannot be written as a loss.
 fn lose_sample(taken: &CpuSample, why: &'static str, to: &mut Destination<'_>) {
     let what = if taken.cpu.is_some() { "CPU samples" } else { "times of threads" };
     to.out.processes.losses.lose(what, why, 1);

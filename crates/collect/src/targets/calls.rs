@@ -1,6 +1,6 @@
-//! Turns CUDA runtime and driver, NCCL, cuBLAS and MPI calls, as the preloaded library recorded
-//! them, into rows of the trace. Where CUPTI records the same calls, its records are used;
-//! collectives also come from NCCL's profiler plugin.
+//! Turns the hooks' records of CUDA runtime and driver, NCCL, cuBLAS and MPI calls into rows of the
+//! trace. If CUPTI records the same calls, its records are used instead. Collectives also come from
+//! NCCL's profiler plugin.
 
 mod captures;
 mod in_progress;
@@ -35,36 +35,39 @@ use tprof_wire::calls::{
     Effect, FUNCTIONS, Function, Library, Number, may_be_left_to_hooks, memory, stream_of,
 };
 
-/// Rows that are written at the latest together.
+/// When this many rows wait, they are written.
 const MAX_ROWS: usize = 16_384;
-/// Rows wait this long at most, so that a run that is cut off lacks little.
+/// The longest time that rows wait. If a run is killed, only this much is missing.
 const LONGEST_WAIT_NS: u64 = 250_000_000;
 
 /// A thread's state between calls.
 #[derive(Debug, Default)]
 struct ThreadCalls {
     device: u32,
-    /// The last change of memory, until the record of its call comes: function, and the change.
+    /// The last change of memory, with its function's number, until the record of the call itself
+    /// arrives.
     memory: Option<(u32, MemoryCall)>,
 }
 
-/// Calls of an image, on their way into its file.
+/// Calls of an image that are not written to its file yet.
 #[derive(Debug)]
 pub struct Calls {
     process: ProcessIndex,
-    /// Time from which CUPTI records this process's calls: with the hooks' records they would be
-    /// there twice.
+    /// Time from which CUPTI records this process's calls. The hooks' records of later calls would
+    /// be duplicates.
     pub cupti_calls_from_ns: Option<u64>,
-    /// CUPTI leaves out those that start work by a hooked function of the runtime's.
+    /// Whether CUPTI leaves out calls that start work through a hooked function of the CUDA
+    /// runtime.
     pub counts_on_hooks: bool,
-    /// These, for [`ByOrder`](crate::gpu::by_order::ByOrder).
+    /// Calls that CUPTI leaves out, for [`ByOrder`](crate::gpu::by_order::ByOrder).
     starting: Vec<StartingCall>,
-    /// What handles are, and from when on, likewise.
+    /// Kernels and streams by their handles, and the time from which a handle has this meaning,
+    /// also for `ByOrder`.
     handles: Vec<(Handle, u64)>,
     captures: Captures,
-    /// Rows of such calls that started nothing.
+    /// Rows of calls that CUPTI leaves out and that started no work.
     alone: Vec<Span>,
-    /// Rows of copies and fills that wait.
+    /// Rows of copies and fills that wait: the row, its work, its stream and the function's number.
     copies: Vec<(Span, StartedWork, u64, u32)>,
     /// Compares the hooks' counts with CUPTI's records.
     pub coverage: Coverage,
@@ -72,28 +75,28 @@ pub struct Calls {
     started: Vec<(ThreadIndex, u64)>,
     /// Calls that changed memory, for [`Matching`](crate::gpu::matching::Matching).
     pub memory_calls: Vec<MemoryCall>,
-    /// Further data of the last call, where CUPTI records the call.
+    /// Stack and arguments of the last call, for CUPTI's record of the call.
     pub stack_of_call: Option<StackOfCall>,
     virtual_memory: VirtualMemory,
     context_memory: ContextMemory,
-    /// Work of graphs that no record shows.
+    /// Counts work that no record shows, such as graphs that kernels launch.
     pub unseen: UnseenLaunches,
     names: Vec<NameId>,
     spans: Vec<Span>,
     in_progress: InProgress,
     kernels: Kernels,
     allocations: Vec<DeviceAllocation>,
-    /// Collectives, which other records are joined to.
+    /// The process's collectives.
     pub collectives: Collectives,
     threads: HashMap<ThreadIndex, ThreadCalls>,
     gemms: Gemms,
     first_waiting_ns: Option<u64>,
-    /// Rows that could not be written.
+    /// Number of rows that could not be written.
     pub lost: u64,
 }
 
 impl Calls {
-    /// Starts for an image that has made no call yet.
+    /// Returns the calls of an image that has made none yet.
     pub fn new(process: ProcessIndex) -> Calls {
         Calls {
             process,
@@ -124,8 +127,7 @@ impl Calls {
         }
     }
 
-    /// Takes a record that a thread wrote at this time: the call's beginning, or
-    /// the moment of a change of memory.
+    /// Adds a record that a thread wrote at `time_ns`: when the call began, or when memory changed.
     pub fn take(
         &mut self,
         note: CallNote,
@@ -154,12 +156,13 @@ impl Calls {
                         matches!(function.does, Effect::Launches { .. } | Effect::Copies { .. });
                     match self.is_recorded_by_cupti(time_ns) {
                         true if starts_work => self.coverage.counted(thread, time_ns),
-                        // CUPTI's agent may report later that its records cover this moment.
+                        // CUPTI's agent may report later that its records start before this call.
                         false if starts_work => self.started.push((thread, time_ns)),
                         _ => {}
                     }
-                    // CUPTI has no arguments, and an allocation that failed is in no row of memory.
-                    // Its agent may report later that its records cover this moment, too.
+                    // CUPTI's records have no arguments, and no row of memory shows an allocation
+                    // that failed. Therefore the arguments are kept even if CUPTI isn't known to
+                    // record this call: its agent may report that later.
                     let takes = matches!(function.does, Effect::Allocates { .. } | Effect::Maps(_));
                     let args = (takes && result != 0)
                         .then(|| arguments(function, kind, stream, detail))
@@ -239,7 +242,7 @@ impl Calls {
         self.first_waiting_ns.get_or_insert(time_ns);
     }
 
-    /// A call as a span of its thread, without arguments.
+    /// Returns a call as a span of its thread, without arguments.
     fn row(
         &mut self,
         thread: ThreadIndex,
@@ -273,7 +276,7 @@ impl Calls {
         self.cupti_calls_from_ns.is_some_and(|from| start_ns >= from)
     }
 
-    /// CUPTI recorded a call of the runtime's or the driver's.
+    /// Notes that CUPTI recorded a call of the CUDA runtime or driver.
     pub fn recorded_by_cupti(&mut self, row: &Span) {
         if row.kind == SpanKind::Runtime {
             self.coverage.covered(row.thread, row.start_ns);
@@ -282,8 +285,8 @@ impl Calls {
         self.in_progress.recorded(row, since_ns);
     }
 
-    /// Brings calls that start work where they belong: those that CUPTI leaves to the hooks wait for its
-    /// records of their work.
+    /// Distributes the calls that start work. Calls that CUPTI leaves to the hooks wait for CUPTI's
+    /// records of their work; all others become spans.
     fn hand_over(&mut self, writer: &mut TraceWriter) {
         let launches = self.kernels.rows(writer).into_iter().map(|launched| {
             let Launched { row, kernel, stream, number } = launched;
@@ -296,7 +299,7 @@ impl Calls {
                 && !matches!(work, StartedWork::Copy(0) | StartedWork::Fill(0));
             let is_left_to_hooks = may_be_left_to_hooks(number);
             if from_ns.is_none_or(|from_ns| until_ns < from_ns || !is_left_to_hooks) {
-                // The next step leaves it to CUPTI, if that records it.
+                // [`Self::leave_to_cupti`] removes the row again if CUPTI records the call.
                 self.spans.push(row);
             } else if runs {
                 let may_be_captured = self.captures.was_on(row.start_ns);
@@ -311,8 +314,8 @@ impl Calls {
         }
     }
 
-    /// Takes out the rows of calls that CUPTI records, or may have recorded too: it may have begun
-    /// while they waited.
+    /// Removes the rows of calls that CUPTI records as well. CUPTI may have begun while the rows
+    /// waited.
     fn leave_to_cupti(&mut self) {
         let Some(from_ns) = self.cupti_calls_from_ns else { return };
         let ends_later = |span: &mut Span| {
@@ -326,7 +329,7 @@ impl Calls {
         }
     }
 
-    /// Applies what a call changes for its thread.
+    /// Applies what a call changes for its thread: its device, its NCCL groups.
     fn of_thread(
         &mut self,
         thread: ThreadIndex,
@@ -391,8 +394,8 @@ impl Calls {
             free,
             device: (!on_host).then_some(device),
             address,
-            // Threads' rings are read one by one: which block a free ends shows only
-            // when all rows lie in order of time.
+            // Rings are read one after the other, so which block a free ends is known only when all
+            // rows are in order of time.
             bytes: (!free && bytes > 0).then_some(bytes),
             kind: match of {
                 memory::PINNED | memory::REGISTERED => MemoryKind::Pinned,
@@ -412,8 +415,8 @@ impl Calls {
         self.allocations.push(row);
     }
 
-    /// Records that a context ended, by a call of this length: memory of its device that CUPTI
-    /// reports as given back meanwhile is counted here already.
+    /// Records that a context ended during this call. The memory that its device returned was
+    /// counted here already, so CUPTI's reports of it must not count again.
     fn context_ended(&mut self, context: u64, thread: ThreadIndex, [from_ns, to_ns]: [u64; 2]) {
         if let Some(device) = self.context_memory.ended(context, thread, from_ns) {
             let how = CallKind::Reset(device);
@@ -428,7 +431,7 @@ impl Calls {
         }
     }
 
-    /// A thread changed memory in a call, the record of which follows.
+    /// Notes that a thread changed memory in a call whose own record follows.
     fn changes(&mut self, thread: ThreadIndex, number: u32, change: MemoryCall) {
         let state = self.threads.entry(thread).or_default();
         if let Some((_, before)) = state.memory.replace((number, change)) {
@@ -436,7 +439,8 @@ impl Calls {
         }
     }
 
-    /// Records that a call returned: if it changed memory, the change lies within it.
+    /// Records that a call returned. If the call changed memory, the change gets the call's start
+    /// and end.
     fn changed_memory(&mut self, thread: ThreadIndex, number: u32, from_ns: u64, to_ns: u64) {
         let Some(state) = self.threads.get_mut(&thread) else { return };
         let Some((_, change)) = state.memory.take_if(|(of, _)| *of == number) else { return };
@@ -454,7 +458,7 @@ impl Calls {
         self.names[at]
     }
 
-    /// Has what the hooks alone recorded joined with CUPTI's records of the work that it started.
+    /// Joins the calls that only hooks recorded with CUPTI's records of the work that they started.
     pub fn join_by_order(&mut self, gpu: &mut Gpu, now_ns: u64, last: bool) {
         for (handle, from_ns) in self.handles.drain(..) {
             gpu.by_order.is_from(handle, from_ns);
@@ -467,13 +471,13 @@ impl Calls {
         }
     }
 
-    /// Rows that wait.
+    /// Returns the number of rows that wait.
     fn rows(&self) -> usize {
         let calls = self.spans.len() + self.kernels.len() + self.copies.len();
         calls + self.in_progress.len() + self.allocations.len()
     }
 
-    /// Makes the next call of [`Self::write`] write everything that waits for more.
+    /// Makes the next call of [`Self::write`] write all rows, even if they would wait for more.
     pub fn write_all_next(&mut self) {
         self.first_waiting_ns = self.first_waiting_ns.map(|_| 0);
     }
@@ -534,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_call_asked_for_is_kept_for_cuptis_record_that_is_known_of_later() {
+    fn arguments_are_kept_for_a_record_of_cupti_that_is_reported_later() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.tprof");
         let mut writer = TraceWriter::create(&path, &Default::default()).unwrap();
@@ -555,7 +559,7 @@ mod tests {
         for at in 0..10 {
             calls.take(note(), 0, 1_000_000_000 + at, &clock, &mut writer);
         }
-        // Only now the agent reports that CUPTI records since the fifth of them.
+        // Only now the agent reports that CUPTI has recorded since the fifth call.
         calls.cupti_calls_from_ns = Some(1_000_000_005);
         calls.take(note(), 0, 1_000_000_010, &clock, &mut writer);
         calls.write(2_000_000_000, true, &mut writer).unwrap();

@@ -1,9 +1,9 @@
-//! Knows which code was mapped where in an image, and when: stacks are read by the mappings of
-//! their own time, and addresses are passed on to be named.
+//! Keeps which code was mapped where in an image, and when. Stacks are read by the mappings of
+//! their own time, and their addresses are passed on to be symbolized.
 //!
-//! After `dlclose` and `dlopen` an address may mean another function. Frames in the trace therefore
-//! carry, above the address, the number of other modules that were mapped there before
-//! (`docs/format.md`).
+//! After `dlclose` and `dlopen` an address may belong to another function. Therefore frames in the
+//! trace carry, in the bits above the address, the number of other modules that were mapped there
+//! before (`docs/format.md`).
 
 mod recent;
 
@@ -23,24 +23,25 @@ use tprof_trace::model::{Module, ProcessIndex, SYNTHETIC_FRAME, Stack};
 use tprof_wire::python::WalkEnd;
 use tprof_wire::record::StackEnd;
 
-/// The bit at which a frame's generation begins.
+/// The lowest bit of a frame's generation; the bits below hold the address.
 const ADDRESS_SHIFT: u32 = 57;
 const ADDRESS_BITS: u64 = (1 << ADDRESS_SHIFT) - 1;
 /// Largest generation that fits above an address.
 const MAX_GENERATIONS: u64 = 0x7f;
 
-/// An address to be named: as the trace has it, its module, its pc in ELF terms.
+/// An address to be symbolized: the frame in the trace's form, its module, and the pc as an ELF
+/// address.
 pub type UnnamedFrame = (u64, Arc<ModuleFile>, u64);
 
-/// Addresses to resolve.
+/// Frames of one process that have to be symbolized.
 pub struct Unresolved {
     /// File index << 32 | process index.
     pub target: u64,
-    /// The frames without a name.
+    /// The frames to symbolize.
     pub places: Vec<UnnamedFrame>,
 }
 
-/// A module that is or was mapped.
+/// A module that is mapped or was mapped before.
 pub struct MappedModule {
     start: u64,
     end: u64,
@@ -51,51 +52,52 @@ pub struct MappedModule {
     generation: u64,
 }
 
-/// Python frames of a stack that the process took: as the trace has them, with whether
-/// each is the outermost of its call of the interpreter's loop; and how they end.
+/// The Python frames of a stack that the process took itself. Each is in the trace's form, with
+/// whether it is the outermost frame of a call of the interpreter's loop. `ends` says how the walk
+/// ended.
 struct PythonFrames {
     frames: Vec<(u64, bool)>,
     ends: WalkEnd,
 }
 
-/// An interpreter, as more than one image may have it.
+/// An interpreter, which forked images share.
 pub type SharedPython = Arc<Mutex<FoundPython>>;
 
 /// The code and the stacks of an image.
 pub struct Code {
     process: ProcessIndex,
     redact: bool,
-    /// Modules in force, by address, with the time since when.
+    /// Modules that are mapped now, by address, each with the time since when.
     current: Vec<(u64, Arc<MappedModule>)>,
-    /// No longer in force: since when, until when.
+    /// Modules that were replaced: mapped since when, until when, and the module.
     past: Vec<(u64, u64, Arc<MappedModule>)>,
-    /// All there ever were.
+    /// All modules that were ever mapped.
     known: Vec<Arc<MappedModule>>,
-    /// Mappings that were read, and when; not in force yet.
+    /// Mappings that were read, with the time of reading, but not applied yet.
     read: VecDeque<(u64, Vec<LoadedModule>)>,
-    /// Stacks of the last pass, and when they were taken.
+    /// Stacks since the last pass, with the time when each was taken.
     stacks: Vec<(u64, Stack, PythonFrames)>,
-    /// Python frames that the process defined.
+    /// Python frames that the process has named.
     names: SentNames,
-    /// The code that maps memory for itself.
+    /// Bytes by the code that mapped anonymous memory.
     mappers: MmapCallers,
-    /// Its interpreter; forked children share it.
+    /// The image's interpreter; forked children share it.
     interpreter: Option<SharedPython>,
-    /// Addresses that stacks contained, in the trace's form.
+    /// Addresses that stacks have contained, in the trace's form.
     seen: FxHashSet<u64>,
-    /// Addresses recently seen in code that is in force.
+    /// Addresses recently seen in code that is still mapped.
     recent: Recent,
-    /// Addresses without a known module so far, with the time when they were seen.
+    /// Addresses for which no module is known yet, with the time when each was seen.
     unplaced: Vec<(u64, u64)>,
     to_name: Vec<UnnamedFrame>,
-    /// Stacks that were cut because tables were missing.
+    /// Number of stacks that were cut because unwind tables were missing.
     pub not_ready: u64,
     /// Whether its mappings could not be read when they were asked for.
     pub was_late: bool,
 }
 
 impl Code {
-    /// The code of a new image; a forked child begins with its parent's.
+    /// Returns the code of a new image. A forked child then [inherits](Code::inherit) its parent's.
     pub fn new(process: ProcessIndex, redact: bool) -> Code {
         Code {
             process,
@@ -117,12 +119,12 @@ impl Code {
         }
     }
 
-    /// Returns the modules in force, for a forked child.
+    /// Returns the modules that are mapped now, for a forked child.
     pub fn in_force(&self) -> Vec<Arc<MappedModule>> {
         self.current.iter().map(|(_, p)| Arc::clone(p)).collect()
     }
 
-    /// Takes over the modules in force in the parent.
+    /// Copies the modules that are mapped in the parent.
     pub fn inherit(&mut self, from: &[Arc<MappedModule>], now: u64, writer: &mut TraceWriter) {
         for p in from {
             self.place(p.start, p.end, p.bias, Arc::clone(&p.module), now, writer);
@@ -130,15 +132,15 @@ impl Code {
         self.locate(0);
     }
 
-    /// Takes a stack, which is written in the next pass. By then the mappings that a target waited
-    /// for before it took the stack have arrived.
+    /// Adds a stack, which is written in the next pass. By then the mappings have arrived that the
+    /// process waited for before it took the stack.
     pub fn take(&mut self, time_ns: u64, stack: Stack) {
         let none = PythonFrames { frames: Vec::new(), ends: WalkEnd::Whole };
         self.stacks.push((time_ns, stack, none));
     }
 
-    /// Like [`Code::take`], with Python frames that are inserted then: the interpreter that a
-    /// target waited for has arrived as well.
+    /// Like [`Code::take`], but the next pass also inserts the stack's Python frames. By then the
+    /// interpreter that the process waited for is known as well.
     pub fn take_sent(&mut self, time_ns: u64, stack: Stack, python: &PythonKeys) {
         let known =
             python.keys.iter().filter_map(|key| Some((self.names.frame(key & !1)?, key & 1 == 1)));
@@ -149,12 +151,12 @@ impl Code {
         self.stacks.push((time_ns, stack, PythonFrames { frames, ends: python.ends }));
     }
 
-    /// Anonymous memory was mapped by a call with this stack.
+    /// Notes that a call with this stack mapped anonymous memory.
     pub fn mapped(&mut self, stack: u32, bytes: u64) {
         self.mappers.mapped(stack, bytes);
     }
 
-    /// Modules with code that mapped that many bytes of anonymous memory, or more.
+    /// Returns the modules whose code mapped at least `least` bytes of anonymous memory.
     pub fn mappers(&self, least: u64) -> Vec<Arc<ModuleFile>> {
         let mut sums: HashMap<&Path, (&Arc<ModuleFile>, u64)> = HashMap::new();
         for (address, time_ns, bytes) in self.mappers.all() {
@@ -166,17 +168,17 @@ impl Code {
         sums.into_values().filter(|sum| sum.1 >= least).map(|sum| Arc::clone(sum.0)).collect()
     }
 
-    /// Takes the name of a Python frame.
+    /// Adds the definition of a Python frame.
     pub fn define(&mut self, sent: SentFrame, writer: &mut TraceWriter) {
         self.names.define(sent, self.process, self.redact, writer);
     }
 
-    /// Names that never came; called once, at the end.
+    /// Gives up on names that never came, and returns their number. Called once, at the end.
     pub fn drop_undefined_names(&mut self, writer: &mut TraceWriter) -> u64 {
         self.names.give_up(self.process, writer)
     }
 
-    /// Learns of the process's interpreter.
+    /// Sets the process's interpreter.
     pub fn interprets(&mut self, interpreter: SharedPython) {
         self.interpreter = Some(interpreter);
     }
@@ -186,7 +188,7 @@ impl Code {
         self.interpreter.clone()
     }
 
-    /// Puts Python's frames where they belong among a stack's.
+    /// Inserts the Python frames at their places in a stack.
     fn put_python_in(&self, stack: &mut Stack, python: PythonFrames) {
         if python.frames.is_empty() {
             return;
@@ -200,29 +202,32 @@ impl Code {
         let cut = python.ends != WalkEnd::Whole;
         stack.frames = merge(std::mem::take(&mut stack.frames), python.frames, whole, cut, is_loop);
         stack.end = match python.ends {
-            // Python's outermost frame is as good an end as the C library's.
+            // A stack whose Python frames are complete counts as whole, even if the walk over
+            // native frames was cut.
             WalkEnd::Whole => StackEnd::Whole as u8,
             WalkEnd::TooDeep => StackEnd::TooDeep as u8,
             WalkEnd::Unreadable => stack.end,
         };
     }
 
-    /// Takes the mappings as they were at a time.
+    /// Adds the mappings as they were at `read_ns`.
     pub fn take_modules(&mut self, read_ns: u64, modules: Vec<LoadedModule>) {
-        // Mappings that samples show are newer than those that were read.
+        // The list is in order of time: mappings that samples report may be newer than those that
+        // were read.
         let at = self.read.partition_point(|(time, _)| *time <= read_ns);
         self.read.insert(at, (read_ns, modules));
     }
 
-    /// Whether there are stacks, and no mappings at all.
+    /// Whether there are stacks but no mappings at all.
     pub fn has_unresolved_stacks(&self) -> bool {
         let none = self.current.is_empty() && self.read.is_empty();
         none && !(self.unplaced.is_empty() && self.stacks.is_empty())
     }
 
-    /// Addresses that will never be named, since their mapping was not read.
+    /// Returns the number of addresses that will never be symbolized because their mapping was not
+    /// read.
     pub fn nameless(&self) -> u64 {
-        // The other addresses lie in code that no file contains.
+        // The other addresses without a module lie in code that no file contains.
         let unread = self.current.is_empty() || self.was_late;
         if unread { self.unplaced.len() as u64 } else { 0 }
     }
@@ -244,7 +249,7 @@ impl Code {
                 *frame = self.frame(*frame & ADDRESS_BITS, time);
             }
             writer.stack(&stack);
-            // The older ones had no module at their last try, and no mapping came since.
+            // Older addresses had no module at the last try, and no mapping came since.
             self.locate(settled);
         }
         self.stacks = stacks;
@@ -267,7 +272,7 @@ impl Code {
         frame
     }
 
-    /// Puts the mappings into force that were read until then.
+    /// Applies the mappings that were read until then.
     pub fn learn(&mut self, until_ns: u64, writer: &mut TraceWriter) {
         while self.read.front().is_some_and(|(time, _)| *time <= until_ns) {
             let Some((time, modules)) = self.read.pop_front() else { break };
@@ -278,18 +283,18 @@ impl Code {
         }
     }
 
-    /// Has a frame of the kernel named.
+    /// Queues a frame of the kernel to be symbolized.
     pub fn name_kernel(&mut self, frame: u64, address: u64) {
         self.to_name.push((frame, symbols::kernel(), address));
     }
 
-    /// Addresses to be named, not given out before.
+    /// Returns the addresses to be symbolized that were not returned before.
     pub fn drain_unnamed(&mut self) -> Vec<UnnamedFrame> {
         std::mem::take(&mut self.to_name)
     }
 
-    /// The code that held a return address at a time; the code there now, if
-    /// that time is unknown.
+    /// Returns the code that held a return address at a time. If that is unknown, returns the code
+    /// that is there now.
     fn at(&self, address: u64, time_ns: u64) -> Option<&Arc<MappedModule>> {
         let pc = address.wrapping_sub(1);
         let now = self.in_force_at(address);
@@ -302,7 +307,7 @@ impl Code {
         self.past.iter().rev().find(then).map(|(_, _, p)| p).or(now.map(|(_, p)| p))
     }
 
-    /// The code at a return address now, and since when.
+    /// Returns the code at a return address now, and the time since when it is there.
     fn in_force_at(&self, address: u64) -> Option<&(u64, Arc<MappedModule>)> {
         let pc = address.wrapping_sub(1);
         let after = self.current.partition_point(|(_, p)| p.start <= pc);
@@ -310,7 +315,7 @@ impl Code {
         now.filter(|(_, p)| pc < p.end)
     }
 
-    /// Puts one mapping into force, and writes its row if it is new.
+    /// Applies one mapping, and writes the module's row if it is new.
     fn place(
         &mut self,
         start: u64,
@@ -328,8 +333,9 @@ impl Code {
             *since = time_ns.min(*since);
             return;
         }
-        // Other code that was here is gone, and its addresses keep their meaning, unless it came
-        // later: then this module is news of the past.
+        // The new module replaces code at the same addresses, which moves to `past`. But if the
+        // code that is there now came later than this module, the report is late: this module was
+        // replaced already.
         let overlaps = |p: &MappedModule| p.start < end && start < p.end;
         let later = self.current.iter().filter(|(since, p)| *since > time_ns && overlaps(p));
         let gone_ns = later.map(|(since, _)| *since).min();
@@ -343,7 +349,7 @@ impl Code {
                 stays
             });
         }
-        // Code that comes back to where it was gets its generation back.
+        // A module that is mapped again at its old place gets its old generation.
         let placement = match self.known.iter().find(|p| same(p)) {
             Some(known) => Arc::clone(known),
             None => {
@@ -374,7 +380,7 @@ impl Code {
         self.current.insert(at, (time_ns, placement));
     }
 
-    /// Finds the modules of addresses that have none yet, from the given one on.
+    /// Finds the modules of addresses that have none yet, beginning at index `from`.
     fn locate(&mut self, from: usize) {
         let mut kept = from;
         for i in from..self.unplaced.len() {

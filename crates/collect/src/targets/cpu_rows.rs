@@ -1,5 +1,5 @@
-//! What the sampler's rows of one process image refer to: threads, stacks, and frames that are not
-//! addresses, each numbered when it is first seen.
+//! The threads, stacks and frames that the sampler's rows of one process image refer to. Each is
+//! numbered when it is first seen; the frames are those that are not addresses.
 
 use crate::cpu::{CpuSample, Frame, Kind, Measure, ThreadTotals};
 use crate::os::proc;
@@ -13,23 +13,24 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use tprof_trace::model::*;
 
-/// Stacks of samples are numbered from here; those that the process took itself
+/// Stacks of samples are numbered from here on. The numbers of stacks that the process took itself
 /// have 24 bits.
 const FIRST_STACK: StackId = 1 << 24;
-/// Number of stacks that are recognised; stacks past this are written again.
+/// Number of stacks that are recognised when they occur again; stacks beyond that are written each
+/// time.
 const MAX_STACKS: usize = 1 << 16;
 
-/// Times are kept to 1,024 ns: their last ten bits are noise that no compression
-/// takes away.
+/// Times of samples are rounded down to 1,024 ns, because their last ten bits are noise that does
+/// not compress.
 const GRAIN_NS: u64 = 1023;
 
 /// The threads, stacks and frames that the samples of one image refer to.
 #[derive(Default)]
 pub struct CpuRows {
-    /// Rows of threads, by tid; those that recorded themselves as well.
+    /// Rows of threads, by tid; also of threads that recorded events themselves.
     threads: HashMap<u32, ThreadIndex>,
-    /// Threads that have ended: records of their tid are late ones, until another thread with that
-    /// tid appears.
+    /// Tids of threads that have ended. A record with such a tid is a late one, until another
+    /// thread with that tid appears.
     ended: HashSet<u32>,
     stacks: FxHashMap<(Vec<u64>, u8), StackId>,
     next_stack: StackId,
@@ -38,7 +39,7 @@ pub struct CpuRows {
     named: FxHashMap<Arc<PyFunction>, u64>,
 }
 
-/// The destination of rows.
+/// The file and the process that samples are written to.
 pub struct RowSink<'a> {
     /// The open file.
     pub open: &'a mut OpenFile,
@@ -48,13 +49,14 @@ pub struct RowSink<'a> {
     pub pid: u32,
     /// Code of the process.
     pub code: &'a mut Code,
-    /// Names given to threads, by tid.
+    /// Names that threads were given, by tid.
     pub names: &'a HashMap<u32, String>,
-    /// Keep no paths.
+    /// Whether paths are left out.
     pub redact: bool,
 }
 
-/// Removes the directories from the path that a thread waits for.
+/// Removes the directories from a name that contains a path, such as the file that a thread waits
+/// for.
 fn without_path(name: &str) -> Cow<'_, str> {
     match (name.find('/'), name.rfind('/')) {
         (Some(first), Some(last)) => [&name[..first], &name[last + 1..]].concat().into(),
@@ -96,8 +98,8 @@ impl CpuRows {
 
     fn write_time(&mut self, taken: CpuSample, thread: ThreadIndex, sink: &mut RowSink<'_>) {
         let stack = self.stack(&taken, sink);
-        // A sample stands for its period wherever in it that was; intervals that lie end to end
-        // stay so.
+        // A sample stands for its whole period, so rounding its time does no harm. Intervals that
+        // lie end to end still do after rounding.
         let time_ns = taken.time_ns & !GRAIN_NS;
         let end_ns = taken.time_ns.saturating_add(taken.weight_ns) & !GRAIN_NS;
         sink.open.samples.push(Sample {
@@ -140,7 +142,8 @@ impl CpuRows {
         index
     }
 
-    /// Returns the row of a thread that recorded itself: samples may have created it before.
+    /// Returns the row of a thread that recorded events itself: `next`, unless samples have created
+    /// a row already.
     pub fn recorded(&mut self, tid: u32, next: ThreadIndex) -> ThreadIndex {
         if self.ended.remove(&tid) {
             self.threads.remove(&tid);
@@ -148,17 +151,17 @@ impl CpuRows {
         *self.threads.entry(tid).or_insert(next)
     }
 
-    /// Rows of threads, by tid.
+    /// Returns the rows of threads, by tid.
     pub fn threads(&mut self) -> &mut HashMap<u32, ThreadIndex> {
         &mut self.threads
     }
 
-    /// A thread ended.
+    /// Notes that the thread with this row has ended.
     pub fn ended(&mut self, index: ThreadIndex) {
         self.ended.extend(self.threads.iter().filter(|(_, at)| **at == index).map(|(tid, _)| *tid));
     }
 
-    /// A thread was given a name.
+    /// Writes the name that a thread was given.
     pub fn name(&self, tid: u32, time_ns: u64, name: &str, open: &mut OpenFile) {
         if let Some(index) = self.threads.get(&tid) {
             let name = open.writer.name(name);
@@ -186,7 +189,7 @@ impl CpuRows {
         stack
     }
 
-    /// A frame as the trace has it, before its generation.
+    /// Returns a frame in the trace's form, without its generation.
     fn frame(&mut self, frame: &Frame, sink: &mut RowSink<'_>) -> u64 {
         let made = self.kernel.len() + self.kernel_functions.len() + self.named.len();
         let next = SYNTHETIC_FRAME | made as u64 & 0xffff_ffff;

@@ -1,4 +1,4 @@
-//! The end of a target: what recording cost it, what it lost, and its last rows.
+//! The end of a target: the cost of its recording, its losses, and its last rows.
 
 use super::target::Target;
 use crate::os::sys;
@@ -10,28 +10,28 @@ use std::sync::atomic::Ordering::Relaxed;
 use tprof_trace::model::RecordingTotals;
 use tprof_wire::region::mem_mode;
 
-/// What recording did in processes, and what they used themselves.
+/// The work of recording in processes, and the CPU time of the processes themselves.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RecordedWork {
     /// Number of processes that attached.
     pub starts: u64,
     /// Time that they took to attach, ns.
     pub start_ns: u64,
-    /// Time that they waited for the collector, ns.
+    /// Time that the processes waited for the collector, ns.
     pub wait_ns: u64,
-    /// Allocations and frees that were counted, and not all recorded.
+    /// Allocations and frees of processes that count all and record some.
     pub counted: u64,
-    /// Those that were all recorded.
+    /// Allocations and frees of processes that record all.
     pub recorded: u64,
-    /// Records of NVTX and CUPTI, of calls and mappings.
+    /// Records of NVTX and CUPTI, of calls and of mappings.
     pub noted: u64,
     /// Records of PyTorch's operators.
     pub operators: u64,
-    /// Time in their callbacks, measured on some of them and scaled, ns.
+    /// Time in callbacks for operators, measured on some of them and scaled, ns.
     pub operator_ns: u64,
-    /// Time in which stacks were taken, measured, ns.
+    /// Measured time in which stacks were taken, ns.
     pub stack_ns: u64,
-    /// CPU time, as last read, ns.
+    /// CPU time of the processes when it was last read, ns.
     pub cpu_ns: u64,
 }
 
@@ -51,7 +51,7 @@ impl AddAssign for RecordedWork {
 }
 
 impl Target {
-    /// What recording did in it so far.
+    /// Returns the work of recording in this image so far.
     pub fn recorded_work(&self, clock: &Clock) -> RecordedWork {
         let totals = self.hooks.slot_totals();
         let header = self.hooks.region.header();
@@ -72,8 +72,8 @@ impl Target {
         }
     }
 
-    /// Writes what recording has done in it so far, if it has done something since it was last
-    /// written: what a step cost is what was done meanwhile.
+    /// Writes what recording has cost the image so far, if that has changed since the last time.
+    /// The difference between two rows is the cost of the steps between them.
     pub(super) fn write_recording(&mut self, out: &mut Output, now: u64) {
         let work = self.recorded_work(&out.clock);
         let agent = self.agent.as_ref();
@@ -102,7 +102,7 @@ impl Target {
         }
     }
 
-    /// Whether its end is explained.
+    /// Whether it is known how the image ended.
     pub fn status_is_known(&self, processes: &Processes) -> bool {
         self.end.as_ref().is_some_and(|end| {
             end.exec
@@ -112,12 +112,12 @@ impl Target {
         })
     }
 
-    /// How long ago it ended.
+    /// Returns how long ago the image ended, ns; 0 if it lives.
     pub fn end_age(&self, now: u64) -> u64 {
         self.end.as_ref().map_or(0, |end| now.saturating_sub(end.time_ns))
     }
 
-    /// Writes its last rows.
+    /// Writes the image's last rows.
     pub fn finish(mut self, out: &mut Output, now: u64, always_on: bool) {
         self.count_lost_children(out);
         let header = self.hooks.region.header();
@@ -163,7 +163,7 @@ impl Target {
         }
         let (gaps, unrecorded) = self.calls.coverage.finish(end_ns);
         self.gpu.count_unjoined(always_on, losses);
-        // Kernels that ended after recording was switched off are not lost.
+        // If recording was switched off, the kernels that ended afterwards are not lost.
         if always_on {
             self.gpu.count_missing_kernels(losses);
         }
@@ -177,12 +177,12 @@ impl Target {
         }
     }
 
-    /// Counts what is lost for good.
+    /// Counts the losses that are final once the image has ended.
     fn count_last_losses(&mut self, out: &mut Output, always_on: bool) {
         let losses = &mut out.processes.losses;
         let header = self.hooks.region.header();
         let refused = self.hooks.refused + self.agent.as_ref().map_or(0, |agent| agent.refused);
-        // Frees that the ring dropped are counted there already.
+        // The lost frees of a full ring are counted as records already.
         let missed = match always_on && self.whole_life {
             true => self.hooks.heap.missed_frees.saturating_sub(self.counted.records),
             false => 0,
@@ -236,7 +236,7 @@ impl Target {
         }
     }
 
-    /// Writes how it ended, and the ends of its threads.
+    /// Writes how the image ended, and the ends of its threads.
     fn write_end(&mut self, out: &mut Output) {
         let end = self.end.take();
         let end_ns = end.as_ref().map(|e| e.time_ns);

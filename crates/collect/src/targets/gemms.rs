@@ -1,25 +1,25 @@
-//! Describes matrix multiplications of cuBLAS and cuBLASLt, as the preloaded library recorded them.
+//! Describes matrix multiplications of cuBLAS and cuBLASLt, which the hooks recorded.
 //!
-//! A model multiplies few shapes many times. The text of each is made once, and costs a row nothing
-//! but its number.
+//! A model multiplies few shapes many times. The text of each shape is made once, and a row only
+//! has its number.
 
 use std::collections::HashMap;
 use tprof_trace::TraceWriter;
 use tprof_trace::model::NameId;
 use tprof_wire::gemm::{Extent, NOT_GIVEN, Shape};
 
-/// Shapes that are kept apart: a program with groups of other sizes each time would fill
-/// memory with their texts.
+/// Number of different shapes that get a text. Without a limit, a program whose groups have new
+/// sizes each time would fill memory.
 const MAX_SHAPES: usize = 65_536;
 
-/// Texts of shapes.
+/// The texts of shapes.
 #[derive(Debug, Default)]
 pub struct Gemms {
     known: HashMap<Shape, NameId>,
 }
 
 impl Gemms {
-    /// Returns the JSON object of a shape, as a name; `None` if there are too many shapes.
+    /// Returns the id of a shape's JSON object; `None` if there are too many shapes.
     pub fn text(&mut self, shape: &Shape, writer: &mut TraceWriter) -> Option<NameId> {
         if let Some(name) = self.known.get(shape) {
             return Some(*name);
@@ -34,7 +34,7 @@ impl Gemms {
 }
 
 fn describe(shape: &Shape) -> String {
-    // `*`: not the same in all groups.
+    // `*` means that the groups have different operations.
     let letter = |operation: u8| ['N', 'T', 'C', '*'][usize::from(operation.min(3))];
     let [a, b] = shape.operations.map(letter);
     let mut text = match shape.extent {
@@ -54,8 +54,8 @@ fn describe(shape: &Shape) -> String {
     text + "}"
 }
 
-/// Returns the floating-point operations: a multiplication and an addition for each of m · n · k ·
-/// batch; for complex numbers four of each. `None` where the number does not fit.
+/// Returns the floating-point operations of a multiplication: two for each of m · n · k · batch,
+/// and eight for complex numbers. `None` if the number does not fit or is unknown.
 fn flops(shape: &Shape) -> Option<u64> {
     let each = if shape.types.iter().any(|number| is_complex(*number)) { 8 } else { 2 };
     match shape.extent {
@@ -67,12 +67,13 @@ fn flops(shape: &Shape) -> Option<u64> {
     }
 }
 
-/// `cudaDataType`s of complex numbers.
+/// Whether a `cudaDataType` is a type of complex numbers.
 fn is_complex(number: u8) -> bool {
     matches!(number, 4..=7 | 9 | 11 | 13 | 15 | 17 | 19 | 21 | 23 | 25 | 27)
 }
 
-/// `cudaDataType` as PyTorch's traces write types; its number where they have no word.
+/// Returns the name of a `cudaDataType` in PyTorch's traces, or its number if they have no name for
+/// it.
 fn type_name(number: u8) -> String {
     let name = match number {
         0 => "Float",
@@ -96,7 +97,7 @@ fn type_name(number: u8) -> String {
     name.to_owned()
 }
 
-/// `cublasComputeType_t` as cuBLAS writes it, without `CUBLAS_COMPUTE_`.
+/// Returns cuBLAS's name of a `cublasComputeType_t`, without `CUBLAS_COMPUTE_`.
 fn compute_name(number: u8) -> String {
     let name = match number {
         64 => "16F",

@@ -1,5 +1,5 @@
-//! The heap of one image, event by event, in the order of time: live blocks and bytes, their peak,
-//! and the block of events that goes to the trace.
+//! The heap of one image. Applies events in order of time, and keeps the live blocks and bytes,
+//! their peak, and the block of events that goes to the trace.
 
 use crate::shared::clock::Clock;
 use crate::targets::live::{Block, LiveMap};
@@ -11,7 +11,7 @@ use tprof_wire::record::Kind;
 /// One heap event.
 #[derive(Clone, Copy, Debug)]
 pub struct HeapOp {
-    /// Clock of the target.
+    /// The target's clock when the event happened.
     pub clock: u64,
     /// Address of the block.
     pub address: u64,
@@ -24,13 +24,13 @@ pub struct HeapOp {
 }
 
 impl HeapOp {
-    /// Thread and kind in one word.
+    /// Packs thread and kind into one word.
     #[inline(always)]
     pub fn tag(thread: ThreadIndex, kind: Kind) -> u32 {
         thread << 3 | kind as u32
     }
 
-    /// Whether it frees what the event before it allocated, by the same thread.
+    /// Whether this event frees the block that the event `before` allocated, on the same thread.
     #[inline(always)]
     pub fn ends(&self, before: &HeapOp) -> bool {
         self.address == before.address
@@ -38,7 +38,7 @@ impl HeapOp {
             && self.tag == before.tag - ALLOC + FREE
     }
 
-    /// Whether it allocates a block.
+    /// Whether this event allocates a block.
     pub fn allocates(&self) -> bool {
         match self.tag & 7 {
             ALLOC => true,
@@ -46,7 +46,7 @@ impl HeapOp {
         }
     }
 
-    /// Returns the free of the block that this allocates, at `clock` by the same thread.
+    /// Returns the free of the block that this event allocates, at `clock` and by the same thread.
     #[inline(always)]
     pub fn ended(self, clock: u64) -> HeapOp {
         HeapOp { clock, size: 0, stack: 0, tag: self.tag - ALLOC + FREE, ..self }
@@ -58,38 +58,38 @@ const FREE: u32 = Kind::Free as u32;
 const REALLOC_ALLOC: u32 = Kind::ReallocAlloc as u32;
 const REALLOC_FREE: u32 = Kind::ReallocFree as u32;
 
-/// Frees of unknown blocks that are remembered, in case the allocation, by a
-/// thread that was preempted between clock and record, comes after.
+/// Number of frees of unknown blocks that are kept. The allocation may come after its free, if its
+/// thread was preempted between reading the clock and writing the record.
 const ORPHANS: usize = 256;
 
 /// The heap of one image.
 pub struct Heap {
     /// The live blocks.
     pub live: LiveMap,
-    /// Events on their way to the file.
+    /// Events that are not written to the file yet.
     pub block: HeapBlock,
     /// Number of allocations so far.
     pub allocations: u64,
     /// Number of frees so far.
     pub frees: u64,
-    /// Bytes that were asked for so far.
+    /// Bytes that allocations have asked for so far.
     pub allocated_bytes: u64,
-    /// Bytes live now.
+    /// Bytes that are live now.
     pub live_bytes: u64,
-    /// Most bytes live at once.
+    /// Most bytes that were live at once.
     pub peak_bytes: u64,
     /// Time of the peak, ns.
     pub peak_ns: u64,
-    /// Blocks that were handed out at an address that was live: a free was missed.
+    /// Number of allocations at an address that was still live, so that a free was missed.
     pub missed_frees: u64,
     orphans: VecDeque<(u64, u64)>,
-    /// Blocks that a `realloc` has taken and not given back yet: thread, address, block.
+    /// Blocks of `realloc` calls that have begun and not ended: thread, address, block.
     aside: Vec<(ThreadIndex, u64, Option<Block>)>,
     last: u64,
 }
 
 impl Heap {
-    /// An empty heap.
+    /// Returns an empty heap.
     pub fn new(process: ProcessIndex) -> Heap {
         Heap {
             live: LiveMap::default(),
@@ -107,7 +107,7 @@ impl Heap {
         }
     }
 
-    /// Applies one event; true if the block has to be written now.
+    /// Applies one event. Returns true if the block of events is full and has to be written now.
     #[inline(always)]
     #[must_use]
     pub fn apply(&mut self, op: HeapOp, clock: &Clock) -> bool {
@@ -120,25 +120,26 @@ impl Heap {
         self.block.is_full()
     }
 
-    /// Like [`Self::apply`]; `end` is the time of the free of what the event allocates, where that
-    /// is the very next event and by the same thread.
+    /// Like [`Self::apply`]. `end` is the clock of the free of the block that `op` allocates, if
+    /// that free is the next event of all and on the same thread.
     ///
-    /// Such a block never enters the table of live blocks: temporaries are most of what many
-    /// programs allocate.
+    /// Such a block is never entered into the table of live blocks. Temporary blocks are most of
+    /// the allocations of many programs.
     #[inline(always)]
     #[must_use]
     pub fn apply_with(&mut self, op: HeapOp, end: Option<u64>, clock: &Clock) -> bool {
         match end {
             None => self.apply(op, clock),
             Some(end) if op.clock < self.last => {
-                // Apply both, whether the first fills the block or not.
+                // `|` and not `||`: both events have to be applied, even if the first fills the
+                // block.
                 self.apply(op, clock) | self.apply(op.ended(end), clock)
             }
             Some(end) => self.temporary(op, end, clock),
         }
     }
 
-    /// Like [`Self::apply_with`], where the events of threads alternate.
+    /// Like [`Self::apply_with`], for events of several threads that alternate.
     #[inline(always)]
     #[must_use]
     pub fn apply_in_turn(&mut self, op: HeapOp, end: Option<u64>, clock: &Clock) -> bool {
@@ -200,8 +201,9 @@ impl Heap {
         }
     }
 
-    /// A part of a `realloc`: the old block is set aside when it begins, since
-    /// its address may be another's before the end is read, and ends with it.
+    /// Applies a part of a `realloc`. When the call begins, the old block is set aside, since
+    /// another thread may get its address before the end of the call is read. When the call ends,
+    /// the old block is freed.
     #[inline(never)]
     fn reallocated(&mut self, op: HeapOp, time: u64) {
         let thread = op.tag >> 3;
@@ -211,7 +213,8 @@ impl Heap {
             self.aside.push((thread, op.address, old));
             return;
         }
-        // The newest one of this thread: a signal handler's comes after the interrupted one's.
+        // A signal handler's `realloc` ends before the one that it interrupted, so the thread's
+        // newest one is meant.
         let begun = self.aside.iter().rposition(|(of, ..)| *of == thread);
         let begun = begun.map(|at| self.aside.remove(at));
         if op.tag & 7 != REALLOC_ALLOC {
@@ -246,7 +249,8 @@ impl Heap {
         self.orphans.push_back((op.address, op.clock));
     }
 
-    /// A late allocation with its free applied already: it is not live.
+    /// Handles an allocation that is applied late. Returns true if its free was applied already, so
+    /// that the block is not live.
     #[cold]
     #[inline(never)]
     fn adopt(&mut self, op: HeapOp) -> bool {

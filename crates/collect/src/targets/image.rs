@@ -1,7 +1,7 @@
-//! One process image: its threads' rings, and the sums of their records.
+//! One process image: the rings of its threads, and the sums of their records.
 //!
-//! Nothing that is read from the region is trusted: unknown kinds, wrong lengths and foreign chunk
-//! references are counted as refused and skipped.
+//! The region's content is not trusted: unknown kinds, wrong lengths and invalid references to
+//! chunks are counted as refused and skipped.
 
 mod followed_thread;
 mod note;
@@ -23,17 +23,18 @@ use tprof_trace::model::{ProcessIndex, ThreadIndex};
 use tprof_wire::record::{ExtKind, SLOT_BYTES};
 use tprof_wire::region::*;
 
-/// A chunk that is still being written is read at most this often, so that the
-/// collector and the writer do not fight over a cache line.
+/// Time between two reads of a chunk that is still being written, so that collector and writer do
+/// not fight over a cache line.
 const PARTIAL_NS: u64 = 4_000_000;
 
-/// Events between fetching a block's entry and using it.
+/// Number of events between prefetching a block's entry and using it.
 const AHEAD: usize = 16;
-/// Events that may wait for a thread that makes no progress.
+/// Number of events that may wait for a thread that makes no progress.
 const MAX_PENDING: usize = 1 << 20;
-/// Time without any progress after which they are taken in the order that is known.
+/// If no event could be put into order for this long, the waiting events are applied in the order
+/// that is known.
 const STUCK_NS: u64 = 1_000_000_000;
-/// Bytes taken from one ring before the next one's turn: two large chunks.
+/// Bytes that are read from one ring before the next ring's turn: two large chunks.
 const MAX_TAKEN_BYTES: usize = 2 * LARGE_BYTES - SLOT_BYTES * 64;
 
 /// How far a ring is read.
@@ -47,21 +48,22 @@ pub enum Pass {
     Last,
 }
 
-/// One reading of a ring: its limit, and the destination of its records.
+/// One pass over a ring: how far it goes, and the destination of the records.
 struct RingRead<'a> {
     clock: &'a Clock,
     now_ns: u64,
     pass: Pass,
-    /// No other thread has records: these are in order of time.
+    /// Whether no other thread has records, so that the ring's records are in order of time
+    /// already.
     alone: bool,
     notes: &'a mut dyn Notes,
 }
 
-/// The receiver of notes.
+/// The receiver of an image's notes and blocks.
 pub trait Notes {
-    /// Takes one, by `thread` at `clock`.
+    /// Takes a note that `thread` wrote at `clock`.
     fn note(&mut self, thread: &mut FollowedThread, clock: u64, note: Note);
-    /// Takes a record of the CUPTI agent; false if it makes no sense.
+    /// Takes a record of the CUPTI agent. Returns false if the record is malformed.
     fn agent(
         &mut self,
         thread: &FollowedThread,
@@ -74,47 +76,47 @@ pub trait Notes {
     fn block_full(&mut self, block: &mut HeapBlock);
 }
 
-/// An image under observation.
+/// An image whose rings are read.
 pub struct Image {
-    /// The shared memory.
+    /// The memory that it shares with the collector.
     pub region: Arc<Region>,
-    /// Row in the trace file.
+    /// The process's row in the trace file.
     pub index: ProcessIndex,
-    /// The live threads.
+    /// The threads that are followed now.
     pub threads: Vec<FollowedThread>,
     known: Box<[u64; SLOT_WORDS]>,
     threads_changed: u32,
-    /// Heap state and its block.
+    /// The heap, with the block of events that is being filled.
     pub heap: Heap,
     pending: Vec<HeapOp>,
-    /// Number of records taken.
+    /// Number of events that were recorded.
     pub recorded: u64,
-    /// Other records taken.
+    /// Number of records that were read, other than heap events.
     pub(in crate::targets) taken: u64,
-    /// Those of them that are CUPTI's, of calls and of what devices did.
+    /// Number of CUPTI's records among them, of calls and of the devices' work.
     pub(in crate::targets) of_calls: u64,
     pub(in crate::targets) of_devices: u64,
-    /// Records refused or skipped.
+    /// Number of records that were refused or skipped.
     pub refused: u64,
-    /// Counters of threads that ended.
+    /// Sums of the counters of threads that ended.
     pub past: SlotTotals,
     payload: Vec<u64>,
-    /// Time when events were last brought into order.
+    /// Time when events were last put into order.
     settled_at: u64,
 }
 
-/// A new thread: its slot in the region, and its id.
+/// A thread that is new: its slot in the region, and its id.
 pub struct NewThread {
     /// Index of the slot.
     pub slot: usize,
     /// Id of the thread.
     pub tid: u32,
-    /// Clock at its first reading.
+    /// Clock when the thread took the slot.
     pub clock: u64,
 }
 
 impl Image {
-    /// Follows a fresh region.
+    /// Begins to follow a new region.
     pub fn new(region: Arc<Region>, index: ProcessIndex) -> Image {
         Image {
             region,
@@ -135,7 +137,7 @@ impl Image {
         }
     }
 
-    /// Threads that took a slot since the last call.
+    /// Returns the threads that took a slot since the last call.
     pub fn new_threads(&mut self) -> Vec<NewThread> {
         let changed = self.region.header().threads_changed.load(Acquire);
         if changed == self.threads_changed {
@@ -191,13 +193,13 @@ impl Image {
         self.threads.push(thread);
     }
 
-    /// Stops following the thread at `at` in [`Image::threads`], which is gone
-    /// for good, and recycles its slot and chunk.
+    /// Stops following the thread at index `at` of [`Image::threads`], which has ended, and
+    /// recycles its slot and chunk.
     pub fn retire(&mut self, at: usize) -> FollowedThread {
         let thread = self.threads.swap_remove(at);
         let slot = self.region.slot(thread.slot);
-        // The part that it had not added up yet: the sum that gives the peak is that of all
-        // threads.
+        // The thread's change of live bytes that it had not added to the region's sum yet. The sum
+        // has to include all threads, since it gives the peak.
         let left = slot.live_delta.swap(0, AcqRel);
         self.region.header().live_bytes.fetch_add(left, AcqRel);
         self.past.add(slot);
@@ -224,7 +226,7 @@ impl Image {
         thread
     }
 
-    /// Counters of all threads, past and present.
+    /// Returns the sums of the counters of all threads, past and present.
     pub fn slot_totals(&self) -> SlotTotals {
         let mut totals = self.past;
         for thread in &self.threads {
@@ -233,15 +235,15 @@ impl Image {
         totals
     }
 
-    /// Reads the records in the rings, and returns how many.
+    /// Reads the records in the rings, and returns their number.
     pub fn drain(&mut self, clock: &Clock, now_ns: u64, pass: Pass, notes: &mut dyn Notes) -> u64 {
         let last = pass == Pass::Last;
         let mut horizon = clock.now();
         let alone = self.threads.len() == 1 && self.pending.is_empty();
         let before = self.recorded + self.taken;
         let mut threads = std::mem::take(&mut self.threads);
-        // When much waits for one slow ring, the others are not read: they wait in turn, and the
-        // order is kept.
+        // If many events wait for one slow ring, the other rings are not read. Their records stay
+        // in them, and the order is kept.
         let crowded = self.pending.len() > MAX_PENDING / 2;
         let slowest = threads.iter().filter(|t| !t.whole).map(|t| t.clock).min();
         for thread in &mut threads {
@@ -261,7 +263,8 @@ impl Image {
         self.threads = threads;
         if !self.pending.is_empty() {
             let stuck = self.pending.len() > MAX_PENDING && now_ns - self.settled_at > STUCK_NS;
-            // Forced, the order is only nearly right: that is counted, as a refusal.
+            // If the events are stuck, their order may be slightly wrong. That counts as one
+            // refusal.
             self.refused += u64::from(stuck && !whole);
             let settled = self.merge(clock, if whole || stuck { u64::MAX } else { horizon }, notes);
             if settled > 0 {
@@ -271,7 +274,7 @@ impl Image {
         self.recorded + self.taken - before
     }
 
-    /// Reads the last records of a thread that is gone, while others go on.
+    /// Reads the last records of a thread that has ended, while other threads go on.
     pub fn drain_ended_thread(
         &mut self,
         at: usize,
@@ -293,9 +296,11 @@ impl Image {
         self.threads.swap(at, last);
     }
 
-    /// Brings several threads' events into one order, as far as it is settled.
+    /// Applies the events of several threads in order of time, as far as the order is settled.
+    /// Returns their number.
     fn merge(&mut self, clock: &Clock, horizon: u64, notes: &mut dyn Notes) -> usize {
-        // Runs, one per thread and pass: a stable merge sort is linear in them.
+        // The events consist of one sorted run per thread and pass, and a stable merge sort takes
+        // linear time for those.
         self.pending.sort_by_key(|op| op.clock);
         let settled = self.pending.partition_point(|op| op.clock <= horizon);
         let mut at = 0;
@@ -313,7 +318,7 @@ impl Image {
         settled
     }
 
-    /// Whether threads have to be merged.
+    /// Whether no event waits to be put into order.
     pub fn is_settled(&self) -> bool {
         self.pending.is_empty()
     }

@@ -1,7 +1,7 @@
 //! Names and lists of sizes that an image's hooks have defined, by their ids.
 //!
-//! Rings are read one by one, so a record may come before the definition that it refers to: who
-//! keeps such records asks again later.
+//! Rings are read one after the other, so a record may be read before the definition that it refers
+//! to. The owner of such a record keeps it and asks again later.
 
 use crate::out::losses::Losses;
 use std::borrow::Cow;
@@ -12,11 +12,11 @@ use tprof_wire::interned::unpack;
 use tprof_wire::record::ExtKind;
 use tprof_wire::spans::ARGUMENTS;
 
-/// Number of definitions that are kept: a program that makes up endless names must not fill memory.
-/// Later ones count as refused, and records that refer to them have no name.
+/// Number of definitions that are kept, so that a program with endless new names does not fill
+/// memory. Later definitions are counted as losses, and records that refer to them have no name.
 const MAX_NAMES: usize = 1 << 20;
 
-/// A definition in the form of its record.
+/// A name or a list of sizes, as its record contains it.
 #[derive(Debug)]
 pub struct Definition {
     kind: ExtKind,
@@ -25,7 +25,7 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// Reads a record's payload; `None` if it makes no sense.
+    /// Decodes a record's payload; `None` if it is malformed.
     pub fn decode(kind: ExtKind, payload: &[u64]) -> Option<Definition> {
         let (words, kept, whole) = unpack(payload)?;
         let bytes = words.iter().flat_map(|word| word.to_ne_bytes()).take(kept).collect();
@@ -33,11 +33,11 @@ impl Definition {
     }
 }
 
-/// A name, and its place in the file once a row used it.
+/// A name, and its id in the file if a row uses it already.
 #[derive(Debug)]
 struct DefinedName {
     text: String,
-    /// Arguments of the named span: a JSON object, or what is left of one.
+    /// Arguments of the named span: a JSON object, which may be cut.
     arguments: Option<String>,
     name: Option<NameId>,
 }
@@ -50,7 +50,7 @@ pub struct Interned {
 }
 
 impl Interned {
-    /// Takes a definition.
+    /// Adds a definition.
     pub fn define(&mut self, id: u32, definition: Definition, losses: &mut Losses) {
         if self.is_full() {
             return losses.lose("names of ranges", "there were too many", 1);
@@ -72,7 +72,7 @@ impl Interned {
         }
     }
 
-    /// Whether no more definitions are kept: an id without a definition gets none.
+    /// Whether no more definitions are kept, so that ids without one will never have one.
     pub fn is_full(&self) -> bool {
         self.names.len() + self.sizes.len() >= MAX_NAMES
     }
@@ -82,8 +82,7 @@ impl Interned {
         self.names.get(&id).map(|defined| defined.text.as_str())
     }
 
-    /// Returns the definition in whole, including a span's arguments; `None` if it is not defined
-    /// (yet).
+    /// Returns the whole definition, with a span's arguments; `None` if it is not defined (yet).
     pub fn whole(&self, id: u32) -> Option<Cow<'_, str>> {
         let defined = self.names.get(&id)?;
         Some(match &defined.arguments {
@@ -92,24 +91,25 @@ impl Interned {
         })
     }
 
-    /// The arguments of a span of this name, where it has some: a JSON object, unless it was cut.
+    /// Returns the arguments of spans of this name, if it has some: a JSON object, which may be
+    /// cut.
     pub fn arguments(&self, id: u32) -> Option<&str> {
         self.names.get(&id)?.arguments.as_deref()
     }
 
-    /// Returns a name in the file; `None` if it is not defined (yet).
+    /// Returns the id of a name in the file; `None` if it is not defined (yet).
     pub fn name(&mut self, id: u32, writer: &mut TraceWriter) -> Option<NameId> {
         let defined = self.names.get_mut(&id)?;
         Some(*defined.name.get_or_insert_with(|| writer.name(&defined.text)))
     }
 
-    /// Returns a list of sizes, in its writer's layout; `None` if it is not defined (yet).
+    /// Returns a list of sizes, in the layout of its record; `None` if it is not defined (yet).
     pub fn sizes(&self, id: u32) -> Option<&[u8]> {
         self.sizes.get(&id).map(Vec::as_slice)
     }
 }
 
-/// Takes the arguments off a name that has some.
+/// Removes the arguments from the text of a name and returns them; `None` if there are none.
 fn split_arguments(text: &mut String) -> Option<String> {
     let at = text.find(char::from(ARGUMENTS)).filter(|at| text[at + 1..].starts_with('{'))?;
     let arguments = text.split_off(at);

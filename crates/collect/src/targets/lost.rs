@@ -1,4 +1,4 @@
-//! Counts what a target could not write.
+//! Counts the records that a target could not write.
 
 use super::image::Image;
 use super::target::Target;
@@ -8,12 +8,12 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use tprof_trace::model::loss;
 use tprof_trace::run::BlindSpot;
 
-/// The reason why the target dropped records.
+/// Why records were lost: the target's ring was full because the collector did not run.
 const STOOD_STILL: &str = "the collector stood still, and the ring was full";
 const STOOD_STILL_FIRST: &str = "the collector stood still when their process began";
 
 impl Target {
-    /// Forked children that reported that they could not attach.
+    /// Reports the forked children that could not attach.
     pub(super) fn count_lost_children(&mut self, out: &mut Output) {
         let header = self.hooks.region.header();
         let count = header.lost_children.load(Acquire);
@@ -40,7 +40,8 @@ impl Target {
         self.counted.children = count;
     }
 
-    /// Counts what the target dropped since the last count, and what it did before it attached.
+    /// Counts the records that were lost since the last count, both in the ring and before the
+    /// image attached.
     pub(super) fn count_lost_records(&mut self, out: &mut Output) {
         let of =
             |image: &Image| image.slot_totals().lost + image.region.header().lost.load(Relaxed);

@@ -9,14 +9,14 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use tprof_trace::model::*;
 use tprof_wire::region::{REGION_BYTES, SESSION_BYTES, TABLES_BYTES};
 
-/// Address space that an attached process maps for tprof.
+/// Bytes of address space that tprof maps in an attached process.
 const OWN_MAPPINGS: u64 = (REGION_BYTES + SESSION_BYTES + TABLES_BYTES) as u64;
-/// Anonymous memory that code must have mapped to count as an allocator in use, bytes: jemalloc
-/// maps 8 MiB as it is loaded, Arrow's libraries with theirs 11 MiB.
+/// Bytes of anonymous memory that code has to map before it counts as an allocator in use. jemalloc
+/// maps 8 MiB when it is loaded, and Arrow's libraries with their jemalloc 11 MiB.
 const MAPPER_BYTES: u64 = 16 << 20;
 
 impl Target {
-    /// Modules that have mapped memory for themselves, those that were not given out before.
+    /// Returns the modules that have mapped memory for themselves and were not returned before.
     pub fn mapping_modules(&mut self) -> Vec<Arc<ModuleFile>> {
         if self.memory == MemoryRecording::Off {
             return Vec::new();
@@ -26,7 +26,7 @@ impl Target {
         found
     }
 
-    /// Reads the CPU time that the process took so far.
+    /// Reads the CPU time that the process has used so far.
     pub fn read_cpu_time(&mut self) {
         if self.end.is_some() {
             return;
@@ -36,12 +36,12 @@ impl Target {
         }
     }
 
-    /// Reads RSS and mapped bytes.
+    /// Reads and writes RSS, mapped bytes and the other readings of memory.
     pub fn observe(&mut self, out: &mut Output, now: u64) {
         if self.end.is_some() {
             return;
         }
-        // A zombie has these still.
+        // A zombie still has these counters.
         self.observe_transfers(out, now);
         let Some((rss, mapped)) = proc::memory_of(self.pid) else { return };
         if rss == 0 {
@@ -56,14 +56,15 @@ impl Target {
         self.observe_heap(out, now);
     }
 
-    /// Reads live bytes, as of the moment after that: records of all blocks in it lie before.
+    /// Writes live bytes. Their time is read after the value, so that the records of all blocks
+    /// that it includes are earlier.
     pub fn observe_heap(&self, out: &mut Output, now: u64) {
         let live = self.heap_now().map(|(live, _)| live);
         let now = now.max(out.clock.ns(out.clock.now()));
         self.write_readings(out, now, &[(counter::HEAP_BYTES, live)]);
     }
 
-    /// Reads the bytes that it read and wrote, and writes those that changed.
+    /// Reads the bytes that the process has read and written, and writes the values that changed.
     pub(super) fn observe_transfers(&mut self, out: &mut Output, now: u64) {
         let Some(all) = proc::transferred_by(self.pid) else { return };
         let known = self.usage.transferred.replace(all);
@@ -79,7 +80,7 @@ impl Target {
         self.write_readings(out, now, &values);
     }
 
-    /// Writes readings of its memory.
+    /// Writes readings, such as of memory, at `now`.
     pub(super) fn write_readings(
         &self,
         out: &mut Output,
@@ -101,7 +102,7 @@ impl Target {
         }
     }
 
-    /// Live and peak bytes now, if they are known.
+    /// Returns live and peak bytes, if they are known.
     fn heap_now(&self) -> Option<(u64, u64)> {
         match self.memory {
             MemoryRecording::Exact => {
@@ -121,8 +122,8 @@ impl Target {
         }
     }
 
-    /// Whether live bytes are known: every allocation and free of the process was counted. Under
-    /// `--mem sampled` its threads keep the balance while recording is off, too.
+    /// Whether live bytes are known because every allocation and free of the process was counted.
+    /// With `--mem sampled` its threads count even while recording is off.
     fn is_balance_known(&self, always_on: bool) -> bool {
         match self.memory {
             MemoryRecording::Off => false,
@@ -163,8 +164,8 @@ impl Target {
         }
     }
 
-    /// Returns what its threads counted, at the moment after it was read: records of all blocks in
-    /// it lie before.
+    /// Returns the sums that the process's threads counted. Their time is read after the values, so
+    /// that the records of all blocks that they include are earlier.
     fn counted_totals(&mut self, out: &Output, now: u64, whole: bool) -> HeapTotals {
         let header = self.hooks.region.header();
         let (flushed, clock) =
@@ -178,7 +179,7 @@ impl Target {
         if clock != self.peak.0 {
             self.peak = (clock, out.clock.ns(clock));
         }
-        // The clock of a peak that was never flushed is unset.
+        // If the peak was never flushed, its clock is unset, so it is clamped.
         let flushed_ns = self.peak.1.clamp(self.start_ns, time_ns.max(self.start_ns));
         let peak_at_ns = known.map(|(live, peak)| match peak > flushed && live == peak {
             true => time_ns,

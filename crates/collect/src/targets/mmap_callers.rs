@@ -1,34 +1,34 @@
-//! Finds the code that maps memory for itself: the caller of `mmap`, by the stack.
+//! Finds code that maps memory for itself. The caller of `mmap` is taken from the stack.
 
 use std::collections::HashMap;
 
 /// Return address of a stack's innermost frame, and the time when the stack was taken.
 type Top = (u64, u64);
 
-/// Anonymous memory by the code that mapped it.
+/// Bytes of anonymous memory, by the code that mapped them.
 #[derive(Debug, Default)]
 pub struct MmapCallers {
-    /// Stacks of this pass and of the last: a stack is defined just before the first event
-    /// that has it.
+    /// Stacks of this pass, by id. Only two passes are kept, because a stack is defined just before
+    /// the first event that refers to it.
     tops: HashMap<u32, Top>,
     last: HashMap<u32, Top>,
     mapped: HashMap<u32, (Top, u64)>,
 }
 
 impl MmapCallers {
-    /// A stack was defined.
+    /// Adds a stack that was defined.
     pub fn stack_defined(&mut self, stack: u32, innermost: u64, time_ns: u64) {
         self.tops.insert(stack, (innermost, time_ns));
     }
 
-    /// A pass is over.
+    /// Ends a pass: stacks of the pass before the last one are dropped.
     pub fn pass_ended(&mut self) {
         if !(self.tops.is_empty() && self.last.is_empty()) {
             self.last = std::mem::take(&mut self.tops);
         }
     }
 
-    /// Bytes were mapped.
+    /// Adds mapped bytes to the caller of this stack.
     pub fn mapped(&mut self, stack: u32, bytes: u64) {
         if let Some((_, sum)) = self.mapped.get_mut(&stack) {
             *sum += bytes;
@@ -59,7 +59,7 @@ mod tests {
         mappers.pass_ended();
         mappers.pass_ended();
         mappers.mapped(1, 1);
-        // Reported too long ago, or never.
+        // Stack 3 was reported too long ago, or never.
         mappers.mapped(3, 7);
         let mut all: Vec<_> = mappers.all().collect();
         all.sort_unstable();

@@ -1,5 +1,5 @@
-//! The processes of the job: the rings of each, the meaning of their records, and the process that
-//! a sample belongs to.
+//! The processes of the job: their rings, the meaning of their records, and which process a sample
+//! belongs to.
 
 pub mod attached;
 pub mod attribution;

@@ -1,4 +1,4 @@
-//! Turns an image's notes into rows of the trace, and into what became of processes.
+//! Turns an image's notes into rows of the trace, and into the states of processes.
 
 use crate::gpu::{self, Gpu};
 use crate::out::files::Files;
@@ -30,25 +30,25 @@ pub struct NoteSink<'a> {
     pub files: &'a mut Files,
     /// The records of all processes.
     pub processes: &'a mut Processes,
-    /// The clock of the targets.
+    /// The clock that converts the targets' ticks.
     pub clock: &'a Clock,
-    /// Its CUDA runtime and NCCL calls.
+    /// The image's CUDA, NCCL, cuBLAS and MPI calls.
     pub calls: &'a mut Calls,
-    /// Names and sizes that its hooks have defined.
+    /// Names and sizes that the image's hooks have defined.
     pub interned: &'a mut Interned,
-    /// Operators of PyTorch that it ran.
+    /// Operators of PyTorch that the image ran.
     pub operators: &'a mut Operators,
-    /// Spans that it named itself.
+    /// Spans that the program recorded itself.
     pub spans: &'a mut Spans,
-    /// Its code, which takes the stacks.
+    /// The image's code and stacks.
     pub code: &'a mut Code,
-    /// Its shared memory segments, as in [`Target`](super::target::Target).
+    /// The image's shared memory segments, as in [`Target`](super::target::Target).
     pub segments: &'a mut HashMap<u64, u64>,
     /// Path of the executable.
     pub exe: &'a str,
-    /// The work of its devices.
+    /// The work of the image's devices.
     pub gpu: &'a mut Gpu,
-    /// Rows of its threads, by their ids.
+    /// Rows of the image's threads, by their ids.
     pub threads: &'a mut HashMap<u32, ThreadIndex>,
 }
 
@@ -87,7 +87,7 @@ impl Notes for NoteSink<'_> {
                 self.segments.insert(address, length);
                 writer.map(map(MapKind::Attach, address, length, 0, stack))
             }
-            // For a segment that was attached while recording was off the length is not known.
+            // The length of a segment that was attached while recording was off is unknown.
             Note::Detach(address) => {
                 let length = self.segments.remove(&address).unwrap_or(0);
                 writer.map(map(MapKind::Detach, address, length, 0, 0))

@@ -1,4 +1,5 @@
-//! A process that makes no steps is switched with the process of its file that makes them.
+//! A process that makes no steps has its recording switched together with the process of its file
+//! that does.
 
 use super::target::Target;
 use crate::out::output::Output;
@@ -7,30 +8,30 @@ use std::sync::atomic::Ordering::*;
 use tprof_wire::region::off;
 use tprof_wire::schedule::Schedule;
 
-/// A process that makes steps or has the range that is captured.
+/// A process that makes steps, or that runs the range that is captured.
 #[derive(Clone, Copy, Debug)]
 pub struct StepSource {
     /// The trace file of its rank.
     pub file: usize,
     /// Number of steps and captures so far.
     pub count: u64,
-    /// A range was captured, and is over.
+    /// Whether a range was captured and is over.
     pub captured: bool,
     off: u32,
     cycle: u32,
 }
 
-/// The command that sets a schedule, in words, and the cycles that the run had before.
+/// The command that sets a schedule, and the number of cycles that the run had before.
 #[derive(Clone, Copy, Debug)]
 pub struct ScheduleOrigin {
-    /// `tprof ctl start --steps`.
+    /// The command in words, such as `tprof ctl start --steps`.
     pub command: &'static str,
     /// Number of cycles that the run had before.
     pub cycles_before: u32,
 }
 
 impl Target {
-    /// Returns what decides for the other processes of its file, if this one makes steps.
+    /// Returns the state that the other processes of its file follow, if this process makes steps.
     pub fn leader(&self) -> Option<StepSource> {
         let header = self.hooks.region.header();
         let captures = header.captures.load(Relaxed);
@@ -44,7 +45,7 @@ impl Target {
         })
     }
 
-    /// Switches it like another process of its file, unless it makes steps itself.
+    /// Switches its recording as in another process of its file, unless it makes steps itself.
     pub fn follow(&mut self, by: &StepSource, out: &mut Output, now: u64) {
         if self.leader().is_some() || self.end.is_some() {
             return;
@@ -52,7 +53,7 @@ impl Target {
         self.set_off(by.off, by.cycle, out, now);
     }
 
-    /// Sets the schedule's part of why its recording is off.
+    /// Sets or clears the schedule's part of the reasons why recording is off.
     fn set_off(&mut self, off: u32, cycle: u32, out: &mut Output, now: u64) {
         let header = self.hooks.region.header();
         let before = match off {
@@ -67,7 +68,8 @@ impl Target {
         }
     }
 
-    /// Reads its schedule anew, where the process makes its parts longer by how long steps take.
+    /// Reads the schedule again if the process adapts it: a process may make the parts of a
+    /// schedule longer, depending on how long its steps take.
     pub(super) fn follow_lengths(&mut self) {
         if self.spans.schedule.is_some_and(|of| of.boundaries) {
             let words = &self.hooks.region.header().schedule;
@@ -75,17 +77,18 @@ impl Target {
         }
     }
 
-    /// Steps that it has counted.
+    /// Returns the number of steps that the process has counted.
     pub fn steps(&self) -> u64 {
         self.hooks.region.header().steps.load(Relaxed)
     }
 
-    /// Makes its steps follow this schedule from now on.
+    /// Makes the process's steps follow this schedule from now on.
     pub fn schedule(&mut self, schedule: Schedule, by: ScheduleOrigin, out: &mut Output, now: u64) {
         (self.spans.schedule, self.spans.by) = (Some(schedule), by.command);
         self.spans.cycles_before = by.cycles_before;
         let off = if schedule.active == 0 { 0 } else { off::SCHEDULE };
-        // It is off before the process reads the schedule, and on after it reads none.
+        // Recording is switched off before the process reads the new schedule, or on after it has
+        // none.
         if off != 0 {
             self.set_off(off, 0, out, now);
         }
@@ -96,7 +99,7 @@ impl Target {
     }
 }
 
-/// Stores a schedule for the process: the last word makes it valid.
+/// Stores a schedule for the process. The last word that is stored makes it valid.
 pub fn store(region: &Region, schedule: &Schedule) {
     for (word, value) in region.header().schedule.iter().zip(schedule.pack()) {
         word.store(value, Release);

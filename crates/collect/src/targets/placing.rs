@@ -1,4 +1,4 @@
-//! Finds a new image its rank, its file and its row.
+//! Finds the rank, the file and the row of a new image.
 
 use super::interned::Interned;
 use super::operators::Operators;
@@ -25,7 +25,7 @@ use tprof_trace::model::*;
 use tprof_trace::run::{BlindSpot, ProcessInfo};
 use tprof_wire::handshake::hello_flags;
 
-/// The parts of the run that decide where an image belongs, and how it is recorded.
+/// The parts of the run that decide where an image belongs and how it is recorded.
 pub struct PlacedIn<'a> {
     /// Images that are attached.
     pub targets: &'a Targets,
@@ -33,14 +33,14 @@ pub struct PlacedIn<'a> {
     pub out: &'a mut Output,
     /// Options of the run.
     pub config: &'a Config,
-    /// Recording is on.
+    /// Whether recording is on.
     pub recording: bool,
-    /// Allocators that programs hold.
+    /// The known allocators in programs.
     pub allocators: &'a mut Allocators,
 }
 
 impl Target {
-    /// Finds a new image its file, and writes its row.
+    /// Finds the file of a new image, and writes its row. `None` if the file can't be created.
     pub fn place(attached: Attached, run: PlacedIn<'_>, now: u64) -> Option<Target> {
         let PlacedIn { targets, out, config, recording, allocators } = run;
         let Output { files, processes, .. } = out;
@@ -69,8 +69,8 @@ impl Target {
                 Ok(file)
             }
             (Some(rank), parent) => match files.newest_of(&rank) {
-                // Parents are unknown: processes started one after another by hand share a file
-                // while one of them lives.
+                // The parents are unknown here. Processes that were started by hand one after
+                // another share a file as long as one of them lives.
                 Some(file) if files.open[file].live > 0 || parent.is_none() => Ok(file),
                 _ => files.rank(rank),
             },
@@ -248,7 +248,7 @@ impl Target {
     }
 }
 
-/// Known images that lead to this process, nearest first.
+/// Returns the known images that lead to this process, nearest first.
 fn ancestry(processes: &mut Processes, pid: u32, parent: u32) -> Vec<u64> {
     let mut found = Vec::new();
     let mut pid = pid;
@@ -275,7 +275,8 @@ fn base_name(command: &[String]) -> String {
         .map_or_else(|| first.to_owned(), |n| n.to_string_lossy().into_owned())
 }
 
-/// The program of a command. A title that a process gave itself is one word with arguments in it.
+/// Returns only the program of a command. If a process changed its title, the command is one word
+/// that includes arguments.
 fn redacted(command: &[String]) -> String {
     match command {
         [title] => proc::program_of(title),

@@ -1,5 +1,5 @@
-//! An attached image and its place in the run: its file, its threads' rows, its mappings, and its
-//! notes.
+//! An attached image and its place in the run: its file, the rows of its threads, its mappings, and
+//! its notes.
 
 use super::calls::Calls;
 use super::code::Code;
@@ -24,7 +24,7 @@ use std::sync::atomic::Ordering::*;
 use tprof_trace::model::*;
 use tprof_wire::region::off;
 
-/// Images that are not written off yet, by their number in the run.
+/// The images that are not finished yet, by their number in the run.
 pub type Targets = BTreeMap<u64, Target>;
 
 /// The end of an image, as far as it is known.
@@ -33,37 +33,37 @@ pub struct End {
     pub time_ns: u64,
     /// Its wait status.
     pub status: Option<i32>,
-    /// Gives the status once the process was reaped.
+    /// Yields the wait status once the process has been reaped.
     pub pidfd: Option<OwnedFd>,
-    /// Replaced by another image.
+    /// Whether the process replaced the image by an `exec`.
     pub exec: bool,
 }
 
-/// The questions about the mappings of an image.
+/// Requests for the mappings of an image.
 #[derive(Default)]
 pub struct ModuleQuestions {
-    /// Whether they were asked for.
+    /// Whether the mappings were requested.
     pub asked: bool,
-    /// Questions that are not answered yet.
+    /// Number of requests that are not answered yet.
     pub open: u32,
-    /// The code that was mapped as it attached, for where it is gone before it is asked.
+    /// The code that was mapped when the image attached, in case the image ends before it is asked.
     pub begun_with: Vec<Mapping>,
-    /// Number of the target's last request.
+    /// Number of the target's last request for the module table.
     pub(super) seen: u32,
 }
 
-/// Records that a target could not write, as far as they are counted among the run's losses.
+/// The lost records of a target that are already counted among the run's losses.
 #[derive(Default)]
 pub(super) struct CountedLosses {
     pub records: u64,
-    /// Events before it attached were to be recorded.
+    /// Whether events before the image attached should have been recorded, so that they are losses.
     pub with_missed: bool,
     pub missed: u64,
     pub notes: u64,
     pub children: u32,
 }
 
-/// The resources that a process uses, as last read.
+/// The resources that a process used when they were last read.
 #[derive(Default)]
 pub struct Usage {
     /// Resident memory (RSS), bytes.
@@ -90,35 +90,36 @@ pub struct Target {
     pub file: usize,
     /// The image that it is a fork of, by its number, where that was recorded.
     pub forked_from: Option<u64>,
-    /// Set once it ended.
+    /// The end of the image, once it has ended.
     pub end: Option<End>,
-    /// The questions about its mappings.
+    /// Requests for its mappings.
     pub modules: ModuleQuestions,
-    /// Whether it numbers its threads as the collector does.
+    /// Whether it is in the collector's pid namespace, so that its thread ids are the collector's.
     pub(super) same_namespace: bool,
-    /// The kernel notifies the collector of its end.
+    /// Whether the kernel notifies the collector of its end.
     pub(super) watched: bool,
     /// Time when it attached.
     pub start_ns: u64,
-    /// Threads and stacks that samples of it refer to.
+    /// Threads and stacks that its samples refer to.
     pub cpu_rows: CpuRows,
     /// Whether it was recorded from its first event on.
     pub(super) whole_life: bool,
-    /// Whether it attached after its first events, which were not even counted.
+    /// Whether it attached after its first events, so that those were not even counted.
     pub(super) is_late: bool,
-    /// The clock of the highest live bytes that its threads counted, and its time: it was converted
-    /// once, as the records around it were.
+    /// The peak of live bytes that its threads counted: the clock and its time in ns. The clock is
+    /// converted only once, at about the time of the records around it, so that both are converted
+    /// alike.
     pub(super) peak: (u64, u64),
     /// System V segments that it has attached: their addresses and lengths.
     pub(super) segments: HashMap<u64, u64>,
     pub(super) memory: MemoryRecording,
-    /// Its CUDA runtime and NCCL calls.
+    /// Its CUDA, NCCL, cuBLAS and MPI calls.
     pub calls: Calls,
     /// Names and sizes that its hooks have defined.
     pub(super) interned: Interned,
     /// Operators of PyTorch that it ran.
     pub(super) operators: Operators,
-    /// Spans that it named itself.
+    /// Spans that the program recorded itself.
     pub(super) spans: Spans,
     /// Its code, and the stacks in it.
     pub code: Code,
@@ -139,7 +140,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Reads its rings.
+    /// Reads its rings, and returns the number of records.
     pub fn drain(&mut self, out: &mut Output, now: u64, pass: Pass) -> u64 {
         self.follow_lengths();
         let Some(open) = out.files.open.get_mut(self.file) else { return 0 };
@@ -182,25 +183,27 @@ impl Target {
         taken
     }
 
-    /// Has rows written by the next drain that wait for more: someone asks for them.
+    /// Makes the next drain write all rows, even if they would wait for more, because a command
+    /// asks for them.
     pub fn write_all_next(&mut self) {
         self.calls.write_all_next();
         self.spans.write_all_next();
         self.operators.write_all_next();
     }
 
-    /// Whether NCCL operations that began until then still wait for their other records: a fraction
-    /// of a second.
+    /// Whether NCCL operations before `until_ns` still wait for their other records, which takes a
+    /// fraction of a second.
     pub fn needs_operations(&self, until_ns: u64) -> bool {
         self.calls.collectives.first_ns().is_some_and(|first| first <= until_ns)
     }
 
-    /// Whether changes of device memory until then wait to be those of hooks: for seconds.
+    /// Whether changes of device memory before `until_ns` still wait to be matched with calls that
+    /// hooks recorded, which takes seconds.
     pub fn needs_memory(&self, until_ns: u64) -> bool {
         self.gpu.first_unmatched_ns().is_some_and(|first| first <= until_ns)
     }
 
-    /// Writes rows of calls that have waited long enough.
+    /// Writes rows of calls, spans and operators that have waited long enough.
     fn write_calls(&mut self, out: &mut Output, now: u64, pass: Pass) {
         let Some(open) = out.files.open.get_mut(self.file) else { return };
         let (last, collectives) = (pass == Pass::Last, &mut self.calls.collectives);
@@ -219,7 +222,7 @@ impl Target {
         }
     }
 
-    /// Takes in the region of its CUPTI agent, or of its hooks where the agent was first.
+    /// Adds the region of its CUPTI agent, or of its hooks if the agent attached first.
     pub fn joined(&mut self, region: Arc<Region>, agent: bool) {
         let joining = Image::new(region, self.hooks.index);
         self.agent = Some(match agent {
@@ -228,8 +231,8 @@ impl Target {
         });
     }
 
-    /// Switches recording in its rings as it is in the session. Its agent's records come later from
-    /// CUPTI: rows of times when its own recording was off are left out.
+    /// Switches recording in its rings on or off, as in the session. CUPTI delivers the agent's
+    /// records later, so rows of times when the process's own recording was off are left out then.
     pub fn switch(&self, on: bool) {
         let session = |region: &Region| match on {
             true => region.header().off.fetch_and(!off::SESSION, AcqRel),
@@ -241,7 +244,8 @@ impl Target {
         }
     }
 
-    /// The rings of its hooks and of its agent, and where their notes go.
+    /// Splits the target into the rings of its hooks and of its agent, and the sink for their
+    /// notes.
     pub(super) fn split<'a>(
         &'a mut self,
         out: &'a mut Output,
@@ -270,7 +274,7 @@ impl Target {
         ([Some(&mut self.hooks), self.agent.as_mut()], sink)
     }
 
-    /// Reads all that is left after the process's end.
+    /// Reads everything that is left after the end of the process.
     pub fn drain_all(&mut self, out: &mut Output, now: u64) {
         for _ in 0..1_000_000 {
             if self.drain(out, now, Pass::Last) == 0 && self.is_settled() {
@@ -286,7 +290,7 @@ impl Target {
         self.hooks.is_settled() && self.agent.as_ref().is_none_or(Image::is_settled)
     }
 
-    /// A request for the module table that was not answered yet.
+    /// Returns the number of a request for the module table that was not seen before.
     pub fn modules_request(&mut self) -> Option<u32> {
         let wanted = self.hooks.region.header().modules_wanted.load(Acquire);
         if wanted == self.modules.seen {
@@ -296,20 +300,20 @@ impl Target {
         Some(wanted)
     }
 
-    /// Whether there are stacks of modules that were not read yet.
+    /// Whether there are stacks but no mappings yet, and the mappings can still be requested.
     pub fn needs_modules(&self) -> bool {
         let known = self.end.is_none() || !self.modules.begun_with.is_empty();
         !self.modules.asked && known && self.code.has_unresolved_stacks()
     }
 
-    /// Puts the mappings into force that were read until then.
+    /// Applies the mappings that were read until then.
     pub fn learn_modules(&mut self, out: &mut Output, until_ns: u64) {
         if let Some(open) = out.files.open.get_mut(self.file) {
             self.code.learn(until_ns, &mut open.writer);
         }
     }
 
-    /// Names file and process for the symbol worker.
+    /// Returns the number by which the symbol worker knows file and process.
     pub fn symbol_target(&self) -> u64 {
         (self.file as u64) << 32 | u64::from(self.hooks.index)
     }

@@ -1,6 +1,6 @@
-//! Tests of the drain and the handshake against a target that scribbles on the memory it shares:
-//! whatever a region holds, reading it ends, does not panic, and takes no more memory than the
-//! region could fill.
+//! Tests of the drain and the handshake against a target that writes garbage to the memory it
+//! shares. Whatever a region holds, reading it has to end, must not panic, and must not use more
+//! memory than the region could fill.
 //!
 //! Regions are made from fixed seeds, so that a failure can be reproduced.
 
@@ -20,12 +20,13 @@ use tprof_trace::{HeapBlock, TraceHeader, TraceWriter};
 use tprof_wire::record::{self, ExtKind, Kind, SLOT_BYTES};
 use tprof_wire::region::*;
 
-/// A few seconds of work may take this long on a busy machine; work that takes longer does not end.
+/// Time limit for work of a few seconds, long enough for a busy machine. Work that takes longer
+/// counts as endless.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Words in a slot.
+/// Number of words in a slot.
 const WORDS: usize = SLOT_BYTES / 8;
 
-/// A random generator: Marsaglia's xorshift.
+/// Marsaglia's xorshift random number generator.
 struct Random(u64);
 
 impl Random {
@@ -48,7 +49,7 @@ impl Random {
         self.below(n) == 0
     }
 
-    /// Numbers at which arithmetic breaks, and others.
+    /// Returns a number, often one at which arithmetic overflows.
     fn number(&mut self) -> u64 {
         let odd = [
             0,
@@ -73,7 +74,7 @@ impl Random {
     }
 }
 
-/// Takes the drain's output, and checks that it is of bounded size.
+/// Receives the drain's output and checks that its size is bounded.
 struct TestSink {
     notes: u64,
     file: OpenFile,
@@ -132,13 +133,13 @@ impl Notes for TestSink {
     }
 }
 
-/// One clock for all: it takes milliseconds to set up.
+/// Returns the one clock of all tests, because setting up a clock takes milliseconds.
 fn clock() -> &'static Clock {
     static CLOCK: OnceLock<Clock> = OnceLock::new();
     CLOCK.get_or_init(Clock::new)
 }
 
-/// Fails, rather than hangs, if `work` does not end.
+/// Runs `work`, and fails instead of hanging if it does not end.
 fn in_time(work: impl FnOnce() + Send + 'static) {
     let (done, ended) = channel();
     let worker = std::thread::spawn(move || {
@@ -159,7 +160,7 @@ fn put(region: &Region, offset: usize, value: u64) {
         .store(value, Relaxed);
 }
 
-/// Writes slots from the first of a chunk on.
+/// Writes `slots` into a chunk, from its first slot on.
 fn fill(region: &Region, chunk: ChunkRef, slots: &[(u64, u64)]) {
     let Some((base, bytes)) = chunk.place() else { return };
     for (place, slot) in region.slots(base + SLOT_BYTES, base + bytes).iter().zip(slots) {
@@ -168,7 +169,7 @@ fn fill(region: &Region, chunk: ChunkRef, slots: &[(u64, u64)]) {
     }
 }
 
-/// Hands thread slot `slot` out, with that first chunk.
+/// Marks the slot as taken by a thread whose first chunk is `first`.
 fn thread(region: &Region, slot: usize, first: ChunkRef) {
     let place = region.slot(slot);
     place.state.store(slot_state::LIVE, Relaxed);
@@ -190,7 +191,7 @@ fn chunk(random: &mut Random) -> ChunkRef {
     }
 }
 
-/// Records as a target writes them.
+/// Returns records that a well-behaved target could write.
 fn honest(random: &mut Random, slots: usize) -> Vec<(u64, u64)> {
     let mut out = vec![(Kind::Time as u64, clock().now())];
     while out.len() < slots {
@@ -224,7 +225,7 @@ fn honest(random: &mut Random, slots: usize) -> Vec<(u64, u64)> {
     out
 }
 
-/// Fills a region with bytes made from the seed, and gives out threads.
+/// Fills a region with bytes from the generator, and hands out thread slots.
 fn scribble(region: &Region, random: &mut Random) {
     let style = random.below(6);
     let threads = 1 + random.below(6);
@@ -250,7 +251,7 @@ fn scribble(region: &Region, random: &mut Random) {
                 }
             }
             if style == 3 {
-                // Lengths that reach past everything, and records that never get done.
+                // Lengths that reach beyond every limit, and records that are never finished.
                 for slot in &mut slots {
                     if !random.one_in(16) {
                         continue;
@@ -260,7 +261,7 @@ fn scribble(region: &Region, random: &mut Random) {
                 }
             }
             if style == 4 {
-                // Holes.
+                // Holes: empty slots.
                 for slot in &mut slots {
                     if random.one_in(8) {
                         *slot = (0, random.next());
@@ -285,7 +286,8 @@ fn scribble(region: &Region, random: &mut Random) {
         region.slot(index).generation.store(random.next() as u32, Relaxed);
     }
     if random.one_in(8) {
-        // Header, module table, bitmaps, and slots of threads that never were.
+        // Garbage in the header, the module table, the bitmaps, and slots of threads that never
+        // existed.
         for word in 0..SLOTS_OFFSET / 8 {
             put(region, word * 8, random.number());
         }
@@ -303,19 +305,18 @@ fn follow(image: &mut Image) {
     }
 }
 
-/// Bytes resident in this process.
+/// Returns the number of bytes that are resident in this process.
 fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
 }
 
-/// Reads a region to its end, as the collector does; its image afterwards, and
-/// the notes that came.
+/// Reads a region to its end, as the collector does. Returns the image and the number of notes.
 fn drained(region: Region) -> (Image, u64) {
     let mut image = Image::new(Arc::new(region), 0);
     let mut sink = TestSink::new();
     let mut now = 1_000_000_000;
-    // While the target lives, holes are waited for.
+    // While the target lives, the collector waits at holes.
     for _ in 0..4 {
         follow(&mut image);
         image.drain(clock(), now, Pass::Live, &mut sink);
@@ -328,7 +329,7 @@ fn drained(region: Region) -> (Image, u64) {
             break;
         }
         passes += 1;
-        // All chunks hold 6 million slots; nobody writes while this reads.
+        // All chunks together hold 6 million slots, and nobody writes during this loop.
         assert!(passes < 10_000, "nothing is left, and yet records come");
     }
     image.slot_totals();
@@ -347,7 +348,7 @@ fn no_region_stops_or_crashes_the_collector() {
             let (region, _file) = Region::new().unwrap();
             scribble(&region, &mut Random::new(seed));
             let (image, seen) = drained(region);
-            // No region holds more records than slots.
+            // A region can't hold more records than slots.
             assert!(image.recorded <= (REGION_BYTES / SLOT_BYTES) as u64, "seed {seed}");
             recorded += image.recorded;
             refused += image.refused;
@@ -363,8 +364,8 @@ fn no_region_stops_or_crashes_the_collector() {
     });
 }
 
-/// A region whose only thread begins with a small chunk of `slots`, whose next
-/// word is `next`.
+/// Returns a region with one thread, which begins with a small chunk that holds `slots` and has
+/// `next` as its next word.
 fn with_chunk(slots: &[(u64, u64)], next: u64) -> Region {
     let (region, _) = Region::new().unwrap();
     let first = ChunkRef::small(3);

@@ -1,4 +1,4 @@
-//! Threads of a target that are gone.
+//! Finds the threads of a target that have ended.
 
 use super::target::{End, Target};
 use crate::os::{proc, sys};
@@ -14,7 +14,7 @@ enum Side {
 }
 
 impl Target {
-    /// Threads that are gone give their slots back.
+    /// Finds threads that have ended, and frees their slots.
     pub fn reap_threads(&mut self, out: &mut Output, now: u64) {
         if !self.watched && self.end.is_none() && !proc::lives(self.pid) {
             self.end = Some(End { time_ns: now, status: None, pidfd: None, exec: false });
@@ -29,7 +29,8 @@ impl Target {
         }
     }
 
-    /// Threads of one of its two regions that are gone.
+    /// Retires the threads of one of the two regions that have ended. If `all` is set, checks every
+    /// thread.
     fn retire_threads(&mut self, of: Side, all: bool, out: &mut Output, now: u64) {
         let mut at = 0;
         loop {
@@ -49,7 +50,7 @@ impl Target {
                 at += 1;
                 continue;
             }
-            // Whatever it wrote last is there now: it is gone.
+            // The thread has ended, so its last records are in the ring now.
             let ([hooks, agent], mut sink) = self.split(out);
             let image = match of {
                 Side::Hooks => hooks,

@@ -1,4 +1,4 @@
-//! Finds a module's frame information, and has it compiled.
+//! Finds a module's frame information and compiles it.
 
 use std::fs::File;
 use std::path::Path;
@@ -61,8 +61,8 @@ pub(crate) fn compile_section(bytes: &[u8], address: u64) -> Result<UnwindTable,
     compiler.run()
 }
 
-/// Returns the bytes of a module's frame information, which decide the cost of its table: about 160
-/// bytes are compiled in a microsecond.
+/// Returns the number of bytes of a module's frame information, which determines the time to
+/// compile its table: about 160 bytes per microsecond.
 pub fn frame_bytes(elf: &Elf) -> u64 {
     let sections = elf.sections();
     if let Some(section) = sections.iter().find(|s| s.name == ".eh_frame" && s.has_contents()) {
@@ -71,7 +71,7 @@ pub fn frame_bytes(elf: &Elf) -> u64 {
     eh_frame_by_segment(elf).map_or(0, |(_, bytes, _)| bytes)
 }
 
-/// Frame information of a module, and where `.eh_frame` is loaded.
+/// The frame information of a module, and the address at which `.eh_frame` is loaded.
 struct FrameSections {
     eh_frame: Option<(Vec<u8>, u64)>,
     debug_frame: Option<Vec<u8>>,
@@ -96,13 +96,13 @@ impl FrameSections {
     }
 }
 
-/// Finds `.eh_frame` without section headers, as the unwinder of the target
-/// would: file offset, most bytes it can have, address.
+/// Finds `.eh_frame` without section headers, as a target's unwinder does. Returns its file offset,
+/// the most bytes that it can have, and its address.
 fn eh_frame_by_segment(elf: &Elf) -> Option<(u64, u64, u64)> {
     let header = elf.segments().iter().find(|s| s.kind == PT_GNU_EH_FRAME)?;
     let bytes = elf.read(header.offset, 8).ok()?;
-    // Version 1, pointer to .eh_frame relative to itself as a signed word: all
-    // that linkers write.
+    // All linkers write version 1 and a pointer to `.eh_frame` that is a signed word relative to
+    // itself.
     if bytes[..2] != [1, 0x1b] {
         return None;
     }
@@ -116,7 +116,7 @@ fn eh_frame_by_segment(elf: &Elf) -> Option<(u64, u64, u64)> {
     Some((offset, segment.file_bytes - (address - segment.address), address))
 }
 
-/// Ends the stack in code at the entry point that has no rows: nothing calls it.
+/// Marks code at the entry point that has no rows as the end of the stack, since nothing calls it.
 pub(super) fn mark_entry(table: &mut UnwindTable, entry: u64) {
     let Ok(entry) = u32::try_from(entry) else {
         return;
@@ -132,7 +132,7 @@ pub(super) fn mark_entry(table: &mut UnwindTable, entry: u64) {
     } else {
         &[(entry, Row::END), (end, Row::NONE)]
     };
-    // A gap that begins at the entry itself is replaced.
+    // If a gap begins at the entry point itself, it is replaced.
     let from = if next > 0 && table.pcs[next - 1] == entry { next - 1 } else { next };
     table.pcs.splice(from..next, rows.iter().map(|r| r.0));
     table.rows.splice(from..next, rows.iter().map(|r| r.1));

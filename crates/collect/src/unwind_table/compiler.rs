@@ -1,7 +1,7 @@
-//! Runs frame description entries, in order of address, into rows.
+//! Turns frame description entries (FDEs) into rows, in order of address.
 //!
-//! FDEs are listed and sorted first and run afterwards: rows then come out
-//! sorted and merged, and memory stays at the table's size.
+//! FDEs are listed and sorted first and evaluated afterwards. So rows come out sorted and merged,
+//! and memory use does not exceed the table's size.
 
 use std::collections::HashMap;
 
@@ -17,15 +17,15 @@ use super::table::{UnwindError, UnwindTable};
 
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 
-/// Most rows in one table, limited by the size of the tables file.
+/// Most rows in one table, which follows from the size of the tables file.
 const MAX_ROWS: usize = 64 << 20;
-/// Longest initial instructions of a CIE, bytes. They run again for every FDE, so that a long one
-/// in a hostile file would cost time without end; real ones have some ten.
+/// Most bytes of a CIE's initial instructions. They are evaluated for every FDE, so long ones in a
+/// hostile file would take endless time. Real CIEs have about ten bytes.
 const MAX_CIE_INSTRUCTIONS: usize = 1024;
-/// CIEs kept parsed; real modules have some ten.
+/// Number of parsed CIEs that are cached; real modules have about ten.
 const MAX_CIES: usize = 4096;
 
-/// Lists FDEs, then turns them into rows.
+/// Lists FDEs and then turns them into rows.
 #[derive(Default)]
 pub(super) struct Compiler<'a> {
     eh: Option<FrameSection<'a, EhFrame<Bytes<'a>>>>,
@@ -33,16 +33,16 @@ pub(super) struct Compiler<'a> {
     ranges: Vec<CodeRange>,
 }
 
-/// A section of frame information with the CIEs parsed so far.
+/// A section of frame information, with the CIEs that were parsed so far.
 struct FrameSection<'a, S: UnwindSection<Bytes<'a>>> {
     section: S,
     bases: BaseAddresses,
     cies: Cies<'a>,
-    /// The bytes of the section, where its entries may be plain.
+    /// The bytes of the section, if its entries may be plain.
     plain: Option<Plain<'a>>,
 }
 
-/// Parsed CIEs by offset. Neighbouring FDEs mostly share one.
+/// Parsed CIEs by offset. Neighbouring FDEs usually share one.
 #[derive(Default)]
 struct Cies<'a> {
     last: Option<(usize, CommonInformationEntry<Bytes<'a>>)>,
@@ -92,8 +92,8 @@ impl<'a, S: UnwindSection<Bytes<'a>>> FrameSection<'a, S> {
         FrameSection { section, bases, cies: Cies::default(), plain: None }
     }
 
-    /// Like [`FrameSection::list`], for a section that compilers wrote; returns false, and lists
-    /// nothing, if anything about its structure is odd.
+    /// Like [`FrameSection::list`], for a section that a compiler wrote. Returns false, and lists
+    /// nothing, if its structure is unusual.
     fn list_plain(&mut self, ranges: &mut Vec<CodeRange>) -> bool {
         let FrameSection { section, bases, cies, plain } = self;
         let Some(plain) = plain else { return false };
@@ -131,8 +131,8 @@ impl<'a, S: UnwindSection<Bytes<'a>>> FrameSection<'a, S> {
         whole
     }
 
-    /// Lists the code ranges that the section describes. Stops at damage:
-    /// beyond it no boundary can be trusted.
+    /// Lists the code ranges that the section describes. Stops at the first malformed entry, since
+    /// no boundary after it can be trusted.
     fn list(&mut self, debug: bool, ranges: &mut Vec<CodeRange>) {
         let FrameSection { section, bases, cies, .. } = self;
         let mut entries = section.entries(bases);
@@ -150,7 +150,7 @@ impl<'a, S: UnwindSection<Bytes<'a>>> FrameSection<'a, S> {
         }
     }
 
-    /// Runs one FDE and pushes its rows from `from` on.
+    /// Evaluates one FDE, and pushes its rows from `from` on.
     fn rows(
         &mut self,
         range: CodeRange,
@@ -213,8 +213,8 @@ impl<'a> Compiler<'a> {
         self.debug = Some(section);
     }
 
-    /// Runs all FDEs in the order of addresses. Where two claim the same code the first keeps it,
-    /// `.eh_frame` before `.debug_frame`.
+    /// Evaluates all FDEs in order of address. If two describe the same code, the first one is
+    /// used, and `.eh_frame` comes before `.debug_frame`.
     pub fn run(mut self) -> Result<UnwindTable, UnwindError> {
         self.ranges.sort_unstable_by_key(|r| (r.start, r.debug, r.end));
         let mut context = UnwindContext::new();
@@ -226,7 +226,8 @@ impl<'a> Compiler<'a> {
                 continue;
             }
             table.push(from, Row::NONE);
-            // Rows up to the damage, if there is any, stand; the rest is cut below.
+            // If an FDE is malformed, the rows before the error are kept, and the rest is cut
+            // below.
             let whole = match (range.debug, &mut self.eh, &mut self.debug) {
                 (false, Some(s), _) => s.rows(range, from, &mut context, &mut table).is_ok(),
                 (true, _, Some(s)) => s.rows(range, from, &mut context, &mut table).is_ok(),
@@ -247,7 +248,7 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// Translates a row of frame information into the wire's terms.
+/// Translates a row of frame information into the wire format.
 fn translate<'a, S: UnwindSection<Bytes<'a>>>(
     row: &gimli::UnwindTableRow<usize>,
     section: &S,
@@ -259,8 +260,8 @@ fn translate<'a, S: UnwindSection<Bytes<'a>>>(
         _ if signal && is_signal_frame(row, section) => return Row::SIGNAL,
         _ => return Row::NONE,
     }
-    // The caller of a signal frame stopped anywhere, not after a call, which
-    // only the trampoline's own row shows.
+    // The code that called a signal frame may have stopped anywhere, and not after a call. Only the
+    // trampoline's own row shows that.
     let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else {
         return Row::NONE;
     };
@@ -277,8 +278,8 @@ fn translate<'a, S: UnwindSection<Bytes<'a>>>(
     Row::new(kind, offset, saved).unwrap_or(Row::NONE)
 }
 
-/// Whether the CFA is the stack pointer that the kernel saved in the
-/// `ucontext` at the stack pointer, as in glibc's `__restore_rt`.
+/// Whether the CFA is the stack pointer that the kernel saved in the `ucontext` at the stack
+/// pointer, as in glibc's `__restore_rt`.
 fn is_signal_frame<'a, S: UnwindSection<Bytes<'a>>>(
     row: &gimli::UnwindTableRow<usize>,
     section: &S,
@@ -307,7 +308,7 @@ mod tests {
     use crate::elf::Elf;
     use std::path::Path;
 
-    /// Plain programs give the same rows as gimli, in whole files and in all of them.
+    /// Plain programs give the same rows as gimli does, entry by entry and for the whole table.
     #[test]
     fn plain_programs_are_run_as_gimli_runs_them() {
         let maps = crate::modules::read_code_maps(std::process::id()).unwrap();

@@ -1,10 +1,10 @@
-//! Compiles a module's call frame information into the rows that targets read.
+//! Compiles a module's call frame information into the unwind rows that targets read.
 //!
-//! Rows must never lead to a wrong caller: whatever the wire's rows cannot express
-//! exactly (another CFA register, a DWARF expression, a frame pointer kept in a
-//! register, a return address elsewhere) becomes `Row::NONE` of the wire, which cuts the
-//! stack there and marks it. A row that keeps the CFA but loses the frame
-//! pointer would look right until some caller needs it, so it is cut as well.
+//! Rows must never lead to a wrong caller. If the wire's rows can't express an entry exactly
+//! (another CFA register, a DWARF expression, a frame pointer kept in a register, a return address
+//! elsewhere), it becomes `Row::NONE` of the wire, which cuts the stack there and marks it. A row
+//! that has the CFA but loses the frame pointer would look right until some caller needs the frame
+//! pointer, so it is cut as well.
 
 mod compile;
 mod compiler;

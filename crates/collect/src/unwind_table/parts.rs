@@ -1,9 +1,9 @@
 //! Compiles a large module part by part.
 //!
-//! PyTorch loads 57 MB of frame information, and its stacks lie in a few percent of that code. The
-//! binary search table beside `.eh_frame` lists each function in the order of addresses with the
-//! place of its description: a part is a run of its entries, and only their descriptions are read.
-//! The rows are those of the whole module.
+//! PyTorch loads 57 MB of frame information, but its stacks lie in a few percent of the code. The
+//! binary search table next to `.eh_frame` lists each function in order of address, with the place
+//! of its description. A part is a range of the table's entries, and only their descriptions are
+//! read. The rows are the same as those of the whole module.
 
 use super::compile::{compile_section, mark_entry};
 use super::search::{SearchTable, Window};
@@ -12,35 +12,35 @@ use crate::disk_cache::RowSpan;
 use crate::elf::{Elf, u32_at};
 use std::collections::HashMap;
 
-/// Functions of a part, and parts of a module at most: the module table of a target has 2,048
-/// places, and a part of 1,024 functions takes 0.4 ms.
+/// Number of functions in a part, and most parts of a module. The module table of a target has
+/// 2,048 entries, and a part of 1,024 functions takes 0.4 ms.
 const FUNCTIONS: u64 = 1024;
 const MAX_PARTS: u64 = 256;
-/// Number of descriptions, spread over the module, that are read to find out whether all have the
-/// form that is compiled here: a linker writes one form. Each takes its own read, from a disk the
-/// first time.
+/// Number of descriptions, spread over the module, that are checked for the form that is compiled
+/// here, since a linker writes all of them in one form. Each check takes a read, the first time
+/// from disk.
 const CHECKED: u64 = 8;
 
 /// A part of a module.
 #[derive(Clone, Debug)]
 pub struct ModulePart {
-    /// ELF address from which on it has the rows; the next part's is its end.
+    /// First ELF address for which it has rows; they reach to the next part's first address.
     pub start: u64,
     /// One past its last ELF address.
     pub end: u64,
-    /// Entries of the search table.
+    /// Its entries in the search table: first, and one past the last.
     entries: (u64, u64),
 }
 
 impl ModulePart {
-    /// Returns the key by which its rows are cached.
+    /// Returns the key under which its rows are cached.
     pub fn span(&self) -> RowSpan {
         RowSpan { addresses: (self.start, self.end), entries: self.entries }
     }
 }
 
-/// Returns the parts of a module, in the order of addresses; empty if it is small, or has frame
-/// information that the search table does not lead to.
+/// Returns the parts of a module in order of address. Empty if the module is small, or if it has
+/// frame information that is not in the search table.
 pub fn parts(elf: &Elf) -> Vec<ModulePart> {
     found_parts(elf).unwrap_or_default()
 }
@@ -89,7 +89,7 @@ pub fn compile_part(elf: &Elf, part: &ModulePart) -> Result<UnwindTable, UnwindE
     let mut section = PartSection { base: *base, bytes: Vec::new(), shared: HashMap::new() };
     let mut window = Window::default();
     for (start, description) in &entries {
-        // A description of another form has no rows.
+        // A description of another form gets no rows.
         let Some((bytes, shared)) = window.description(elf, *description, *start) else { continue };
         let _ = section.add(bytes, shared, *start, (elf, &mut window));
     }
@@ -100,18 +100,18 @@ pub fn compile_part(elf: &Elf, part: &ModulePart) -> Result<UnwindTable, UnwindE
     Ok(rows)
 }
 
-/// A section `.eh_frame` that consists of chosen descriptions.
+/// A section `.eh_frame` that contains only chosen descriptions.
 struct PartSection {
     /// ELF address of its first byte.
     base: u64,
     bytes: Vec<u8>,
-    /// Addresses of the entries that several functions share, by ELF address.
+    /// New addresses of the entries that several functions share, by their ELF addresses.
     shared: HashMap<u64, u64>,
 }
 
 impl PartSection {
-    /// Takes a description, and what it refers to: references relative to its place are made
-    /// relative to the new one.
+    /// Adds a description and the entry that it refers to. References relative to the old place are
+    /// made relative to the new one.
     fn add(
         &mut self,
         mut bytes: Vec<u8>,

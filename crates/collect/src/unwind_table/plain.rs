@@ -1,6 +1,6 @@
-//! Runs the call frame programs of a section that compilers wrote, several times as fast as a
-//! general evaluator. Programs that are not plain are left to gimli; plain ones give the same rows
-//! as gimli.
+//! Evaluates the call frame programs of a section that a compiler wrote, several times as fast as a
+//! general evaluator. Programs that are not plain are left to gimli. Plain ones give the same rows
+//! as with gimli.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use tprof_cfi::{CfiEntry, SharedEntry, code_at, entry_at, run};
 use tprof_wire::unwind::Row;
 
-/// Code that one FDE describes.
+/// The code that one FDE describes.
 #[derive(Clone, Copy)]
 pub(super) struct CodeRange {
     pub start: u32,
@@ -19,8 +19,8 @@ pub(super) struct CodeRange {
 }
 
 impl CodeRange {
-    /// Returns `None` for a range that has no place in a table. Address 0 stands for code that the
-    /// linker threw away.
+    /// Returns `None` for a range that can't be in a table. A range at address 0 belongs to code
+    /// that the linker removed.
     pub fn new(start: u64, end: u64, fde: usize, debug: bool) -> Option<CodeRange> {
         let (start, end) = (u32::try_from(start).ok()?, u32::try_from(end).ok()?);
         (start != 0 && start < end).then_some(CodeRange { start, end, fde, debug })
@@ -32,7 +32,7 @@ pub(super) struct Plain<'a> {
     bytes: &'a [u8],
     /// ELF address of its first byte.
     address: u64,
-    /// Plain CIEs by offset, and the one that was used last: neighbouring FDEs share it.
+    /// Plain CIEs by offset, and the one that was used last, since neighbouring FDEs share it.
     cies: HashMap<usize, SharedEntry>,
     last: Option<(usize, SharedEntry)>,
     rows: Vec<(u64, Row)>,
@@ -44,7 +44,7 @@ impl<'a> Plain<'a> {
     }
 
     /// Returns the entry at an offset, and the offset of the next one; `None` if the entry is not
-    /// plain. A plain CIE is remembered.
+    /// plain. Plain CIEs are cached.
     pub fn entry(&mut self, at: usize) -> Option<(CfiEntry, usize)> {
         let (entry, next) = entry_at(self.bytes, at)?;
         if entry == CfiEntry::Shared {
@@ -67,13 +67,13 @@ impl<'a> Plain<'a> {
         self.bytes.get(at..).is_some_and(|rest| rest.is_empty() || rest == [0; 4])
     }
 
-    /// The code of an FDE: where it begins and ends.
+    /// Returns where the code of an FDE begins and ends.
     pub fn code(&self, fde: usize) -> Option<(u64, u64)> {
         code_at(self.bytes.get(fde..)?, self.address.checked_add(fde as u64)?)
     }
 
-    /// Runs an FDE, and returns its rows, each with the address from which on it holds: until the
-    /// next one's, the last to the end of the FDE. `None` if it is not plain.
+    /// Evaluates an FDE, and returns its rows, each with the first address for which it holds. The
+    /// last row holds up to the end of the FDE. `None` if the FDE is not plain.
     pub fn run(&mut self, range: CodeRange) -> Option<&[(u64, Row)]> {
         let (CfiEntry::Description(cie), end) = entry_at(self.bytes, range.fde)? else {
             return None;
@@ -98,7 +98,8 @@ mod tests {
     use tprof_cfi::LoadedFrames;
     use tprof_wire::unwind::Row;
 
-    /// A file's segments as a loader maps them, where `.eh_frame_hdr` begins, and the entry point.
+    /// A file's segments as a loader maps them, the address of `.eh_frame_hdr`, and the entry
+    /// point.
     struct Loaded {
         segments: Vec<(u64, Vec<u8>)>,
         header: u64,
@@ -132,7 +133,7 @@ mod tests {
         }
     }
 
-    /// A process finds in the segments that it has mapped what its table would have.
+    /// A process finds the same rows in its mapped segments as its table would have.
     #[test]
     fn rows_of_loaded_objects_are_those_of_their_tables() {
         let maps = crate::modules::read_code_maps(std::process::id()).unwrap();
@@ -177,7 +178,7 @@ mod tests {
             (word >> 33) % below
         };
         for _ in 0..20_000 {
-            // The head of the search table as well as any byte behind it.
+            // The damaged byte is in the head of the search table or anywhere else in the segment.
             let is_head = next(4) == 0;
             let bytes = &mut loaded.segments[index].1;
             let at = begin + next(if is_head { 64 } else { (bytes.len() - begin) as u64 }) as usize;
@@ -188,7 +189,7 @@ mod tests {
                     frames.row_at(code.address + next(code.file_bytes));
                 }
             }
-            // Damage accumulates, and starts over from time to time.
+            // Damage accumulates, and is undone from time to time.
             if next(8) != 0 {
                 loaded.segments[index].1[at] = before;
             }

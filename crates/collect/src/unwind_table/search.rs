@@ -1,21 +1,21 @@
-//! Finds the descriptions of single functions through the binary search table beside `.eh_frame`,
-//! which lists each function in the order of addresses with the place of its description.
+//! Finds the descriptions of single functions by the binary search table next to `.eh_frame`. The
+//! table lists each function in order of address, with the place of its description.
 
 use crate::elf::{EM_X86_64, Elf, ElfError, PT_GNU_EH_FRAME, u32_at};
 
-/// Bytes of the search table's head, and of an entry.
+/// Bytes of the search table's head and of an entry.
 const HEAD: u64 = 12;
 const ENTRY: u64 = 8;
-/// Bytes read at once: neighbouring functions' descriptions mostly lie side by side.
+/// Bytes read at once, since the descriptions of neighbouring functions are usually adjacent.
 const WINDOW: u64 = 4096;
-/// Longest description of a function, or entry that functions share, bytes.
+/// Most bytes of a function's description, or of an entry that functions share.
 const MAX_ENTRY: u64 = 64 << 10;
 
 /// The binary search table of a module.
 pub struct SearchTable {
     offset: u64,
     address: u64,
-    /// Functions that it lists.
+    /// Number of functions in the table.
     pub count: u64,
 }
 
@@ -27,8 +27,8 @@ impl SearchTable {
         }
         let segment = elf.segments().iter().find(|s| s.kind == PT_GNU_EH_FRAME)?;
         let head = elf.read(segment.offset, HEAD).ok()?;
-        // Version 1; pointer relative to itself, count as four bytes, entries of two
-        // signed words relative to the table.
+        // Version 1, a pointer relative to itself, a count of four bytes, and entries of two signed
+        // words relative to the table.
         if *head.first_chunk::<4>()? != [1, 0x1b, 0x03, 0x3b] {
             return None;
         }
@@ -37,7 +37,7 @@ impl SearchTable {
         fits.then_some(SearchTable { offset: segment.offset, address: segment.address, count })
     }
 
-    /// Addresses of functions and of their descriptions.
+    /// Returns the addresses of functions and of their descriptions, for a range of entries.
     pub fn entries(&self, elf: &Elf, (from, to): (u64, u64)) -> Result<Vec<(u64, u64)>, ElfError> {
         let bytes = elf.read(self.offset + HEAD + from * ENTRY, (to - from) * ENTRY)?;
         let at = |word: u32| self.address.wrapping_add_signed(i64::from(word.cast_signed()));
@@ -66,17 +66,18 @@ impl Window {
         self.bytes.get(at..at + len as usize)
     }
 
-    /// The entry at an ELF address, with its length.
+    /// Returns the bytes of the entry at an ELF address, including its length.
     pub fn entry(&mut self, elf: &Elf, address: u64) -> Option<Vec<u8>> {
         let offset = elf.offset_of(address)?;
         let len = u64::from(u32_at(self.read(elf, offset, 4)?, 0));
-        // The extended form of lengths does not occur in practice.
+        // The extended form of lengths is not used in practice.
         let len = (12..MAX_ENTRY).contains(&len).then_some(len + 4)?;
         self.read(elf, offset, len).map(<[u8]>::to_vec)
     }
 
-    /// The description of a function that begins at `start`, and the address of the entry that
-    /// it refers to, if its addresses are of the form that is compiled here.
+    /// Returns the description of the function that begins at `start`, and the address of the entry
+    /// that it refers to. `None` if its addresses have another form than the one that is compiled
+    /// here.
     pub fn description(&mut self, elf: &Elf, address: u64, start: u64) -> Option<(Vec<u8>, u64)> {
         let bytes = self.entry(elf, address)?;
         let place = address.checked_add(8)?;

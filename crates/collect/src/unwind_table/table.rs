@@ -1,10 +1,10 @@
-//! Compiled rows, and how they are laid out for targets.
+//! Compiled rows, and their encoding for targets.
 
 use crate::elf::ElfError;
 use tprof_wire::unwind::{Row, TableHeader, table_bytes};
 
-/// Unwind rows of one module, sorted. Row `i` holds from `pcs[i]` up to
-/// `pcs[i + 1]`; pcs are ELF addresses.
+/// The unwind rows of one module, sorted. Row `i` holds from `pcs[i]` up to `pcs[i + 1]`. The pcs
+/// are ELF addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnwindTable {
     /// First pc of each row.
@@ -15,7 +15,7 @@ pub struct UnwindTable {
     pub empty: Option<&'static str>,
 }
 
-/// Why a module's frame information could not be compiled.
+/// The reason why a module's frame information could not be compiled.
 #[derive(Debug, thiserror::Error)]
 pub enum UnwindError {
     /// The module could not be read.
@@ -27,7 +27,8 @@ pub enum UnwindError {
 }
 
 impl UnwindTable {
-    /// The row that holds at an ELF address; for a caller, that of the return address less one.
+    /// Returns the row for an ELF address. For a caller, the address must be the return address
+    /// minus one.
     pub fn row_at(&self, pc: u64) -> Row {
         let Ok(pc) = u32::try_from(pc) else {
             return Row::NONE;
@@ -36,7 +37,7 @@ impl UnwindTable {
         next.checked_sub(1).and_then(|i| self.rows.get(i)).copied().unwrap_or(Row::NONE)
     }
 
-    /// Adds a row that begins at `pc`, at or after all others.
+    /// Appends a row that begins at `pc`, which must not be below the last row's.
     pub(super) fn push(&mut self, pc: u32, row: Row) {
         if self.pcs.last() == Some(&pc) {
             self.pcs.pop();

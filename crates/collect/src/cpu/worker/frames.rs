@@ -1,4 +1,5 @@
-//! The stack of a sample: the kernel's frames, the user's unwound, Python's put in.
+//! Builds the stack of a sample: the kernel's frames, then the unwound frames of the user, with
+//! Python's frames inserted.
 
 use super::super::sample::Frame;
 use super::super::unwind;
@@ -10,7 +11,7 @@ use tprof_wire::env;
 use tprof_wire::record::StackEnd;
 
 impl Worker {
-    /// Kernel frames, then the user's.
+    /// Returns the kernel's frames, then the user's.
     pub(super) fn frames(
         &mut self,
         pid: u32,
@@ -24,7 +25,7 @@ impl Worker {
         record::chain(chain, |kernel, address| match kernel {
             true => frames.push(Frame::Kernel(address)),
             false => {
-                // The first is where it was; the others are return addresses.
+                // The first address is where the thread was; the others are return addresses.
                 frames.push(Frame::Address(address.wrapping_add(u64::from(first))));
                 first = false;
             }
@@ -40,7 +41,7 @@ impl Worker {
         (frames, end)
     }
 
-    /// Whether a thread ran code of tprof's library: the cost of its recording.
+    /// Whether a thread ran code of tprof's library, which is part of the overhead.
     pub(super) fn is_in_library(
         &self,
         pid: u32,
@@ -56,7 +57,7 @@ impl Worker {
         file.is_some_and(|name| name == env::PRELOAD_LIBRARY || name == env::AGENT_LIBRARY)
     }
 
-    /// Puts Python's frames in.
+    /// Inserts Python's frames into a stack.
     pub(super) fn with_python(
         &mut self,
         pid: u32,
@@ -66,20 +67,21 @@ impl Worker {
     ) -> (Vec<Frame>, StackEnd) {
         let Some(python) = python else { return (frames, end) };
         let whole = end == StackEnd::Whole;
-        // Python's outermost frame is as good an end as the C library's.
+        // A stack whose Python frames are complete counts as whole, even if the walk over native
+        // frames was cut.
         let end = if python.cut { end } else { StackEnd::Whole };
         let named = python.frames.into_iter().map(|f| (Frame::Python(f.named), f.entry));
         let is_loop = |frame: &Frame| matches!(frame, Frame::Address(address) if self.pythons.is_loop(pid, *address));
         (merge(frames, named, whole, python.cut, is_loop), end)
     }
 
-    /// Whether a thread that waits does so for Python's lock, by the address that it waits
-    /// at: the interpreter's functions that take it have no names where it is stripped.
+    /// Whether a thread waits for the GIL, according to the address that it waits at. The
+    /// interpreter's functions that take the GIL have no names if it is stripped.
     pub(super) fn is_at_lock(&self, pid: u32, registers: Option<Registers>) -> bool {
         registers.is_some_and(|at| self.pythons.is_lock(pid, at.argument))
     }
 
-    /// Reads the modules of frames that the kernel found.
+    /// Adds the modules of frames that the kernel found.
     pub(super) fn report_modules(&mut self, pid: u32, frames: &[Frame]) {
         for frame in frames {
             if let Frame::Address(address) = frame {

@@ -15,7 +15,7 @@ pub struct QueuedRecord {
     pub what: QueuedEvent,
 }
 
-/// Threads that came back to a processor by these records.
+/// Returns the threads that came back to a processor by these records.
 pub fn resumed_threads(waiting: &[QueuedRecord]) -> FxHashSet<u32> {
     let came = |one: &&QueuedRecord| matches!(one.what, QueuedEvent::Came);
     waiting.iter().filter(came).map(|one| one.origin.tid).collect()
@@ -29,7 +29,7 @@ pub enum QueuedEvent {
         registers: Option<Registers>,
         stack: Box<[u8]>,
         python: Option<PyStack>,
-        /// Python was asked.
+        /// Whether its Python frames were looked for.
         asked: bool,
     },
     Events {
@@ -48,7 +48,7 @@ pub enum QueuedEvent {
         pid: u32,
         parent: u32,
     },
-    /// A thread began in a process that goes on.
+    /// A thread began in an existing process.
     Started {
         tid: u32,
     },
@@ -59,15 +59,14 @@ pub enum QueuedEvent {
     /// A thread left its processor.
     Left {
         preempted: bool,
-        /// What was read of its wait, if it was read before this record's turn came.
+        /// The reading of the thread's wait, if it was made before the record's turn came.
         reading: Option<Box<WaitReading>>,
     },
     /// A thread came back to a processor.
     Came,
 }
 
-/// The part of a wait's place that can only be read while the thread waits. Its frames can be found
-/// later.
+/// The part of a wait's place that can only be read during the wait. Its frames can be found later.
 pub struct WaitReading {
     pub blocked: BlockedThread,
     pub python: Option<PyStack>,

@@ -1,4 +1,4 @@
-//! Takes records out of the rings, and works them off in order of time.
+//! Reads records from the rings, and handles them in order of time.
 
 use super::super::counters::Purpose;
 use super::super::sample::{CpuSample, Frame, Measure, SamplerEvent};
@@ -31,15 +31,15 @@ impl Worker {
         self.read_python();
     }
 
-    /// Reads the Python frames of threads that have hardly run since they were
-    /// sampled: just now, or just before they lost their processor.
+    /// Reads the Python frames of threads that have hardly run since they were sampled, either a
+    /// moment ago or just before they left their processor.
     fn read_python(&mut self) {
         let now = sys::monotonic_ns();
         self.waiting.sort_by_key(|w| w.origin.time_ns);
         let mut waiting = std::mem::take(&mut self.waiting);
         let mut read: HashMap<u32, Option<PyStack>> = HashMap::new();
-        // From the last record back: how long each thread has run since, and until when it ran
-        // before that.
+        // Goes from the last record backwards. For each thread it keeps how long the thread has run
+        // since, and until when it ran before that.
         let mut ran: HashMap<u32, (u64, u64)> = HashMap::new();
         for QueuedRecord { origin, what } in waiting.iter_mut().rev() {
             let Origin { pid, tid, time_ns, .. } = *origin;
@@ -86,7 +86,7 @@ impl Worker {
                 let Purpose::Event(event) = self.counters.purpose(id) else { return };
                 let frame = match kernel {
                     true => Frame::Kernel(address),
-                    // One past the address, like a return address.
+                    // The address is stored plus one, like a return address.
                     false => Frame::Address(address.wrapping_add(1)),
                 };
                 QueuedEvent::Events { event, frame, count }
@@ -141,7 +141,8 @@ impl Worker {
     fn take(&mut self, origin: Origin, what: QueuedEvent, intervals: &mut Vec<ThreadInterval>) {
         let Origin { pid, tid, time_ns, cpu } = origin;
         match what {
-            // The kernel's last work for a process of which nothing is left.
+            // These are the kernel's last records for a process that has ended and is not known any
+            // more.
             QueuedEvent::Sample { .. } | QueuedEvent::Events { .. }
                 if self.threads.is_gone(tid, time_ns) && !self.spaces.knows(pid) => {}
             QueuedEvent::Sample { purpose, chain, registers, stack, python, .. } => {
@@ -183,8 +184,8 @@ impl Worker {
             QueuedEvent::Mapped(pid, mapping) => self.spaces.mapped(pid, mapping, time_ns),
             QueuedEvent::Named { pid, tid, name, exec } => {
                 if exec {
-                    // Earlier records belong to the old program. Its other threads are gone; one of
-                    // them may have become this one.
+                    // Earlier records belong to the old program. Its other threads have ended; one
+                    // of them may have become this thread.
                     let others: Vec<u32> =
                         self.threads.of_process(pid).filter(|other| *other != tid).collect();
                     for other in others {
@@ -192,7 +193,7 @@ impl Worker {
                         self.count(pid, other, time_ns, faults);
                         self.threads.ended(other, time_ns, intervals);
                     }
-                    // Its faults are counted with the program that it becomes.
+                    // Its faults are counted for the program that it becomes.
                     self.count(pid, tid, time_ns, None);
                     self.threads.replaced(tid, time_ns, intervals);
                     self.take_intervals(std::mem::take(intervals));

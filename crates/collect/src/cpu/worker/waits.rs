@@ -1,11 +1,11 @@
-//! Reads waits from outside while they last, where the counter that samples threads as they leave
+//! Reads waits from outside during the wait, if the counter that samples threads as they leave
 //! their processors took no sample.
 //!
-//! That counter is given a rate, and the kernel derives from it a period in switches: two switches
-//! within a few microseconds are enough for a period of hundreds, which shrinks again only while
-//! the thread runs. After such a burst the next hundreds of waits have no sample. So waits are
-//! also read by time: long ones as soon as they are long, and shorter ones of threads that the
-//! counter passes over, each time the sampler's thread is awake.
+//! That counter is given a rate, from which the kernel derives a period in context switches. Two
+//! switches within a few microseconds are enough for a period of hundreds, and it shrinks again
+//! only while the thread runs. After such a burst the next hundreds of waits have no sample.
+//! Therefore waits are also read by time: long waits as soon as they are long, and shorter waits of
+//! threads that the counter passes over, each time the sampler's thread is awake.
 
 use super::super::blocked::{self, BlockedThread};
 use super::super::counters::Purpose;
@@ -18,27 +18,27 @@ use rustc_hash::FxHashMap;
 use tprof_trace::model::ThreadState;
 use tprof_wire::record::StackEnd;
 
-/// Waits of this length are read, if nothing else shows where they are.
+/// Waits of this length are read if nothing else shows their place, ns.
 const LONG_WAIT_NS: u64 = 10_000_000;
-/// Readings of long waits in one pass, at most: some 10 us each.
+/// Most readings of long waits in one pass. Each takes about 10 us.
 const MAX_LONG_WAITS: usize = 256;
-/// Readings of shorter waits in one pass, at most.
+/// Most readings of shorter waits in one pass.
 const MAX_SHORT_WAITS: usize = 16;
-/// Waits whose files are looked up in one pass, at most.
+/// Most waits whose files are looked up in one pass.
 const MAX_NAMED: usize = 8;
 
-/// The last that the records in the queue tell about a thread.
+/// A thread's state according to its last queued records.
 #[derive(Clone, Copy, Default)]
 struct LastSwitch {
-    /// The index of the record by which it left its processor, unless it came back.
+    /// Index of the record that it left its processor, unless it came back.
     left_at: Option<usize>,
-    /// The counter sampled it as it left.
+    /// Whether the counter sampled it as it left.
     was_sampled: bool,
 }
 
 impl Worker {
-    /// Reads waits whose beginnings are still in the queue: those whose turn has come are read by
-    /// [`Worker::read_long_waits`].
+    /// Reads the waits whose beginnings are still in the queue. [`Worker::read_long_waits`] reads
+    /// those whose beginnings were handled already.
     pub(super) fn read_queued_waits(&mut self, now: u64) {
         let mut readings = Vec::new();
         let mut short = 0;
@@ -59,7 +59,8 @@ impl Worker {
         if readings.is_empty() {
             return;
         }
-        // A thread that came back meanwhile may have been read in its next wait.
+        // A thread that came back meanwhile may have been read in its next wait, so such readings
+        // are dropped.
         self.drain();
         let waits: FxHashMap<u32, usize> = self.unsampled_waits().collect();
         for (tid, time_ns, reading) in readings {
@@ -72,8 +73,8 @@ impl Worker {
         }
     }
 
-    /// Threads that wait by the last of their records in the queue, and were neither sampled as
-    /// they left nor read since, each with the index of that record.
+    /// Returns the threads that wait according to their last queued record, and that were neither
+    /// sampled as they left nor read since. Each has the index of that record.
     fn unsampled_waits(&self) -> impl Iterator<Item = (u32, usize)> + use<> {
         let mut last: FxHashMap<u32, LastSwitch> = FxHashMap::default();
         for (at, record) in self.waiting.iter().enumerate() {
@@ -97,10 +98,10 @@ impl Worker {
         last.into_iter().filter_map(unsampled)
     }
 
-    /// Reads long waits whose beginnings are not in the queue any more.
+    /// Reads the long waits whose beginnings are not in the queue any more.
     pub(super) fn read_long_waits(&mut self, now: u64) {
         let mut waits = self.threads.waits_unseen(now.saturating_sub(LONG_WAIT_NS));
-        // The states of threads are as old as the records that wait for their turn.
+        // The states of threads are older than the queued records.
         let came = queued_record::resumed_threads(&self.waiting);
         waits.retain(|(_, tid)| !came.contains(tid));
         let mut sites = Vec::new();
@@ -108,7 +109,8 @@ impl Worker {
             sites.extend(self.site_of_wait(pid, tid, None).map(|site| (tid, site)));
         }
         if !sites.is_empty() {
-            // A thread that came back meanwhile may have been read in its next wait.
+            // A thread that came back meanwhile may have been read in its next wait, so such
+            // readings are dropped.
             self.drain();
             let came = queued_record::resumed_threads(&self.waiting);
             for (tid, site) in sites.into_iter().filter(|(tid, _)| !came.contains(tid)) {
@@ -125,8 +127,8 @@ impl Worker {
         }
     }
 
-    /// Reads where a thread waits and what for, from outside, while it waits. `maps_at_ns`: set if
-    /// no event lists what the process maps; the mappings are then read again if need be.
+    /// Reads where a thread waits, and what for, during the wait. If no event reports the process's
+    /// mappings, `maps_at_ns` is set, and they are read again if needed.
     pub(super) fn site_of_wait(
         &mut self,
         pid: u32,

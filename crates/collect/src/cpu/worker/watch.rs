@@ -1,4 +1,4 @@
-//! Begins to watch processes: opens their counters, or reads them from `/proc` where that is
+//! Begins to watch processes. It opens their counters, or reads them from `/proc` if counters are
 //! refused.
 
 use super::super::refusal::why_refused;
@@ -10,7 +10,7 @@ use crate::os::sys;
 use std::sync::atomic::Ordering::Release;
 
 impl Worker {
-    /// Handles the result of opening counters; what they lack is reported once.
+    /// Handles the result of opening counters. What is refused is reported once.
     fn opened(&mut self, result: std::io::Result<()>) -> Result<(), String> {
         for (event, why) in self.counters.refused_events.drain(..) {
             (self.emit)(SamplerEvent::Missing(String::new(), event.name(), why));
@@ -33,7 +33,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Watches a process that will exec, from then on.
+    /// Watches a process from its next exec on.
     pub(super) fn launch(&mut self, pid: u32) {
         let result = self.counters.open(&self.wanted, &[pid], true);
         self.mapped_ns = sys::monotonic_ns();
@@ -45,7 +45,7 @@ impl Worker {
                 };
                 self.spaces.replaced(pid);
             }
-            // The next reading will show its exec.
+            // The next reading will show the exec.
             Err(why) if self.fall_back_to_polling(pid, 0, &why) => {
                 self.polling.is_on.store(true, Release)
             }
@@ -53,11 +53,11 @@ impl Worker {
         }
     }
 
-    /// Watches processes that run already; their work since `since_ns` counts.
+    /// Watches processes that run already. Their work since `since_ns` counts.
     pub(super) fn attach(&mut self, pids: &[u32], since_ns: u64) -> Result<(), String> {
         let mut result = Err("the process is gone".to_owned());
         for pid in pids {
-            // The records read so far may show that it is watched through its parent.
+            // The records so far may show that the process is watched through its parent.
             self.drain();
             let began = |w: &QueuedRecord| matches!(w.what, QueuedEvent::Began { pid: child, .. } if child == *pid);
             if self.spaces.knows(*pid) || self.waiting.iter().any(began) {
@@ -67,14 +67,15 @@ impl Worker {
             let tids = proc::threads_of(*pid);
             let opened = self.counters.open(&self.wanted, &tids, false);
             if let Err(why) = self.opened(opened) {
-                // The kernel refuses counters of a process in its exit, too, which `/proc` still
-                // has: nothing is left to read, and counters are refused to no other one.
+                // The kernel also refuses counters of a process that is exiting but still in
+                // `/proc`. Nothing of it is left to read, and the refusal says nothing about other
+                // processes.
                 let ends = Stat::of(*pid).is_none_or(|stat| stat.is_ending()) && tids.len() <= 1;
                 if !ends && self.fall_back_to_polling(*pid, since_ns, &why) {
                     result = Ok(());
                     continue;
                 }
-                // A child that has ended meanwhile is no reason to fail.
+                // A child that has ended meanwhile does not make the request fail.
                 if result.is_err() {
                     result = Err(why);
                 }

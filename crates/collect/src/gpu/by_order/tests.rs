@@ -9,7 +9,7 @@ const STREAM: u64 = 0x7f00;
 const NUMBER: u64 = 1 << 32 | 13;
 const STUB: u64 = 0x10;
 
-/// Of one stream and one kernel.
+/// Returns a `ByOrder` that knows one stream and one kernel.
 fn joining() -> ByOrder {
     let mut all = ByOrder::default();
     all.is_from(Handle::Stream(STREAM, 0, NUMBER), 0);
@@ -47,7 +47,7 @@ fn the_nth_launch_of_a_kernel_is_its_nth_record_whichever_comes_first() {
 #[test]
 fn a_lost_record_shifts_nothing_beyond_the_calls_around_it() {
     let mut all = joining();
-    // Two launches, a wait, two launches of which one record is lost, a wait, two launches.
+    // Two launches, a wait, two launches of which one has lost its record, a wait, two launches.
     for (first, at) in [(10, 1000), (20, 2000), (30, 3000)] {
         all.called(call(at));
         all.called(call(at + 10));
@@ -66,9 +66,10 @@ fn a_lost_record_shifts_nothing_beyond_the_calls_around_it() {
 }
 
 #[test]
-fn work_of_a_call_that_cupti_recorded_is_that_ones() {
+fn work_belongs_to_its_call_if_cupti_recorded_that() {
     let mut all = joining();
-    // The driver's launch of the same kernel lies between two that the hooks saw.
+    // CUPTI recorded a launch of the same kernel by the driver, between two launches that the hooks
+    // saw.
     all.called(call(1000));
     all.called(call(3000));
     for (number, at) in [(10, 1050), (11, 2050), (12, 3050)] {
@@ -76,7 +77,8 @@ fn work_of_a_call_that_cupti_recorded_is_that_ones() {
     }
     all.recorded(11, 2000);
     assert_eq!(joined(all.settle(9 * S, false)), [(1000, Some(10)), (3000, Some(12))]);
-    // Its record came too late: the join before was wrong, and is counted.
+    // The record of this call came too late: the work was joined with another call, which is
+    // counted.
     all.recorded(12, 3000);
     assert_eq!(all.found, WithoutCall { contradicted: 1, ..WithoutCall::default() });
 }
@@ -91,13 +93,13 @@ fn no_work_begins_before_its_call() {
 }
 
 #[test]
-fn what_is_captured_waits_for_no_record() {
+fn calls_during_a_capture_wait_for_no_record() {
     let mut all = joining();
     all.called(StartingCall { may_be_captured: true, ..call(900) });
     all.called(call(1000));
     all.ran(ran(10, 1050));
     assert_eq!(joined(all.settle(9 * S, false)), [(900, None), (1000, Some(10))]);
-    // Of another thread, into no graph.
+    // A call of another thread, which was not captured into a graph.
     all.called(StartingCall { may_be_captured: true, ..call(9 * S) });
     all.ran(ran(20, 9 * S + 50));
     assert_eq!(joined(all.settle(20 * S, false)), [(9 * S, Some(20))]);
@@ -105,7 +107,7 @@ fn what_is_captured_waits_for_no_record() {
 }
 
 #[test]
-fn of_what_had_not_ended_at_the_end_no_call_is_guessed() {
+fn no_call_is_guessed_for_work_that_had_not_ended() {
     let mut all = joining();
     (0..3).for_each(|at| all.called(call(1000 + 10 * at)));
     (0..2).for_each(|at| all.ran(ran(10 + at, 1050 + u64::from(at))));
@@ -128,10 +130,10 @@ fn a_long_queue_waits_for_its_records() {
 #[test]
 fn a_handle_is_what_it_was_then() {
     let mut all = joining();
-    // The stream was destroyed, and another has its handle; so has a kernel of other code.
+    // The stream was destroyed and another got its handle. The same happened to a kernel.
     all.is_from(Handle::Stream(STREAM, 0, NUMBER + 1), 2000);
     all.is_from(Handle::Kernel(STUB, hash_of("other")), 2000);
-    // Default streams are each thread's own to the hooks.
+    // A default stream is a different stream for each thread.
     all.is_from(Handle::Stream(LEGACY_STREAM, 0, NUMBER + 2), 0);
     all.is_from(Handle::Stream(LEGACY_STREAM, 1, NUMBER + 3), 0);
     all.called(call(1000));
@@ -157,7 +159,7 @@ fn a_handle_is_what_it_was_then() {
     assert_eq!(rows, [(1000, Some(3)), (3000, Some(5)), (5000, Some(6)), (5000, Some(7))]);
 }
 
-/// What a replay of a recorded run joined.
+/// The result of replaying a recorded run.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Judged {
     right: usize,
@@ -171,7 +173,7 @@ fn rows_of<R: TraceRow>(file: &TraceFile) -> Vec<R> {
     rows
 }
 
-/// Calls that these runs have, and that CUPTI leaves out by now (`inject/src/gpu/kinds.rs`).
+/// Calls in these runs that CUPTI no longer records (`inject/src/gpu/kinds.rs`).
 const UNRECORDED: [&str; 7] = [
     "cudaGetErrorString",
     "cuGetErrorString",
@@ -182,16 +184,16 @@ const UNRECORDED: [&str; 7] = [
     "cuGetProcAddress",
 ];
 
-/// How often the agent makes a call of its own (`inject/src/gpu/agent.rs`).
+/// Time between two calls of the agent itself (`inject/src/gpu/agent.rs`).
 const MARK_NS: u64 = 10_000_000;
 
-/// A number that has room before it.
+/// Doubles a number, so that there is an unused number before each.
 fn room(number: u64) -> u32 {
     2 * number as u32
 }
 
-/// Hands over a run of a device in the order in which its records came, without the numbers of calls
-/// that hooks see, and without so many records of work in the middle.
+/// Replays the records of a device in the order in which they came, without the numbers of the
+/// calls that hooks see. `lost` records of work from the middle are left out.
 fn replayed(file: &TraceFile, lost: usize) -> (Judged, WithoutCall) {
     let hooked: Vec<&str> = (0..)
         .zip(FUNCTIONS)
@@ -220,7 +222,7 @@ fn replayed(file: &TraceFile, lost: usize) -> (Judged, WithoutCall) {
         Recorded(u32, u64),
         Ran(RanWork),
     }
-    // CUPTI's come with the next flush but one.
+    // CUPTI's records come with the next flush but one.
     let flushed = |end_ns: u64| (end_ns / S + 2) * S;
     let mut all = ByOrder::default();
     let mut events = Vec::new();
@@ -236,7 +238,7 @@ fn replayed(file: &TraceFile, lost: usize) -> (Judged, WithoutCall) {
         numbers.push((span.start_ns, number));
         match work.get(&number).filter(|_| hooked.contains(&file.name(span.name))) {
             Some((ran, _)) => {
-                // The hook reads its clock before the call.
+                // A hook reads its clock before the call.
                 let row = Span { start_ns: span.start_ns - 100, correlation: None, ..span };
                 truth.insert((row.start_ns, row.thread), number);
                 all.is_from(Handle::Stream(ran.stream, 0, ran.stream), 0);
@@ -251,7 +253,7 @@ fn replayed(file: &TraceFile, lost: usize) -> (Judged, WithoutCall) {
             None => events.push((flushed(end_ns), Event::Recorded(room(number), span.start_ns))),
         }
     }
-    // The agent's own calls, between those of the job.
+    // The agent's own calls lie between those of the job.
     let mut last_ns = 0;
     numbers.sort();
     for (start_ns, number) in numbers {
@@ -297,7 +299,8 @@ fn replayed(file: &TraceFile, lost: usize) -> (Judged, WithoutCall) {
     (judged, all.found)
 }
 
-/// Runs of one H200: those of the repository, and more beside it, where there are any.
+/// Returns the recorded runs of an H200 in the repository, and further ones next to it if there are
+/// any.
 fn recorded_runs() -> Vec<PathBuf> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/gpu-runs");
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
@@ -317,7 +320,7 @@ fn on_a_device_order_joins_as_cuptis_numbers_do() {
         let file = TraceFile::open(&path).unwrap();
         let (whole, found) = replayed(&file, 0);
         assert_eq!((whole.wrong, whole.not_joined), (0, 0), "{}: {found:?}", path.display());
-        // A full buffer, or less of a short run.
+        // As many records as a full buffer has, or fewer in a short run.
         let lost = (whole.right / 20).min(5_000);
         let (cut, found) = replayed(&file, lost);
         assert_eq!(cut.wrong, 0, "{}: {found:?}", path.display());

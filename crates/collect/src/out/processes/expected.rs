@@ -1,5 +1,5 @@
-//! Programs that processes are about to become, and that never attach: the reason why they are not
-//! recorded.
+//! Programs that processes were about to run and that never attached, with the reasons why they are
+//! not recorded.
 
 use super::{Expected, Processes, in_words};
 use crate::elf;
@@ -8,7 +8,7 @@ use std::path::Path;
 use tprof_trace::run::{BlindSpot, ProcessInfo};
 use tprof_wire::WIRE_VERSION;
 
-/// Verdicts of an exec, as records carry them.
+/// The verdicts on an exec, as in records.
 mod verdict {
     use tprof_wire::record::ExecVerdict;
 
@@ -21,17 +21,17 @@ mod verdict {
     pub const FILTERED: u32 = ExecVerdict::Filtered as u32;
 }
 
-/// Why nothing was recorded of a process for which there is no better reason.
+/// The reason why nothing was recorded of a process, if there is no better one.
 pub(super) const NEVER_ATTACHED: &str =
     "it never attached: it ended before its libraries were loaded, or could not reach the session";
-/// Why a process was not recorded that went on without an answer.
+/// The reason why a process that went on without an answer was not recorded.
 pub(super) const STOOD_STILL_THEN: &str = "the collector stood still when it began";
 
 impl Processes {
-    /// `pid` is about to become `path`.
+    /// Notes that `pid` is about to run `path`.
     pub fn executes(&mut self, pid: u32, parent: u32, path: String, verdict: u32, time_ns: u64) {
         self.forks.remove(&pid);
-        // The new image's arrival may be read before its old image's last records.
+        // The new image may have attached before the old image's last records are read.
         let arrived = self
             .image_of(pid)
             .and_then(|image| self.process(image))
@@ -42,18 +42,18 @@ impl Processes {
         self.expected.insert(pid, Expected { path, verdict, parent, time_ns });
     }
 
-    /// The exec did not happen after all.
+    /// Notes that the exec failed.
     pub fn exec_failed(&mut self, pid: u32) {
         self.expected.remove(&pid);
     }
 
-    /// `pid` was spawned from `path`, which may have attached before this was read.
+    /// Notes that `pid` was spawned with `path`. It may have attached before this was read.
     pub fn spawned(&mut self, pid: u32, parent: u32, path: String, verdict: u32, time_ns: u64) {
         self.executes(pid, parent, path, verdict, time_ns);
     }
 
-    /// Whether a process has become a program that has not attached, and nothing is known that
-    /// keeps it from doing so.
+    /// Whether a process runs a program that has not attached and that nothing is known to keep
+    /// from attaching.
     pub fn may_attach(&self, pid: u32) -> bool {
         match self.expected.get(&pid) {
             Some(expected) => expected.verdict == verdict::FOLLOWED,
@@ -64,8 +64,8 @@ impl Processes {
         }
     }
 
-    /// Whether a process has become another program that did not attach; that
-    /// program's end is `status` then.
+    /// Whether a process has run another program that did not attach. If so, `status` is the end of
+    /// that program.
     pub fn was_replaced(&mut self, pid: u32, status: Option<i32>, time_ns: u64) -> bool {
         let Some(expected) = self.expected.remove(&pid) else { return self.replaced.remove(&pid) };
         self.unseen(pid, &expected, status.map(|status| (status, time_ns)));
@@ -80,7 +80,7 @@ impl Processes {
         self.unseen(pid, &expected, Some((status, time_ns)));
     }
 
-    /// Records that a program ran and nothing of it was recorded.
+    /// Reports a program of which nothing was recorded.
     pub(super) fn unseen(&mut self, pid: u32, expected: &Expected, end: Option<(i32, u64)>) {
         let name = Path::new(&expected.path)
             .file_name()
@@ -136,7 +136,8 @@ impl Processes {
         (what.to_owned(), why)
     }
 
-    /// The library of `pid` is another tprof's: two are installed, and an older `LD_PRELOAD` is there.
+    /// Notes that the library of `pid` belongs to another tprof: two are installed, and
+    /// `LD_PRELOAD` names the older one.
     pub fn refused(&mut self, pid: u32, version: u32) {
         // Its parent's records may have reported its end before.
         let name = format!("{pid} ");
@@ -157,8 +158,8 @@ fn of_another(version: u32) -> String {
     )
 }
 
-/// Whether a program is tprof itself, which the job's Python module runs without the library: no part
-/// of the job, and its process is listed all the same.
+/// Whether a program is tprof itself, which the job's Python module runs without the library. It is
+/// not part of the job, but its process is listed all the same.
 fn is_own_command(expected: &Expected) -> bool {
     let own = || std::env::current_exe().ok()?.canonicalize().ok();
     expected.verdict == verdict::NO_ENVIRONMENT

@@ -1,5 +1,5 @@
-//! Programs that never attached: samples show one, its parent reports it, or both do, in any order.
-//! Each is one row.
+//! Programs that never attached. Samples show one, its parent reports it, or both happen in any
+//! order. Each program has one row.
 
 use std::collections::HashMap;
 use tprof_trace::run::ProcessInfo;
@@ -7,14 +7,14 @@ use tprof_trace::run::ProcessInfo;
 /// Rows of such programs, by pid.
 #[derive(Default)]
 pub struct Unattached {
-    /// Rows of programs that samples show, by pid.
+    /// Rows of programs that were sampled, by pid.
     sampled: HashMap<u32, Vec<usize>>,
-    /// Rows of programs that only a parent, or the launcher, has reported so far, by pid.
+    /// Rows of programs that only a parent or the launcher has reported so far, by pid.
     reported: HashMap<u32, Vec<usize>>,
 }
 
 impl Unattached {
-    /// Samples show a program; its row.
+    /// Adds a program that was sampled, and returns its row.
     pub fn sampled(&mut self, info: ProcessInfo, rows: &mut Vec<ProcessInfo>) -> usize {
         let waiting = self.reported.entry(info.pid).or_default();
         let same = |row: &usize| rows.get(*row).is_some_and(|row| is_same(row, &info));
@@ -37,7 +37,7 @@ impl Unattached {
         row
     }
 
-    /// Another source reports a program: when it began, how it ended.
+    /// Adds a program that another source reports, with its beginning and its end.
     pub fn reported(&mut self, info: ProcessInfo, rows: &mut Vec<ProcessInfo>) {
         let sampled = self.sampled.get(&info.pid).into_iter().flatten();
         let same = |row: &&usize| rows.get(**row).is_some_and(|row| is_same(&info, row));
@@ -50,20 +50,20 @@ impl Unattached {
         }
     }
 
-    /// Whether samples show a process of this pid.
+    /// Whether a process with this pid was sampled.
     pub fn was_sampled(&self, pid: u32) -> bool {
         self.sampled.contains_key(&pid)
     }
 }
 
-/// Whether both are one program: a parent stamps before it begins and after it ended.
+/// Whether both are the same program. A parent takes the times before the beginning and after the
+/// end.
 fn is_same(reported: &ProcessInfo, sampled: &ProcessInfo) -> bool {
     reported.start_ns <= sampled.start_ns
         && reported.end_ns.is_none_or(|end| sampled.start_ns <= end)
 }
 
-/// Completes a sampled program's row by what else is known of it. Its beginning stays as its file
-/// has it.
+/// Completes a sampled program's row with the parent's report. Its beginning stays as in its file.
 fn join(sampled: &mut ProcessInfo, reported: ProcessInfo) {
     if reported.exit_status.is_some() || reported.signal.is_some() {
         (sampled.exit_status, sampled.signal) = (reported.exit_status, reported.signal);

@@ -1,5 +1,5 @@
-//! Processes of which something was not recorded: those not answered in time, never attached, or still
-//! runs at the end.
+//! Processes of which something was not recorded: they were not answered in time, never attached,
+//! or still run at the end.
 
 use super::expected::{NEVER_ATTACHED, STOOD_STILL_THEN};
 use super::{Expected, Processes, Unanswered, in_words};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use tprof_trace::run::{BlindSpot, ProcessInfo};
 
 impl Processes {
-    /// Records that a process went on without an answer, or ended before it got one.
+    /// Notes that a process went on without an answer, or ended before it got one.
     pub fn unanswered(&mut self, mut late: Unanswered, redact: bool) {
         if redact {
             late.command = vec![proc::program_of(&late.command.join(" "))];
@@ -31,17 +31,17 @@ impl Processes {
         }
     }
 
-    /// A process that was not answered in time came again.
+    /// Notes that a process which was not answered in time has its answer now.
     pub fn answered(&mut self, pid: u32, agent: bool) {
         self.unanswered.remove(&(pid, agent));
     }
 
-    /// Every process of which something cannot be recorded, at the end of the run.
+    /// Returns what was not recorded of each process, at the end of the run.
     pub fn blind(&mut self, config: &Config, survivors: &[Survivor]) -> Vec<BlindSpot> {
         self.settle();
         let left: Vec<(u32, Expected)> = self.expected.drain().collect();
         for (pid, expected) in left {
-            // A program that execs over and over is not there twice.
+            // A program that calls exec repeatedly is only listed once.
             self.unseen(pid, &expected, None);
         }
         for (pid, fork) in std::mem::take(&mut self.forks) {
@@ -83,7 +83,7 @@ impl Processes {
         self.blind_so_far()
     }
 
-    /// Adds a row for each process that was not answered and has none.
+    /// Adds a row for each process that was not answered and that has no row.
     fn list_unanswered(&mut self) {
         for late in self.unanswered.clone().into_values().filter(|late| !late.agent) {
             if self.processes.iter().any(|known| known.pid == late.pid) {
@@ -104,7 +104,8 @@ impl Processes {
         }
     }
 
-    /// Returns those known so far. A process that was sampled from outside was recorded after all.
+    /// Returns what was not recorded so far. A process that was sampled from outside counts as
+    /// recorded.
     pub fn blind_so_far(&self) -> Vec<BlindSpot> {
         let mut all = self.losses.blind.clone();
         all.extend(self.unanswered.values().map(|late| {
@@ -128,15 +129,15 @@ impl Processes {
         all
     }
 
-    /// Pids of processes that are known by their parents, and did not attach; each with
-    /// when it is known to be there, ns.
+    /// Returns the pids of processes that only their parents have reported, each with a time at
+    /// which it is known to exist, ns.
     pub fn unseen_pids(&self) -> impl Iterator<Item = (u32, u64)> {
         let expected = self.expected.iter().map(|(pid, expected)| (*pid, expected.time_ns));
         expected.chain(self.forks.iter().map(|(pid, (_, time_ns))| (*pid, *time_ns)))
     }
 }
 
-/// Finds a program as `execvp` does.
+/// Finds a program like `execvp`.
 fn find_program(name: &str) -> PathBuf {
     if name.contains('/') {
         return PathBuf::from(name);

@@ -1,28 +1,29 @@
-//! When streams were captured into graphs, by the hooks' records: what is started meanwhile may go
-//! into a graph, and then does not run.
+//! The times in which streams were captured into graphs, by the hooks' records. Work that is
+//! started in such a time may become part of a graph, and then does not run.
 
 use std::collections::HashMap;
 use tprof_wire::calls::Number;
 
-/// Captures that are kept: beyond it the oldest are forgotten.
+/// Number of ended captures that are kept; the oldest is dropped when one more ends.
 const MOST: usize = 1 << 12;
 
-/// See the module.
+/// The captures of a process, open and ended.
 #[derive(Debug, Default)]
 pub struct Captures {
-    /// By stream: since when.
+    /// Start of each open capture, ns, by stream.
     open: HashMap<u64, u64>,
     ended: Vec<(u64, u64)>,
 }
 
 impl Captures {
-    /// A call of the function of this number succeeded, in a stream.
+    /// Applies a successful call that begins or ends a capture of a stream.
     pub fn called(&mut self, number: u32, stream: u64, [from_ns, to_ns]: [u64; 2]) {
         let is = |of: [Number; 2]| of.iter().any(|of| *of as u32 == number);
         if is([Number::cudaStreamBeginCapture, Number::cudaStreamBeginCapture_ptsz]) {
             self.open.insert(stream, from_ns);
         } else if is([Number::cudaStreamEndCapture, Number::cudaStreamEndCapture_ptsz]) {
-            // By a function that is not hooked it may have begun at any time.
+            // Without a recorded start the capture may have begun at any time, by a function that
+            // is not hooked.
             let since_ns = self.open.remove(&stream).unwrap_or(0);
             if self.ended.len() == MOST {
                 self.ended.remove(0);
@@ -31,7 +32,7 @@ impl Captures {
         }
     }
 
-    /// Whether a stream was captured at a moment.
+    /// Whether any stream was being captured at a moment.
     pub fn was_on(&self, at_ns: u64) -> bool {
         self.open.values().any(|since_ns| *since_ns <= at_ns)
             || self.ended.iter().rev().any(|(from, to)| (*from..=*to).contains(&at_ns))
@@ -49,7 +50,7 @@ mod tests {
         assert!(captures.was_on(150) && !captures.was_on(99));
         captures.called(Number::cudaStreamEndCapture as u32, 7, [200, 210]);
         assert!(captures.was_on(150) && captures.was_on(205) && !captures.was_on(211));
-        // Of another stream, and by a call that nobody saw begin.
+        // The end of another stream's capture, whose beginning was not recorded.
         captures.called(Number::cudaStreamEndCapture as u32, 8, [50, 60]);
         assert!(captures.was_on(1) && !captures.was_on(61));
     }

@@ -1,30 +1,31 @@
-//! Calls that were in progress when CUPTI began to record calls: each thread's first, which waited
-//! for CUDA to start. CUPTI also records such a call if its own record begins after the start, so
-//! the hook's row waits until that is certain.
+//! Calls that were in progress when CUPTI began to record. Often this is a thread's first CUDA
+//! call, which waits for CUDA to start. CUPTI also records such a call if its own record begins
+//! after that start, so the hook's row waits until it is certain whether CUPTI did.
 
 use crate::gpu::coverage::SETTLED_MS;
 use std::collections::HashMap;
 use tprof_trace::model::*;
 
-/// Latest time at which CUPTI's record of a call may come, ns after the call.
+/// Longest time after a call until CUPTI's record of it arrives, ns.
 const LATE_NS: u64 = SETTLED_MS * 1_000_000;
 
 /// The hooks' rows of calls that were in progress when CUPTI began.
 #[derive(Debug, Default)]
 pub struct InProgress {
-    /// Rows of the hooks that wait.
+    /// The waiting rows of the hooks.
     held: Vec<Span>,
-    /// The first record of CUPTI's of a thread's calls of one name: its middle, ns.
+    /// The earliest of CUPTI's records by thread and name of the function: the middle of its
+    /// interval, ns.
     first: HashMap<(ThreadIndex, NameId), u64>,
 }
 
 impl InProgress {
-    /// A hook's row of a call that had begun when CUPTI began to record, and ended later.
+    /// Holds a hook's row of a call that began before CUPTI began to record and ended later.
     pub fn hold(&mut self, row: Span) {
         self.held.push(row);
     }
 
-    /// Takes a call that CUPTI recorded, which began this long after CUPTI began to record.
+    /// Notes a call that CUPTI recorded. It began `since_ns` after CUPTI began to record.
     pub fn recorded(&mut self, row: &Span, since_ns: u64) {
         if since_ns > LATE_NS {
             return;
@@ -34,16 +35,17 @@ impl InProgress {
         *first = middle_ns.min(*first);
     }
 
-    /// Rows that wait.
+    /// Returns the number of rows that wait.
     pub fn len(&self) -> usize {
         self.held.len()
     }
 
-    /// The rows of calls that CUPTI did not record, as far as that is certain: all at the end.
+    /// Returns the rows that CUPTI certainly did not record: all that are left if `last` is set.
     pub fn settle(&mut self, now_ns: u64, last: bool) -> Vec<Span> {
         let first = &self.first;
-        // The middle of the same call lies within the hook's, that of the next call after it, even
-        // if the joined clocks differ.
+        // The middle of CUPTI's record lies within the hook's row if it is the same call, and after
+        // the row if it is the thread's next call. That holds even if the joined clocks differ a
+        // little.
         self.held.retain(|row| {
             let end_ns = row.start_ns + row.duration_ns;
             first.get(&(row.thread, row.name)).is_none_or(|middle_ns| *middle_ns >= end_ns)
@@ -85,7 +87,8 @@ mod tests {
         let mut calls = InProgress::default();
         let rows = [row(1, MALLOC, 100, 900), row(2, MALLOC, 90, 950)];
         rows.into_iter().for_each(|row| calls.hold(row));
-        // The thread's next call of this name, another function, and another thread's.
+        // The thread's next call of this function, a call of another function, and another thread's
+        // call.
         calls.recorded(&row(1, MALLOC, 1_001, 3), 5);
         calls.recorded(&row(1, NameId(8), 950, 3), 5);
         calls.recorded(&row(3, MALLOC, 950, 3), 5);

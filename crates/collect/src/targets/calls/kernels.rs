@@ -1,4 +1,4 @@
-//! Names the kernels that calls launch: threads' rings are read one by one, and only the first
+//! Names the kernels that calls launch. Rings are read one after the other, and only the first
 //! thread that launches a kernel records its name, so the rows of launches wait for the names.
 
 use super::words::launch_arguments;
@@ -26,28 +26,28 @@ pub struct Kernels {
     /// Names by stub or handle.
     names: HashMap<u64, String>,
     launched: Vec<Launched>,
-    /// Arguments that were written before, by kernel and stream.
+    /// Arguments that were written already, by kernel and stream.
     arguments: HashMap<(u64, u64), NameId>,
 }
 
 impl Kernels {
-    /// A program launched a kernel in a stream.
+    /// Adds a launch of a kernel.
     pub fn launched(&mut self, launch: Launched) {
         self.launched.push(launch);
     }
 
-    /// The name of a stub's or handle's kernel, from now on.
+    /// Sets the kernel name of a stub or handle from now on.
     pub fn name(&mut self, kernel: u64, name: &str) {
         self.names.insert(kernel, demangle(name));
         self.arguments.clear();
     }
 
-    /// Rows that wait.
+    /// Returns the number of rows that wait.
     pub fn len(&self) -> usize {
         self.launched.len()
     }
 
-    /// The launches that waited, with the names of their kernels where these are known.
+    /// Returns the launches that waited, with the names of their kernels if these are known.
     pub fn rows(&mut self, writer: &mut TraceWriter) -> Vec<Launched> {
         let named = |launch: Launched| {
             let Launched { row, kernel, stream, .. } = launch;
@@ -83,7 +83,7 @@ mod tests {
         kernels.launched(launch(3, 0x20, 0));
         kernels.name(0x10, "_Z4reluPfi");
         let mut rows = kernels.rows(&mut writer);
-        // A library at the place of one that was unloaded.
+        // Another library was loaded at the address of one that was unloaded.
         kernels.name(0x10, "_Z3addPff");
         kernels.launched(launch(4, 0x10, 0));
         rows.extend(kernels.rows(&mut writer));

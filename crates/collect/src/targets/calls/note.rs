@@ -1,4 +1,4 @@
-//! Records of calls, as the hooks write them.
+//! Decodes the hooks' records of calls.
 
 use crate::gpu::texts::unpack_text;
 use crate::targets::collectives::JoinCall;
@@ -17,9 +17,9 @@ pub struct MemoryChange {
     pub stream: u64,
     /// Id of the stack.
     pub stack: u32,
-    /// Whether the memory is given back.
+    /// Whether the call frees the memory.
     pub free: bool,
-    /// The context that it is taken in, and its device, in a process that made one.
+    /// The context that owns the memory, and its device, if the process created one.
     pub context: Option<(u64, u32)>,
 }
 
@@ -36,7 +36,7 @@ pub enum CallNote {
         end: u64,
         /// Result of the call.
         result: u32,
-        /// Copy kind plus one.
+        /// Copy kind plus one; 0 if there is none.
         kind: u32,
         /// The handle of the stream that was passed; 0 if there is none.
         stream: u64,
@@ -45,7 +45,7 @@ pub enum CallNote {
         /// Id of the stack; 0 if there is none.
         stack: u32,
     },
-    /// The call took memory, or is about to give it back.
+    /// The call allocated memory, or is about to free it.
     Memory {
         /// The function that was called.
         function: &'static Function,
@@ -58,7 +58,7 @@ pub enum CallNote {
     Collective {
         /// The function that was called.
         function: &'static Function,
-        /// Clock when it returned.
+        /// Clock when the call returned.
         end: u64,
         /// Element type, an `ncclDataType_t`.
         data_type: u32,
@@ -68,21 +68,21 @@ pub enum CallNote {
         count: u64,
         /// Handle of the stream.
         stream: u64,
-        /// Root or other rank.
+        /// The root or the other rank.
         peer: Option<u32>,
     },
-    /// Matrices were multiplied: function, its number, clock when it returned, result, shape.
+    /// A matrix multiplication: function, its number, clock when it returned, result, shape.
     Gemm(&'static Function, u32, u64, u32, Option<Shape>),
-    /// A communicator was made or ends.
+    /// A communicator was created or destroyed.
     Communicator(JoinCall),
-    /// A kernel's stub or handle, and its name as the compiler has it.
+    /// A kernel's stub or handle, and its mangled name.
     Kernel(u64, String),
-    /// A handle of a stream, and CUPTI's numbers of its context and of it.
+    /// The handle of a stream, and CUPTI's numbers of its context and of the stream.
     Stream(u64, u64),
 }
 
 impl CallNote {
-    /// Reads a record; `None` for one that makes no sense.
+    /// Decodes a record; `None` if it is malformed.
     pub fn of(kind: ExtKind, number: u32, words: &[u64]) -> Option<CallNote> {
         let function = FUNCTIONS.get(number as usize)?;
         let at = |i: usize| words.get(i).copied();

@@ -1,13 +1,13 @@
-//! Work that programs let devices start by themselves, of which there are no records: it is counted
-//! by the calls that prepare it.
+//! Work that devices start by themselves. No record shows it, so the calls that prepare such work
+//! are counted.
 
 use tprof_wire::calls::{Effect, Function};
 
-/// `cudaGraphInstantiateFlagDeviceLaunch`, and the driver's flag.
+/// `cudaGraphInstantiateFlagDeviceLaunch`; the driver's flag has the same value.
 const DEVICE_LAUNCH: u64 = 4;
 
-/// `cudaLimitDevRuntimeSyncDepth` and `cudaLimitDevRuntimePendingLaunchCount`, and the driver's
-/// limits of the same numbers: of kernels that launch kernels.
+/// `cudaLimitDevRuntimeSyncDepth` and `cudaLimitDevRuntimePendingLaunchCount`, the limits for
+/// kernels that launch kernels. The driver's limits have the same numbers.
 const OF_NESTED_KERNELS: [u64; 2] = [3, 4];
 
 /// Counts of what a device may launch or decide on its own.
@@ -15,14 +15,14 @@ const OF_NESTED_KERNELS: [u64; 2] = [3, 4];
 pub struct UnseenLaunches {
     /// Executable graphs that kernels may launch.
     pub device_graphs: u64,
-    /// Handles of conditions, by which nodes of graphs run, or not, or again.
+    /// Handles of conditions, which decide whether and how often nodes of a graph run.
     pub conditions: u64,
     /// Limits that were set for kernels that launch kernels.
     pub nested_limits: u64,
 }
 
 impl UnseenLaunches {
-    /// A call returned.
+    /// Counts a call that prepares such work.
     pub fn called(&mut self, function: &Function, result: u32, detail: u64) {
         match function.does {
             _ if result != 0 => {}
@@ -33,7 +33,7 @@ impl UnseenLaunches {
         }
     }
 
-    /// Returns what is not recorded, and why; empty where there is nothing.
+    /// Returns what is not recorded, and why; empty if there is nothing.
     pub fn words(&self) -> Vec<(String, &'static str)> {
         let graphs = "launches of graphs by kernels";
         let nodes = "how often conditional nodes of graphs ran";

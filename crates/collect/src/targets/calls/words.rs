@@ -1,8 +1,8 @@
-//! Formats calls: names, types and arguments as PyTorch's traces write them.
+//! Formats calls: names, types and arguments, in the way in which PyTorch's traces write them.
 
 use tprof_wire::calls::{Effect, Function, NO_BYTES};
 
-/// Formats what is known of a call besides its name, as a JSON object.
+/// Formats the arguments of a call as a JSON object; `None` if none is known.
 pub(super) fn arguments(
     function: &Function,
     kind: u32,
@@ -37,7 +37,7 @@ pub(super) fn arguments(
     })
 }
 
-/// Does the same for a launch; `None` where neither is known.
+/// Formats the kernel and the stream of a launch; `None` if neither is known.
 pub(super) fn launch_arguments(kernel: Option<&str>, stream: u64) -> Option<String> {
     let kernel = kernel.map(|name| format!(r#""kernel":{}"#, serde_json::Value::from(name)));
     let stream = (stream != 0).then(|| format!(r#""stream":"{stream:#x}""#));

@@ -1,4 +1,4 @@
-//! Work on channels: rows that are named by their operations.
+//! Work on NCCL channels. Each row is named after its operation.
 
 use super::communicators::Communicators;
 use crate::shared::clock::Clock;
@@ -7,7 +7,7 @@ use tprof_trace::model::*;
 use tprof_trace::{TraceError, TraceWriter};
 use tprof_wire::nccl::{Transfer, transfer_kind};
 
-/// Operations that work may still refer to.
+/// Number of operations that are kept because work may still refer to them.
 const MAX_OPERATIONS: usize = 65_536;
 
 /// Name, sequence number and communicator of an operation.
@@ -23,7 +23,7 @@ pub struct Channels {
 }
 
 impl Channels {
-    /// Takes a record; its beginning was at this time.
+    /// Adds a record of work that began at `start_ns`.
     pub fn take(
         &mut self,
         process: ProcessIndex,
@@ -58,7 +58,7 @@ impl Channels {
         self.rows.push((of.task, of.context, row));
     }
 
-    /// An operation that work may refer to.
+    /// Adds an operation that work may refer to.
     pub fn belongs(
         &mut self,
         task: u64,
@@ -79,7 +79,7 @@ impl Channels {
         }
     }
 
-    /// Completes work by what is known of its operation. Work of operations that still wait is kept
+    /// Completes each row of work from its operation. Work whose operation still waits is held
     /// back.
     pub fn name(&mut self, communicators: &Communicators, waiting: &HashSet<u64>) {
         for (task, context, mut row) in std::mem::take(&mut self.rows) {

@@ -1,8 +1,8 @@
-//! Communicators, as hooks and NCCL's profiler plugin record them.
+//! Communicators of a process, as hooks and NCCL's profiler plugin record them.
 //!
-//! The plugin gives a communicator the same number in all ranks, whichever call made it; the hooks
-//! only know the arguments. Where both report one, the plugin's number counts: a hook's
-//! communicator is written only once an operation refers to it.
+//! The plugin gives a communicator the same number in all ranks, whichever call created it; the
+//! hooks only know the arguments. If both report a communicator, the plugin's number is used.
+//! Therefore a hook's communicator is written only once an operation refers to it.
 
 use std::collections::{HashMap, HashSet};
 use tprof_trace::TraceWriter;
@@ -11,7 +11,7 @@ use tprof_wire::calls::Number;
 use tprof_wire::hash::spread;
 use tprof_wire::nccl;
 
-/// A communicator by its address, from the hooks.
+/// A communicator that a hook recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct LiveCommunicator {
     /// Id of the communicator.
@@ -21,54 +21,54 @@ pub struct LiveCommunicator {
     rank: Option<u32>,
     /// Number of operations on it so far.
     pub operations: u64,
-    /// Number of splits of it so far.
+    /// Number of times that it was split so far.
     splits: u64,
-    /// The plugin's number for it, and its context.
+    /// The number that the plugin gave it, and the plugin's context.
     pub plugins: Option<(u64, u64)>,
 }
 
-/// A hook's record of a call that makes or ends communicators.
+/// A hook's record of a call that creates or destroys a communicator.
 #[derive(Clone, Copy, Debug)]
 pub struct JoinCall {
     /// The function's number.
     pub number: u32,
     /// Address of the communicator; 0 if none was made.
     pub address: u64,
-    /// The same in all ranks, or 0.
+    /// An identity that is the same in all ranks, or 0.
     pub identity: u64,
-    /// Ranks in it, or 0.
+    /// Number of ranks in it, or 0.
     pub size: u32,
-    /// Number of this rank in it.
+    /// This rank's number in it.
     pub rank: u32,
     /// Address of the communicator that it was made from.
     pub parent: u64,
-    /// Colour and key of a split; how many ranks were left out.
+    /// For a split, its colour and key; for a shrink, the number of ranks that were left out.
     pub detail: u64,
 }
 
-/// Number of a communicator that a hook recorded, in its process.
+/// Index of a communicator among those that hooks recorded in its process.
 pub type CommunicatorIndex = usize;
 
-/// All of a process.
+/// The communicators of a process.
 #[derive(Debug, Default)]
 pub struct Communicators {
     process: ProcessIndex,
-    /// All communicators that hooks recorded: a record that refers to one may be joined after its
-    /// end.
+    /// All communicators that hooks recorded. They are kept after their end, because a record that
+    /// refers to one may be joined later.
     made: Vec<LiveCommunicator>,
-    /// Live communicators, by address.
+    /// The communicators that exist now, by address.
     live: HashMap<u64, CommunicatorIndex>,
     contexts: HashMap<u64, nccl::Context>,
     written: HashSet<u64>,
 }
 
 impl Communicators {
-    /// Starts for a process without communicators.
+    /// Returns the state of a process that has no communicators yet.
     pub fn new(process: ProcessIndex) -> Communicators {
         Communicators { process, ..Communicators::default() }
     }
 
-    /// A hook's record.
+    /// Applies a hook's record: adds a communicator, or removes one that was destroyed.
     pub fn joined(&mut self, call: JoinCall) {
         let number = call.number;
         let leaves = [Number::ncclCommDestroy as u32, Number::ncclCommAbort as u32];
@@ -82,8 +82,9 @@ impl Communicators {
         let parent = self.live.get(&call.parent).and_then(|nth| self.made.get_mut(*nth));
         let of = parent.as_ref().map_or(call.parent, |live| live.id);
         let (id, size, rank) = if number == Number::ncclCommSplit as u32 {
-            // All ranks of a communicator split it in the same order; those that gave the same
-            // colour share the result. Only all ranks together show how many they are.
+            // All ranks of a communicator split it in the same order, and ranks that gave the same
+            // colour share the result. Its size is unknown here, since only all ranks together show
+            // it.
             let nth = parent.map_or(0, |live| {
                 live.splits += 1;
                 live.splits
@@ -93,7 +94,8 @@ impl Communicators {
             let left = parent.and_then(|live| live.size?.checked_sub(call.detail as u32));
             (of ^ spread(call.identity), left, None)
         } else if number == Number::ncclCommGrow as u32 {
-            // Ranks that are there already have neither an id nor their rank in the arguments.
+            // A rank that was in the communicator before gives neither an id nor its rank as an
+            // argument.
             let rank = (call.parent == 0).then_some(call.rank);
             let id = if call.identity == 0 { call.address } else { call.identity };
             (id, Some(call.size), rank)
@@ -105,7 +107,7 @@ impl Communicators {
         self.made.push(live);
     }
 
-    /// The communicator that lives at an address.
+    /// Returns the communicator that exists at an address now.
     pub fn at(&self, address: u64) -> Option<CommunicatorIndex> {
         self.live.get(&address).copied()
     }
@@ -115,18 +117,18 @@ impl Communicators {
         self.made.get_mut(nth)
     }
 
-    /// NCCL set the plugin up for one.
+    /// Adds the context that NCCL initialised the plugin with for a communicator.
     pub fn context(&mut self, context: nccl::Context) {
         self.contexts.insert(context.context, context);
     }
 
-    /// The plugin serves some.
+    /// Whether NCCL has initialised the plugin for any communicator.
     pub fn has_plugin(&self) -> bool {
         !self.contexts.is_empty()
     }
 
-    /// Number and size of the communicator of a plugin's context; an operation may carry the
-    /// number itself.
+    /// Returns number and size of the communicator of a plugin's context. `hash` is the number if
+    /// the operation carries it itself, else 0.
     pub fn of_context(&self, context: u64, hash: u64) -> (Option<u64>, Option<u32>) {
         let known = self.contexts.get(&context);
         let id = if hash != 0 { hash } else { known.map_or(0, |known| known.hash) };
@@ -134,7 +136,8 @@ impl Communicators {
         ((id != 0).then_some(id), size)
     }
 
-    /// The plugin reported an operation, of this number and context, that a hook reported too.
+    /// Notes that the plugin reported an operation that a hook reported too: its number and context
+    /// belong to the hook's communicator, which is returned.
     pub fn is_plugins(
         &mut self,
         nth: CommunicatorIndex,
@@ -146,14 +149,14 @@ impl Communicators {
         Some(*live)
     }
 
-    /// Writes the communicator of a hook's row.
+    /// Writes the communicator of a row that only a hook reported.
     pub fn use_hooks(&mut self, id: u64, size: Option<u32>, writer: &mut TraceWriter) {
         let rank = self.made.iter().find(|live| live.id == id).and_then(|live| live.rank);
         self.write(id, size, rank, "", writer);
     }
 
-    /// Writes the communicator of a plugin's row: with the name that NCCL gave, and, before
-    /// version 4, size and rank from elsewhere.
+    /// Writes the communicator of a row that the plugin reported, with the name that NCCL gave it.
+    /// Plugins before version 4 have no size and rank in the context, so the arguments are used.
     pub fn use_plugins(
         &mut self,
         (id, context): (u64, u64),
@@ -167,7 +170,7 @@ impl Communicators {
         self.write(id, size, Some(rank), name, writer);
     }
 
-    /// The text of a context's name.
+    /// Returns the id of the name of a context's communicator; 0 if there is none.
     pub fn name_of(&self, context: u64) -> u32 {
         self.contexts.get(&context).map_or(0, |known| known.name)
     }
@@ -197,8 +200,8 @@ impl Communicators {
         }
     }
 
-    /// The process is over: writes those that no operation referred to, as the plugin, or else
-    /// the hooks, know them.
+    /// Writes the communicators that no operation referred to, once the process is over: from the
+    /// plugin's contexts, or else from the hooks' records.
     pub fn finish<'t>(&mut self, text: impl Fn(u32) -> &'t str, writer: &mut TraceWriter) {
         let sized = |context: &&nccl::Context| context.hash != 0 && context.ranks > 0;
         let contexts: Vec<nccl::Context> = self.contexts.values().filter(sized).copied().collect();

@@ -1,8 +1,8 @@
 //! Joins the plugin's reports to the hooks' rows.
 //!
-//! - A call of the plugin belongs to the hook's row around it on its thread. It becomes a separate
-//!   row once no hook can report it any more: the thread has gone on to another call, or no NCCL
-//!   call passes through hooks here.
+//! - A call that the plugin reports belongs to the hook's row around it on its thread. It becomes a
+//!   separate row once no hook can report it any more: the thread has gone on to another call, or
+//!   no NCCL call passes through hooks in this process.
 //! - A task that names its call (from version 5 on) belongs to that call's row. Later tasks of the
 //!   same call are replays of a graph: each is a kernel, without a call.
 //! - A task before version 5 belongs to the first hook's row that began before it, with the same
@@ -21,11 +21,11 @@ use tprof_trace::TraceWriter;
 use tprof_trace::model::*;
 use tprof_wire::nccl::{Call, Task, task_kind};
 
-/// Rows of hooks by their key, in order of their starts.
+/// Indexes of hooks' rows that have no task yet, by operation and bytes, in order of their starts.
 type UnmatchedRows = HashMap<(Cow<'static, str>, Option<u64>), Vec<u64>>;
 
 impl Collectives {
-    /// Joins all that has come.
+    /// Joins all records that have arrived.
     pub(super) fn join(&mut self, now_ns: u64, last: bool, gpu: &Gpu, writer: &mut TraceWriter) {
         self.join_calls(now_ns, last, gpu, writer);
         self.join_tasks(now_ns, last, gpu, writer);
@@ -64,7 +64,8 @@ impl Collectives {
         }
     }
 
-    /// Hooks' rows without a call of the plugin's: by thread and start, their return and place.
+    /// Returns the hooks' rows that have no call of the plugin yet: by thread and start, the time
+    /// of return and the row's index.
     fn hooked_by_thread(&self) -> HashMap<ThreadIndex, BTreeMap<u64, (u64, u64)>> {
         let mut threads: HashMap<ThreadIndex, BTreeMap<u64, (u64, u64)>> = HashMap::new();
         for (at, pending) in &self.rows {
@@ -76,7 +77,7 @@ impl Collectives {
         threads
     }
 
-    /// Completes a hook's row by what the plugin reported of its call.
+    /// Completes a hook's row with the plugin's report of its call.
     fn merge(&mut self, at: u64, call: &Timed<Call>) {
         let (id, size) = self.communicators.of_context(call.record.context, 0);
         let Some(pending) = self.rows.get_mut(&at) else { return };
@@ -84,14 +85,14 @@ impl Collectives {
         pending.context = call.record.context;
         pending.row.communicator = id.or(pending.row.communicator);
         pending.measure(size);
-        // The hook counted another number; the task has the plugin's.
+        // The hook counts operations differently. The task has the plugin's number.
         pending.row.sequence = None;
         if let Some(nth) = pending.made {
             self.communicators.is_plugins(nth, id, call.record.context);
         }
     }
 
-    /// A call that no hook reported.
+    /// Adds a row for a call that no hook reported.
     fn add_call(&mut self, call: &Timed<Call>, gpu: &Gpu, writer: &mut TraceWriter) {
         let operation = operation_of(gpu, call.record.function);
         let data_type = type_of_text(gpu.text(call.record.data_type));
@@ -136,7 +137,7 @@ impl Collectives {
             .map(|(at, pending)| (pending.call, *at))
             .collect();
         let mut unjoined = self.unjoined();
-        // Operations that are handed over together begin at one moment.
+        // Operations in one group are handed to NCCL together and begin at the same time.
         let mut groups: HashMap<u64, u64> = HashMap::new();
         for task in tasks {
             let group_ns = match task.record.group {
@@ -182,7 +183,7 @@ impl Collectives {
         unjoined
     }
 
-    /// The hook's row of a task that does not name its call.
+    /// Returns the index of the hook's row for a task that does not name its call.
     fn row_of(
         &mut self,
         task: &Timed<Task>,
@@ -214,7 +215,7 @@ impl Collectives {
         Some(rows.remove(place))
     }
 
-    /// A task without a call that anything else reported.
+    /// Adds a row for a task whose call was not reported, and returns the row's index.
     fn add_task(
         &mut self,
         task: &Timed<Task>,
@@ -246,7 +247,7 @@ impl Collectives {
         })
     }
 
-    /// Completes a row by what NCCL chose for it.
+    /// Completes a row with what NCCL chose for it, such as the algorithm.
     fn enqueued(
         &mut self,
         at: u64,
@@ -270,7 +271,8 @@ impl Collectives {
         pending.row.communicator = id.or(pending.row.communicator);
         pending.measure(size);
         pending.set_peer(of.peer);
-        // An operation that NCCL makes of sends and receives has as many channels as the widest.
+        // An operation that NCCL makes of sends and receives has as many channels as the one with
+        // most.
         let channels = (of.channels > 0).then_some(of.channels);
         pending.row.channels = pending.row.channels.max(channels);
         if of.kind != task_kind::POINT_TO_POINT {
@@ -283,7 +285,8 @@ impl Collectives {
         } else if is_first {
             pending.row.sequence = None;
         }
-        // Without a hook, that it is handed to the device is all that shows of the call's end.
+        // Without a hook the end of the call is unknown; the time when the operation was handed to
+        // the device is used.
         if is_first && !pending.is_hooked {
             pending.row.duration_ns = Some(group_ns.saturating_sub(pending.row.start_ns));
             pending.returned_ns = pending.returned_ns.max(group_ns);

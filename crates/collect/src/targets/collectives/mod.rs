@@ -1,4 +1,4 @@
-//! Collectives of a process: the hooks' record of a call and the report of NCCL's profiler plugin
+//! Collectives of a process. A hook's record of a call and the reports of NCCL's profiler plugin
 //! become one row.
 //!
 //! ```text
@@ -6,9 +6,9 @@
 //! plugin:     · call (version 5)          · task               number, algorithm, protocol
 //! ```
 //!
-//! A hook's call, the plugin's call within it on the same thread, and the tasks of that call
-//! make one row; each of them makes a separate row where the others are missing. Both write into
-//! their own rings, so records wait before they are joined. [`joining`] has the rules.
+//! A hook's call, the plugin's call within it on the same thread, and the tasks of that call make
+//! one row. Each of them makes a row by itself if the others are missing. Hooks and plugin write to
+//! different rings, so records wait before they are joined. [`joining`] has the rules.
 
 mod channels;
 mod communicators;
@@ -29,12 +29,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use tprof_trace::model::*;
 use tprof_trace::{TraceError, TraceWriter};
 
-/// Rows wait this long at most, so that a run that is cut off lacks little.
+/// The longest time that rows wait. If a run is killed, only this much is missing.
 const LONGEST_WAIT_NS: u64 = 250_000_000;
-/// The wait where the plugin is loaded: a communicator that does not block is served by another
-/// thread, and its first operation sets up connections.
+/// The longest wait if the plugin is loaded: another thread serves a communicator that does not
+/// block, and the communicator's first operation sets up connections.
 const LONGEST_WAIT_FOR_TASKS_NS: u64 = 5_000_000_000;
-/// Rows that are written at the latest together.
+/// When this many rows wait, they are written.
 const MAX_ROWS: usize = 16_384;
 
 /// A call that a hook recorded.
@@ -60,15 +60,15 @@ pub struct HookedCall {
     pub peer: Option<u32>,
 }
 
-/// Calls that a group may hold. An exchange of all with all of 1,024 ranks is 2,048.
+/// Most calls that a group may hold. An all-to-all exchange of 1,024 ranks is 2,048 calls.
 const MAX_GROUP: usize = 1 << 14;
 
 /// A thread's state between calls.
 #[derive(Debug, Default)]
 struct ThreadGroups {
-    /// Depth of `ncclGroupStart`.
+    /// Number of groups that the thread has open, one in the other.
     groups: u32,
-    /// Rows that the open group holds.
+    /// Indexes of the rows that the open group holds.
     grouped: Vec<u64>,
 }
 
@@ -82,17 +82,17 @@ pub struct Collectives {
     communicators: Communicators,
     reported: PluginRecords,
     channels: Channels,
-    /// The process's NCCL calls pass through hooks, as far as one did.
+    /// Whether an NCCL call of the process has passed through a hook so far.
     is_hooked: bool,
-    /// Threads with tasks that belonged to calls of their own.
+    /// Threads whose tasks belonged to their own calls.
     own_tasks: HashSet<ThreadIndex>,
     joined_ns: u64,
-    /// Rows that could not be written.
+    /// Number of rows that could not be written.
     pub lost: u64,
 }
 
 impl Collectives {
-    /// Starts for a process that has made no call yet.
+    /// Returns the state of a process that has made no call yet.
     pub fn new(process: ProcessIndex) -> Collectives {
         Collectives {
             process,
@@ -109,7 +109,7 @@ impl Collectives {
         }
     }
 
-    /// A hook recorded a call.
+    /// Adds a call that a hook recorded.
     pub fn called(&mut self, call: &HookedCall, writer: &mut TraceWriter) {
         self.is_hooked = true;
         let operation = words::operation(call.function);
@@ -152,7 +152,8 @@ impl Collectives {
             pending.is_open = true;
             state.grouped.push(self.next);
         } else if state.groups > 0 {
-            // The end of the group was not recorded, as where recording was switched off meanwhile.
+            // The end of the group was not recorded, for example because recording was off
+            // meanwhile.
             state.groups = 0;
             for at in std::mem::take(&mut state.grouped) {
                 if let Some(pending) = self.rows.get_mut(&at) {
@@ -170,14 +171,14 @@ impl Collectives {
         at
     }
 
-    /// A thread began a group.
+    /// Notes that a thread began a group.
     pub fn group_begins(&mut self, thread: ThreadIndex) {
         self.is_hooked = true;
         self.threads.entry(thread).or_default().groups += 1;
     }
 
-    /// The thread ended a group: the work of everything in the outermost one is handed to the
-    /// device by then.
+    /// Notes that a thread ended a group. By the end of the outermost group, the work of all its
+    /// calls is handed to the device.
     pub fn group_ends(&mut self, thread: ThreadIndex, end_ns: u64) {
         let state = self.threads.entry(thread).or_default();
         state.groups = state.groups.saturating_sub(1);
@@ -192,23 +193,23 @@ impl Collectives {
         }
     }
 
-    /// A hook recorded that communicators are made or end.
+    /// Applies a hook's record that a communicator was created or destroyed.
     pub fn joined(&mut self, call: JoinCall) {
         self.is_hooked = true;
         self.communicators.joined(call);
     }
 
-    /// Returns the time when the first operation returned whose row waits.
+    /// Returns the earliest time at which an operation with a waiting row returned.
     pub fn first_ns(&self) -> Option<u64> {
         self.rows.values().map(|pending| pending.returned_ns).min()
     }
 
-    /// Whether rows wait.
+    /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty() && self.reported.is_empty() && self.channels.is_empty()
     }
 
-    /// Writes the rows that have waited long enough, or all of them at the end.
+    /// Writes the rows that have waited long enough, or all rows if `last` is set.
     pub fn write(
         &mut self,
         now_ns: u64,
@@ -253,7 +254,8 @@ impl Collectives {
         written.and(self.channels.write(&mut self.lost, writer))
     }
 
-    /// Gives an operation that the plugin does not report the plugin's number of its communicator.
+    /// If the plugin did not report an operation, but knows its communicator, uses the plugin's
+    /// number for the communicator.
     fn renumber(&mut self, pending: &mut Pending) {
         let live = pending.made.and_then(|nth| self.communicators.of_hook(nth));
         if let Some((id, context)) = live.and_then(|live| live.plugins)
@@ -266,11 +268,11 @@ impl Collectives {
         }
     }
 
-    /// Writes the communicator of a row that is written.
+    /// Writes the communicator of a row that is about to be written.
     fn name_communicator(&mut self, pending: &Pending, gpu: &Gpu, writer: &mut TraceWriter) {
         let Some(id) = pending.row.communicator else { return };
         if pending.context == 0 {
-            // A communicator that was made before recording began has only its address.
+            // A communicator that was made before recording began is known by its address only.
             if pending.row.sequence.is_some() {
                 self.communicators.use_hooks(id, pending.row.group_size, writer);
             }
@@ -282,7 +284,7 @@ impl Collectives {
     }
 }
 
-/// A text that may not be defined yet.
+/// Returns the operation for the text of a function's name, which may not be defined yet.
 fn operation_of(gpu: &Gpu, text: u32) -> Cow<'static, str> {
     words::operation(gpu.text(text))
 }

@@ -1,39 +1,40 @@
-//! Rows of collectives that wait to be written.
+//! Rows of collectives that are not written yet.
 
 use super::communicators::CommunicatorIndex;
 use super::words::{elements, has_peer};
 use std::borrow::Cow;
 use tprof_trace::model::Collective;
 
-/// A row on its way into the file.
+/// A row that is not written yet.
 #[derive(Debug)]
 pub struct Pending {
-    /// The row. Names of operation and type are set; the plugin's columns may be missing.
+    /// The row. Its operation and type are set; the plugin's columns may be missing.
     pub row: Collective,
-    /// Operation, as in the row.
+    /// The row's operation as text.
     pub operation: Cow<'static, str>,
-    /// Elements, as the call gave them, and bytes of one.
+    /// Number of elements, as the call gave it.
     pub count: u64,
-    /// Bytes of an element; see `count`.
+    /// Bytes of one element, if the type is known.
     pub type_bytes: Option<u64>,
-    /// Time when the call itself returned, which may be before its group ended.
+    /// Time when the call returned, which may be before its group ended.
     pub returned_ns: u64,
-    /// Whether its group is not over.
+    /// Whether its group is still open.
     pub is_open: bool,
-    /// A hook recorded it.
+    /// Whether a hook recorded the call.
     pub is_hooked: bool,
-    /// Its communicator, if a hook recorded that.
+    /// The hook's communicator, if a hook recorded its creation.
     pub made: Option<CommunicatorIndex>,
     /// The plugin's id of the call; 0 if there is none.
     pub call: u64,
     /// The plugin's context; 0 if there is none.
     pub context: u64,
-    /// NCCL has enqueued it, and its task was joined.
+    /// Whether a task was joined to the row: NCCL has enqueued the operation.
     pub is_joined: bool,
 }
 
 impl Pending {
-    /// Sets the columns that follow from the size of the group, if it was not known before.
+    /// Sets the columns that depend on the size of the group. `size` is used if the row has none
+    /// yet.
     pub fn measure(&mut self, size: Option<u32>) {
         let size = self.row.group_size.or(size);
         let (given, got) = elements(&self.operation, self.count, size);
@@ -44,12 +45,12 @@ impl Pending {
         self.row.group_size = size;
     }
 
-    /// Returns the bytes that the call was given.
+    /// Returns the bytes that were passed to the call, if the type is known.
     pub fn given_bytes(&self) -> Option<u64> {
         self.type_bytes.map(|each| self.count.saturating_mul(each))
     }
 
-    /// Root or other rank, where the operation has one.
+    /// Sets the root or the other rank, if the operation has one.
     pub fn set_peer(&mut self, peer_plus_one: u32) {
         if has_peer(&self.operation) {
             self.row.peer = self.row.peer.or(peer_plus_one.checked_sub(1));

@@ -1,4 +1,4 @@
-//! The records of NCCL's profiler plugin, until they are joined.
+//! Records of NCCL's profiler plugin that are not joined yet.
 
 use super::{Collectives, LONGEST_WAIT_NS};
 use crate::shared::clock::Clock;
@@ -17,12 +17,12 @@ pub struct Timed<T> {
     pub record: T,
 }
 
-/// Records that wait to be joined.
+/// The plugin's records that wait to be joined.
 #[derive(Debug, Default)]
 pub struct PluginRecords {
-    /// Calls, from version 5 on.
+    /// Calls; plugins report them from version 5 on.
     pub calls: Vec<Timed<Call>>,
-    /// Operations as enqueued.
+    /// Operations that NCCL has enqueued.
     pub tasks: Vec<Timed<Task>>,
 }
 
@@ -39,7 +39,7 @@ impl PluginRecords {
 }
 
 impl Collectives {
-    /// Takes a record of the plugin; `None` if it makes no sense.
+    /// Adds a record of the plugin; `None` if it is malformed.
     pub fn plugin(
         &mut self,
         kind: ExtKind,
@@ -69,7 +69,7 @@ impl Collectives {
     }
 }
 
-/// Whether a record of that time has waited long enough.
+/// Whether a record of this time has waited long enough.
 pub fn has_waited(time_ns: u64, now_ns: u64, last: bool) -> bool {
     last || time_ns.saturating_add(LONGEST_WAIT_NS) <= now_ns
 }

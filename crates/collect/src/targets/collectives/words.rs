@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-/// Returns the operation for the name of NCCL's function, without its prefix `nccl` and its suffix
-/// `Config`.
+/// Returns the operation for the name of an NCCL function. The name may have the prefix `nccl` and
+/// the suffix `Config`.
 pub fn operation(function: &str) -> Cow<'static, str> {
     let function = function.strip_prefix("nccl").unwrap_or(function);
     let function = function.strip_suffix("Config").unwrap_or(function);
@@ -27,7 +27,7 @@ pub fn operation(function: &str) -> Cow<'static, str> {
     })
 }
 
-/// `AllGatherV` → `all_gather_v`.
+/// Converts a name to snake case: `AllGatherV` becomes `all_gather_v`.
 fn snake_case(name: &str) -> String {
     let mut small = String::new();
     for letter in name.chars() {
@@ -39,14 +39,15 @@ fn snake_case(name: &str) -> String {
     small
 }
 
-/// Whether an operation has a root or another rank, which its `peer` is.
+/// Whether an operation has a root or another rank, which is the row's `peer`.
 pub fn has_peer(operation: &str) -> bool {
     ["broadcast", "reduce", "gather", "scatter", "send", "recv", "put_signal", "signal"]
         .contains(&operation)
 }
 
-/// Returns the elements that a rank gives and gets, by what `count` means for each operation. It is
-/// `None` where it depends on a size that is not known, or on being the root.
+/// Returns the number of elements that a rank sends and receives. What `count` means depends on the
+/// operation. `None` if the number depends on a size that is unknown, or on whether the rank is the
+/// root.
 pub fn elements(operation: &str, count: u64, size: Option<u32>) -> (Option<u64>, Option<u64>) {
     let all = size.map(|size| count.saturating_mul(size.into()));
     match operation {
@@ -61,7 +62,7 @@ pub fn elements(operation: &str, count: u64, size: Option<u32>) -> (Option<u64>,
 }
 
 /// The types of elements by `ncclDataType_t`: the name in PyTorch's traces, NCCL's name, and the
-/// bytes.
+/// bytes of an element.
 const TYPES: [(&str, &str, u64); 12] = [
     ("Char", "ncclInt8", 1),
     ("Byte", "ncclUint8", 1),
@@ -77,12 +78,12 @@ const TYPES: [(&str, &str, u64); 12] = [
     ("Float8_e5m2", "ncclFloat8e5m2", 1),
 ];
 
-/// Returns the name and the bytes of a type by its number.
+/// Returns the name and the bytes of a type, by its number.
 pub fn type_of_number(number: u32) -> Option<(&'static str, u64)> {
     TYPES.get(number as usize).map(|(name, _, bytes)| (*name, *bytes))
 }
 
-/// Returns the name and the bytes of a type by NCCL's name.
+/// Returns the name and the bytes of a type, by NCCL's name.
 pub fn type_of_text(text: &str) -> Option<(&'static str, u64)> {
     let found = TYPES.iter().find(|(_, nccls, _)| *nccls == text);
     found.map(|(name, _, bytes)| (*name, *bytes))

@@ -1,4 +1,4 @@
-//! A thread of an image, as the collector follows it through its ring.
+//! A thread whose ring the collector reads.
 
 use crate::targets::heap::HeapOp;
 use tprof_trace::model::ThreadIndex;
@@ -7,44 +7,53 @@ use tprof_wire::region::ChunkRef;
 
 /// A thread of the image, as the collector follows it.
 pub struct FollowedThread {
-    /// Slot in the region.
+    /// The thread's slot in the region.
     pub slot: usize,
-    /// Row in the trace.
+    /// The thread's row in the trace.
     pub index: ThreadIndex,
-    /// Id of the thread.
+    /// The thread's id.
     pub tid: u32,
+    /// The chunk that is being read.
     pub(super) chunk: ChunkRef,
+    /// Where the chunk begins in the region, bytes.
     pub(super) base: usize,
+    /// Length of the chunk, bytes.
     pub(super) bytes: usize,
+    /// Offset of the next record in the chunk, bytes.
     pub(super) at: usize,
+    /// The clock of the thread's last record, in ticks.
     pub(super) clock: u64,
+    /// Time since which later records have followed an unfinished one, ns; 0 if there is no such
+    /// record.
     pub(super) hole_since: u64,
+    /// Time of the last reading of the chunk that the thread is still filling, ns.
     pub(super) partial_at: u64,
-    /// The thread's record of its end, then.
+    /// Time when the thread ended, by its own record, ns.
     pub ended: Option<u64>,
-    /// Path and verdict of the spawn that is under way.
+    /// The spawn that is in progress: path, verdict and time (ns).
     pub spawning: Option<(String, u32, u64)>,
-    /// Bytes taken in this pass.
+    /// Bytes that this pass has read so far.
     pub(super) taken: usize,
-    /// The last pass read all that its ring held.
+    /// Whether the last pass read everything in the ring.
     pub(super) whole: bool,
-    /// Its recorded allocations so far, once [`Self::counts`], and the bytes asked for.
+    /// Number and bytes of the allocations that were recorded since [`Self::counts`] was set.
     pub allocated: (u64, u64),
-    /// Whether it has spans, whose records need the count: a ring holds them in their order, while
-    /// clocks of records that follow each other may be the same (an EPYC's counter moves in steps
-    /// of 26 ticks, 10 ns, and reads within a step are a tick apart, 0.4 ns).
+    /// Whether allocations are counted; set once the thread has spans. The count tells which
+    /// allocations lie in a span. Clocks can't tell that, since successive records may have the
+    /// same clock: an EPYC's counter moves in steps of 26 ticks (10 ns), and reads within a step
+    /// are a tick (0.4 ns) apart. But a ring holds the records in their order.
     pub counts: bool,
 }
 
 impl FollowedThread {
-    /// Begins to read a chunk.
+    /// Continues reading at the first record of `chunk`.
     pub(super) fn enter(&mut self, chunk: ChunkRef) {
         self.chunk = chunk;
         (self.base, self.bytes) = chunk.place().unwrap_or((0, 0));
         self.at = SLOT_BYTES;
     }
 
-    /// Counts records that were taken from its ring, if they are to be counted.
+    /// Counts the allocations among records from the ring, if the thread [counts](Self::counts).
     pub(super) fn count<'o>(&mut self, ops: impl IntoIterator<Item = &'o HeapOp>) {
         if self.counts {
             for op in ops.into_iter().filter(|op| op.allocates()) {
@@ -53,7 +62,7 @@ impl FollowedThread {
         }
     }
 
-    /// Adds allocations and their bytes.
+    /// Adds allocations and their bytes to the count.
     pub(super) fn add(&mut self, allocations: u64, bytes: u64) {
         let (count, all) = self.allocated;
         self.allocated = (count.wrapping_add(allocations), all.wrapping_add(bytes));

@@ -1,4 +1,4 @@
-//! The content of the preloaded library's records, other than heap events.
+//! Decodes the hooks' records other than heap events.
 
 use crate::python::SentFrame;
 use crate::targets::calls::CallNote;
@@ -12,20 +12,21 @@ use tprof_wire::record::{self, ExtKind};
 /// Python's frames of a stack.
 #[derive(Debug)]
 pub struct PythonKeys {
-    /// The key of each frame, innermost first; bit 0: see [`ExtKind::Stack`].
+    /// The key of each frame, innermost first. Bit 0 has a meaning of its own: see
+    /// [`ExtKind::Stack`].
     pub keys: Vec<u64>,
-    /// The way in which the walk ended.
+    /// How the walk ended.
     pub ends: WalkEnd,
 }
 
-/// Something other than a heap event.
+/// A record other than a heap event.
 #[derive(Debug)]
 pub enum Note {
     /// A stack: id, end, frames, Python's frames.
     Stack(u32, u8, Vec<u64>, PythonKeys),
     /// The definition of a Python frame.
     PythonFrame(SentFrame),
-    /// `mmap`: address, length, stack, and whether no file is behind it.
+    /// `mmap`: address, length, stack, and whether the memory is anonymous.
     Map(u64, u64, u32, bool),
     /// A mapping was removed: address and length.
     Unmap(u64, u64),
@@ -39,30 +40,30 @@ pub enum Note {
     Name(String),
     /// The thread has ended.
     ThreadExit,
-    /// The process leaves with this status.
+    /// The process exits with this status.
     Exit(i32),
-    /// Forked this child.
+    /// The process forked a child with this pid.
     Fork(u32),
-    /// About to exec: pid (0: a spawn), verdict, its parent, path.
+    /// The process is about to exec: pid (0 for a spawn), verdict, its parent, path.
     Exec(u32, u32, u32, String),
     /// The exec of this pid failed.
     ExecFailed(u32),
-    /// Reaped: pid, wait status.
+    /// A child was reaped: pid, wait status.
     Reaped(u32, i32),
-    /// Spawned: pid or 0.
+    /// A child was spawned: its pid, or 0.
     Spawned(u32),
-    /// A CUDA runtime or NCCL call.
+    /// A call of a hooked function of CUDA, NCCL, cuBLAS or MPI.
     Call(CallNote),
-    /// The definition of an id, from here on.
+    /// The definition of an id.
     Defined(u32, Definition),
-    /// An operator or range of PyTorch's.
+    /// An operator or range of PyTorch.
     Operator(OperatorRecord),
-    /// A span, step, instant or value of the program's own.
+    /// A span, step, instant or value that the program recorded itself.
     Span(SpanRecord),
 }
 
 impl Note {
-    /// Reads a record's argument and payload; `None` if they make no sense.
+    /// Decodes a record from its argument and payload; `None` if it is malformed.
     pub fn decode(kind: ExtKind, argument: u32, p: &[u64]) -> Option<Note> {
         let at = |i: usize| p.get(i).copied();
         Some(match kind {
@@ -136,7 +137,7 @@ impl Note {
             | ExtKind::PoolGave
             | ExtKind::StepBegun => Note::Span(SpanRecord::decode(kind, argument, p)?),
             ExtKind::ThreadStart => return Some(Note::Name(String::new())),
-            // Taken before it comes here.
+            // All other kinds are handled before this function is called.
             _ => return None,
         })
     }
@@ -147,7 +148,7 @@ fn text(words: &[u64], len: usize) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The kernel maps and unmaps whole pages.
+/// Rounds up to whole pages, which the kernel maps and unmaps.
 fn pages(bytes: u64) -> u64 {
     bytes.checked_next_multiple_of(4096).unwrap_or(bytes)
 }

@@ -1,36 +1,39 @@
-//! Heap records of one ring, decoded as they are taken.
+//! Decodes the heap records of one ring, one after the other.
 
 use crate::targets::heap::HeapOp;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use tprof_trace::model::ThreadIndex;
 use tprof_wire::record::{self, Kind};
 
-/// Records whose blocks are looked up before they are taken.
+/// Number of records between looking up a record's block and applying the record.
 const AHEAD: usize = 32;
-/// Records whose cache lines are fetched from the writer's core before they are read.
+/// Number of records between fetching a record's cache line from the writer's core and reading the
+/// record.
 const LINES_AHEAD: usize = AHEAD + 64;
 
-/// The heap records of a chunk, read one after the other.
+/// Reads the heap records of a chunk one after the other.
 pub(super) struct HeapRecords<'r> {
-    /// Remaining slots of the chunk.
+    /// The slots of the chunk that are not read yet.
     slots: &'r [[AtomicU64; 2]],
     thread: ThreadIndex,
-    /// Clock of the last record that was taken.
+    /// Clock of the last record that was read.
     pub clock: u64,
 }
 
 impl<'r> HeapRecords<'r> {
-    /// The records in these slots, by a thread; `clock` is that of the record before.
+    /// Reads the records of `thread` in these slots. `clock` is the clock of the record before
+    /// them.
     pub fn new(slots: &'r [[AtomicU64; 2]], thread: ThreadIndex, clock: u64) -> HeapRecords<'r> {
         HeapRecords { slots, thread, clock }
     }
 
-    /// Slots that are left.
+    /// Returns the number of slots that are not read yet.
     pub fn left(&self) -> usize {
         self.slots.len()
     }
 
-    /// Takes the next record; `None` where the next slot holds something else, or nothing.
+    /// Reads the next record; `None` if the next slot is empty or holds something other than a heap
+    /// record.
     #[inline(always)]
     pub fn next(&mut self) -> Option<HeapOp> {
         let (slot, rest) = self.slots.split_first()?;
@@ -51,8 +54,8 @@ impl<'r> HeapRecords<'r> {
         })
     }
 
-    /// Returns when a block that was just allocated is freed, if that is the very next record,
-    /// which is then taken.
+    /// Returns the clock of the free of the block that `op` allocates, if that free is the next
+    /// record, and reads that record.
     #[inline(always)]
     pub fn end_of(&mut self, op: &HeapOp) -> Option<u64> {
         if op.tag & 7 != Kind::Alloc as u32 {
@@ -67,13 +70,13 @@ impl<'r> HeapRecords<'r> {
         Some(self.clock)
     }
 
-    /// The addresses of the first records, of which [`Self::address_ahead`] does not return any.
+    /// Returns the addresses of the first records, which [`Self::address_ahead`] never returns.
     pub fn first_addresses(&self) -> impl Iterator<Item = u64> {
         self.slots.iter().take(AHEAD).map(|slot| record::address(slot[0].load(Relaxed)))
     }
 
-    /// The address of a record that is taken after some others. Fetches the cache line of one
-    /// that is taken later still.
+    /// Returns the address of the record that comes [`AHEAD`] records later. Also fetches the cache
+    /// line of a record that comes later still.
     #[inline(always)]
     pub fn address_ahead(&self) -> Option<u64> {
         if let Some(slot) = self.slots.get(LINES_AHEAD) {
@@ -90,7 +93,8 @@ fn fetch(_slot: &[AtomicU64; 2]) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch of a valid address has no effect but on caches.
+        // SAFETY: `_slot` is a reference and so a valid address, and a prefetch only affects
+        // caches.
         unsafe { _mm_prefetch::<{ _MM_HINT_T0 }>((&raw const *_slot).cast()) };
     }
 }

@@ -1,7 +1,7 @@
 //! Reads one thread's ring.
 //!
-//! Nothing that is read from the region is trusted: unknown kinds, wrong lengths and foreign chunk
-//! references are counted as refused and skipped.
+//! The region's content is not trusted: unknown kinds, wrong lengths and invalid references to
+//! chunks are counted as refused and skipped.
 
 use super::{FollowedThread, Image, MAX_TAKEN_BYTES, Note, Pass, RingRead};
 use crate::os::sys;
@@ -12,20 +12,19 @@ use std::sync::atomic::Ordering::*;
 use tprof_wire::record::{self, ExtKind, Kind, SLOT_BYTES};
 use tprof_wire::region::{CHUNKS_PER_THREAD, ChunkRef};
 
-/// A hole (a reserved slot that stays empty while later ones are written) is
-/// skipped after this long: its writer left by `longjmp` or died. Longer than
-/// the scheduler keeps a thread waiting on a busy machine.
+/// Time after which a hole is skipped: a reserved slot that stays empty while later slots are
+/// written, because its writer died or left by `longjmp`. It is longer than the scheduler keeps a
+/// thread waiting on a busy machine.
 const HOLE_NS: u64 = 200_000_000;
-/// Chunks that a thread with a full ring may fill once it is woken: if it were woken for each, a
-/// thread that writes faster than this reads would make two switches for every chunk. A wait that
-/// no wake ends is ended by its own time limit.
+/// Number of free chunks at which a thread that waits on a full ring is woken. If each free chunk
+/// woke it, a thread that writes faster than the collector reads would need two context switches
+/// per chunk. A wait that is not woken ends by its own time limit.
 const WAKE_ROOM: u32 = 4;
-/// No block is larger.
+/// The size of the address space, which no block exceeds.
 const ADDRESS_SPACE: u64 = 1 << 47;
 
 impl Image {
-    /// Reads one thread's ring; false if it was left before its end, so that
-    /// the others get their turn.
+    /// Reads one thread's ring. Returns false if there is more in it to read, later.
     pub(super) fn drain_thread(
         &mut self,
         thread: &mut FollowedThread,
@@ -35,7 +34,7 @@ impl Image {
         thread.taken = 0;
         loop {
             if thread.bytes == 0 {
-                return true; // its chunk reference was nonsense
+                return true; // its chunk reference was invalid
             }
             if thread.taken >= MAX_TAKEN_BYTES {
                 return false;
@@ -52,8 +51,8 @@ impl Image {
                 match self.region.read(thread.base + thread.at) {
                     SlotRead::Record(word0, _) if word0 & 15 == Kind::Pending as u64 => {
                         let bytes = (word0 >> 16 & 0xffff).max(1) as usize * SLOT_BYTES;
-                        // Its writer was interrupted: by the scheduler, or by a handler, which may
-                        // never return but then writes behind it.
+                        // The writer was interrupted, by the scheduler or by a signal handler. A
+                        // handler may never return, but then it writes records behind this one.
                         if !last && !self.is_abandoned(thread, bytes, now_ns) {
                             return false;
                         }
@@ -68,7 +67,7 @@ impl Image {
                         if next == 0 {
                             next = self.region.chunk_next(thread.base);
                             if next != 0 {
-                                // The writer moved on while we read.
+                                // The writer moved on to the next chunk meanwhile.
                                 end = self.end_of(next, thread.bytes);
                                 continue;
                             }
@@ -89,7 +88,8 @@ impl Image {
         }
     }
 
-    /// Returns where a chunk's records end: inside it, at a slot, whatever its header holds.
+    /// Returns where a chunk's records end. The result is a slot's offset within the chunk,
+    /// whatever the header says.
     fn end_of(&mut self, next: u64, bytes: usize) -> usize {
         let stated = if next == 0 { bytes } else { (next >> 32) as usize };
         let end = stated.min(bytes) & !(SLOT_BYTES - 1);
@@ -97,7 +97,7 @@ impl Image {
         end
     }
 
-    /// Whether one of the next few slots is written: the empty one is a hole then.
+    /// Whether one of the next few slots is written, so that the empty slot is a hole.
     fn later_slot_written(&self, thread: &FollowedThread) -> bool {
         (1..8).any(|i| {
             let at = thread.at + i * SLOT_BYTES;
@@ -105,8 +105,8 @@ impl Image {
         })
     }
 
-    /// Whether a record of `bytes` that is being written will never be finished: a later record has
-    /// been there for a while.
+    /// Whether a record of `bytes` that is marked as unfinished will never be finished: a later
+    /// record has been there for a while.
     fn is_abandoned(&self, thread: &mut FollowedThread, bytes: usize, now_ns: u64) -> bool {
         let behind = thread.at + bytes;
         let written = behind < thread.bytes
@@ -122,7 +122,8 @@ impl Image {
         abandoned
     }
 
-    /// An empty slot before written ones: waits a while, then skips; true if skipped.
+    /// Handles an empty slot before written slots. Waits for a while, then skips it; returns true
+    /// if it was skipped.
     fn hole(&mut self, thread: &mut FollowedThread, now_ns: u64, last: bool) -> bool {
         if !last {
             if thread.hole_since == 0 {
@@ -156,7 +157,7 @@ impl Image {
         }
     }
 
-    /// Takes the record at the thread's place and moves past it.
+    /// Reads the record at the thread's position and moves past it.
     #[inline(always)]
     fn take(
         &mut self,
@@ -203,7 +204,8 @@ impl Image {
         }
     }
 
-    /// Takes heap records as long as there are any; this is the common case, in a separate loop.
+    /// Reads heap records until another record follows. This is the common case, so it has its own
+    /// loop.
     #[inline(never)]
     fn take_heap(&mut self, thread: &mut FollowedThread, end: usize, reading: &mut RingRead<'_>) {
         let slots = self.region.slots(thread.base + thread.at, thread.base + end);
@@ -293,7 +295,7 @@ impl Image {
         } else {
             match Note::decode(kind, argument, &payload) {
                 Some(note) => {
-                    // Life and stacks are not events that one could lose count of.
+                    // Notes about threads, processes and stacks don't count as recorded events.
                     self.recorded += u64::from(matches!(
                         note,
                         Note::Map(..)

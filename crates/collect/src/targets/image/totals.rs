@@ -1,9 +1,9 @@
-//! The sums of an image's threads' counters.
+//! Sums of the counters of an image's threads.
 
 use std::sync::atomic::Ordering::Relaxed;
 use tprof_wire::region::ThreadSlot;
 
-/// Counters of thread slots, added up.
+/// Sums of the counters of thread slots.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SlotTotals {
     #[allow(missing_docs)]

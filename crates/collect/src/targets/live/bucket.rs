@@ -2,34 +2,34 @@
 
 use super::Block;
 
-/// Blocks in a bucket.
+/// Number of blocks in a bucket.
 pub const WAYS: usize = 4;
-/// The address of an entry without a block.
+/// The address of an entry that holds no block.
 pub const EMPTY: u64 = 0;
 
-/// One cache line of blocks.
+/// A cache line of blocks.
 #[derive(Clone, Copy, Default)]
 #[repr(align(64))]
 pub struct Bucket {
-    /// The address, 48 bits, and the high 16 bits of the size; an address of 0 is empty. The low 3
-    /// bits of all four addresses together are the number of [passed](Bucket::passed) blocks.
+    /// Per entry: the address in 48 bits, 0 if the entry is empty, and bits 24 to 39 of the size.
+    /// The low 3 bits of all four together hold the number of [passed](Bucket::passed) blocks.
     keys: [u64; WAYS],
-    /// Ordinal, 40 bits, and the low 24 bits of the size.
+    /// Per entry: the ordinal in 40 bits, and the low 24 bits of the size.
     values: [u64; WAYS],
 }
 
 const ORDINAL: u64 = (1 << 40) - 1;
-/// Bits of a key that hold the address.
+/// The bits of a key that hold the address.
 pub const ADDRESS: u64 = 0xffff_ffff_fff8;
-/// Bits of a key that hold its part of the number of passed blocks.
+/// Number of bits of a key that hold a part of the number of passed blocks.
 const PASSED_BITS: u32 = 3;
 const PASSED: u64 = (1 << PASSED_BITS) - 1;
-/// The largest number of blocks that are counted as passed; a bucket that had so many keeps that
-/// number.
+/// The largest number of passed blocks. A bucket that has reached this number keeps it, because the
+/// true number is unknown from then on.
 const MAX_PASSED: u64 = (1 << (PASSED_BITS * WAYS as u32)) - 1;
 
 impl Bucket {
-    /// The entries of an address, a bit for each.
+    /// Returns the entries that hold this address, one bit per entry.
     #[inline(always)]
     pub fn find(&self, address: u64) -> u32 {
         zeros(self.keys.map(|key| (key ^ address) & ADDRESS))
@@ -40,14 +40,14 @@ impl Bucket {
         self.keys[way] & ADDRESS
     }
 
-    /// Keeps a block in an empty entry.
+    /// Stores a block in an empty entry.
     #[inline(always)]
     pub fn put(&mut self, way: usize, address: u64, block: Block) {
         self.keys[way] = self.keys[way] & PASSED | address | (block.size >> 24) << 48;
         self.values[way] = block.ordinal | block.size << 40;
     }
 
-    /// The block of an entry, which is empty from now on.
+    /// Removes the block of an entry and returns it.
     #[inline(always)]
     pub fn take(&mut self, way: usize) -> Block {
         let (key, value) = (self.keys[way], self.values[way]);
@@ -55,18 +55,18 @@ impl Bucket {
         Block { ordinal: value & ORDINAL, size: value >> 40 | (key >> 48) << 24 }
     }
 
-    /// Whether blocks of this bucket or of an earlier one are in a later one, as it was full.
+    /// Whether blocks are in later buckets because this one was full when they were added.
     #[inline(always)]
     pub fn was_passed(&self) -> bool {
         (self.keys[0] | self.keys[1] | self.keys[2] | self.keys[3]) & PASSED != 0
     }
 
-    /// Returns the number of such blocks.
+    /// Returns the number of blocks that are in later buckets because this one was full.
     fn passed(&self) -> u64 {
         self.keys.iter().rev().fold(0, |all, key| all << PASSED_BITS | key & PASSED)
     }
 
-    /// Counts one more such block, or one less.
+    /// Counts one passed block more, or one less.
     #[cold]
     pub fn pass(&mut self, is_more: bool) {
         let mut passed = match (self.passed(), is_more) {
@@ -81,18 +81,20 @@ impl Bucket {
     }
 }
 
-/// Returns which of four numbers are 0, a bit for each. No branch depends on which it is.
+/// Returns which of four numbers are 0, one bit per number. It has no branch that depends on the
+/// numbers.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 #[allow(unsafe_code)]
 fn zeros(numbers: [u64; WAYS]) -> u32 {
     use std::arch::x86_64::*;
     let [a, b, c, d] = numbers.map(|number| number as i64);
-    // SAFETY: these instructions are part of every x86-64 processor.
+    // SAFETY: SSE2 is part of every x86-64 processor.
     unsafe {
         let one = _mm_castsi128_ps(_mm_set_epi64x(b, a));
         let two = _mm_castsi128_ps(_mm_set_epi64x(d, c));
-        // A number is 0 where both its halves are: these are all lower ones, and all upper ones.
+        // A number is 0 if both of its halves are. `low` has all lower halves, `high` all upper
+        // halves.
         let low = _mm_castps_si128(_mm_shuffle_ps::<0b10_00_10_00>(one, two));
         let high = _mm_castps_si128(_mm_shuffle_ps::<0b11_01_11_01>(one, two));
         let zero = _mm_cmpeq_epi32(_mm_or_si128(low, high), _mm_setzero_si128());
@@ -100,7 +102,7 @@ fn zeros(numbers: [u64; WAYS]) -> u32 {
     }
 }
 
-/// Does the same on other processors.
+/// Like the function above, for other processors.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
 fn zeros(numbers: [u64; WAYS]) -> u32 {

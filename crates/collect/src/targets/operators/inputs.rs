@@ -1,4 +1,4 @@
-//! Formats the inputs of operators like torch.profiler.
+//! Formats the inputs of operators as torch.profiler does.
 
 use crate::targets::interned::Interned;
 use std::collections::HashMap;
@@ -7,19 +7,20 @@ use tprof_trace::TraceWriter;
 use tprof_trace::model::NameId;
 use tprof_wire::operators::{Input, MAX_LISTED, MAX_NUMBERS, NO_TYPE};
 
-/// Lists that are kept apart: a program with other sizes each time would fill memory with them.
+/// Number of lists that get a text. Without a limit, a program with new sizes each time would fill
+/// memory.
 const MAX_TEXTS: usize = 65_536;
 
-/// Texts of lists of sizes, by their ids.
+/// Texts of lists of sizes, by the ids of the lists.
 #[derive(Debug, Default)]
 pub struct InputTexts {
     known: HashMap<u32, NameId>,
-    /// Operators without their sizes: there were too many different ones.
+    /// Number of operators without sizes because there were too many different lists.
     pub left_out: u64,
 }
 
 impl InputTexts {
-    /// Returns the JSON object of a list, as a name; `None` if the list is not defined yet.
+    /// Returns the id of a list's JSON object; `None` if the list is not defined yet.
     pub fn text(
         &mut self,
         id: u32,
@@ -46,8 +47,8 @@ impl InputTexts {
 }
 
 /// Formats a list like `{"Input Dims":[[8,3],[]],"Input type":["float","ScalarList"],"Concrete
-/// Inputs":["","[1, 1]"]}`; `None` if it is no list. Values, and the types of lists of tensors that
-/// all have the same type, are there where an input has one.
+/// Inputs":["","[1, 1]"]}`; `None` if it is malformed. "Concrete Inputs" is left out if no input
+/// has a value, and "Tensor types" if no input is a list of tensors of one type.
 fn describe(mut words: &[u64]) -> Option<String> {
     let (mut dims, mut types) = (Vec::new(), Vec::new());
     let (mut values, mut of_lists) = (Vec::new(), Vec::new());
@@ -104,15 +105,15 @@ fn describe(mut words: &[u64]) -> Option<String> {
     Some(text + "}")
 }
 
-/// The next element of a list.
+/// The next input in a list.
 enum InputValue {
-    /// An input: its sizes and its type.
+    /// A tensor or another input: its sizes and its type.
     Input(String, String),
     /// A value: its type and its text.
     Value(&'static str, String),
-    /// A list of so many tensors, which follow.
+    /// A list of this many tensors, which follow.
     List(usize),
-    /// The rest had no place.
+    /// There were more inputs than the record had room for.
     More,
 }
 
@@ -153,8 +154,9 @@ fn truth(value: bool) -> &'static str {
     if value { "True" } else { "False" }
 }
 
-/// An `IValue` that is no tensor, by its tag: numbers, which all versions number alike, and truth
-/// values of PyTorch 2.1 to 2.8 (9; of later ones that are symbolic), where their tag was not found.
+/// Names the type of an `IValue` other than a tensor, by its tag. The tags of numbers are the same
+/// in all versions. Tag 9 is a truth value in PyTorch 2.1 to 2.8, and symbolic in later versions;
+/// it only matters if the tag of truth values was not found.
 fn other(tag: u32) -> &'static str {
     match tag {
         3..=5 | 9 => "Scalar",
@@ -162,7 +164,7 @@ fn other(tag: u32) -> &'static str {
     }
 }
 
-/// `c10::ScalarType` as PyTorch's traces write it.
+/// Returns the name of a `c10::ScalarType` in PyTorch's traces.
 fn type_name(number: u8) -> String {
     let name = match number {
         0 => "unsigned char",
@@ -231,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_has_no_text() {
+    fn a_malformed_list_has_no_text() {
         assert_eq!(describe(&[0]), None);
         assert_eq!(describe(&[Input::Tensor { dims: 3, of: 6 }.pack(), 1, 2]), None);
         assert_eq!(describe(&[Input::Tensors { count: 2 }.pack(), Input::Unread.pack()]), None);

@@ -1,4 +1,5 @@
-//! Operators and ranges of PyTorch: rows of the trace, as an import of torch.profiler's makes them.
+//! Operators and ranges of PyTorch. They become the same rows as in an import of torch.profiler's
+//! trace.
 
 mod inputs;
 mod ranges;
@@ -19,27 +20,27 @@ use tprof_trace::model::*;
 use tprof_trace::{TraceError, TraceWriter};
 use tprof_wire::operators::{Inputs, Operator, RangeEdge};
 
-/// Rows that are written at the latest together.
+/// When this many rows wait, they are written.
 const MAX_ROWS: usize = 16_384;
-/// Rows wait this long at most, so that a run that is cut off lacks little.
+/// The longest time that rows wait. If a run is killed, only this much is missing.
 const LONGEST_WAIT_NS: u64 = 250_000_000;
-/// Rows that wait for their names at most.
+/// Number of rows that may wait for their names.
 const MAX_WAITING: usize = 1 << 18;
 
-/// A record of operators, decoded but without its name.
+/// A decoded record of operators. Its name is an id that may not be defined yet.
 #[derive(Debug)]
 pub enum OperatorRecord {
-    /// An operator is over: its name's id.
+    /// An operator has ended: the id of its name, and the operator.
     Over(u32, Operator),
-    /// A range begins: its name's id.
+    /// A range begins: the id of its name, and its edge.
     Opens(u32, RangeEdge),
     /// A range ends.
     Closes(RangeEdge),
-    /// States what is recorded from here on.
+    /// A note about what is recorded from now on.
     Note(OperatorNote),
 }
 
-/// An operator or range that is over; its name may not be defined yet.
+/// An operator or range that has ended; its name may not be defined yet.
 #[derive(Clone, Copy, Debug)]
 struct FinishedOperator {
     kind: SpanKind,
@@ -50,7 +51,7 @@ struct FinishedOperator {
     duration_ns: u64,
 }
 
-/// The operators of an image, on their way into its file.
+/// The operators of an image that are not written to its file yet.
 #[derive(Debug)]
 pub struct Operators {
     process: ProcessIndex,
@@ -60,9 +61,9 @@ pub struct Operators {
     waiting: Vec<FinishedOperator>,
     recorded: Recorded,
     first_waiting_ns: Option<u64>,
-    /// Time when the last reading of the rings began: all earlier records have been read.
+    /// Time when the last pass over the rings began: all earlier records have been read.
     read_until_ns: u64,
-    /// A range was over that is a step of PyTorch's.
+    /// Whether a range that is a step of PyTorch has ended.
     has_stepped: bool,
     /// The last result of [`Self::take_progress`].
     known: Option<bool>,
@@ -75,7 +76,7 @@ pub struct Operators {
 }
 
 impl Operators {
-    /// Starts for an image that has run no operator yet.
+    /// Returns the operators of an image that has run none yet.
     pub fn new(process: ProcessIndex) -> Operators {
         Operators {
             process,
@@ -95,7 +96,7 @@ impl Operators {
         }
     }
 
-    /// Takes a record that a thread wrote at this time.
+    /// Adds a record that a thread wrote at the clock `ticks`.
     pub fn take(
         &mut self,
         record: OperatorRecord,
@@ -143,14 +144,14 @@ impl Operators {
         }
     }
 
-    /// Returns whether the process has made a step, each time that this changes: once its first
-    /// operator is read, and once after its first step.
+    /// Returns whether the process has made a step, but only when that has changed: once after its
+    /// first operator, and once after its first step.
     pub fn take_progress(&mut self) -> Option<bool> {
         let now = (self.taken > 0).then_some(self.has_stepped);
         (now != self.known).then(|| self.known = now).and(now)
     }
 
-    /// Makes its row; false if its name or its inputs are not defined yet.
+    /// Adds a row. Returns false if the operator's name or inputs are not defined yet.
     fn row(
         &mut self,
         over: &FinishedOperator,
@@ -176,13 +177,13 @@ impl Operators {
         true
     }
 
-    /// Makes the next call of [`Self::write`] write everything that waits for more.
+    /// Makes the next call of [`Self::write`] write all rows, even if they would wait for more.
     pub fn write_all_next(&mut self) {
         self.first_waiting_ns = self.first_waiting_ns.map(|_| 0);
     }
 
-    /// Writes the rows that wait, if there are enough of them or they have waited long enough. The
-    /// rings have been read since `now_ns`, and for the last time if this is the last call.
+    /// Writes the rows that wait, if there are enough of them or they have waited long enough. All
+    /// records before `now_ns` have been read, and if `last` is set, all records.
     pub fn write(
         &mut self,
         now_ns: u64,
@@ -212,7 +213,7 @@ impl Operators {
         written
     }
 
-    /// Ends what is open at the end of its process, and counts what is lost.
+    /// Ends the open ranges at the end of the process, and counts the losses.
     pub fn finish(
         &mut self,
         end_ns: u64,

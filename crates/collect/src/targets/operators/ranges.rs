@@ -1,17 +1,18 @@
-//! Ranges of PyTorch: a record when one begins, and one when it ends, perhaps in another thread.
+//! Ranges of PyTorch. One record is written when a range begins and one when it ends, perhaps in
+//! another thread.
 //!
-//! Both name the address of the range's object, which another range has as soon as it has ended.
-//! Threads' records are read one thread after the other, so edges are kept until all threads' of
-//! their time have been read, and are joined in the order of time.
+//! Both records contain the address of the range's object, which another range may reuse as soon as
+//! this one has ended. Rings are read one after the other, so edges are kept until the edges of all
+//! threads up to their time have been read, and are joined in order of time.
 
 use super::FinishedOperator;
 use std::collections::HashMap;
 use tprof_trace::model::{SpanKind, ThreadIndex};
 use tprof_wire::operators::RangeEdge;
 
-/// Ranges that may be open at one time in one process.
+/// Number of ranges that may be open at one time in one process.
 const MAX_OPEN: usize = 1 << 16;
-/// Edges that are kept at most: then they are joined as they are.
+/// Number of edges that are kept. If there are more, they are joined in the order that is known.
 const MAX_KEPT: usize = 1 << 16;
 
 #[derive(Clone, Copy, Debug)]
@@ -28,43 +29,43 @@ enum Edge {
     Closes { object: u64, end_ns: u64 },
 }
 
-/// The open ranges of a process, and edges that wait.
+/// The open ranges of a process, and the edges that are not joined yet.
 #[derive(Debug, Default)]
 pub struct OpenRanges {
-    /// The edges, as they were read.
+    /// The edges that are not joined yet, in the order of reading.
     kept: Vec<Edge>,
     /// Open ranges, by address of their object.
     open: HashMap<u64, OpenRange>,
     endless: u64,
 }
 
-/// The ranges that are left when a process ends.
+/// The ranges that are open when a process ends.
 pub struct RangesLeft {
-    /// Ranges that were open: they last until then.
+    /// Ranges that were still open. They last until the end of the process.
     pub cut: Vec<FinishedOperator>,
-    /// Ranges without a recorded end.
+    /// Number of ranges whose end was not recorded.
     pub endless: u64,
 }
 
 impl OpenRanges {
-    /// A range begins.
+    /// Adds the beginning of a range.
     pub fn opens(&mut self, name: u32, edge: RangeEdge, thread: ThreadIndex, start_ns: u64) {
         self.kept.push(Edge::Opens(OpenRange { name, edge, thread, start_ns }));
     }
 
-    /// A range ends.
+    /// Adds the end of a range.
     pub fn closes(&mut self, edge: RangeEdge, end_ns: u64) {
         self.kept.push(Edge::Closes { object: edge.object, end_ns });
     }
 
-    /// Ranges that are over, of edges before this time: records of all threads until then have
-    /// been read.
+    /// Joins the edges before `until_ns`, and returns the ranges that have ended. The records of
+    /// all threads before that time must have been read.
     pub fn over(&mut self, until_ns: u64) -> Vec<FinishedOperator> {
         let mut edges = std::mem::take(&mut self.kept);
         if edges.len() < MAX_KEPT {
             self.kept = edges.extract_if(.., |edge| edge.time_ns() >= until_ns).collect();
         }
-        // Stable: at one moment edges of a thread stay in their order.
+        // The sort is stable, so edges of a thread at the same moment stay in their order.
         edges.sort_by_key(Edge::time_ns);
         edges.into_iter().filter_map(|edge| self.joined(edge)).collect()
     }
@@ -72,7 +73,8 @@ impl OpenRanges {
     fn joined(&mut self, edge: Edge) -> Option<FinishedOperator> {
         match edge {
             Edge::Closes { object, end_ns } => {
-                // A range that began while recording was off has no beginning.
+                // A range that began while recording was off has no beginning, so its end is
+                // ignored.
                 Some(self.open.remove(&object)?.until(end_ns))
             }
             Edge::Opens(_) if self.open.len() >= MAX_OPEN => {
@@ -80,7 +82,7 @@ impl OpenRanges {
                 None
             }
             Edge::Opens(range) => {
-                // Its object belongs to this range now: the range that had it before is over, and
+                // The object belongs to this range now, so the range that had it before is over and
                 // its end was lost.
                 let before = self.open.insert(range.edge.object, range);
                 self.endless += u64::from(before.is_some());
@@ -89,7 +91,7 @@ impl OpenRanges {
         }
     }
 
-    /// Ends ranges that are open, once [`Self::over`] has taken all edges.
+    /// Ends the ranges that are still open, once [`Self::over`] has joined all edges.
     pub fn finish(&mut self, end_ns: u64) -> RangesLeft {
         let open = std::mem::take(&mut self.open).into_values();
         let mut cut: Vec<_> = open.map(|range| range.until(end_ns.max(range.start_ns))).collect();
@@ -134,7 +136,7 @@ mod tests {
 
     #[test]
     fn ranges_at_one_address_have_their_ends_whichever_ring_is_read_first() {
-        // The first and the third end in other threads; the second in its own.
+        // The first and the third range end in other threads, the second one in its own.
         type Step = (bool, u64);
         let of_one: [Step; 4] = [(true, 10), (true, 30), (false, 40), (true, 50)];
         let of_others: [Step; 2] = [(false, 20), (false, 60)];

@@ -1,5 +1,5 @@
-//! States what is recorded of a process's operators, and why not more: as a property of its file,
-//! and a mark where that changes.
+//! Describes which operators of a process are recorded, and why not more. The description is a
+//! property of the file. A mark shows when the choice of steps changes.
 
 use super::version;
 use crate::out::files::OpenFile;
@@ -12,30 +12,30 @@ use tprof_wire::operators::{mode, note, unread};
 /// The key of the property.
 pub const KEY: &str = "pytorch";
 
-/// A note about what is recorded of operators.
+/// A note from the process about what it records of operators.
 #[derive(Clone, Copy, Debug)]
 pub struct OperatorNote {
-    /// One of the numbers in [`note`].
+    /// The kind of note, one of the numbers in [`note`].
     pub what: u32,
-    /// A number, see there.
+    /// A number that depends on the kind of note.
     pub number: u64,
-    /// Another one, or the id of a text.
+    /// Another number, or the id of a text.
     pub other: u64,
 }
 
-/// What is known of it so far.
+/// The facts that are known so far about the recording of a process's operators.
 #[derive(Debug, Default)]
 pub struct Recorded {
     version: Option<String>,
     mode: &'static str,
     why: Option<String>,
-    /// The process was forked while its parent registered callbacks, and has not registered its
-    /// own since: some or all are missing.
+    /// Whether the process was forked while its parent had callbacks registered, and has not
+    /// registered its own since. Then some or all operators are missing.
     pub forked: bool,
 }
 
 impl Recorded {
-    /// Takes a record.
+    /// Applies a note, and writes the file's property if the note changes it.
     pub fn take(
         &mut self,
         note: OperatorNote,
@@ -53,7 +53,8 @@ impl Recorded {
                 self.mode = "off";
                 self.why = Some("this PyTorch exports no at::addGlobalCallback".to_owned());
             }
-            // The fact is of the file, which its parent shares.
+            // The property belongs to the file, which the child shares with its parent, so it is
+            // not changed.
             note::FORKED => {
                 self.forked = true;
                 return;
@@ -65,7 +66,8 @@ impl Recorded {
                     1 => "operators of all steps".to_owned(),
                     every => format!("operators of one step in {every}"),
                 };
-                // Operators that were left out stay so where all are recorded again.
+                // The mode stays `steps` even if all operators are recorded again later, because
+                // some are missing.
                 self.mode = "steps";
                 self.why = Some(format!(
                     "those of all steps take {percent:.1} % of a thread's time, and more than 1 % is \

@@ -1,14 +1,14 @@
-//! The version of the PyTorch that a library belongs to, by the files beside it.
+//! Finds the version of the PyTorch that a library belongs to, by the files next to the library.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Bytes of such a file that are read.
+/// Number of bytes that are read of such a file.
 const MAX_BYTES: u64 = 4096;
 
-/// Finds the version beside `…/torch/lib/libtorch_cpu.so`: a wheel has `torch/version.py`, LibTorch
-/// `build-version`.
+/// Returns the version of the PyTorch that contains `…/torch/lib/libtorch_cpu.so`. A wheel has it
+/// in `torch/version.py`, LibTorch in `build-version`.
 pub fn beside(library: &Path) -> Option<String> {
     let root = library.parent()?.parent()?;
     let of_wheel = read(&root.join("version.py")).and_then(|text| {

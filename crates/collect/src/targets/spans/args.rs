@@ -5,16 +5,16 @@ use crate::targets::interned::Interned;
 use serde_json::{Map, Number, Value};
 use tprof_wire::spans::{ARGUMENTS, Arguments, dtype, value};
 
-/// Records of arguments that one span keeps.
+/// Number of records of arguments that are kept per span.
 pub const MAX_RECORDS: usize = 16;
-/// The type that is stated for operations on several types.
+/// The type that is written if the operations of a span have several types.
 const SEVERAL: &str = "several";
 
-/// Floating-point operations that were stated of a span.
+/// The floating-point operations that the program stated for a span.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StatedFlops {
     count: u64,
-    /// One of [`dtype`]; `None` once they differ.
+    /// One of [`dtype`]; `None` once operations of different types were added.
     dtype: Option<u32>,
     is_stated: bool,
 }
@@ -28,7 +28,7 @@ impl StatedFlops {
         self.count = self.count.saturating_add(count);
     }
 
-    /// Adds them to the arguments.
+    /// Adds the number and type of operations to a span's arguments.
     fn put(&self, all: &mut Map<String, Value>) {
         if self.count == 0 {
             return;
@@ -41,12 +41,13 @@ impl StatedFlops {
     }
 }
 
-/// Values that came in separate records: the id of their keys, and the values.
+/// Arguments that came in separate records: the id of their keys, and the values.
 pub type Described = Vec<(u32, Arguments)>;
 
-/// Formats a span's arguments as a JSON object: those that its name has, those that came in
-/// records, its operations, and whether any thread might end it. `Ok(None)` where there are none,
-/// `Err` where a text is not defined yet. `redacted`: without the program's own texts.
+/// Formats a span's arguments as a JSON object: the arguments in its name, the arguments in
+/// separate records, its operations, and whether any thread might end it. Returns `Ok(None)` if
+/// there are none, and `Err` if a text is not defined yet. If `redacted` is set, the program's own
+/// texts are left out.
 pub fn object(
     given: Option<&str>,
     described: &Described,
@@ -78,12 +79,12 @@ pub fn object(
     Ok((!all.is_empty()).then(|| Value::Object(all).to_string()))
 }
 
-/// A text that has no definition so far.
+/// The error that a text is not defined yet.
 #[derive(Debug, PartialEq)]
 pub struct Undefined;
 
-/// Converts one value. A value for which JSON has no number becomes its text; null means that it
-/// could not be kept.
+/// Converts one value. A number that JSON can't represent becomes a text. Null means that the
+/// process could not store the value.
 fn argument(kind: u8, bits: u64, interned: &Interned) -> Result<Value, Undefined> {
     Ok(match kind {
         value::UNSIGNED => bits.into(),

@@ -1,4 +1,4 @@
-//! Finished spans and marks that wait for their name.
+//! Finished spans, marks and values that wait for the definition of their name.
 
 use super::args::{Described, StatedFlops};
 use tprof_trace::model::ThreadIndex;
@@ -13,14 +13,15 @@ pub struct OpenSpan {
     pub place: Place,
     pub stated: StatedFlops,
     pub described: Described,
-    /// For a span on a thread's stack, the thread's counts at its beginning.
+    /// The thread's counts of allocations when the span began, for a span on a thread's stack.
     pub counted: OnStack,
 }
 
 /// A finished span, mark or value.
 #[derive(Clone, Debug)]
 pub enum Finished {
-    /// A span, with the allocations within it and their bytes, as its thread counted them.
+    /// A span. `allocated` has the number and bytes of the allocations within it, if its thread
+    /// counted them.
     Span {
         span: OpenSpan,
         end_ns: u64,
@@ -39,7 +40,7 @@ pub enum Finished {
 }
 
 impl Finished {
-    /// Returns the id of the name that it waits for.
+    /// Returns the id of the name.
     pub fn name(&self) -> u32 {
         match self {
             Finished::Span { span, .. } => span.name,

@@ -1,7 +1,8 @@
-//! Spans, steps, instants and values that a program names itself by the table `tprof_abi`.
+//! Spans, steps, instants and values that a program records itself through the table `tprof_abi`.
 //!
-//! Spans are annotations, as PyTorch's `record_function` makes them: both are ranges that the
-//! program's author named, and every analysis of those takes these. Their category is `tprof`.
+//! Such spans are annotations, like those of PyTorch's `record_function`: both are ranges that the
+//! program's author named, and every analysis of annotations includes them. Their category is
+//! `tprof`.
 
 mod args;
 mod finished;
@@ -22,30 +23,30 @@ use tprof_wire::region::off;
 use tprof_wire::schedule::Schedule;
 use tprof_wire::spans::{Arguments, HISTOGRAM, OnStack, Place};
 
-/// Rows that are written together as soon as there are so many.
+/// When this many rows wait, they are written.
 const MAX_ROWS: usize = 16_384;
-/// Longest time that rows wait, so that a run that is cut off lacks little.
+/// The longest time that rows wait. If a run is killed, only this much is missing.
 const LONGEST_WAIT_NS: u64 = 250_000_000;
-/// Most different arguments that the spans of an image may have in separate records: each is a name
-/// in the file.
+/// Number of different arguments that the spans of an image may have in separate records. Each of
+/// them is a name in the file.
 const MAX_ARGUMENTS: u32 = 1 << 20;
-/// Most rows that wait for their names.
+/// Number of rows that may wait for their names.
 const MAX_WAITING: usize = 1 << 18;
-/// The bits of [`off`] that a process switches itself.
+/// The bits of [`off`] that a process sets and clears itself.
 const OWN: u32 = off::PROGRAM | off::SCHEDULE;
 
-/// A record of a span in its encoded form.
+/// A record of a span, not decoded completely.
 #[derive(Clone, Copy, Debug)]
 pub struct SpanRecord {
     kind: ExtKind,
     name: u32,
     words: [u64; 2],
-    /// The content of [`ExtKind::SpanArguments`].
+    /// Arguments, if the record is a [`ExtKind::SpanArguments`].
     arguments: Arguments,
 }
 
 impl SpanRecord {
-    /// Reads a record; `None` if it makes no sense.
+    /// Decodes a record; `None` if it is malformed.
     pub fn decode(kind: ExtKind, name: u32, payload: &[u64]) -> Option<SpanRecord> {
         let [first, second, ..] = *payload else { return None };
         let arguments = match kind {
@@ -56,35 +57,35 @@ impl SpanRecord {
     }
 }
 
-/// The spans of an image, on their way into its file.
+/// The spans of an image that are not written to its file yet.
 #[derive(Debug, Default)]
 pub struct Spans {
     process: ProcessIndex,
-    /// How its allocations are recorded. If all of them are, they are counted as their records are
-    /// read; otherwise its threads count them.
+    /// How the image's allocations are recorded. If all are recorded, the collector counts them as
+    /// it reads their records; otherwise the threads count them.
     memory: MemoryRecording,
-    /// Texts among arguments are left out.
+    /// Whether texts in arguments are left out.
     redact: bool,
     open: OpenSpans,
     totals: Totals,
-    /// Number of different arguments so far, and spans without theirs since there are too many.
+    /// Number of different arguments so far.
     different: u32,
     newest: NameId,
     undescribed: u64,
     rows: Vec<Span>,
     waiting: Vec<Finished>,
     first_waiting_ns: Option<u64>,
-    /// Why nothing is recorded, [`tprof_wire::region::off`], as the process last stated it.
+    /// Why nothing is recorded ([`tprof_wire::region::off`]), as the process last reported it.
     pub off: u32,
-    /// The process has switched its recording: its totals have a gap.
+    /// Whether the process has ever switched its recording, so that its totals have a gap.
     pub was_switched: bool,
     /// The schedule that counts its steps, if there is one.
     pub schedule: Option<Schedule>,
-    /// The option or command that has it switch its recording.
+    /// The option or command that makes the process switch its recording.
     pub by: &'static str,
-    /// The cycle or captured range that was recorded last, from 1.
+    /// The cycle or captured range that was recorded last, counted from 1.
     pub cycle: u32,
-    /// Cycles of schedules before this one.
+    /// Number of cycles of the schedules before this one.
     pub cycles_before: u32,
     off_since_ns: Option<u64>,
     pauses: Vec<(u64, u64)>,
@@ -95,12 +96,13 @@ pub struct Spans {
 }
 
 impl Spans {
-    /// Starts for an image that has had no span yet.
+    /// Returns the spans of an image that has had none yet.
     pub fn new(process: ProcessIndex, memory: MemoryRecording) -> Spans {
         Spans { process, memory, ..Spans::default() }
     }
 
-    /// Sets the [`off`] that an image begins with, and which the run's options let it switch.
+    /// Sets the [`off`] that an image begins with, and the option that lets it switch its
+    /// recording.
     pub fn switched_by(self, config: &Config, off: u32) -> Spans {
         let off_since_ns = (off & OWN != 0).then_some(0);
         let schedule = config.steps().map(|timetable| timetable.schedule());
@@ -114,19 +116,19 @@ impl Spans {
         }
     }
 
-    /// Marks whether recording is on from the beginning of the process, if the process switches it.
+    /// Marks whether recording is on when the process begins, if the process switches it.
     pub fn begin(&mut self, start_ns: u64, writer: &mut TraceWriter) {
         if self.off & OWN != 0 {
             self.mark(self.by, MarkKind::RecordingOff, start_ns, writer);
         } else if self.schedule.is_some() {
-            // Without its step, which begins later.
+            // The mark has no step, since the first step begins later.
             self.cycle = 1;
             let name = format!("cycle 1 ({})", self.by);
             self.mark(&name, MarkKind::RecordingOn, start_ns, writer);
         }
     }
 
-    /// Whether its own recording was on at a moment, whatever the session's was.
+    /// Whether the process's own switch was on at a moment, regardless of the session's switch.
     pub fn was_on(&self, time_ns: u64) -> bool {
         let after = self.pauses.partition_point(|(from, _)| *from <= time_ns);
         let paused = after.checked_sub(1).and_then(|at| self.pauses.get(at));
@@ -134,8 +136,8 @@ impl Spans {
             && paused.is_none_or(|(_, to)| *to <= time_ns)
     }
 
-    /// Takes a record that a thread wrote at this time, when it had recorded so many allocations
-    /// and bytes.
+    /// Adds a record that a thread wrote at `time_ns`. `allocated` has the number and bytes of the
+    /// allocations that the thread had recorded by then.
     pub fn take(
         &mut self,
         record: SpanRecord,
@@ -216,7 +218,7 @@ impl Spans {
         writer.mark(Mark { time_ns, process, name, kind });
     }
 
-    /// Takes a switch of its recording: the new [`off`], and the one before.
+    /// Applies a switch of recording: the new [`off`], and the one before.
     pub fn switched(
         &mut self,
         off: u32,
@@ -241,7 +243,7 @@ impl Spans {
                 self.off_since_ns.get_or_insert(time_ns);
                 self.mark(&by, MarkKind::RecordingOff, time_ns, writer);
             }
-            // One cycle follows the other.
+            // Recording stays on from one cycle to the next.
             (0, 0) if self.cycle != cycle_before => {
                 self.mark(&by, MarkKind::RecordingOn, time_ns, writer);
             }
@@ -249,7 +251,7 @@ impl Spans {
         }
     }
 
-    /// Describes what its schedule or capture switches to: `cycle 1: step 4 (--schedule)`.
+    /// Names the window that a schedule or capture begins, like `cycle 1: step 4 (--schedule)`.
     fn window(&mut self, on: bool, cycle: u32) -> String {
         if !on {
             return self.by.to_owned();
@@ -272,14 +274,15 @@ impl Spans {
         if !self.row(&over, interned, writer) {
             match over.name() == 0 || self.waiting.len() >= MAX_WAITING {
                 true => self.nameless += 1,
-                // Asking for these again and again would hold up the job.
+                // If these waited too, asking for their names again in each pass would slow down
+                // the job.
                 false if interned.is_full() => self.refused += 1,
                 false => self.waiting.push(over),
             }
         }
     }
 
-    /// Makes its row; false if its name is not defined yet.
+    /// Adds a row. Returns false if its name or a text in its arguments is not defined yet.
     fn row(&mut self, over: &Finished, interned: &mut Interned, writer: &mut TraceWriter) -> bool {
         let Some(name) = interned.name(over.name(), writer) else { return false };
         let process = self.process;
@@ -323,7 +326,7 @@ impl Spans {
         true
     }
 
-    /// A span's arguments in the file.
+    /// Returns the id of a span's arguments in the file.
     fn arguments(
         &mut self,
         span: &OpenSpan,
@@ -345,7 +348,7 @@ impl Spans {
         Ok(args)
     }
 
-    /// Makes the next call of [`Self::write`] write everything that waits for more.
+    /// Makes the next call of [`Self::write`] write all rows, even if they would wait for more.
     pub fn write_all_next(&mut self) {
         self.first_waiting_ns = self.first_waiting_ns.map(|_| 0);
     }
@@ -382,7 +385,7 @@ impl Spans {
         written
     }
 
-    /// Ends the spans that a thread which is gone has left open.
+    /// Ends the spans that a thread has left open at its end.
     pub fn thread_ended(
         &mut self,
         thread: ThreadIndex,
@@ -396,7 +399,7 @@ impl Spans {
         }
     }
 
-    /// Ends what is open at the end of its process, and counts what is lost.
+    /// Ends the spans that are open at the end of the process, and counts the losses.
     pub fn finish(
         &mut self,
         end_ns: u64,

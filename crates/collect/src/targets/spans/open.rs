@@ -1,4 +1,5 @@
-//! Spans that have begun: of a thread innermost last, or by number where any thread may end them.
+//! Spans that have begun and not ended. A thread has a stack of spans, innermost last; spans that
+//! any thread may end are kept by number.
 
 use super::args::MAX_RECORDS;
 use super::finished::{Finished, OpenSpan};
@@ -6,9 +7,10 @@ use std::collections::HashMap;
 use tprof_trace::model::ThreadIndex;
 use tprof_wire::spans::{Arguments, BY_DEPTH, OnStack, Place};
 
-/// Spans that may be open at one time in one process.
+/// Number of spans that may be open at one time in one process.
 const MAX_OPEN: usize = 1 << 16;
-/// Ends that are remembered without a beginning, which may be in a ring that is read later.
+/// Number of ends that are kept without a beginning. The beginning may be in a ring that is read
+/// later.
 const MAX_EARLY: usize = 1 << 12;
 
 /// The open spans of a process.
@@ -17,18 +19,19 @@ pub struct OpenSpans {
     stacks: HashMap<ThreadIndex, Vec<OpenSpan>>,
     free: HashMap<u64, OpenSpan>,
     early: HashMap<u64, u64>,
-    /// Spans that were over when their beginning was read: arguments may follow in its ring.
+    /// Spans whose end was read before their beginning. They are kept because arguments may follow
+    /// in the ring of the beginning.
     late: HashMap<u64, (OpenSpan, u64)>,
     len: usize,
     endless: u64,
-    /// Arguments without their span.
+    /// Number of records of arguments whose span is unknown.
     pub unplaced: u64,
-    /// Arguments of spans that have [`MAX_RECORDS`] already.
+    /// Number of records of arguments of spans that already had [`MAX_RECORDS`].
     pub surplus: u64,
 }
 
 impl OpenSpans {
-    /// A span begins on its thread.
+    /// Begins a span on its thread's stack.
     pub fn push(&mut self, span: OpenSpan) -> Option<Finished> {
         self.unwind(span.thread, span.place.number);
         if self.len >= MAX_OPEN {
@@ -40,8 +43,8 @@ impl OpenSpans {
         None
     }
 
-    /// The innermost span of a thread ends. Without its push in the ring it ends nothing: that was
-    /// lost, which is counted, or belongs to the process that forked this one.
+    /// Ends the innermost span of a thread. If the ring has no push for it, nothing ends: either
+    /// the push was lost, which is counted, or it happened in the process that forked this one.
     pub fn pop(&mut self, thread: ThreadIndex, counted: OnStack, end_ns: u64) -> Option<Finished> {
         let place = Place { number: counted.depth.into() };
         self.unwind(thread, place.number.saturating_add(1));
@@ -52,8 +55,8 @@ impl OpenSpans {
         Some(Finished::Span { span, end_ns, any_thread: false, allocated })
     }
 
-    /// Ends a span while others that were begun within it go on. It nests no more: any thread might
-    /// have ended it.
+    /// Ends a span while spans that began within it go on. Such a span no longer nests, so it is
+    /// written like a span that any thread might end.
     pub fn pop_around(&mut self, thread: ThreadIndex, depth: u16, end_ns: u64) -> Option<Finished> {
         let place = Place { number: depth.into() };
         let stack = self.stacks.get_mut(&thread)?;
@@ -85,14 +88,14 @@ impl OpenSpans {
         }
     }
 
-    /// Spans that were over when their beginning was read: all rings have been read since.
+    /// Returns the spans whose end was read before their beginning. All rings have been read since.
     pub fn late(&mut self) -> Vec<Finished> {
         let over =
             |(span, end_ns)| Finished::Span { span, end_ns, any_thread: true, allocated: None };
         self.late.drain().map(|(_, late)| over(late)).collect()
     }
 
-    /// Gives up spans at this depth and deeper, which must be over: their ends were lost.
+    /// Drops spans at this depth and deeper. They must be over, so their ends were lost.
     fn unwind(&mut self, thread: ThreadIndex, depth: u64) {
         let Some(stack) = self.stacks.get_mut(&thread) else { return };
         while stack.pop_if(|top| top.place.number >= depth).is_some() {
@@ -101,7 +104,7 @@ impl OpenSpans {
         }
     }
 
-    /// Adds to the operations of the span of this depth.
+    /// Adds floating-point operations to the span at this place.
     pub fn flops(
         &mut self,
         thread: ThreadIndex,
@@ -115,7 +118,7 @@ impl OpenSpans {
         None
     }
 
-    /// A span begins that any thread may end.
+    /// Begins a span that any thread may end.
     pub fn start(&mut self, span: OpenSpan) -> Option<Finished> {
         if let Some(end_ns) = self.early.remove(&span.place.number) {
             self.late.insert(span.place.number, (span, end_ns));
@@ -145,7 +148,7 @@ impl OpenSpans {
         None
     }
 
-    /// Ends the spans that a thread which is gone has left open: they last until its end.
+    /// Ends the spans that a thread has left open. They last until the thread's end.
     pub fn leave(&mut self, thread: ThreadIndex, end_ns: u64) -> Vec<Finished> {
         let left = self.stacks.remove(&thread).unwrap_or_default();
         self.len -= left.len();
@@ -156,8 +159,8 @@ impl OpenSpans {
         left.into_iter().map(over).collect()
     }
 
-    /// Ends what is open at the end of the process, and returns how many spans have no recorded
-    /// end.
+    /// Ends the spans that are open at the end of the process. Also returns the number of spans
+    /// whose end was not recorded.
     pub fn finish(&mut self, end_ns: u64) -> (Vec<Finished>, u64) {
         let stacks = std::mem::take(&mut self.stacks).into_values().flatten();
         let over = |any_thread| {
@@ -240,12 +243,12 @@ mod tests {
     }
 
     #[test]
-    fn what_a_thread_leaves_open_ends_with_it() {
+    fn spans_that_a_thread_leaves_open_end_with_it() {
         let mut spans = OpenSpans::default();
         for (thread, number, start_ns) in [(1, 0, 3), (1, 1, 9), (2, 0, 4)] {
             assert!(spans.push(OpenSpan { thread, ..at(number, start_ns) }).is_none());
         }
-        // The second was pushed by code that runs after the record of the thread's end.
+        // The second span was pushed by code that runs after the thread recorded its end.
         let left: Vec<_> =
             spans.leave(1, 8).into_iter().map(|over| times(Some(over)).unwrap()).collect();
         assert_eq!((left, spans.len), (vec![(3, 8), (9, 9)], 1));

@@ -1,20 +1,20 @@
-//! Removes from arguments of spans what may be a user's own: under `--redact` texts become null.
+//! Replaces the texts in arguments of spans by null, for `--redact`.
 //!
-//! A text may be a path, a prompt or a key. Numbers, booleans and the names of arguments stay, and
-//! so do words that belong to no one: numbers that JSON writes as texts, and categories that the
-//! Rust library names.
+//! A text may be private: a path, a prompt or a key. Numbers, booleans and the names of arguments
+//! are kept. Two kinds of texts are kept as well because they reveal nothing: numbers that JSON
+//! writes as texts, and the names of the Rust library's categories.
 
 use serde_json::{Map, Value};
 
-/// Key of a span's category.
+/// Key of the argument that holds a span's category.
 const CATEGORY: &str = "category";
-/// Categories by `tprof::Category`.
+/// Names of the categories of `tprof::Category`.
 const CATEGORIES: [&str; 7] =
     ["compute", "memory", "data_load", "sync", "communication", "compile", "io"];
-/// Texts by which Rust and Python write numbers that are not finite.
+/// The texts that Rust and Python write for numbers that are not finite.
 const NUMBERS: [&str; 4] = ["NaN", "nan", "inf", "-inf"];
 
-/// Takes the texts out of arguments.
+/// Replaces the texts in arguments by null, and also all values that may contain texts.
 pub fn redact(arguments: &mut Map<String, Value>) {
     for (key, value) in arguments {
         let stays = match value {
@@ -22,7 +22,7 @@ pub fn redact(arguments: &mut Map<String, Value>) {
             Value::String(text) => {
                 NUMBERS.contains(&&**text) || key == CATEGORY && CATEGORIES.contains(&&**text)
             }
-            // tprof itself writes no such values, so what they hold is not known.
+            // tprof itself writes no such values, so their content is unknown.
             Value::Array(_) | Value::Object(_) => false,
         };
         if !stays {

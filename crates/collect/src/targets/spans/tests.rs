@@ -1,4 +1,4 @@
-//! Records of spans become rows, or are counted with the reason.
+//! Tests that records of spans become rows, or are counted as losses with the reason.
 
 use super::*;
 use crate::targets::interned::Definition;
@@ -12,7 +12,7 @@ fn spans_beyond_the_names_that_are_kept_are_counted_at_once() {
     let (mut spans, mut interned) = (Spans::new(0, MemoryRecording::Off), Interned::default());
     let mut losses = Losses::default();
     let mark = |name| SpanRecord::decode(ExtKind::SpanMark, name, &[0, 0]).unwrap();
-    // Its name may still come.
+    // The name may still be defined.
     spans.take(mark(u32::MAX), (0, (0, 0)), 1, &mut interned, &mut writer);
     spans.write(2, true, &mut interned, &mut writer).unwrap();
     assert_eq!((spans.waiting.len(), spans.refused), (1, 0));
@@ -50,7 +50,7 @@ fn an_addition_that_was_written_late_follows_those_before_it() {
     spans.take(add, (0, (0, 0)), 7, &mut interned, &mut writer);
     spans.write(10, false, &mut interned, &mut writer).unwrap();
     spans.write(20, false, &mut interned, &mut writer).unwrap();
-    // A thread that took the time at 6 and was preempted before it wrote.
+    // This thread read the clock at 6, and was preempted before it wrote the record.
     spans.take(add, (1, (0, 0)), 6, &mut interned, &mut writer);
     spans.take(add, (0, (0, 0)), 22, &mut interned, &mut writer);
     spans.finish(30, &mut interned, &mut writer, &mut Losses::default());

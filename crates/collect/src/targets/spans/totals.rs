@@ -1,33 +1,34 @@
-//! Sums that a program's threads add to, and blocks of its pools: both must be taken in the order
-//! of time.
+//! Sums that a program's threads add to, and blocks of its pools. The changes of both must be
+//! applied in order of time.
 //!
-//! Rings are read one by one, so the end of a block may be read, in one thread's ring, before its
-//! beginning in another's. A record waits until every ring was read later than its time.
+//! Rings are read one after the other, so the end of a block may be read in one thread's ring
+//! before its beginning in another's. A record waits until every ring was read later than its time.
 //!
-//! The record of a thread that is preempted after it took the time comes later still (in 2 of 180
-//! runs of 4,000 records, on two busy cores). Its call had not returned, so nothing depends on it
-//! yet: it takes effect at the time of the last change that was written.
+//! If a thread is preempted after it read the clock, its record comes later still (in 2 of 180 runs
+//! of 4,000 records, on two busy cores). The call that writes the record had not returned then, so
+//! nothing depends on the change yet. Therefore the change is applied at the time of the last
+//! change that was written.
 
 use crate::targets::interned::Interned;
 use std::collections::HashMap;
 use tprof_trace::TraceWriter;
 use tprof_trace::model::{Counter, NameId, ProcessIndex};
 
-/// Blocks of pools that are live at one time and known.
+/// Number of blocks of pools that may be known at one time.
 const MAX_BLOCKS: usize = 1 << 20;
 
 /// The change that a record makes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TotalChange {
-    /// Added to a sum.
+    /// An amount is added to a sum.
     Add(f64),
-    /// A pool gave out a block of so many bytes.
+    /// A pool gave out a block: its id, and its bytes.
     Took(u64, u64),
-    /// A pool took a block back.
+    /// A pool took back the block with this id.
     Gave(u64),
 }
 
-/// A record that waits.
+/// A record that is not applied yet.
 #[derive(Clone, Copy, Debug)]
 struct WaitingChange {
     time_ns: u64,
@@ -43,8 +44,8 @@ struct LastValue<T> {
 }
 
 impl<T> LastValue<T> {
-    /// Returns the time of a change at `time_ns`, which is never before the one that was written
-    /// last.
+    /// Returns the time for a change at `time_ns`. It is never before the time of the last change
+    /// that was written.
     fn advance(&mut self, time_ns: u64) -> u64 {
         self.time_ns = self.time_ns.max(time_ns);
         self.time_ns
@@ -55,27 +56,27 @@ impl<T> LastValue<T> {
 #[derive(Debug, Default)]
 pub struct Totals {
     waiting: Vec<WaitingChange>,
-    /// Every ring was read later than this.
+    /// Every ring was read later than this, ns.
     read_ns: u64,
     sums: HashMap<NameId, LastValue<f64>>,
-    /// Bytes, and the name of the curve, by pool.
+    /// For each pool, its bytes and the name of its curve.
     pools: HashMap<NameId, (LastValue<u64>, NameId)>,
     blocks: HashMap<(NameId, u64), u64>,
-    /// Number of blocks that were taken back without having been given out.
+    /// Number of blocks that were taken back but not known to be given out.
     unknown: u64,
-    /// Blocks beyond those that are kept.
+    /// Number of blocks that were dropped because too many are known.
     refused: u64,
     nameless: u64,
 }
 
 impl Totals {
-    /// Takes a record.
+    /// Adds a record.
     pub fn take(&mut self, name: u32, time_ns: u64, change: TotalChange) {
         self.waiting.push(WaitingChange { time_ns, name, change });
     }
 
-    /// Writes what is in order by now, or all of it; called after each pass over the rings, which
-    /// ended at `now_ns`.
+    /// Writes the changes that are in order by now, or all of them if `last` is set. Called after
+    /// each pass over the rings, which ended at `now_ns`.
     pub fn write(
         &mut self,
         now_ns: u64,
@@ -108,7 +109,7 @@ impl Totals {
         }
     }
 
-    /// The curve that a change is on, the time that it gets, and the curve's value from there on.
+    /// Applies a change. Returns the curve that it belongs to, its time, and the curve's new value.
     fn change(
         &mut self,
         name: NameId,
@@ -132,7 +133,8 @@ impl Totals {
                 return None;
             }
             TotalChange::Took(block, bytes) => {
-                // The block before it was never given back: its memory is in use again.
+                // If the block was known already, its return was not recorded, and its memory is in
+                // use again.
                 let before = self.blocks.insert((name, block), bytes).unwrap_or(0);
                 live.value = live.value.saturating_sub(before).saturating_add(bytes);
             }
@@ -148,7 +150,7 @@ impl Totals {
         Some((*curve, live.advance(one.time_ns), live.value as f64))
     }
 
-    /// Returns what is lost, why, and how many.
+    /// Returns the losses: what is lost, why, and how many.
     pub fn losses(&self) -> [(&'static str, &'static str, u64); 3] {
         [
             ("blocks of pools given back", "what took them was not recorded", self.unknown),

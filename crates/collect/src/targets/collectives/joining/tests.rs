@@ -1,4 +1,4 @@
-//! The rules by which calls, the plugin's reports and tasks become one row.
+//! Tests the rules by which hooked calls, the plugin's calls and its tasks become one row.
 
 use super::super::HookedCall;
 use super::super::communicators::JoinCall;
@@ -8,7 +8,7 @@ use tprof_wire::calls::Number;
 use tprof_wire::nccl::Context;
 
 const MS: u64 = 1_000_000;
-/// Ids of texts, by their order.
+/// Texts by their ids, which begin at 1.
 const TEXTS: [&str; 7] = ["AllReduce", "Send", "Recv", "ncclFloat32", "RING", "LL", "world"];
 const ALL_REDUCE: u32 = 1;
 const SEND: u32 = 2;
@@ -19,7 +19,7 @@ const LL: u32 = 6;
 const WORLD: u32 = 7;
 const MAIN: ThreadIndex = 0;
 const OTHER: ThreadIndex = 1;
-/// A thread of NCCL's own, which serves communicators that do not block.
+/// A thread of NCCL itself, which serves communicators that do not block.
 const NCCLS: ThreadIndex = 9;
 const ADDRESS: u64 = 0x1000;
 const CONTEXT: u64 = 3;
@@ -33,7 +33,7 @@ struct Process {
 }
 
 impl Process {
-    /// One communicator of eight ranks, as the hooks know it.
+    /// Returns a process with one communicator of eight ranks, which hooks recorded.
     fn hooked() -> Process {
         let mut process = Process::unhooked();
         process.all.joined(JoinCall {
@@ -61,7 +61,7 @@ impl Process {
         }
     }
 
-    /// NCCL set the plugin up for the communicator.
+    /// NCCL initialises the plugin for the communicator.
     fn served(mut self) -> Process {
         let (ranks, rank) = (8, 3);
         self.all.communicators.context(Context {
@@ -124,7 +124,7 @@ impl Process {
         self.all.write(now_ms * MS, last, &self.gpu, &mut self.writer).unwrap();
     }
 
-    /// All rows, once the process is over.
+    /// Ends the process and returns all of its rows.
     fn rows(mut self) -> Rows {
         self.write(60_000, true);
         self.writer.finish().unwrap();
@@ -141,7 +141,7 @@ struct Rows {
 }
 
 impl Rows {
-    /// Start in milliseconds, operation, number, algorithm.
+    /// Returns each row's start in milliseconds, operation, sequence number and algorithm.
     fn facts(&self) -> Vec<(u64, &str, Option<u64>, &str)> {
         let name = |id: Option<NameId>| id.map_or("", |id| self.file.name(id));
         let of = |row: &Collective| {
@@ -151,7 +151,7 @@ impl Rows {
     }
 }
 
-/// A task before version 5: it names no call.
+/// Returns a task of a plugin before version 5, which does not name its call.
 fn old_task(count: u64, sequence: u64) -> Task {
     Task {
         context: CONTEXT,
@@ -169,7 +169,7 @@ fn old_task(count: u64, sequence: u64) -> Task {
     }
 }
 
-/// Half of an exchange with this rank.
+/// Returns one half of an exchange with rank `peer`.
 fn exchange(function: u32, peer: u32, channels: u32) -> Task {
     Task {
         kind: task_kind::POINT_TO_POINT,
@@ -281,7 +281,8 @@ fn an_old_task_of_nccls_own_thread_belongs_to_a_thread_without_tasks() {
     process.hook(OTHER, "ncclAllReduce", 5, 10);
     process.task(OTHER, 6, old_task(10, 1));
     process.write(1_000, false);
-    // This thread hands over its own tasks, so a foreign one belongs to the other.
+    // This thread hands over its own tasks, so a task from another thread belongs to the other
+    // call.
     process.hook(OTHER, "ncclAllReduce", 10, 10);
     process.hook(MAIN, "ncclAllReduce", 20, 10);
     process.task(NCCLS, 30, old_task(10, 2));
@@ -303,14 +304,14 @@ fn halves_of_an_exchange_go_by_the_other_rank() {
     let found = process.rows();
     let of = |row: &Collective| (row.start_ns / MS, row.peer, row.channels, row.sequence);
     let rows: Vec<_> = found.rows.iter().map(of).collect();
-    // Exchanges have no number among those of their communicator.
+    // Exchanges have no sequence number within their communicator.
     let wanted =
         [(10, Some(1), Some(1), None), (20, Some(2), Some(4), None), (30, Some(2), Some(2), None)];
     assert_eq!(rows, wanted);
 }
 
 #[test]
-fn what_no_hook_reports_is_a_row_from_its_call_to_its_group() {
+fn a_row_without_a_hook_lasts_from_its_call_to_its_group() {
     let mut process = Process::unhooked().served();
     process.plugin_call(MAIN, 10, 500);
     process.plugin_call(MAIN, 12, 501);
@@ -321,7 +322,7 @@ fn what_no_hook_reports_is_a_row_from_its_call_to_its_group() {
     let found = process.rows();
     let of = |row: &Collective| (row.start_ns / MS, row.duration_ns.map(|ns| ns / MS), row.bytes);
     let rows: Vec<_> = found.rows.iter().map(of).collect();
-    // Operations that are handed over together begin at one moment.
+    // Operations in one group begin at the same time.
     let wanted = [(10, Some(10), Some(40)), (12, Some(8), Some(40)), (40, Some(0), Some(120))];
     assert_eq!(rows, wanted);
     assert_eq!(found.file.communicators().len(), 1);
