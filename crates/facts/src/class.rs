@@ -12,12 +12,12 @@ pub enum Class {
     Communication,
     /// A copy or a memset.
     Memory,
-    /// None of these; only Holistic Trace Analysis has such rows.
+    /// Any other work; only Holistic Trace Analysis has such rows.
     Other,
 }
 
 impl Class {
-    /// The name that reports print.
+    /// Returns the name that reports print.
     pub fn name(self) -> &'static str {
         match self {
             Class::Compute => "compute",

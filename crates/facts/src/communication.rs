@@ -1,9 +1,9 @@
-//! Kernels that move data between ranks, and their operations.
+//! Finds kernels that move data between ranks, and their operations.
 //!
-//! A kernel communicates if a collective of the trace names its launch, if its own name is one of
-//! `KERNELS`, or if the innermost operator around its launch is one of `OPERATORS`: libraries have
-//! kernels of any name, and operators whose names show their purpose. Operators that compute and
-//! communicate in one (`symm_mem::fused_…_matmul`) are in neither table.
+//! A kernel communicates in three cases: a collective of the trace names its launch, its own name
+//! is one of `KERNELS`, or the innermost operator around its launch is one of `OPERATORS`. The last
+//! case is for libraries whose kernels have any name but whose operators' names show their purpose.
+//! Neither table has operators that both compute and communicate (`symm_mem::fused_…_matmul`).
 
 pub mod arguments;
 pub mod on_host;
@@ -12,23 +12,23 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::TraceFile;
 use tprof_trace::model::{Collective, NameId, ProcessIndex, SpanKind, SpanOutline, ThreadIndex};
 
-/// The part of a name that a prefix is compared with.
+/// The part of a kernel's name that is compared.
 enum Pattern {
-    /// The function's own name, without namespaces, begins so.
+    /// The function's own name, without namespaces, begins with this.
     Function(&'static str),
     /// The name with namespaces begins with this.
     Path(&'static str),
 }
 use Pattern::{Function, Path};
 
-/// Kernels that communicate, with the operation as `torch.distributed` names it (empty
-/// where the rest of the name has it, if anything does), and their library.
+/// Kernels that communicate, with the operation's name in `torch.distributed`. The operation is
+/// empty if it follows from the rest of the kernel's name, or is unknown.
 const KERNELS: [(Pattern, &str); 30] = [
     // NCCL (src/device), RCCL, MSCCL, and MSCCL++ (namespace mscclpp).
     (Path("nccl"), ""),
     (Path("rccl"), ""),
     (Path("msccl"), ""),
-    // NVSHMEM: kernels that its host calls launch (nvshmemi_h_to_d_coll_defs.cuh).
+    // NVSHMEM: kernels that its host functions launch (nvshmemi_h_to_d_coll_defs.cuh).
     (Path("nvshmem"), ""),
     (Function("barrier_on_stream_kernel"), "barrier"),
     // PyTorch, torch/csrc/distributed/c10d/symm_mem/CUDASymmetricMemoryOps.cu.
@@ -38,12 +38,12 @@ const KERNELS: [(Pattern, &str); 30] = [
     (Function("multimem_all_gather_kernel"), "all_gather"),
     (Function("one_shot_all_reduce_kernel"), "all_reduce"),
     (Function("two_shot_all_reduce_kernel"), "all_reduce"),
-    // PyTorch, torch/csrc/distributed/c10d/intra_node_comm.cu; the first two are
-    // TensorRT-LLM's too (cpp/tensorrt_llm/kernels/customAllReduceKernels.cu).
+    // PyTorch, torch/csrc/distributed/c10d/intra_node_comm.cu; TensorRT-LLM has the first two as
+    // well (cpp/tensorrt_llm/kernels/customAllReduceKernels.cu).
     (Function("oneShotAllReduceKernel"), "all_reduce"),
     (Function("twoShotAllReduceKernel"), "all_reduce"),
     (Function("hybridCubeMeshAllReduceKernel"), "all_reduce"),
-    // vLLM (csrc/custom_all_reduce.cuh), and SGLang and AITER after it.
+    // vLLM (csrc/custom_all_reduce.cuh); SGLang and AITER copied them.
     (Function("cross_device_reduce_"), "all_reduce"),
     // QuickReduce: vLLM, csrc/quickreduce; AITER, csrc/include/quick_all_reduce.cuh.
     (Function("allreduce_prototype_"), "all_reduce"),
@@ -62,7 +62,7 @@ const KERNELS: [(Pattern, &str); 30] = [
     // Transformer Engine, comm_gemm_overlap/userbuffers/userbuffers.cu.
     (Function("userbuffers_"), ""),
     (Function("kuserbuffers_"), ""),
-    // DeepEP, csrc/kernels: all but the layout, which computes.
+    // DeepEP, csrc/kernels: all except for the layout kernels, which compute.
     (Path("deep_ep::intranode::"), "all_to_all"),
     (Path("deep_ep::internode::"), "all_to_all"),
     (Path("deep_ep::internode_ll::"), "all_to_all"),
@@ -70,11 +70,10 @@ const KERNELS: [(Pattern, &str); 30] = [
     (Function("hcom_"), ""),
 ];
 
-/// Beginnings of the names of operators and annotations within which communication is
-/// launched.
+/// Beginnings of the names of operators and annotations whose launches communicate.
 const OPERATORS: [&str; 26] = [
-    // PyTorch: Ops.cpp and Functional.cpp of torch/csrc/distributed/c10d, and the
-    // operator that every process group records its arguments on.
+    // PyTorch: Ops.cpp and Functional.cpp of torch/csrc/distributed/c10d, and the operator on which
+    // every process group records its arguments.
     "c10d::",
     "_c10d_functional::",
     "c10d_functional::",
@@ -107,7 +106,8 @@ const OPERATORS: [&str; 26] = [
     "sglang::flashinfer_allreduce_residual_rmsnorm",
 ];
 
-/// Parts of kernels' names that stand for an operation. Longer ones first: `Reduce` is in three.
+/// Parts of kernel names that show an operation. Longer parts come first, since three contain
+/// `Reduce`.
 const OPERATIONS: [(&str, &str); 8] = [
     ("allreduce", "all_reduce"),
     ("reducescatter", "reduce_scatter"),
@@ -119,8 +119,8 @@ const OPERATIONS: [(&str, &str); 8] = [
     ("reduce", "reduce"),
 ];
 
-/// The operation of a kernel that communicates, by its name; empty if the name does not show which.
-/// `None` if it is not the name of such a kernel.
+/// Returns the operation of a kernel that communicates, by its name; empty if the name doesn't show
+/// the operation. `None` if the name isn't that of such a kernel.
 pub fn kernel_operation(name: &str) -> Option<&'static str> {
     let path = path(name);
     let function = path.rsplit("::").next().unwrap_or(path);
@@ -138,18 +138,18 @@ pub fn kernel_operation(name: &str) -> Option<&'static str> {
     Some(found.map_or("", |(_, operation)| operation))
 }
 
-/// Whether the kernels that an operator or annotation launches itself communicate.
+/// Whether kernels that an operator or annotation with this name launches itself communicate.
 pub fn is_operator(name: &str) -> bool {
     OPERATORS.iter().any(|start| name.starts_with(start))
 }
 
-/// The operation in an annotation of a process group on a device: `all_reduce` of
+/// Returns the operation in the name of a process group's annotation on a device: `all_reduce` for
 /// `nccl:all_reduce`.
 pub fn annotation_operation(name: &str) -> Option<&str> {
     ["nccl:", "xccl:", "ucc:"].iter().find_map(|group| name.strip_prefix(group))
 }
 
-/// A function's name with its namespaces, without return type, parameters and template
+/// Returns a function's name with its namespaces but without return type, parameters and template
 /// arguments: `vllm::cross_device_reduce_1stage`.
 fn path(name: &str) -> &str {
     const UNNAMED: [&str; 2] = ["(anonymous namespace)::", "<unnamed>::"];
@@ -171,14 +171,14 @@ fn path(name: &str) -> &str {
 #[derive(Debug)]
 pub struct Communication<'a> {
     file: &'a TraceFile,
-    /// Launches that collectives name, or that operators made.
+    /// Launches that collectives name, or that communicating operators made.
     launches: FxHashSet<(ProcessIndex, u64)>,
     names: FxHashMap<NameId, bool>,
 }
 
 impl<'a> Communication<'a> {
-    /// Takes the file's collectives, and reads its host spans if one of its names is that of an
-    /// operator that communicates.
+    /// Prepares to classify the kernels of a file, given its collectives. Reads the file's host
+    /// spans if one of its names is that of a communicating operator.
     pub fn of(file: &'a TraceFile, collectives: &[Collective]) -> Communication<'a> {
         let mut launches: FxHashSet<(ProcessIndex, u64)> =
             collectives.iter().filter_map(|row| Some((row.process, row.correlation?))).collect();
@@ -186,7 +186,7 @@ impl<'a> Communication<'a> {
         Communication { file, launches, names: FxHashMap::default() }
     }
 
-    /// Like [`Self::of`], for a reader that does not have the collectives at hand.
+    /// Like [`Self::of`], but reads the collectives from the file.
     pub fn read(file: &'a TraceFile) -> Communication<'a> {
         let collectives: Vec<Collective> = file.blocks::<Collective>().flatten().collect();
         Communication::of(file, &collectives)
@@ -204,7 +204,7 @@ impl<'a> Communication<'a> {
     }
 }
 
-/// A span of a thread, while operators are nested.
+/// A span of a thread, for finding the innermost operator around a call.
 struct Nested {
     thread: ThreadIndex,
     start_ns: u64,
@@ -219,7 +219,7 @@ enum SpanRole {
     Call(ProcessIndex, u64),
 }
 
-/// Launches with a communicating innermost operator.
+/// Returns the launches whose innermost operator communicates.
 fn launches_of_operators(file: &TraceFile) -> Vec<(ProcessIndex, u64)> {
     let communicates: FxHashSet<NameId> =
         file.names().filter(|(_, name)| is_operator(name)).map(|(id, _)| id).collect();
@@ -228,7 +228,7 @@ fn launches_of_operators(file: &TraceFile) -> Vec<(ProcessIndex, u64)> {
     }
     let is_named =
         |row: &SpanOutline| matches!(row.kind, SpanKind::Operator | SpanKind::Annotation);
-    // Time of each thread in such operators: only what lies there is nested.
+    // Times of each thread in such operators. Only spans in these times can be within one.
     let mut within: FxHashMap<ThreadIndex, Vec<(u64, u64)>> = FxHashMap::default();
     for block in file.blocks::<SpanOutline>() {
         for row in block.iter().filter(|row| is_named(row) && communicates.contains(&row.name)) {
@@ -258,7 +258,7 @@ fn launches_of_operators(file: &TraceFile) -> Vec<(ProcessIndex, u64)> {
                     SpanRole::Call(row.process, number)
                 }
                 (SpanKind::Operator, _) => SpanRole::Operator(communicates.contains(&row.name)),
-                // Among annotations, only those of process groups show what is launched.
+                // Of the annotations, only those of process groups say which work is launched.
                 (SpanKind::Annotation, _) if communicates.contains(&row.name) => {
                     SpanRole::Operator(true)
                 }

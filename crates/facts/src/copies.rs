@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use tprof_trace::TraceFile;
 use tprof_trace::model::{CopyKind, MemoryCopy, MemoryKind, NameId};
 
-/// A copy's direction, as Kineto and Holistic Trace Analysis write it: `Memcpy HtoD`; `Memcpy` if
-/// it is unknown.
+/// Returns a copy's direction as Kineto and Holistic Trace Analysis write it: `Memcpy HtoD`, or
+/// `Memcpy` if the direction is unknown.
 pub fn direction(kind: CopyKind) -> &'static str {
     match kind {
         CopyKind::Unknown => "Memcpy",
@@ -19,17 +19,16 @@ pub fn direction(kind: CopyKind) -> &'static str {
     }
 }
 
-/// The key of a copy's displayed name: the name from its source, and the properties that replace
-/// it.
+/// The key of a copy's displayed name: the name in its source, or else the copy's properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CopyNameKey {
-    /// The name that its source gave it; 0 if none.
+    /// The name in its source; 0 if it has none.
     pub name: NameId,
     /// The direction of the copy.
     pub kind: CopyKind,
-    /// Kind of memory that was read.
+    /// Kind of the memory that was read.
     pub from: MemoryKind,
-    /// Kind of memory that was written.
+    /// Kind of the memory that was written.
     pub to: MemoryKind,
 }
 
@@ -39,9 +38,9 @@ impl From<&MemoryCopy> for CopyNameKey {
     }
 }
 
-/// Name of a copy: the one that its source gave it, otherwise as Kineto would write it: `Memcpy
-/// HtoD (Pageable -> Device)`, `Memset (Device)`. The kinds of memory are left out if neither is
-/// known.
+/// Returns the name of a copy. If its source gave it none, the name is the one that Kineto would
+/// write: `Memcpy HtoD (Pageable -> Device)`, `Memset (Device)`. It has no kinds of memory if
+/// neither is known.
 pub fn name<'a>(file: &'a TraceFile, copied: impl Into<CopyNameKey>) -> Cow<'a, str> {
     let CopyNameKey { name, kind, from, to } = copied.into();
     match file.name(name) {
@@ -58,7 +57,7 @@ pub fn name<'a>(file: &'a TraceFile, copied: impl Into<CopyNameKey>) -> Cow<'a, 
     }
 }
 
-/// A kind of memory, as Kineto writes it.
+/// Returns a kind of memory as Kineto writes it.
 pub fn memory(kind: MemoryKind) -> &'static str {
     match kind {
         MemoryKind::Unknown => "Unknown",

@@ -1,4 +1,4 @@
-//! Titles and units of counters.
+//! Units of counters, and their names for people.
 
 use tprof_trace::model::counter;
 
@@ -17,12 +17,13 @@ pub enum CounterUnit {
     Watts,
     /// Temperature in degrees Celsius.
     Celsius,
-    /// A number of things, or one that only a program knows the unit of.
+    /// A number of things, or a number whose unit only the program knows.
     Count,
 }
 
 impl CounterUnit {
-    /// The unit of a counter, by its name: a program's own counter may end in its unit as well.
+    /// Returns the unit of a counter by its name. The name of a program's own counter may end in
+    /// its unit too.
     pub fn of(name: &str) -> CounterUnit {
         match name {
             counter::GPU_UTILIZATION | counter::GPU_MEMORY_UTILIZATION => CounterUnit::Share,
@@ -36,14 +37,14 @@ impl CounterUnit {
     }
 }
 
-/// Whether a counter only rises: its last value is the sum since the run began.
+/// Whether a counter only rises. Its last value is the sum since the run began.
 pub fn is_total(name: &str) -> bool {
     use counter::*;
     let totals = [READ_BYTES, WRITTEN_BYTES, STORAGE_READ_BYTES, STORAGE_WRITTEN_BYTES];
     totals.contains(&name) || [CGROUP_OOM_KILLS, CGROUP_THROTTLED_NS].contains(&name)
 }
 
-/// A counter's name for people; a program's own stays as it is.
+/// Returns a counter's name for people. A program's own counter keeps its name.
 pub fn title(name: &str) -> &str {
     match name {
         counter::RSS_BYTES => "Resident memory",

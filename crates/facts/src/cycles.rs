@@ -1,9 +1,9 @@
-//! Cycles of a schedule, and ranges that were captured: each is a part of the run.
+//! Finds the cycles of a schedule, and captured ranges: each is a part of the run.
 
 use tprof_trace::model::MarkKind;
 use tprof_trace::{FilePart, TraceFile};
 
-/// Prefix of a mark that begins a cycle; its number follows.
+/// Prefix of the name of a mark that begins a cycle; the cycle's number follows.
 const PREFIX: &str = "cycle ";
 
 /// One cycle of a file's schedule.
@@ -11,15 +11,15 @@ const PREFIX: &str = "cycle ";
 pub struct Cycle {
     /// Number of the cycle, from 1.
     pub number: u32,
-    /// Name of the cycle from its mark: `cycle 2: step 11 (--schedule)`.
+    /// Name of the cycle, from its mark: `cycle 2: step 11 (--schedule)`.
     pub name: String,
-    /// The part of the file that is the cycle. It consists of several times if processes of the
-    /// file had the cycle one after the other.
+    /// The part of the file that the cycle covers. It has several times if processes of the file
+    /// ran the cycle one after the other.
     pub part: FilePart,
 }
 
-/// The cycles of a file, by their numbers. Each lasts until another begins: in between nothing was
-/// recorded.
+/// Returns the cycles of a file, in order of their numbers. Each lasts until the next one begins,
+/// since nothing was recorded in between.
 pub fn of(file: &TraceFile) -> Vec<Cycle> {
     let marks = file.marks().iter().filter(|mark| mark.kind == MarkKind::RecordingOn);
     let mut begun: Vec<(u64, u32, &str)> = marks
@@ -47,16 +47,16 @@ pub fn of(file: &TraceFile) -> Vec<Cycle> {
     cycles
 }
 
-/// The part of a file between two moments of its clock.
+/// Returns the part of a file between two times on its clock.
 pub fn between(file: &TraceFile, from_ns: u64, to_ns: u64) -> FilePart {
     let times = (from_ns, to_ns);
     let recorded_ns = without(&paused(file), times);
     FilePart { times_ns: vec![times], recorded_ns, device_until_ns: None }
 }
 
-/// The times in which a file recorded nothing, by its marks, each from and up to a moment: the time
-/// before a first mark of a beginning (`--delay`, `--paused`, a schedule), and after a mark of an
-/// end.
+/// Returns the times in which a file recorded nothing, each with its beginning and its exclusive
+/// end. By the file's marks, these are the times after recording was switched off, and the time
+/// before it was first switched on (`--delay`, `--paused`, a schedule).
 pub fn paused(file: &TraceFile) -> Vec<(u64, u64)> {
     let mut switches: Vec<(u64, bool)> = (file.marks().iter())
         .filter_map(|mark| match mark.kind {
@@ -78,7 +78,7 @@ pub fn paused(file: &TraceFile) -> Vec<(u64, u64)> {
     found
 }
 
-/// The rest of a time without the paused times, which are in order.
+/// Returns a time without the paused times, which are in order.
 fn without(paused: &[(u64, u64)], (from_ns, to_ns): (u64, u64)) -> Vec<(u64, u64)> {
     let mut left = Vec::new();
     let mut since_ns = from_ns;
@@ -91,7 +91,7 @@ fn without(paused: &[(u64, u64)], (from_ns, to_ns): (u64, u64)) -> Vec<(u64, u64
     left
 }
 
-/// The number of the cycle in a mark's name.
+/// Returns the number of the cycle in a mark's name.
 fn number(name: &str) -> Option<u32> {
     let rest = name.strip_prefix(PREFIX)?;
     let end = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
@@ -112,7 +112,7 @@ mod tests {
         use MarkKind::{RecordingOff as Off, RecordingOn as On};
         for (time_ns, process, kind, name) in [
             (100, 0, On, "cycle 1: step 4 (--schedule)"),
-            // A worker follows.
+            // A worker process follows.
             (103, 1, On, "cycle 1: step 4 (--schedule)"),
             (200, 0, Off, "--schedule"),
             (203, 1, Off, "--schedule"),
@@ -120,7 +120,7 @@ mod tests {
             (303, 1, On, "cycle 2: step 11 (--schedule)"),
             (390, 0, Off, "by the program"),
             (400, 0, On, "by the program"),
-            // A second program of the rank begins anew.
+            // A second program of the rank begins again with cycle 1.
             (500, 2, On, "cycle 1: step 4 (--schedule)"),
         ] {
             let name = writer.name(name);

@@ -1,8 +1,8 @@
-//! Frames of stacks: the functions of an address, and how they are formatted.
+//! Resolves the frames of stacks to functions and formats them.
 //!
 //! The format is `function (file:line)` if there is debug information, `function (module)` if there
-//! is a symbol table, otherwise `module+offset`: addresses themselves differ from process to
-//! process and would keep equal stacks apart.
+//! is a symbol table, otherwise `module+offset`. Absolute addresses differ from process to process
+//! and would keep equal stacks apart.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,13 +13,13 @@ use tprof_trace::{CodeMap, TraceFile, address_of};
 use crate::labels::base_name;
 use crate::pass_through::{FrameFunction, PassThroughFrames};
 
-/// Prefix of the text that stands for the outer frames of a cut stack; the reason follows.
+/// Prefix of the text that stands for the missing outer frames of a stack; the reason follows.
 pub const CUT: &str = "(cut off";
-/// The text that stands for a stack that was not taken.
+/// The text that stands for a stack that was not recorded.
 pub const NO_STACK: &str = "(no stack was taken)";
 
-/// The text that stands for the outer frames of a stack, by the file's number for the reason why it
-/// ends early; `None` if the stack is whole.
+/// Returns the text that stands for the missing outer frames of a stack, for the file's number of
+/// the reason why the stack ends early. `None` if the stack is whole.
 pub fn cut(end: u8) -> Option<&'static str> {
     match end {
         0 => None,
@@ -31,10 +31,10 @@ pub fn cut(end: u8) -> Option<&'static str> {
     }
 }
 
-/// Suffix of the displayed name of functions without a name.
+/// Suffix of the name that is displayed for functions without a name.
 pub const NO_NAME: &str = ", no name)";
 
-/// The owner of a function's code.
+/// The layer of software that a function belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Layer {
     /// Code of the kernel.
@@ -46,7 +46,7 @@ pub enum Layer {
 }
 
 impl Layer {
-    /// The layer as one word.
+    /// Returns the layer as one word.
     pub fn word(self) -> &'static str {
         match self {
             Layer::Kernel => "kernel",
@@ -63,7 +63,7 @@ pub enum Resolution {
     Function,
     /// Only the place of its code is known.
     Place,
-    /// Nothing is known: it stands for frames that are missing.
+    /// Nothing is known: the frame stands for missing frames.
     Nothing,
 }
 
@@ -72,7 +72,7 @@ pub enum Resolution {
 pub struct Frame<'a> {
     /// Name of the function, or the place of its code, or the text for missing frames.
     pub function: Cow<'a, str>,
-    /// How far it could be resolved.
+    /// How far the frame could be resolved.
     pub known: Resolution,
     /// Source file; empty if unknown.
     pub file: &'a str,
@@ -82,24 +82,24 @@ pub struct Frame<'a> {
     pub module: &'a str,
     /// Address in the module; 0 if there is none.
     pub relative: u64,
-    /// The owner of the code.
+    /// The layer that the function belongs to.
     pub layer: Layer,
 }
 
 impl<'a> Frame<'a> {
-    /// The function if it is known; otherwise the name that stands for all code of its module
-    /// without a name.
+    /// Returns the function if it is known. Otherwise returns a name that stands for all code of
+    /// its module without a name.
     pub fn function_or_module(&self) -> Cow<'_, str> {
         match (self.known, base_name(self.module)) {
             (Resolution::Function, _) => Cow::Borrowed(&self.function),
-            // Made at run time, most likely: its addresses are others in each run.
+            // The code was most likely made at run time, so its addresses differ in each run.
             (_, "") => Cow::Borrowed("(code of no known file)"),
-            // Addresses apart would hide how much of a stripped module it is.
+            // Separate addresses would hide how much time a stripped module takes in total.
             (_, module) => Cow::Owned(format!("({module}{NO_NAME}")),
         }
     }
 
-    /// A frame that stands for missing ones.
+    /// Creates a frame that stands for missing frames.
     pub fn missing(what: &'static str) -> Frame<'a> {
         Frame {
             function: Cow::Borrowed(what),
@@ -140,8 +140,8 @@ impl<'a> Frames<'a> {
         Frames { file, code: CodeMap::new(file), passages: PassThroughFrames::of(file) }
     }
 
-    /// Functions of an address, the innermost inlined one first; one without a name if none is
-    /// known.
+    /// Returns the functions of an address, the innermost inlined function first. If none is known,
+    /// returns one frame without a function's name.
     pub fn at(&self, process: ProcessIndex, address: u64) -> Vec<Frame<'a>> {
         let file = self.file;
         let module = self.code.module(process, address);
@@ -171,8 +171,8 @@ impl<'a> Frames<'a> {
         symbols.into_iter().map(frame).collect()
     }
 
-    /// The addresses of a stack that matter, innermost first: all except those of tprof's libraries
-    /// through which calls of the job only pass.
+    /// Returns the addresses of a stack to show, innermost first. They are all except for those of
+    /// tprof's libraries through which calls of the job only pass.
     pub fn shown(&self, stack: &Stack) -> Vec<u64> {
         let process = stack.process;
         self.passages.without(process, &stack.frames, |frame| {
@@ -182,8 +182,8 @@ impl<'a> Frames<'a> {
         })
     }
 
-    /// Functions of a stack as [`Self::shown`], the outermost first, including the texts for
-    /// missing ones.
+    /// Returns the functions of the addresses that [`Self::shown`] returns for a stack, outermost
+    /// first, with a text for missing frames.
     pub fn of_stack(&self, process: ProcessIndex, stack: StackId) -> Vec<Frame<'a>> {
         let Some(found) = self.file.stack(process, stack) else {
             return vec![Frame::missing(NO_STACK)];
@@ -199,8 +199,8 @@ impl<'a> Frames<'a> {
     }
 }
 
-/// The recorder names a module for frames that are not native code; an import has none, and frames
-/// of its own making.
+/// Returns the layer of a frame. The recorder names a module for frames that are not native code.
+/// Imports do not, but their Python frames have synthetic addresses and a source file.
 fn layer(module: &str, source: &str, address: u64) -> Layer {
     match module {
         "[kernel]" => Layer::Kernel,

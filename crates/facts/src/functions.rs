@@ -1,10 +1,10 @@
-//! Names of functions as they fit into a sentence.
+//! Shortens names of functions so that they fit into a sentence.
 
-/// Longer names are cut in a sentence: about a line of a page.
+/// Longest name in a sentence, in characters: about a line of a page.
 const LONGEST: usize = 56;
 
-/// A function's name in a sentence: a long one without the arguments of templates and calls, as
-/// `contains(..)`.
+/// Returns a function's name for a sentence. A long name loses the arguments of its templates and
+/// calls, as in `contains(..)`.
 pub fn in_sentence(function: &str) -> String {
     match function.chars().count() > LONGEST {
         true => without_arguments(&function.replace("(anonymous namespace)::", "")),
@@ -12,7 +12,7 @@ pub fn in_sentence(function: &str) -> String {
     }
 }
 
-/// Template arguments and parameters replaced by `..`, outermost first.
+/// Replaces template arguments and parameters by `..`, outermost first.
 pub fn without_arguments(function: &str) -> String {
     let mut out = String::with_capacity(function.len());
     let mut depth = 0u32;

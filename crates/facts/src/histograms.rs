@@ -1,25 +1,26 @@
-//! Histograms of a program's own values: marks whose names have the counts of the program's SDK.
+//! Parses histograms of a program's own values: marks whose names contain the counts from the
+//! program's SDK.
 
 use serde_json::Value;
 use tprof_trace::model::HISTOGRAM_SEPARATOR;
 
-/// The distribution of values: counts in buckets of equal width between the lowest and the highest
+/// A distribution of values: counts in buckets of equal width between the lowest and the highest
 /// value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProgramHistogram {
-    /// The number that the program gave it.
+    /// The step number that the program gave the histogram.
     pub step: Option<u64>,
-    /// The lowest value; `None` without values.
+    /// The lowest value; `None` if there are no values.
     pub min: Option<f64>,
-    /// The highest value; `None` without values.
+    /// The highest value; `None` if there are no values.
     pub max: Option<f64>,
-    /// Sum of the values; `None` if no 64-bit number can hold it.
+    /// Sum of the values; `None` if it doesn't fit a 64-bit floating-point number.
     pub sum: Option<f64>,
-    /// Sum of their squares.
+    /// Sum of the squares of the values.
     pub squares: Option<f64>,
-    /// Values in each bucket, the lowest first.
+    /// Number of values in each bucket, the lowest bucket first.
     pub counts: Vec<u64>,
-    /// Values that are infinite or not a number, which are in none of the buckets.
+    /// Number of values that are infinite or not a number. They are in none of the buckets.
     pub not_finite: u64,
 }
 

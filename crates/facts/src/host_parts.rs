@@ -1,7 +1,8 @@
 //! Displayed names of the parts of host time, which reports, charts and pages share.
 
-/// The parts in the order of bars, on a core first, then waits: the key in JSON and the displayed
-/// name. `running` and `waiting` are the rest of a step's time, on a core and off it.
+/// The keys of the parts in JSON, with their displayed names. They are in the order of bars: time
+/// on a core first, then waits. `running` and `waiting` are the rest of a step's time, on a core
+/// and off a core.
 pub const HOST_PARTS: [(&str, &str); 18] = [
     ("running", "on a core"),
     ("python", "running Python"),
@@ -23,7 +24,8 @@ pub const HOST_PARTS: [(&str, &str); 18] = [
     ("unknown", "unknown"),
 ];
 
-/// The displayed name of the part with this key; the key itself if there is no such part.
+/// Returns the displayed name of the part with this key, or the key itself if there is no such
+/// part.
 pub fn name(key: &'static str) -> &'static str {
     HOST_PARTS.iter().find(|(known, _)| *known == key).map_or(key, |(_, name)| name)
 }

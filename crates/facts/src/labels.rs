@@ -1,9 +1,9 @@
-//! Labels of ranks, processes, threads, devices and streams.
+//! Formats labels of ranks, processes, threads, devices and streams.
 
 use tprof_trace::model::{ProcessIndex, ThreadIndex};
 use tprof_trace::{RankFile, TraceFile};
 
-/// Whether a label has ids of processes and threads, which differ from run to run.
+/// Whether a label contains the ids of processes and threads, which differ from run to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ids {
     /// With ids: `python3 [1234]`.
@@ -12,22 +12,23 @@ pub enum Ids {
     LeftOut,
 }
 
-/// A rank file: `rank 3`, `rank 3, restart 1`, `launcher on HOST`, `process HOST-PID`.
+/// Formats the label of a rank file: `rank 3`, `rank 3, restart 1`, `launcher on HOST`, `process
+/// HOST-PID`.
 pub fn rank(file: &RankFile) -> String {
     file.label.to_string()
 }
 
-/// Last part of a path.
+/// Returns the last part of a path.
 pub fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Base name of the program that a command line runs.
+/// Returns the base name of the program that a command line runs.
 pub fn program(command: &str) -> &str {
     base_name(command.split(' ').next().unwrap_or_default())
 }
 
-/// A process: `python3 [1234]`.
+/// Formats the label of a process: `python3 [1234]`.
 pub fn process(file: &TraceFile, process: ProcessIndex, ids: Ids) -> String {
     let Some(row) = file.process(process) else {
         return "unknown process".to_owned();
@@ -39,7 +40,7 @@ pub fn process(file: &TraceFile, process: ProcessIndex, ids: Ids) -> String {
     with_id(name, row.pid, ids)
 }
 
-/// A thread: `pt_autograd_0 [1236]`, or `thread [1236]` if it has no name.
+/// Formats the label of a thread: `pt_autograd_0 [1236]`, or `thread [1236]` if it has no name.
 pub fn thread(file: &TraceFile, thread: ThreadIndex, ids: Ids) -> String {
     let row = file.thread(thread);
     let name = file.thread_name(thread).filter(|name| !name.is_empty());
@@ -50,7 +51,7 @@ pub fn thread(file: &TraceFile, thread: ThreadIndex, ids: Ids) -> String {
     }
 }
 
-/// A name that holds the id already, or an id that is unknown, needs none beside it.
+/// Adds an id to a name, unless the name already contains the id or the id is unknown.
 fn with_id(name: &str, id: u32, ids: Ids) -> String {
     match ids {
         Ids::Shown if id > 0 && !name.contains(&id.to_string()) => format!("{name} [{id}]"),
@@ -58,12 +59,12 @@ fn with_id(name: &str, id: u32, ids: Ids) -> String {
     }
 }
 
-/// A device: `GPU 3`.
+/// Formats the label of a device: `GPU 3`.
 pub fn device(device: u32) -> String {
     format!("GPU {device}")
 }
 
-/// A stream of a device: `stream 7`, or `stream 7 NAME` if it has a name.
+/// Formats the label of a stream: `stream 7`, or `stream 7 NAME` if it has a name.
 pub fn stream(file: &TraceFile, process: ProcessIndex, device: u32, stream: u64) -> String {
     let named = file.streams().iter().find(|row| {
         (row.process, row.device, row.stream) == (process, device, stream) && row.name.0 > 0

@@ -1,19 +1,19 @@
-//! The meaning of a run: one home for each fact that several readers must agree on.
+//! The meaning of a run: each fact on which several readers must agree has one module.
 //!
-//! Reports and exports read the same files and do not depend on each other; facts that both state
-//! about a run are decided here:
+//! Reports and exports read the same files and do not depend on each other. Facts that both need
+//! are decided here:
 //!
-//! - [`zero`] is the beginning of the run on each host's clock, [`steps`] are its training steps,
+//! - [`zero`] finds the beginning of the run on each host's clock, [`steps`] its training steps,
 //!   [`cycles`] the parts that a schedule recorded;
 //! - [`class`] and [`communication`] decide the purpose of device work, [`flops`] the work of
 //!   operators and the peaks of devices;
-//! - [`modules`] are calls of PyTorch's modules, [`operators`] is for how long its operators were
-//!   recorded, [`compile`] joins logs of `torch.compile` with ranks;
-//! - [`histograms`] are distributions of a program's own values, [`counters`] its counters and
-//!   their units, [`host_parts`] the names of the parts of host time;
+//! - [`modules`] recognises calls of PyTorch's modules, [`operators`] tells whether operators were
+//!   recorded all the time, [`compile`] joins logs of `torch.compile` with ranks;
+//! - [`histograms`] parses distributions of a program's own values, [`counters`] has the names and
+//!   units of counters, [`host_parts`] the names of the parts of host time;
 //! - [`copies`], [`labels`], [`frames`] and [`functions`] name copies, processes, frames of stacks
-//!   and functions; [`pass_through`] leaves out frames that nobody needs, [`owner`] decides whose
-//!   code a frame is;
+//!   and functions; [`pass_through`] leaves out frames that nobody needs, [`owner`] decides who
+//!   owns the code of a frame;
 //! - [`printable`] makes names safe to print, [`sources`] reads lines of source files, [`units`]
 //!   formats and parses numbers, [`csv`] formats tables.
 

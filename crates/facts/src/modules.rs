@@ -1,23 +1,23 @@
-//! Calls of PyTorch's modules among the ranges of a run, by the ranges' names.
+//! Recognises calls of PyTorch's modules among the ranges of a run, by the ranges' names.
 //!
 //! `--modules` names a range `nn.Module: Net.layers.3 (Linear)`: the module's path from the
 //! outermost module, and its class. torch.profiler names a Python function `nn.Module: Linear_3`:
-//! its class and a number of its own (`with_modules`, `with_stack`).
+//! the module's class and a number (`with_modules`, `with_stack`).
 
-/// Prefix of the names of such ranges.
+/// Prefix of the names of ranges around calls of modules.
 pub const MODULE_PREFIX: &str = "nn.Module: ";
 
-/// A module, as its name has it.
+/// A module as its range's name describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModuleName<'a> {
-    /// Path of the module; for torch.profiler's names, its class and number.
+    /// Path of the module. For a name from torch.profiler, its class and number.
     pub path: &'a str,
     /// Class of the module.
     pub class: &'a str,
 }
 
 impl<'a> ModuleName<'a> {
-    /// Parses a range's name; `None` if it is not a module's.
+    /// Parses a range's name; `None` if it isn't that of a module.
     pub fn of(name: &'a str) -> Option<ModuleName<'a>> {
         let text = name.strip_prefix(MODULE_PREFIX)?;
         if let Some((path, class)) = text.strip_suffix(')').and_then(|text| text.rsplit_once(" ("))

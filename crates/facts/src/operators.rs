@@ -5,9 +5,9 @@ use tprof_trace::TraceFile;
 
 use crate::units::counted;
 
-/// Whether the operators of a file's process were recorded for only a part of its time: once its
-/// budget is spent, `--operators auto` records the operators of one step in n, and until it can do
-/// so, ranges only. The other operators are unknown, not absent.
+/// Whether the operators of a file's process were recorded for only a part of its time.
+/// `--operators auto` has a budget. Once that is spent, it records the operators of one step in n,
+/// and only ranges until it can do so. The other operators are unknown, not absent.
 pub fn ended(file: &TraceFile) -> bool {
     let mut facts = file.properties().filter(|(key, _)| *key == "pytorch");
     facts.any(|(_, text)| {
@@ -16,7 +16,7 @@ pub fn ended(file: &TraceFile) -> bool {
     })
 }
 
-/// The note for readers of operators if their recording [`ended`] early in this many ranks.
+/// Returns the note for readers of operators if their recording [`ended`] early in this many ranks.
 pub fn note(ended: u64) -> Option<String> {
     (ended > 0).then(|| {
         format!(

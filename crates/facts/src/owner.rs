@@ -1,12 +1,12 @@
-//! The owner of the code on a stack: the user's own files, libraries, the system.
+//! Decides who owns the code on a stack: the user, a library or the system.
 
 use crate::frames::Layer;
 use crate::pass_through::is_of_tprof;
 
-/// Modules of the C library and of Python's interpreter, by their beginnings.
+/// Modules of the C library and of Python's interpreter, by the beginnings of their names.
 const SYSTEM: [&str; 6] = ["libc.so", "libpthread", "ld-linux", "libpython", "python3", "[vdso]"];
 
-/// Python files of the import system and of `python -m`, by their beginnings.
+/// Python files of the import system and of `python -m`, by the beginnings of their names.
 const IMPORT_FROZEN: [&str; 3] = ["<frozen importlib", "<frozen zipimport", "<frozen runpy"];
 /// The files of the import system in the standard library, by the ends of their paths.
 const IMPORT_FILES: [&str; 4] = [
@@ -16,7 +16,7 @@ const IMPORT_FILES: [&str; 4] = [
     "/runpy.py",
 ];
 
-/// Beginnings of paths of sources that are installed, or come with a compiler.
+/// Beginnings of the paths of sources that are installed or belong to a compiler.
 const INSTALLED: [&str; 6] =
     ["/usr/include/", "/usr/lib", "/usr/src/", "/rustc/", "/build/", "/opt/conda/"];
 /// Parts of such paths.
@@ -27,12 +27,13 @@ const PACKAGES: [&str; 5] = [
     "/.rustup/toolchains/",
     "/library/std/src/",
 ];
-/// A part of the path of CPython's own sources, as `Python-3.11.7/Modules/selectmodule.c`.
+/// A part of the paths of CPython's own sources, for example of
+/// `Python-3.11.7/Modules/selectmodule.c`.
 const CPYTHON: &str = "/Python-3.";
-/// Files that Python names so are text of the job's own.
+/// Names that Python gives to text of the job that is in no file.
 const TYPED_IN: [&str; 3] = ["<string>", "<stdin>", "<ipython-input"];
 
-/// The properties of code that its owner follows from.
+/// The properties of code that decide who owns it.
 #[derive(Clone, Copy, Debug)]
 pub struct Code<'a> {
     /// The layer that executes it.
@@ -44,14 +45,15 @@ pub struct Code<'a> {
 }
 
 impl Code<'_> {
-    /// The kernel's, the C library's, the interpreter's or tprof's.
+    /// Whether the code belongs to the kernel, the C library, the interpreter or tprof.
     pub fn is_system(self) -> bool {
         let is_of = |start: &&str| self.module.starts_with(*start);
         self.layer == Layer::Kernel
             || self.layer == Layer::Native && (SYSTEM.iter().any(is_of) || is_of_tprof(self.module))
     }
 
-    /// Whether the code is of Python's import system: its time is that of the line that imports.
+    /// Whether the code belongs to Python's import system. Its time counts for the line that
+    /// imports.
     pub fn is_import(self) -> bool {
         self.layer == Layer::Python
             && (IMPORT_FROZEN.iter().any(|start| self.file.starts_with(start))
@@ -60,8 +62,8 @@ impl Code<'_> {
                     .any(|end| self.file.ends_with(end) && standard_library(self.file).is_some()))
     }
 
-    /// Whether the code is in a file outside of site-packages, Python's standard library, system
-    /// directories and the sources of compilers: then it is most likely the user's.
+    /// Whether the code is most likely the user's: its file is outside of site-packages, Python's
+    /// standard library, system directories and the sources of compilers.
     pub fn is_own(self) -> bool {
         let file = self.file;
         if file.is_empty() || self.is_system() {
@@ -70,7 +72,7 @@ impl Code<'_> {
         if file.starts_with('<') {
             return TYPED_IN.iter().any(|start| file.starts_with(start));
         }
-        // The sources of a library that is part of the system are named as they were when it was
+        // The paths of a system library's sources are relative, as they were when the library was
         // built.
         let relative = self.layer == Layer::Native && !file.starts_with('/');
         let of_cpython = self.layer == Layer::Native && file.contains(CPYTHON);
@@ -83,8 +85,8 @@ impl Code<'_> {
     }
 }
 
-/// Whether PyTorch's Inductor wrote a file: its name is the hash of its content, in base 32, and it
-/// is in a directory named after two letters of that.
+/// Whether PyTorch's Inductor wrote a file. The name of such a file is the hash of its content in
+/// base 32, and its directory is named after two letters of the name.
 fn is_of_inductor(file: &str) -> bool {
     let mut parts = file.rsplit('/');
     let (Some(name), Some(directory)) = (parts.next(), parts.next()) else { return false };
@@ -93,7 +95,7 @@ fn is_of_inductor(file: &str) -> bool {
     hash.len() == 52 && hash.bytes().all(is_digit) && hash.get(1..3) == Some(directory)
 }
 
-/// The rest of a path in `lib/python3.N/`.
+/// Returns the rest of a path after `lib/python3.N/`.
 fn standard_library(file: &str) -> Option<&str> {
     let (_, rest) = file.split_once("/python3")?;
     let before = &file[..file.len() - rest.len() - "/python3".len()];

@@ -1,11 +1,11 @@
-//! Frames of tprof's own libraries through which calls of a job only pass: no reader of its stacks
-//! needs them.
+//! Leaves out frames of tprof's own libraries through which calls of a job only pass, since no
+//! reader of the job's stacks needs them.
 //!
-//! There are two kinds between frames of the job: the first function of a thread, which calls the
-//! job's own, and functions that replace those of the C library and call the real ones. They are
-//! left out if the next frame inwards is the one that they call for the job. Code that tprof runs
-//! for itself keeps its frames, with everything that it calls: its time is tprof's, and must not
-//! look like the job's.
+//! There are two kinds of such frames: the first function of a thread, which calls the job's
+//! function, and functions that interpose those of the C library and call the real ones. They are
+//! left out if the next frame inwards is the function that they call for the job. Code that tprof
+//! runs for itself keeps its frames, together with everything that it calls: that time is tprof's
+//! and must not look like the job's.
 
 use std::ops::Range;
 
@@ -15,17 +15,17 @@ use tprof_trace::{TraceFile, address_of};
 
 use crate::labels::base_name;
 
-/// Libraries that tprof loads into a job's processes, by their beginnings.
+/// Libraries that tprof loads into a job's processes, by the beginnings of their names.
 const TPROF: [&str; 2] = ["libtprof_preload.so", "libtprof_cupti.so"];
-/// The end of the name of threads' first function.
+/// The end of the name of tprof's first function of a thread.
 const FIRST_OF_THREADS: &str = "::thread_main";
 
-/// Whether a module, by its base name, is a library that tprof loads into a job's processes.
+/// Whether tprof loads the module with this base name into a job's processes.
 pub fn is_of_tprof(module: &str) -> bool {
     TPROF.iter().any(|start| module.starts_with(start))
 }
 
-/// The function of a frame; for inlined ones, that of the code into which they are inlined.
+/// The function of a frame. For inlined functions, it is the function into which they are inlined.
 pub(crate) struct FrameFunction {
     pub function: String,
     pub is_kernel: bool,
@@ -49,17 +49,19 @@ impl PassThroughFrames {
         PassThroughFrames { libraries }
     }
 
-    /// The frames of a stack, innermost first, without such passages.
+    /// Returns the frames of a stack, innermost first, without the frames through which calls only
+    /// pass.
     pub fn without(
         &self,
         process: ProcessIndex,
         frames: &[u64],
         name_of: impl Fn(u64) -> Option<FrameFunction>,
     ) -> Vec<u64> {
-        // Files of other recorders, and processes in which nothing was injected.
+        // Files of other recorders, and processes in which tprof loaded no library, keep all
+        // frames.
         let Some(libraries) = self.libraries.get(&process) else { return frames.to_vec() };
         let mut shown = Vec::with_capacity(frames.len());
-        // The frame that continued the call, further in than consecutive frames of tprof.
+        // The next frame inwards of the current run of frames.
         let mut inner: Option<u64> = None;
         for run in frames.chunk_by(|a, b| hold(libraries, *a) == hold(libraries, *b)) {
             if !hold(libraries, run[0]) || !inner.is_some_and(|inner| passes(&name_of, inner, run))
@@ -72,20 +74,20 @@ impl PassThroughFrames {
     }
 }
 
-/// Whether the call that a frame returns to lies in one of these ranges.
+/// Whether the call to which a frame returns lies in one of these ranges.
 fn hold(libraries: &[Range<u64>], frame: u64) -> bool {
     let pc = address_of(frame).wrapping_sub(1);
     pc & SYNTHETIC_FRAME == 0 && libraries.iter().any(|range| range.contains(&pc))
 }
 
-/// Whether consecutive frames of tprof, innermost first, called `inner` for the job.
+/// Whether a run of tprof's frames, innermost first, called `inner` for the job.
 fn passes(name_of: impl Fn(u64) -> Option<FrameFunction>, inner: u64, run: &[u64]) -> bool {
     let first = run.last().and_then(|first| name_of(*first));
     let (Some(called), Some(first)) = (name_of(inner), first) else { return false };
     if called.is_kernel {
         return false;
     }
-    // This function calls only the job's function and functions of tprof.
+    // The first function of a thread calls only the job's function and functions of tprof.
     if run.len() == 1 && first.function.ends_with(FIRST_OF_THREADS) {
         return true;
     }
@@ -94,7 +96,8 @@ fn passes(name_of: impl Fn(u64) -> Option<FrameFunction>, inner: u64, run: &[u64
     real_name(&called.function) == real_name(hook)
 }
 
-/// A function name of the C library without what the library adds to its own names.
+/// Returns a function's name without the prefixes and suffixes that the C library adds to its own
+/// names.
 fn real_name(name: &str) -> &str {
     let name = name.split('@').next().unwrap_or(name).trim_start_matches('_');
     let name = name.strip_prefix("GI_").unwrap_or(name).trim_start_matches('_');
@@ -108,7 +111,8 @@ fn real_name(name: &str) -> &str {
 mod tests {
     use super::*;
 
-    /// A stack of functions of tprof (`+name`), the kernel (`[name]`) and others, innermost first.
+    /// Returns what is shown of a stack, innermost first. Its functions belong to tprof (`+name`),
+    /// to the kernel (`[name]`) or to others.
     fn shown(stack: &str) -> String {
         let names: Vec<&str> = stack.split(' ').collect();
         let is_own = |name: &str| name.starts_with('+');
@@ -129,7 +133,7 @@ mod tests {
     #[test]
     fn the_first_function_of_a_thread_is_left_out_between_the_jobs_frames() {
         assert_eq!(shown("work +hooks::thread::thread_main start_thread"), "work start_thread");
-        // These are in tprof's own code, and in what it calls for itself.
+        // These frames lie in tprof's own code, or in functions that it calls for itself.
         for own in [
             "+hooks::thread::thread_main start_thread",
             "[irq] +hooks::thread::thread_main start_thread",
@@ -148,7 +152,7 @@ mod tests {
             shown("g malloc +heap::malloc_impl f +thread::thread_main start_thread"),
             "g malloc f start_thread"
         );
-        // Work of tprof, and its page faults.
+        // Here tprof works for itself, or has a page fault.
         for own in [
             "memcpy +stacks::take +hooks::heap::malloc_impl f",
             "[fault] +hooks::heap::malloc_impl f",

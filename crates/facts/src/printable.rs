@@ -1,5 +1,5 @@
-//! Makes names of a job safe to print: they cannot control a terminal or change the direction of
-//! text.
+//! Makes names from a job safe to print, so that they can't control a terminal or change the
+//! direction of text.
 
 /// Whether a character sets the direction of the text around it.
 fn sets_direction(c: char) -> bool {
@@ -7,20 +7,20 @@ fn sets_direction(c: char) -> bool {
     marks || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The character, or a replacement if it would act on the text around it.
+/// Returns the character, or a replacement if it would affect the text around it.
 pub fn printable(c: char) -> char {
     if c.is_control() || sets_direction(c) { '\u{fffd}' } else { c }
 }
 
-/// Replaces the characters of a text that change its direction; lines and other control characters
-/// stay.
+/// Replaces the characters that change the direction of a text. Line breaks and other control
+/// characters stay.
 pub fn replace_direction_marks(text: &mut String) {
     if text.chars().any(sets_direction) {
         *text = text.chars().map(|c| if sets_direction(c) { '\u{fffd}' } else { c }).collect();
     }
 }
 
-/// A text of printable characters.
+/// Replaces all characters of a text that are not printable.
 pub fn printable_text(text: &str) -> String {
     text.chars().map(printable).collect()
 }

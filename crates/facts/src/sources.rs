@@ -1,7 +1,7 @@
-//! Lines of source files, as they were while a run was recorded.
+//! Reads lines of source files as they were while a run was recorded.
 //!
-//! The recording has the size of each file that its stacks name, and the time of its last change.
-//! If these differ now or were not recorded, the file is not shown: its lines may be different.
+//! The recording has the size and the modification time of each file that its stacks name. If these
+//! differ now or were not recorded, the file isn't shown, since its lines may be different.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,13 +12,14 @@ use std::path::Path;
 use tprof_trace::model::{SourceStamp, property};
 use tprof_trace::{TraceFile, read_plain};
 
-/// Larger files are not read.
+/// Files larger than this are not read.
 const MOST_BYTES: u64 = 8 << 20;
 
-/// Why a file's lines are not shown.
+/// The reason why a file's lines are not shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NoSource {
-    /// The size or the time of the file has changed since.
+    /// The size or the modification time of the file has changed since the recording, or differs
+    /// between ranks.
     Changed,
     /// The file cannot be read here.
     Absent,
@@ -26,11 +27,11 @@ pub enum NoSource {
     Unrecorded,
     /// The file was changed after its program was built or started, or while it was recorded.
     Newer,
-    /// The file is not text, or is too large.
+    /// The file isn't text, or is too large.
     NoText,
     /// The file has no such line.
     NoLine,
-    /// The code came from text that is in no file (`python -c`, `exec`).
+    /// The code came from text that isn't in a file (`python -c`, `exec`).
     NoFile,
 }
 
@@ -48,17 +49,17 @@ impl fmt::Display for NoSource {
     }
 }
 
-/// Source files of a run, each read once.
+/// Source files of a run. Each is read once.
 #[derive(Debug, Default)]
 pub struct Sources {
     stamps: HashMap<String, SourceStamp>,
-    /// Files of which ranks recorded different sizes or times.
+    /// Files for which ranks recorded different sizes or times.
     disputed: Vec<String>,
     read: HashMap<String, Result<Vec<String>, NoSource>>,
 }
 
 impl Sources {
-    /// Takes the source files that a file names.
+    /// Collects the source files that a rank file names.
     pub fn of(file: &TraceFile) -> Sources {
         let mut sources = Sources::default();
         for (key, value) in file.properties() {
@@ -70,7 +71,7 @@ impl Sources {
         sources
     }
 
-    /// Adds those of another file.
+    /// Adds the source files of another rank file.
     pub fn add(&mut self, other: Sources) {
         self.disputed.extend(other.disputed);
         for (path, stamp) in other.stamps {
@@ -88,7 +89,7 @@ impl Sources {
         }
     }
 
-    /// A line, numbered from 1, without the space around it.
+    /// Returns a line, numbered from 1, without surrounding space.
     pub fn line(&mut self, path: &str, line: u32) -> Result<&str, NoSource> {
         if !self.read.contains_key(path) {
             let lines = self.lines(path);

@@ -1,17 +1,18 @@
-//! Training steps of a file: their numbers, and when each began and ended on the host.
+//! Finds the training steps of a file: their numbers, and when each began and ended on the host.
 //!
-//! One source gives all steps of a file: the first of [`StepSource::ALL`] that has any, or the one
-//! that was asked for. If the device spent its time in launches of a CUDA graph instead, these are
-//! the steps (`replays`). `explicit` are steps that a person or program marks; `inherent` those
-//! that PyTorch's own ranges show; `inferred` is an estimate if nothing shows any.
+//! One source gives all steps of a file. It is the source that the caller asked for, or else the
+//! first of [`StepSource::ALL`] that has any steps. If the device spent most of its time in
+//! launches of a CUDA graph instead, these launches are the steps (`replays`). `explicit` finds
+//! steps that a person or program marks, and `inherent` those that PyTorch's own ranges show;
+//! `inferred` estimates them if nothing shows any.
 //!
-//! A step has the number that its source gave it: the one in its range's name, or the one at the
-//! end of its mark's name, if all marks of the process have one and these rise. Otherwise steps are
-//! numbered by process, from 0.
+//! A step has the number that its source gives: the one in its range's name, or the one at the end
+//! of its mark's name. The latter counts only if all marks of the process have a number and these
+//! rise. Otherwise steps are numbered by process, from 0.
 //!
-//! Epochs, validation and checkpoints are `phases`, beside the steps.
+//! Epochs, validation and checkpoints are found separately (`phases`).
 //!
-//! A further source needs one function, one line in `of_source`, and its place in the order.
+//! A new source needs one function, one line in `of_source`, and its place in the order.
 
 mod explicit;
 mod inferred;
@@ -42,10 +43,10 @@ pub use names::StepNames;
 pub use phases::{Phase, PhaseKind};
 pub use step::{Batches, Bounds, Estimate, Repeated, Step, StepRange};
 
-/// Sources of steps, in order of trust.
+/// Sources of steps, the most trusted first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StepSource {
-    /// Marks of steps; if there are none, NVTX ranges `step 5`, `iteration 5` or `ProfilerStep#5`,
+    /// Marks of steps. If there are none, NVTX ranges `step 5`, `iteration 5` or `ProfilerStep#5`
     /// of any domain.
     Explicit,
     /// Annotations `ProfilerStep#5`, as torch.profiler writes them.
@@ -54,12 +55,13 @@ pub enum StepSource {
     Optimizer,
     /// Batches that PyTorch's DataLoader hands out, by its ranges.
     Loader,
-    /// The period of launches, or of operations between ranks, or launches of a CUDA graph: an estimate.
+    /// The period of launches or of operations between ranks, or launches of a CUDA graph; an
+    /// estimate.
     Inferred,
 }
 
 impl StepSource {
-    /// All sources, in order of trust.
+    /// All sources, the most trusted first.
     pub const ALL: [StepSource; 5] = [
         StepSource::Explicit,
         StepSource::Profiler,
@@ -68,7 +70,7 @@ impl StepSource {
         StepSource::Inferred,
     ];
 
-    /// The name on the command line.
+    /// Returns the name of the source on the command line.
     pub fn word(self) -> &'static str {
         match self {
             StepSource::Explicit => "explicit",
@@ -79,7 +81,7 @@ impl StepSource {
         }
     }
 
-    /// A description of its steps.
+    /// Returns a description of the source's steps.
     pub fn described(self) -> &'static str {
         match self {
             StepSource::Explicit => "marks or NVTX ranges `step N`",
@@ -111,19 +113,19 @@ impl FromStr for StepSource {
     }
 }
 
-/// Steps, and where they are from.
+/// The steps of a file, and their source.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Steps {
     /// The steps, in order of time.
     pub all: Vec<Step>,
-    /// The source of the steps; `None` without steps, unless a source was asked for.
+    /// The source of the steps. `None` if there are no steps, unless the caller asked for a source.
     pub source: Option<StepSource>,
-    /// Number of steps that each other source would have given, if any; [`StepSource::Inferred`] is
-    /// not tried for that.
+    /// Number of steps that each other source has, for sources with any. [`StepSource::Inferred`]
+    /// is not tried for that.
     pub others: Vec<(StepSource, usize)>,
-    /// For updates and marks: how many show these steps.
+    /// For updates and marks: how many of them show these steps.
     pub bounds: Option<Bounds>,
-    /// For updates: the batches, if they were recorded.
+    /// For updates: the batches, if batches were recorded.
     pub batches: Option<Batches>,
     /// Number of updates that a gradient scaler skipped; `None` if no scaler was recorded.
     pub skipped: Option<usize>,
@@ -134,13 +136,14 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Whether there are steps that nothing names; see [`INFERRED`].
+    /// Whether the steps are inferred, since nothing names them; see [`INFERRED`].
     pub fn are_inferred(&self) -> bool {
         self.source == Some(StepSource::Inferred) && !self.all.is_empty()
     }
 }
 
-/// Steps of a file in order of time, of the source that is wanted or the first that has any.
+/// Returns the steps of a file in order of time, from the wanted source or else from the first that
+/// has any.
 pub fn of_file(file: &TraceFile, wanted: Option<StepSource>) -> Steps {
     let mut names = StepNames::of(file);
     let spans = file.blocks::<SpanOutline>().flatten().filter(|span| names.has(span));
@@ -148,7 +151,7 @@ pub fn of_file(file: &TraceFile, wanted: Option<StepSource>) -> Steps {
     of_parts(file, &ranges, wanted)
 }
 
-/// Like [`of_file`], for a reader that holds the file's spans that [`StepNames`] chooses.
+/// Like [`of_file`], for a reader that already has the file's spans that [`StepNames`] chooses.
 pub fn of_parts(file: &TraceFile, ranges: &[StepRange], wanted: Option<StepSource>) -> Steps {
     let mut found: Vec<(StepSource, Vec<Step>)> =
         StepSource::ALL.map(|source| (source, of_source(file, ranges, source))).into();
@@ -194,7 +197,7 @@ pub fn of_parts(file: &TraceFile, ranges: &[StepRange], wanted: Option<StepSourc
     Steps { all, source: Some(source), others, bounds, batches, skipped, estimate, phases }
 }
 
-/// The updates or marks that show steps of a source, before pauses are left out.
+/// Counts the updates or marks that show a source's steps, before steps with pauses are left out.
 fn bounds(
     file: &TraceFile,
     ranges: &[StepRange],
@@ -206,11 +209,11 @@ fn bounds(
         StepSource::Optimizer => inherent::update_count(file, ranges),
         StepSource::Profiler | StepSource::Loader | StepSource::Inferred => 0,
     };
-    // If there are no marks, ranges show explicit steps, each its own.
+    // If there are no marks, ranges show explicit steps, and each range is a whole step.
     (recorded > 0 && steps > 0).then(|| Bounds { recorded, open: recorded.saturating_sub(steps) })
 }
 
-/// Leaves out what is no step, since recording was off for a while in it.
+/// Removes steps during which recording was off for a while.
 fn leave_out_pauses(file: &TraceFile, steps: &mut Vec<Step>) {
     let mut windows: BTreeMap<ProcessIndex, Windows> = BTreeMap::new();
     steps.retain(|step| {
@@ -231,12 +234,13 @@ fn of_source(file: &TraceFile, ranges: &[StepRange], source: StepSource) -> Vec<
         StepSource::Profiler => explicit::of_ranges(file, ranges, SpanKind::Annotation),
         StepSource::Optimizer => inherent::updates(file, ranges),
         StepSource::Loader => inherent::fetches(file, ranges),
-        // Inferred steps are found in other tables than ranges, and only if they are needed.
+        // Inferred steps come from other tables than ranges, and are searched for only if they are
+        // needed.
         StepSource::Inferred => Vec::new(),
     }
 }
 
-/// Whether steps or phases are found by spans of this kind and name.
+/// Whether spans with this kind and name show steps or phases.
 fn shows_steps(kind: SpanKind, name: &str) -> bool {
     number_of(kind, name).is_some()
         || inherent::is_sign(kind, name)
@@ -285,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_marked_comes_first_then_the_profiler_updates_and_batches() {
+    fn marks_come_first_then_the_profiler_updates_and_batches() {
         let fetch = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
         let ranges = [
             (SpanKind::Annotation, 10, fetch),

@@ -1,12 +1,12 @@
-//! The run's zero: the beginning of its first collector, on the clock of each host.
+//! Finds the run's zero: the start of its first collector, on the clock of each host.
 //!
-//! Every host has a monotonic clock of its own; the wall clocks at the beginnings of their
-//! collectors join these. The zero is the wall clock of the earliest collector: among those in
-//! `run.json` and its like, and in files that none of these lists (the run was killed before it was
-//! written).
+//! Every host has its own monotonic clock; the wall clocks at the starts of their collectors relate
+//! these clocks. The zero is the wall-clock time of the earliest collector. Collectors are listed
+//! in `run.json` and similar files. If a run was killed before these were written, the rank files
+//! that none of them lists count too.
 //!
-//! A file without wall time, which an imported trace may be, has no place among the hosts: its
-//! times count from the beginning in the description of the run, since all files of such an import
+//! A file without wall time, which an imported trace may be, can't be related to other hosts. Its
+//! times count from the start in the description of the run, since all files of such an import
 //! share one clock.
 
 use std::collections::HashSet;
@@ -17,32 +17,33 @@ use tprof_trace::{RunDir, TraceFile};
 /// Converts times of one file to times since the run began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clock {
-    /// This host's clock at the beginning of its collector, ns.
+    /// The host's clock at the start of its collector, ns.
     pub start_ns: u64,
-    /// Time from the beginning of the run's first collector to that, ns.
+    /// Time from the start of the run's first collector to the start of the host's collector, ns.
     pub late_ns: u64,
 }
 
 impl Clock {
-    /// Nanoseconds since the run began; 0 for anything before.
+    /// Returns the time since the run began, ns; 0 for earlier times.
     #[inline]
     pub fn since_start(self, time_ns: u64) -> u64 {
         time_ns.saturating_add(self.late_ns).saturating_sub(self.start_ns)
     }
 
-    /// Nanoseconds since the run began; below 0 for anything before.
+    /// Returns the time since the run began, ns; negative for earlier times.
     #[inline]
     pub fn signed_since_start(self, time_ns: u64) -> i64 {
         time_ns.wrapping_add(self.late_ns).wrapping_sub(self.start_ns) as i64
     }
 
-    /// The file's clock this many nanoseconds after the run began; 0 if the clock did not run yet.
+    /// Returns the file's clock at this many nanoseconds after the run began; 0 if the clock had
+    /// not started yet.
     pub fn at(self, since_start_ns: u64) -> u64 {
         since_start_ns.saturating_add(self.start_ns).saturating_sub(self.late_ns)
     }
 }
 
-/// The beginning of the run's first collector.
+/// The start of the run's first collector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Zero {
     /// The moment in nanoseconds since 1970; 0 if unknown.
@@ -61,7 +62,7 @@ impl Zero {
         Zero { unix_ns: all.filter(|&ns| ns > 0).min().unwrap_or(0) }
     }
 
-    /// The clock of one of the run's files.
+    /// Returns the clock of one of the run's files.
     pub fn clock(self, file: &TraceFile, run: &RunDir) -> Clock {
         let header = file.header();
         if header.start_unix_ns > 0 {
@@ -75,12 +76,13 @@ impl Zero {
         }
     }
 
-    /// Clock of the host of a collector.
+    /// Returns the clock of a collector's host.
     pub fn clock_of_info(self, info: &RunInfo) -> Clock {
         self.at(info.start_ns, info.start_unix_ns)
     }
 
-    /// The clock of a host, given one moment on its own clock and in nanoseconds since 1970.
+    /// Returns the clock of a host, given one moment both on its own clock and in nanoseconds since
+    /// 1970.
     pub fn at(self, start_ns: u64, start_unix_ns: u64) -> Clock {
         Clock { start_ns, late_ns: start_unix_ns.saturating_sub(self.unix_ns) }
     }
@@ -108,7 +110,7 @@ mod tests {
         fs::write(dir.join(name), serde_json::to_vec(&info).unwrap()).unwrap();
     }
 
-    /// Clocks of a run's files, in order, and its zero.
+    /// Returns a run's zero, and the clocks of its files in order.
     fn clocks(dir: &Path) -> (u64, Vec<(u64, u64)>) {
         let run = RunDir::open(dir).unwrap();
         let zero = Zero::of(&run);
@@ -126,7 +128,7 @@ mod tests {
         file(dir.path(), "rank-1.tprof", 9, 1_400);
         info(dir.path(), "run.json", 70, 1_000, &["rank-0.tprof"]);
         assert_eq!(clocks(dir.path()), (1_000, vec![(70, 0), (9, 400)]));
-        // The first host was killed before it described itself.
+        // The collector of the first host was killed before it wrote its description.
         info(dir.path(), "run.json", 9, 1_400, &["rank-1.tprof"]);
         assert_eq!(clocks(dir.path()), (1_000, vec![(70, 0), (9, 400)]));
     }
@@ -147,7 +149,7 @@ mod tests {
         assert_eq!([500, 600, 900, 1_100].map(|ns| clock.since_start(ns)), [0, 0, 300, 500]);
         assert_eq!(clock.signed_since_start(500), -100);
         assert_eq!([0, 300, 500].map(|ns| clock.at(ns)), [600, 900, 1_100]);
-        // A host that was started after the run began.
+        // This host's collector started after the run began.
         let clock = Clock { start_ns: 10, late_ns: 400 };
         assert_eq!([0, 10, 20].map(|ns| clock.since_start(ns)), [390, 400, 410]);
     }

@@ -1,10 +1,10 @@
-//! Tests of which kernels of a file communicate.
+//! Tests that decide which kernels of a file communicate.
 
 use tprof_facts::communication::Communication;
 use tprof_trace::model::*;
 use tprof_trace::{TraceFile, TraceHeader, TraceWriter};
 
-/// A span of thread 0: kind, name, times, correlation.
+/// Spans of thread 0: kind, name, start and end, correlation.
 type Spans<'a> = &'a [(SpanKind, &'a str, u64, u64, Option<u64>)];
 
 fn file(spans: Spans<'_>, dir: &tempfile::TempDir) -> TraceFile {
@@ -28,18 +28,18 @@ fn the_innermost_operator_around_a_launch_names_what_it_is_for() {
         &[
             (Operator, "_C_custom_ar::all_reduce", 0, 100, None),
             (Runtime, "cudaLaunchKernel", 10, 15, Some(1)),
-            // An operator that computes, within one that communicates.
+            // An operator that computes lies within one that communicates.
             (Operator, "c10d::allgather_", 200, 300, None),
             (Operator, "aten::copy_", 210, 230, None),
             (Runtime, "cudaLaunchKernel", 215, 220, Some(2)),
             (Runtime, "cudaLaunchKernel", 240, 245, Some(3)),
-            // A range of the user's does not define what is launched in it.
+            // A range of the user's own doesn't say which work is launched in it.
             (Annotation, "nccl:all_reduce", 400, 500, None),
             (Annotation, "my range", 410, 490, None),
             (Runtime, "urEnqueueKernelLaunch", 420, 425, Some(4)),
             (Operator, "aten::mm", 600, 700, None),
             (Runtime, "cudaLaunchKernel", 610, 615, Some(5)),
-            // There is nothing around this call any more.
+            // No operator or range encloses this call any more.
             (Runtime, "cudaLaunchKernel", 700, 705, Some(6)),
         ],
         &dir,

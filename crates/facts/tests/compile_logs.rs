@@ -1,4 +1,4 @@
-//! Logs of `torch.compile` and the ranks that wrote them, in runs without a description.
+//! Tests that find the ranks that wrote logs of `torch.compile`, in runs without a description.
 
 use std::path::Path;
 use tprof_facts::compile::{RankCompile, RunLogs};
@@ -31,7 +31,7 @@ fn log(dir: &Path, name: &str, pid: u32) {
     std::fs::write(home.join(format!("dedicated_log_torch_trace_{name}.log")), line).unwrap();
 }
 
-/// Names and problems of the logs of each rank.
+/// Returns the names of each rank's logs and the number of problems.
 fn logs(dir: &Path) -> Vec<(Vec<String>, usize)> {
     let run = RunDir::open(dir).unwrap();
     let logs = RunLogs::of(&run);
@@ -57,7 +57,8 @@ fn a_log_is_of_the_one_rank_that_recorded_its_process() {
     log(dir.path(), "rank_1_c", 99);
     let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     assert_eq!(logs(dir.path()), [(named(&["a"]), 0), (named(&["b", "rank_1_c"]), 0)]);
-    // If two processes have the id, or none, the rank is a guess, which is stated.
+    // If two processes have the id, or none has it, the rank is a guess, which the problems
+    // mention.
     log(dir.path(), "d", 10);
     log(dir.path(), "e", 99);
     assert_eq!(logs(dir.path()), [(named(&["a", "d", "e"]), 2), (named(&["b", "rank_1_c"]), 0)]);

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::time::Instant;
 use tprof_trace::{HeapBlock, TraceFile, TraceHeader, TraceWriter};
 
-/// Xorshift, as the workloads use.
+/// A xorshift generator, as in the workloads.
 struct Random(u64);
 
 impl Random {
@@ -18,10 +18,10 @@ impl Random {
     }
 }
 
-/// An event, ready to be recorded; small, so that reading it costs little.
+/// An event that is ready to be recorded. It is small, so that reading it costs little.
 #[derive(Clone, Copy)]
 struct Event {
-    /// Nanoseconds since the event before.
+    /// Nanoseconds since the event before it.
     step: u32,
     size: u32,
     /// Stack of an allocation; 0 for a free.
@@ -29,7 +29,7 @@ struct Event {
     distance: u32,
 }
 
-/// Allocate and free in turn.
+/// Allocations and frees in turn.
 fn tight(events: usize) -> Vec<Event> {
     let mut random = Random(1);
     (0..events)
@@ -43,7 +43,8 @@ fn tight(events: usize) -> Vec<Event> {
         .collect()
 }
 
-/// 100,000 live blocks, one replaced at random each time; geometric sizes, 1,665 stacks.
+/// 100,000 live blocks, of which a random one is replaced each time. Sizes are geometric, and there
+/// are 1,665 stacks.
 fn mixed(events: usize) -> Vec<Event> {
     let mut random = Random(0x9E37_79B9_7F4A_7C15);
     let mut live = vec![u32::MAX; 100_000];

@@ -1,10 +1,10 @@
 //! The meaning of a CUDA or HIP call's name, from any source: a hook, CUPTI, or the trace of
 //! another tool. One function has several names: `cudaLaunchKernel`, CUPTI's
-//! `cudaLaunchKernel_v7000`, `cudaLaunchKernel_ptsz` where streams are per thread, and
-//! `__cudaLaunchKernel` in what nvcc compiles since CUDA 12.9.
+//! `cudaLaunchKernel_v7000`, `cudaLaunchKernel_ptsz` if each thread has its own default stream, and
+//! `__cudaLaunchKernel` in code that nvcc compiles since CUDA 12.9.
 
-/// Functions that launch one kernel, of CUDA's runtime and driver and of HIP. Host functions,
-/// copies and whole graphs are not among them.
+/// Functions that launch one kernel, of CUDA's runtime and driver and of HIP. The list excludes
+/// host functions, copies and whole graphs.
 const LAUNCHES: [&str; 22] = [
     "cudaLaunch",
     "cudaLaunchKernel",
@@ -30,9 +30,9 @@ const LAUNCHES: [&str; 22] = [
     "hipDrvLaunchKernelEx",
 ];
 
-/// Returns the function of CUDA or HIP for a name: without the underscores of functions that only
-/// nvcc's code calls, without `_ptsz` and `_ptds` (streams per thread), and without versions. Any
-/// other name is returned unchanged.
+/// Returns the CUDA or HIP function that a name stands for. Removed are the leading underscores of
+/// functions that only nvcc's code calls, the suffixes `_ptsz` and `_ptds` (per-thread default
+/// streams), and versions. Any other name is returned unchanged.
 pub fn function(name: &str) -> &str {
     let plain = name.strip_prefix("__").unwrap_or(name);
     let rest = ["cuda", "cu", "hip"].iter().find_map(|library| plain.strip_prefix(library));
@@ -42,7 +42,7 @@ pub fn function(name: &str) -> &str {
     plain.split_once('_').map_or(plain, |(function, _)| function)
 }
 
-/// Whether a name is that of a call that launches one kernel.
+/// Whether a call of this name launches one kernel.
 pub fn is_launch(name: &str) -> bool {
     LAUNCHES.contains(&function(name))
 }

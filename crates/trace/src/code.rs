@@ -1,19 +1,19 @@
-//! Finds the code that was mapped at a frame's address, and names that were missing when the file
-//! was written.
+//! Finds the code that was mapped at a frame's address, and adds function names that were missing
+//! when the file was written.
 //!
-//! The collector writes symbols while the job runs. If it was killed first, the modules in the file
-//! still name the files to search: a caller with a symbolizer gives it to
+//! The collector writes symbols while the job runs. If it was killed before that, the modules in
+//! the file still name the files to search. A caller with a symbolizer passes it to
 //! [`TraceFile::name_missing`] as a [`SymbolSource`].
 
 use crate::model::{Module, NameId, ProcessIndex, Symbol};
 use crate::reader::TraceFile;
 use std::collections::{HashMap, HashSet};
 
-/// Frames carry in the bits from here on how often other code was mapped at
-/// their address before.
+/// From this bit on, a frame contains its generation: how often other code was mapped at its
+/// address before.
 const ADDRESS_SHIFT: u32 = 57;
 
-/// A frame's address without its generation.
+/// Returns a frame's address without its generation.
 pub fn address_of(frame: u64) -> u64 {
     frame & ((1 << ADDRESS_SHIFT) - 1)
 }
@@ -30,7 +30,7 @@ pub struct CodeMap<'a> {
 }
 
 impl<'a> CodeMap<'a> {
-    /// Mappings of a file.
+    /// Reads the mappings of a file.
     pub fn new(file: &'a TraceFile) -> CodeMap<'a> {
         CodeMap::of(file.modules())
     }
@@ -44,7 +44,7 @@ impl<'a> CodeMap<'a> {
         CodeMap { processes }
     }
 
-    /// The mapping that holds the call a frame returns to.
+    /// Returns the mapping that contains the call to which a frame returns.
     pub fn module(&self, process: ProcessIndex, frame: u64) -> Option<&'a Module> {
         let (pc, generation) = (address_of(frame).wrapping_sub(1), generation_of(frame));
         let all = self.processes.get(&process)?;
@@ -54,7 +54,7 @@ impl<'a> CodeMap<'a> {
         Some(all.iter().rev().find(holds)?.1)
     }
 
-    /// A frame of which no function is known: `libfoo.so+0x1234`, or its address.
+    /// Names a frame whose function isn't known: `libfoo.so+0x1234`, or its address.
     pub fn unnamed(&self, file: &TraceFile, process: ProcessIndex, frame: u64) -> String {
         let address = address_of(frame);
         match self.module(process, frame) {
@@ -68,7 +68,7 @@ impl<'a> CodeMap<'a> {
     }
 }
 
-/// Mappings of a process, in the order in which the recorder saw them.
+/// The mappings of a process, in the order in which the recorder saw them.
 #[derive(Default)]
 struct Seen<'a> {
     all: Vec<(u64, &'a Module)>,
@@ -77,8 +77,8 @@ struct Seen<'a> {
 }
 
 impl<'a> Seen<'a> {
-    /// Counts generations as the recorder does: one more wherever a mapping
-    /// takes the place of another.
+    /// Adds a mapping. Generations are counted as the recorder counts them: they increase by one
+    /// where a mapping replaces another.
     fn add(&mut self, module: &'a Module) {
         let (start, end) = (module.start, module.end);
         let before = self.now.len();
@@ -95,39 +95,40 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// A place in a file of code.
+/// An address in a file of code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodePlace<'a> {
-    /// Path as the process saw it.
+    /// Path of the file, as the process saw it.
     pub path: &'a str,
-    /// Build id in hex; empty if it had none.
+    /// Build id in hex; empty if the file had none.
     pub build_id: &'a str,
     /// The module's own (ELF) address of the call.
     pub pc: u64,
-    /// Wall clock when recording began, nanoseconds since 1970; 0 if not known.
+    /// Wall-clock time when recording began, nanoseconds since 1970; 0 if it isn't known.
     pub recorded_unix_ns: u64,
 }
 
-/// A function at a place.
+/// A function, with its place in the source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Function {
     /// Name of the function.
     pub name: String,
-    /// Source file; empty if not known.
+    /// Source file; empty if it isn't known.
     pub file: String,
-    /// Line; 0 if not known.
+    /// Source line; 0 if it isn't known.
     pub line: u32,
 }
 
-/// Holds the functions of files of code.
+/// Looks up functions in files of code.
 pub trait SymbolSource: Sync {
-    /// Inlined functions, innermost first, then the function that holds them;
-    /// empty if nothing is known.
+    /// Returns the functions at a place: inlined functions, innermost first, then the function that
+    /// contains them. Empty if nothing is known.
     fn functions(&self, place: &CodePlace<'_>) -> Vec<Function>;
 }
 
 impl TraceFile {
-    /// Names addresses that the recorder did not get to; how many were named.
+    /// Adds symbols for addresses that the recorder didn't symbolize. Returns how many addresses
+    /// were named.
     pub fn name_missing(&mut self, source: &dyn SymbolSource) -> usize {
         let mut wanted: Vec<(NameId, NameId, u64, ProcessIndex, u64)> = Vec::new();
         let code = CodeMap::new(self);
@@ -145,7 +146,7 @@ impl TraceFile {
                 }
             }
         }
-        // In this order each file is opened once, and its parts are read once.
+        // In this order, each file is opened once, and each of its parts is read once.
         wanted.sort_unstable_by_key(|w| (w.0.0, w.1.0, w.2));
         let mut found = Vec::new();
         let mut last: Option<(NameId, NameId, u64, Vec<Function>)> = None;
@@ -231,7 +232,7 @@ mod tests {
         assert_eq!(path(tagged(0x1900, 1)), Some(2));
         assert_eq!(path(tagged(0x1900, 2)), Some(3));
         assert_eq!(path(tagged(0x1900, 3)), None);
-        // A return address may lie one past the last of its function.
+        // A return address may lie one byte past the end of its function.
         assert_eq!((path(0x1000), path(0x2000)), (None, Some(1)));
         assert_eq!(code.module(1, 0x1900), None);
     }

@@ -1,19 +1,17 @@
-//! A block's payload, and how it is built: columns that describe themselves.
+//! Builds the payload of a block, which consists of columns that describe themselves.
 //!
-//! Payload: number of columns (u16), then for each a directory entry (column
-//! id u16, kind u8, encoding u8, values u32, stored bytes u32), then their
-//! bytes in the same order. A reader finds columns by id and skips the rest,
-//! so that a later format can add columns to any table.
+//! A payload is the number of columns (u16), then a directory entry for each column (column id u16,
+//! kind u8, encoding u8, values u32, stored bytes u32), then the columns' bytes in the same order.
+//! A reader finds columns by id and skips the rest, so a later format can add columns to any table.
 //!
-//! Two bits of an id make a companion of the column `id`: [`PRESENT`] has for
-//! each row whether it has a value; [`LENGTHS`] has for each row how many
-//! values (or bytes) it has.
+//! Two bits of an id mark a companion of the column `id`. [`PRESENT`] tells for each row whether it
+//! has a value. [`LENGTHS`] tells for each row how many values (or bytes) it has.
 
 use crate::planes::{PlaneWriter, Word};
 
-/// Companion column: booleans, whether a row has a value.
+/// Marks a companion column of booleans: whether each row has a value.
 pub(crate) const PRESENT: u16 = 0x8000;
-/// Companion column: number of values of each row.
+/// Marks a companion column of numbers: how many values each row has.
 pub(crate) const LENGTHS: u16 = 0x4000;
 
 /// Bytes of a directory entry.
@@ -25,11 +23,11 @@ pub(crate) const ENTRY_BYTES: usize = 12;
 pub(crate) enum Kind {
     /// The values are unsigned integers.
     Unsigned = 1,
-    /// IEEE doubles, as bits.
+    /// The values are IEEE doubles, stored as their bits.
     Float = 2,
     /// The values are booleans.
     Boolean = 3,
-    /// Bytes of UTF-8 text.
+    /// The values are bytes of UTF-8 text.
     Text = 4,
 }
 
@@ -37,17 +35,17 @@ pub(crate) enum Kind {
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
-    /// [`crate::planes`] of the values.
+    /// The values as [`crate::planes`].
     Planes = 0,
-    /// The first value (u64), then planes of each value minus the one before.
+    /// The first value (u64), then planes of the differences between each value and the one before.
     Rising = 1,
-    /// Like `Rising`, with the differences signed and folded: 0, -1, 1, -2, …
+    /// Like `Rising`, but the differences are signed and folded: 0, -1, 1, -2, …
     Wandering = 2,
-    /// Planes of bytes that hold eight booleans each, lowest bit first.
+    /// Planes of bytes that contain eight booleans each, lowest bit first.
     Bits = 3,
 }
 
-/// Folds a signed difference into an unsigned number that is small when it is.
+/// Folds a signed difference into an unsigned number, which is small if the difference is small.
 #[inline(always)]
 pub(crate) fn fold(difference: u64) -> u64 {
     difference << 1 ^ ((difference as i64) >> 63) as u64
@@ -64,11 +62,11 @@ pub(crate) struct BlockWriter<'a> {
     wide: &'a mut Vec<u64>,
     entries: Vec<u8>,
     data: Vec<u8>,
-    /// Bytes of the columns as plain values.
+    /// Total size of the columns before encoding, bytes.
     pub raw_len: usize,
 }
 
-/// Buffers that writing blocks reuses.
+/// Buffers that are reused for each block that is written.
 pub(crate) struct Encoder {
     planes: PlaneWriter,
     wide: Vec<u64>,
@@ -77,7 +75,7 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
-    /// An encoder without buffers yet.
+    /// Creates an encoder whose buffers are empty.
     pub fn new() -> std::io::Result<Encoder> {
         Ok(Encoder {
             planes: PlaneWriter::new()?,
@@ -87,7 +85,7 @@ impl Encoder {
         })
     }
 
-    /// Appends a payload to `out`; returns the bytes of its columns as plain values.
+    /// Appends a payload to `out`. Returns the size of its columns before encoding, bytes.
     pub fn payload(&mut self, out: &mut Vec<u8>, fill: impl FnOnce(&mut BlockWriter<'_>)) -> usize {
         self.entries.clear();
         self.data.clear();
@@ -120,15 +118,15 @@ impl BlockWriter<'_> {
         };
     }
 
-    /// A column of integers.
+    /// Adds a column of integers.
     pub fn integers<T: Word>(&mut self, id: u16, values: &[T]) {
         let start = self.data.len();
         self.planes.write(values, &mut self.data);
         self.column(id, Kind::Unsigned, Encoding::Planes, values.len(), start);
     }
 
-    /// A column of integers given by their differences: `first`, then the
-    /// differences to each following value, plain (`folded` false) or folded.
+    /// Adds a column of integers by their differences: `first`, then the difference to each
+    /// following value, plain or `folded`.
     pub fn differences<T: Word>(&mut self, id: u16, first: u64, rest: &[T], folded: bool) {
         let start = self.data.len();
         self.data.extend_from_slice(&first.to_le_bytes());
@@ -137,14 +135,14 @@ impl BlockWriter<'_> {
         self.column(id, Kind::Unsigned, encoding, rest.len() + 1, start);
     }
 
-    /// A column of booleans, packed already.
+    /// Adds a column of booleans that are already packed into bytes.
     pub fn packed(&mut self, id: u16, bytes: &[u8], values: usize) {
         let start = self.data.len();
         self.planes.write(bytes, &mut self.data);
         self.column(id, Kind::Boolean, Encoding::Bits, values, start);
     }
 
-    /// A column of integers, taken from rows.
+    /// Adds a column of integers, which `value` reads from each row.
     pub fn uint<R>(&mut self, id: u16, rows: &[R], value: impl Fn(&R) -> u64) {
         let mut wide = std::mem::take(self.wide);
         wide.clear();
@@ -153,7 +151,8 @@ impl BlockWriter<'_> {
         *self.wide = wide;
     }
 
-    /// A column of times or other numbers that go up slowly, taken from rows.
+    /// Adds a column of times, or other numbers that rise slowly, which `value` reads from each
+    /// row.
     pub fn time<R>(&mut self, id: u16, rows: &[R], value: impl Fn(&R) -> u64) {
         let Some(first) = rows.first().map(&value) else {
             return self.uint(id, rows, value);
@@ -167,14 +166,14 @@ impl BlockWriter<'_> {
         *self.wide = wide;
     }
 
-    /// A column of integers that some rows lack, with its companion.
+    /// Adds a column of integers that some rows lack, with its companion.
     pub fn option<R>(&mut self, id: u16, rows: &[R], value: impl Fn(&R) -> Option<u64>) {
         self.flag(id | PRESENT, rows, |row| value(row).is_some());
         self.uint(id, rows, |row| value(row).unwrap_or(0));
     }
 
-    /// Like [`Self::option`], for numbers that go up slowly: a row without a number repeats the one
-    /// before, so that the differences stay small.
+    /// Like [`Self::option`], for numbers that rise slowly. A row without a number repeats the
+    /// number before, so that the differences stay small.
     pub fn option_time<R>(&mut self, id: u16, rows: &[R], value: impl Fn(&R) -> Option<u64>) {
         self.flag(id | PRESENT, rows, |row| value(row).is_some());
         let mut last = 0;
@@ -188,7 +187,7 @@ impl BlockWriter<'_> {
         self.time(id, &filled, |value| *value);
     }
 
-    /// A column of booleans, taken from rows.
+    /// Adds a column of booleans, which `value` reads from each row.
     pub fn flag<R>(&mut self, id: u16, rows: &[R], value: impl Fn(&R) -> bool) {
         let packed: Vec<u8> = rows
             .chunks(8)
@@ -202,7 +201,7 @@ impl BlockWriter<'_> {
         self.packed(id, &packed, rows.len());
     }
 
-    /// A column of doubles, taken from rows.
+    /// Adds a column of doubles, which `value` reads from each row.
     pub fn float<R>(&mut self, id: u16, rows: &[R], value: impl Fn(&R) -> f64) {
         let bits: Vec<u64> = rows.iter().map(|row| value(row).to_bits()).collect();
         let start = self.data.len();
@@ -210,7 +209,7 @@ impl BlockWriter<'_> {
         self.column(id, Kind::Float, Encoding::Planes, rows.len(), start);
     }
 
-    /// A column of texts with its companion of lengths, taken from rows.
+    /// Adds a column of texts, with its companion of lengths.
     pub fn text<R>(&mut self, id: u16, rows: &[R], value: impl Fn(&R) -> &str) {
         self.uint(id | LENGTHS, rows, |row| value(row).len() as u64);
         let bytes: Vec<u8> = rows.iter().flat_map(|row| value(row).bytes()).collect();
@@ -219,7 +218,7 @@ impl BlockWriter<'_> {
         self.column(id, Kind::Text, Encoding::Planes, bytes.len(), start);
     }
 
-    /// A column of lists with its companion of lengths, taken from rows.
+    /// Adds a column of lists, with its companion of lengths.
     pub fn list<R>(&mut self, id: u16, rows: &[R], value: impl Fn(&R) -> &[u64]) {
         self.uint(id | LENGTHS, rows, |row| value(row).len() as u64);
         let all: Vec<u64> = rows.iter().flat_map(|row| value(row).iter().copied()).collect();

@@ -1,21 +1,21 @@
 //! Reads a block's payload; see [`crate::columns`] for its layout.
 //!
-//! Nothing in it is trusted: counts, lengths, kinds and encodings are checked
-//! before they are used, and before memory is taken for them.
+//! The payload isn't trusted: counts, lengths, kinds and encodings are checked before they are used
+//! and before memory is allocated for them.
 
 use crate::columns::{ENTRY_BYTES, Encoding, Kind, LENGTHS, PRESENT, unfold};
 use crate::error::Damage;
 use crate::file::{BlockHeader, MAX_ROWS, u16_at, u32_at, u64_at};
 use crate::planes::PlaneReader;
 
-/// One block's payload, its directory checked and its columns still packed.
+/// One block's payload. Its directory was checked, and its columns are still encoded.
 pub(crate) struct Columns<'a> {
     planes: &'a mut PlaneReader,
     entries: &'a [u8],
     data: &'a [u8],
-    /// Rows that the block's header promises.
+    /// Number of rows, according to the block's header.
     pub rows: usize,
-    /// Bytes that rows may take in addition to the columns.
+    /// Bytes that rows may take in addition to the encoded columns.
     spare: u64,
 }
 
@@ -37,8 +37,8 @@ struct Entry<'a> {
 impl<'a> Columns<'a> {
     /// Reads a payload's directory.
     ///
-    /// Afterwards the columns together hold no more than `header.raw_len`,
-    /// which [`BlockHeader::parse`] has bounded.
+    /// After that, the columns together decode to at most `header.raw_len` bytes, which
+    /// [`BlockHeader::parse`] has bounded.
     pub fn parse(
         payload: &'a [u8],
         header: &BlockHeader,
@@ -61,14 +61,14 @@ impl<'a> Columns<'a> {
         Ok(Columns { planes, entries, data, rows, spare })
     }
 
-    /// Notes that rows fill bytes which no column holds; as many as the header
-    /// leaves room for.
+    /// Counts bytes of rows that no column contains. Fails if that exceeds the size in the block's
+    /// header.
     pub fn fill(&mut self, bytes: usize) -> Result<(), Damage> {
         self.spare = self.spare.checked_sub(bytes as u64).ok_or_else(more_than_stated)?;
         Ok(())
     }
 
-    /// Whether there is such a column.
+    /// Whether the payload has a column with this id.
     pub fn has(&self, id: u16) -> bool {
         self.entries.chunks_exact(ENTRY_BYTES).any(|entry| u16_at(entry, 0) == id)
     }
@@ -121,13 +121,13 @@ impl<'a> Columns<'a> {
         Ok(())
     }
 
-    /// Replaces `out` by a column of integers, of any length.
+    /// Replaces `out` with a column of integers of any length.
     pub fn integers_into(&mut self, id: u16, out: &mut Vec<u64>) -> Result<(), Damage> {
         let entry = self.needed(id, Kind::Unsigned)?;
         self.decode(&entry, out)
     }
 
-    /// Replaces `out` by a column of integers below 2^32, of any length.
+    /// Replaces `out` with a column of integers below 2^32 of any length.
     pub fn narrow_into(&mut self, id: u16, out: &mut Vec<u32>) -> Result<(), Damage> {
         let entry = self.needed(id, Kind::Unsigned)?;
         if entry.encoding != Encoding::Planes as u8 {
@@ -136,7 +136,7 @@ impl<'a> Columns<'a> {
         self.planes.read(entry.bytes, entry.values, out)
     }
 
-    /// Replaces `out` by a column of booleans, eight to a byte, one per row.
+    /// Replaces `out` with a column of booleans, packed eight to a byte; one per row.
     pub fn packed_into(&mut self, id: u16, out: &mut Vec<u8>) -> Result<(), Damage> {
         let entry = self.needed(id, Kind::Boolean)?;
         if entry.encoding != Encoding::Bits as u8 || entry.values != self.rows {
@@ -152,21 +152,21 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// A column of integers, one per row.
+    /// Returns a column of integers, one per row.
     pub fn uint(&mut self, id: u16) -> Result<Vec<u64>, Damage> {
         let mut values = Vec::new();
         self.integers_into(id, &mut values)?;
         self.per_row(id, values)
     }
 
-    /// A column of integers below 2^32, one per row.
+    /// Returns a column of integers below 2^32, one per row.
     pub fn narrow(&mut self, id: u16) -> Result<Vec<u32>, Damage> {
         let mut values = Vec::new();
         self.narrow_into(id, &mut values)?;
         self.per_row(id, values)
     }
 
-    /// A column of integers that some rows lack.
+    /// Returns a column of integers that some rows lack.
     pub fn option(&mut self, id: u16) -> Result<Vec<Option<u64>>, Damage> {
         let mut present = Vec::new();
         self.packed_into(id | PRESENT, &mut present)?;
@@ -174,8 +174,8 @@ impl<'a> Columns<'a> {
         Ok(values.map(|(row, value)| is_set(&present, row).then_some(value)).collect())
     }
 
-    /// A column of integers that some rows lack; all lack one that was written
-    /// before there was such a column.
+    /// Returns a column of integers that some rows lack. In a file that was written before the
+    /// column existed, all rows lack it.
     pub fn option_or_none(&mut self, id: u16) -> Result<Vec<Option<u64>>, Damage> {
         match self.entry(id)? {
             Some(_) => self.option(id),
@@ -183,14 +183,14 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// A column of booleans, one per row.
+    /// Returns a column of booleans, one per row.
     pub fn flag(&mut self, id: u16) -> Result<Vec<bool>, Damage> {
         let mut packed = Vec::new();
         self.packed_into(id, &mut packed)?;
         Ok((0..self.rows).map(|row| is_set(&packed, row)).collect())
     }
 
-    /// A column of doubles, one per row.
+    /// Returns a column of doubles, one per row.
     pub fn float(&mut self, id: u16) -> Result<Vec<f64>, Damage> {
         let entry = self.needed(id, Kind::Float)?;
         let mut bits = Vec::new();
@@ -199,7 +199,7 @@ impl<'a> Columns<'a> {
         Ok(bits.into_iter().map(f64::from_bits).collect())
     }
 
-    /// Reads a column of texts, one per row; bytes that are not UTF-8 are replaced.
+    /// Returns a column of texts, one per row. Bytes that aren't UTF-8 are replaced.
     pub fn text(&mut self, id: u16) -> Result<Vec<String>, Damage> {
         let entry = self.needed(id, Kind::Text)?;
         let mut bytes: Vec<u8> = Vec::new();
@@ -208,7 +208,7 @@ impl<'a> Columns<'a> {
         Ok(parts.into_iter().map(|part| String::from_utf8_lossy(part).into_owned()).collect())
     }
 
-    /// A column of lists, one per row.
+    /// Returns a column of lists, one per row.
     pub fn list(&mut self, id: u16) -> Result<Vec<Vec<u64>>, Damage> {
         let mut values = Vec::new();
         self.integers_into(id, &mut values)?;

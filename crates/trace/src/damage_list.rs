@@ -1,15 +1,16 @@
-//! The list of blocks of a file that could not be read, by any reader.
+//! The blocks of a file that any reader failed to read.
 
 use crate::error::Problem;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A file full of damage is described by its first problems.
+/// Maximum number of problems that are kept. The first ones are enough to describe a file full of
+/// damage.
 const MAX_PROBLEMS: usize = 1000;
 
-/// The damage that readers of one file have met so far, each block once. Large tables are read many
-/// times, and each reader skips what it cannot decode: this list has the damage whether or not the
-/// reader asks.
+/// The damage that all readers of one file have met so far, each block once. Large tables are read
+/// many times, and each reader skips what it can't decode. So this list has the damage even if a
+/// reader doesn't ask for its own problems.
 #[derive(Clone, Debug, Default)]
 pub struct DamageList(Arc<Mutex<BTreeSet<(u64, String)>>>);
 
@@ -22,7 +23,7 @@ impl DamageList {
         }
     }
 
-    /// Returns what could not be read so far, in the order of the file.
+    /// Returns the parts that couldn't be read so far, in the order of the file.
     pub fn problems(&self) -> Vec<Problem> {
         let met = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let problem =

@@ -1,4 +1,4 @@
-//! A run directory as a whole: its files, and their ranks.
+//! A run directory as a whole: its files and the ranks that they belong to.
 
 use crate::compile_log::COMPILE_DIRECTORY;
 use crate::error::{Problem, TraceError};
@@ -12,7 +12,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A run: its rank files, its `run.json`, and the problems in reading them.
+/// A run: its rank files, its `run.json`, and the problems that occurred while reading them.
 #[derive(Debug)]
 pub struct RunDir {
     path: PathBuf,
@@ -26,47 +26,50 @@ pub struct RunDir {
 pub struct RankFile {
     /// Path of the file.
     pub path: PathBuf,
-    /// The file's owner, by its name.
+    /// The file's owner, from the file's name.
     pub label: RankLabel,
-    /// Rank that it counts as: the label's; 0 for a file that was never given a rank in a run where
-    /// no file was; `None` for launchers.
+    /// The rank that the file counts as. This is the label's rank, or 0 for a file without a rank
+    /// if no file of the run has one, or `None` for launchers.
     pub rank: Option<u32>,
-    /// Ranks that its launcher started, if it gave that.
+    /// Number of ranks that the file's launcher started, if it said so.
     pub world_size: Option<u32>,
 }
 
-/// The owner of a trace file. Sorted: ranks first.
+/// The owner of a trace file. In sorted order, ranks come first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RankLabel {
-    /// `rank-3.tprof`, or `rank-3.1.tprof` where that name was taken: the rank, and which start of
-    /// it.
+    /// `rank-3.tprof`, or `rank-3.1.tprof` if that name was taken: the rank, and which start of the
+    /// rank it is.
     Rank(u32, Start),
-    /// `launcher-HOST.tprof`, or `launcher-HOST.1.tprof` where that name was taken: processes of
-    /// a host that belong to no rank; the host, and which of its files this is, from 1.
+    /// `launcher-HOST.tprof`, or `launcher-HOST.1.tprof` if that name was taken: processes of a
+    /// host that belong to no rank. The values are the host, and which of the host's files this
+    /// is, from 1.
     Launcher(String, u32),
-    /// `process-HOST-PID.tprof`: opened before ranks were known, and never given one.
+    /// `process-HOST-PID.tprof`: the file was opened before the rank was known, and never got a
+    /// rank.
     Process(String),
 }
 
-/// Which start of a rank a file holds.
+/// Which start of a rank a file contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Start {
     /// The first start of the first launch.
     First,
-    /// The first of another launch that shares the run: the second is 2.
+    /// The first start by another launch that shares the run; the second launch has number 2.
     Launch(u32),
-    /// An elastic launcher had started it this many times before.
+    /// An elastic launcher had started the rank this many times before.
     Restart(u32),
 }
 
 impl Start {
-    /// Reads the number in a file's name. Without a `run.json` a further file counts as a restart.
+    /// Converts the number in a file's name. Without a `run.json`, a further file counts as a
+    /// restart.
     fn of_number(number: u32) -> Start {
         if number == 0 { Start::First } else { Start::Restart(number) }
     }
 }
 
-/// A log of `torch.compile` in a run: see [`crate::compile_log`].
+/// A log of `torch.compile` in a run; see [`crate::compile_log`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompileLogFile {
     /// Path of the log.
@@ -75,17 +78,17 @@ pub struct CompileLogFile {
     pub owner: CompileLogOwner,
 }
 
-/// The owner of a `torch.compile` log, by its directory.
+/// The owner of a `torch.compile` log, from the log's directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompileLogOwner {
-    /// `compile/host-HOST/`: of a process of this host, which recorded it.
+    /// `compile/host-HOST/`: a process on this host wrote the log, and the run recorded it.
     Host(String),
-    /// `compile/rank-N/`: of this rank, as an import has it.
+    /// `compile/rank-N/`: the log belongs to this rank of an import.
     Rank(u32),
 }
 
 impl RankLabel {
-    /// The owner in a file's name, if it is one of tprof's.
+    /// Returns the owner that a file's name contains; `None` if it isn't a name that tprof makes.
     pub fn of_name(name: &str) -> Option<RankLabel> {
         let stem = name.strip_suffix(".tprof")?;
         if let Some(numbers) = stem.strip_prefix("rank-") {
@@ -99,7 +102,7 @@ impl RankLabel {
         stem.strip_prefix("process-").map(|rest| RankLabel::Process(rest.to_owned()))
     }
 
-    /// The owner of a file that was renamed by hand.
+    /// Returns the owner of a file that a person renamed, from the file's header.
     pub fn of_header(name: &str, header: &TraceHeader) -> RankLabel {
         match header.rank {
             Some(rank) => RankLabel::Rank(rank, Start::of_number(header.instance)),
@@ -109,8 +112,8 @@ impl RankLabel {
 }
 
 impl RankFile {
-    /// Gives each file of a run its start, host and rank, and sorts: ranks in order, then
-    /// launchers, then files without a rank. Files come with the labels of their names.
+    /// Sets the start, host and rank of each file of a run, and sorts the files: ranks in order,
+    /// then launchers, then files without a rank. The files' labels must be those of their names.
     pub fn settle(files: &mut [RankFile], infos: &[RunInfo]) {
         RankFile::name_starts(files, infos);
         RankFile::name_hosts(files, infos);
@@ -126,14 +129,14 @@ impl RankFile {
         }
     }
 
-    /// Names the starts of each rank by what the collectors wrote: the number in a file's name is
-    /// only that of the first free one.
+    /// Sets the start of each rank's file from what the collectors wrote. The number in a file's
+    /// name only says which name was free.
     fn name_starts(files: &mut [RankFile], infos: &[RunInfo]) {
         let known = infos.iter().flat_map(|info| &info.ranks);
         let restarts: HashMap<&str, u32> =
             known.map(|rank| (rank.file.as_str(), rank.restarts)).collect();
         let mut launches: HashMap<(u32, u32), u32> = HashMap::new();
-        // The files are in the order of the numbers in their names.
+        // Sort the files by the numbers in their names.
         files.sort_by(|a, b| (&a.label, &a.path).cmp(&(&b.label, &b.path)));
         for file in files.iter_mut() {
             let RankLabel::Rank(rank, start) = &mut file.label else { continue };
@@ -149,7 +152,7 @@ impl RankFile {
         }
     }
 
-    /// Gives each file the number of ranks that its launcher started.
+    /// Sets for each file the number of ranks that its launcher started.
     fn size_worlds(files: &mut [RankFile], infos: &[RunInfo]) {
         let known = infos.iter().flat_map(|info| &info.ranks);
         let sizes: HashMap<&str, u32> =
@@ -160,7 +163,7 @@ impl RankFile {
         }
     }
 
-    /// Separates the number in a launcher's file name from its host's name, which may have dots.
+    /// Separates the number in a launcher's file name from the host's name, which may contain dots.
     fn name_hosts(files: &mut [RankFile], infos: &[RunInfo]) {
         let hosts: HashSet<&str> = infos.iter().map(|info| info.host.as_str()).collect();
         for file in files.iter_mut() {
@@ -190,8 +193,8 @@ impl std::fmt::Display for RankLabel {
 impl RunDir {
     /// Opens a run directory, or one trace file as a run.
     ///
-    /// A missing or damaged `run.json` (the run was killed) is a problem, not an error, as long as
-    /// there is a trace file.
+    /// A missing or damaged `run.json` (if the run was killed) is a problem but not an error, as
+    /// long as there is a trace file.
     pub fn open(path: &Path) -> Result<RunDir, TraceError> {
         let metadata = fs::metadata(path).map_err(|source| io(path, "open", source))?;
         let mut run = RunDir {
@@ -244,7 +247,8 @@ impl RunDir {
         Ok(())
     }
 
-    /// A collector that has ended wrote each file that it names.
+    /// Reports missing files as problems. A collector that has ended has written each file that it
+    /// names.
     fn name_missing_files(&mut self) {
         let is_there = |name: &str| self.files.iter().any(|file| file.path.ends_with(name));
         let ended = self.infos.iter().filter(|info| info.finished);
@@ -258,7 +262,8 @@ impl RunDir {
 
     fn read_file(&mut self) -> Result<(), TraceError> {
         let path = self.path.clone();
-        // Refuses what is not a trace file before any other error.
+        // Check first whether this is a trace file, so that this error is reported before any
+        // other.
         TraceFile::read_header(&path)?;
         let info = path.with_file_name("run.json");
         if info.exists() {
@@ -268,7 +273,7 @@ impl RunDir {
         Ok(())
     }
 
-    /// Adds a trace file. If it was renamed by hand, its header names its owner.
+    /// Adds a trace file. If a person renamed it, its header names its owner.
     fn add(&mut self, path: PathBuf) {
         let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
         let label = RankLabel::of_name(name).unwrap_or_else(|| {
@@ -296,7 +301,7 @@ impl RunDir {
                 self.infos.push(RunInfo { unwritten, ..*info });
                 return;
             }
-            // A user's file in the run's directory.
+            // This is a user's file in the run's directory.
             InfoFile::Foreign if path.file_name() != Some(OsStr::new("run.json")) => return,
             InfoFile::Run(info) => newer(info.version.into()),
             InfoFile::Newer(version) => newer(version),
@@ -311,17 +316,17 @@ impl RunDir {
         self.problems.push(Problem { offset: 0, what });
     }
 
-    /// The directory, or the one file.
+    /// Returns the path of the directory, or of the one file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Trace files: ranks in order, then launchers, then files without a rank.
+    /// Returns the trace files: ranks in order, then launchers, then files without a rank.
     pub fn files(&self) -> &[RankFile] {
         &self.files
     }
 
-    /// Returns the logs of `torch.compile`, in the order of their paths; directories that cannot be
+    /// Returns the logs of `torch.compile`, in the order of their paths. Directories that can't be
     /// listed are left out.
     pub fn compile_logs(&self) -> Vec<CompileLogFile> {
         let base =
@@ -347,15 +352,15 @@ impl RunDir {
         &self.infos
     }
 
-    /// Returns what could not be read.
+    /// Returns the problems that occurred while reading.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
 
-    /// Returns why not all of the run can be read, as far as that shows without reading rows: such
-    /// a run in a list of runs must not be taken for a whole one.
+    /// Returns the reason if not all of the run can be read, as far as that shows without reading
+    /// rows. A list of runs must not show such a run as whole.
     pub fn unreadable(&self) -> Option<String> {
-        // A run that is just beginning may have an empty file.
+        // A run that has just begun may have an empty file.
         let may_be_empty = !self.infos.iter().all(|info| info.finished);
         let counts =
             |error: &TraceError| !(may_be_empty && matches!(error, TraceError::Empty { .. }));
@@ -365,7 +370,7 @@ impl RunDir {
     }
 }
 
-/// Lists a directory's entries in order.
+/// Returns a directory's entries, sorted.
 fn listed(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();

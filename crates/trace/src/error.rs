@@ -1,15 +1,15 @@
 //! Errors about a trace as a whole, and problems inside it.
 //!
-//! A [`TraceError`] means that nothing can be read (or written); a [`Problem`] is a part that could
-//! not be read while the rest can.
+//! A [`TraceError`] means that nothing can be read (or written). A [`Problem`] is one part that
+//! couldn't be read while the rest can.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why a trace could not be written or opened.
+/// The reason why a trace couldn't be written or opened.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error("cannot {what} `{}`: {source}", path.display())]
     Io {
         /// The file or directory.
@@ -19,13 +19,13 @@ pub enum TraceError {
         /// The operating system's error.
         source: io::Error,
     },
-    /// No bytes at all.
+    /// The file is empty.
     #[error("`{}` is empty: recording ended before its first write", path.display())]
     Empty {
         /// The empty file.
         path: PathBuf,
     },
-    /// The file is something else.
+    /// The file isn't a tprof file.
     #[error("`{}` is not a tprof file: it does not begin with tprof's mark", path.display())]
     NotTprof {
         /// Path of the file.
@@ -37,7 +37,7 @@ pub enum TraceError {
         /// Path of the file.
         path: PathBuf,
     },
-    /// A later format.
+    /// The file has a newer format that this build can't read.
     #[error(
         "`{}` was written by format {written} and needs a reader of format {needed}; this tprof reads {oldest} to {newest}",
         path.display()
@@ -54,7 +54,7 @@ pub enum TraceError {
         /// Newest format that this build reads.
         newest: u16,
     },
-    /// A format that is no longer read.
+    /// The file has an old format that this build no longer reads.
     #[error("`{}` was written by format {written}; this tprof reads {oldest} to {newest}", path.display())]
     Older {
         /// Path of the file.
@@ -66,7 +66,7 @@ pub enum TraceError {
         /// Newest format that this build reads.
         newest: u16,
     },
-    /// The format is known, but the file uses a feature that is unknown to this build.
+    /// The format is known, but the file uses a feature that this build doesn't know.
     #[error("`{}` needs features {bits:#x}, which this tprof (format {newest}) does not know", path.display())]
     Features {
         /// Path of the file.
@@ -76,17 +76,17 @@ pub enum TraceError {
         /// Newest format that this build reads.
         newest: u16,
     },
-    /// A path with no run behind it.
+    /// The path isn't a run.
     #[error("`{}` is not a tprof run: {why}", path.display())]
     NoRun {
         /// The path that was given.
         path: PathBuf,
-        /// What is there instead.
+        /// Describes what is there instead.
         why: String,
     },
 }
 
-/// A part of a file or a run that could not be read; the rest can.
+/// A part of a file or a run that couldn't be read; the rest can be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Offset in the file, bytes.
@@ -95,12 +95,12 @@ pub struct Problem {
     pub what: String,
 }
 
-/// Why a block could not be decoded.
+/// The reason why a block couldn't be decoded.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Damage(pub String);
 
 impl Damage {
-    /// Damage described by a sentence.
+    /// Creates damage that this sentence describes.
     pub fn new(what: impl Into<String>) -> Damage {
         Damage(what.into())
     }

@@ -1,65 +1,66 @@
 //! The frame of a `.tprof` file: its header, and the header of each block.
 //!
-//! Everything is little-endian. A file is a header followed by blocks that
-//! are self-contained: cutting it anywhere leaves the blocks before the cut readable,
-//! and a damaged block hides no other.
+//! All numbers are little-endian. A file is a header followed by blocks that are self-contained. If
+//! the file is cut anywhere, the blocks before the cut stay readable, and a damaged block doesn't
+//! affect any other.
 
 use crate::error::{Damage, TraceError};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Format that this build writes.
+/// The format that this build writes.
 pub const FORMAT_VERSION: u16 = 2;
-/// Oldest format that this build reads: N - 1.
+/// The oldest format that this build reads, which is the one before [`FORMAT_VERSION`].
 pub const OLDEST_READABLE: u16 = 1;
-/// Oldest format whose readers can read what this build writes. Format 2 keeps stacks in columns
-/// that readers of format 1 do not know.
+/// The oldest format whose readers can read what this build writes. Format 2 stores stacks in
+/// columns that readers of format 1 don't know.
 const OLDEST_READER: u16 = 2;
 
-/// First bytes of a file. The NUL and the line ends betray a copy in text mode.
+/// The first bytes of a file. If the file was copied in text mode, the NUL and the line ends show
+/// it.
 pub(crate) const MAGIC: [u8; 8] = *b"TPROF\0\r\n";
-/// First bytes of a block.
+/// The first bytes of a block.
 pub(crate) const BLOCK_MAGIC: [u8; 4] = *b"tpB\xf1";
-/// Bytes of the fixed part of a file's header.
+/// Size of the fixed part of a file's header, bytes.
 pub(crate) const PREFIX_BYTES: usize = 32;
-/// Bytes of a block's header.
+/// Size of a block's header, bytes.
 pub(crate) const BLOCK_HEADER_BYTES: usize = 64;
-/// Most bytes that a block may hold, stored or decoded.
+/// Maximum size of a block, stored or decoded, bytes.
 pub(crate) const MAX_BLOCK_BYTES: usize = 64 << 20;
-/// Most rows that a block may hold.
+/// Maximum number of rows in a block.
 pub(crate) const MAX_ROWS: usize = 1 << 20;
-/// Features that a reader must know, and that this one knows: none yet.
+/// Bits of the features that this reader knows, among those that a file may require: none yet.
 pub(crate) const KNOWN_FEATURES: u64 = 0;
-/// [`BlockHeader::process`] of a block that belongs to no single process.
+/// Value of [`BlockHeader::process`] for a block that belongs to no single process.
 pub(crate) const NO_PROCESS: u32 = u32::MAX;
 
 /// A file's description of itself, before its first block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TraceHeader {
-    /// Host that it was recorded on.
+    /// Name of the host on which the file was recorded.
     pub host: String,
-    /// Rank, where it was known when the file was opened.
+    /// Rank, if it was known when the file was opened.
     pub rank: Option<u32>,
-    /// Opened before a rank was known; the file's name has the outcome.
+    /// Whether the file was opened before its rank was known. The file's name then tells the rank.
     pub provisional: bool,
-    /// Elastic restarts of this rank before this one.
+    /// Number of elastic restarts of this rank before this one.
     pub instance: u32,
     /// Time when recording began, CLOCK_MONOTONIC nanoseconds.
     pub start_ns: u64,
     /// The same moment in nanoseconds since 1970.
     pub start_unix_ns: u64,
-    /// Version of tprof that recorded.
+    /// Version of tprof that wrote the recording.
     pub tprof: String,
 }
 
 impl TraceHeader {
-    /// Bytes of a file's header.
+    /// Encodes the header.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         self.to_bytes_of(0)
     }
 
-    /// Like [`Self::to_bytes`], padded with spaces after the JSON up to a length.
+    /// Like [`Self::to_bytes`], but pads the JSON with spaces to `body_bytes`.
     pub(crate) fn to_bytes_of(&self, body_bytes: usize) -> Vec<u8> {
         let mut body = serde_json::to_vec(self).unwrap_or_default();
         body.resize(body.len().max(body_bytes), b' ');
@@ -76,19 +77,19 @@ impl TraceHeader {
     }
 }
 
-/// Fixed part of a file's header.
+/// The fixed part of a file's header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Prefix {
-    /// Bytes of the JSON that follows.
+    /// Size of the JSON that follows, bytes.
     pub body: u32,
-    /// Checksum of the body.
+    /// Checksum of the JSON.
     pub body_crc: u32,
-    /// Whether the prefix's own checksum holds.
+    /// Whether the prefix matches its own checksum.
     pub sound: bool,
 }
 
 impl Prefix {
-    /// Checks that a file's first bytes are ones that this build can read.
+    /// Parses a file's first bytes, and checks that this build can read the file.
     pub fn parse(bytes: &[u8], path: &Path) -> Result<Prefix, TraceError> {
         let path = || path.to_path_buf();
         if bytes.is_empty() {
@@ -122,33 +123,34 @@ impl Prefix {
     }
 }
 
-/// Header of a block.
+/// The header of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BlockHeader {
-    /// The table as a number (`tables.rs`); unknown ones are skipped.
+    /// Number of the table (`tables.rs`). Blocks of unknown tables are skipped.
     pub table: u16,
     /// Reserved: no flags are defined.
     pub flags: u16,
     /// Number of rows.
     pub rows: u32,
-    /// Bytes of the columns before compression; a bound for readers.
+    /// Size of the columns before encoding, bytes. Readers use it as a bound.
     pub raw_len: u32,
-    /// Bytes of the payload that follows.
+    /// Size of the payload that follows, bytes.
     pub stored_len: u32,
-    /// The rows' process; [`NO_PROCESS`] if each row has its own.
+    /// The process of all rows; [`NO_PROCESS`] if each row has its own.
     pub process: u32,
-    /// Earliest time in the block; 0 where rows have no time.
+    /// Earliest time in the block; 0 if its rows have no time.
     pub first_ns: u64,
     /// Latest time in the block.
     pub last_ns: u64,
-    /// For heap blocks the ordinal of the first allocation, otherwise 0.
+    /// For heap blocks, the ordinal of the first allocation. For index and end blocks, the offset
+    /// of the index part before; 0 if there is none. Otherwise 0.
     pub base: u64,
     /// Checksum of the payload.
     pub payload_crc: u32,
 }
 
 impl BlockHeader {
-    /// Bytes of a block's header, with its own checksum at the end.
+    /// Encodes the header, with its own checksum at the end.
     pub fn to_bytes(self) -> [u8; BLOCK_HEADER_BYTES] {
         let mut bytes = [0; BLOCK_HEADER_BYTES];
         bytes[0..4].copy_from_slice(&BLOCK_MAGIC);
@@ -167,7 +169,7 @@ impl BlockHeader {
         bytes
     }
 
-    /// Reads a block's header; lengths are within bounds afterwards.
+    /// Parses a block's header, and checks its checksum and the bounds of its lengths.
     pub fn parse(bytes: &[u8; BLOCK_HEADER_BYTES]) -> Result<BlockHeader, Damage> {
         if bytes[..4] != BLOCK_MAGIC {
             return Err(Damage::new("no block begins here"));
@@ -195,17 +197,17 @@ impl BlockHeader {
     }
 }
 
-/// Reads two bytes; the caller has checked the length.
+/// Reads two bytes. The caller must have checked the length.
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     bytes[at..].first_chunk().map_or(0, |b| u16::from_le_bytes(*b))
 }
 
-/// Reads four bytes; the caller has checked the length.
+/// Reads four bytes. The caller must have checked the length.
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes[at..].first_chunk().map_or(0, |b| u32::from_le_bytes(*b))
 }
 
-/// Reads eight bytes; the caller has checked the length.
+/// Reads eight bytes. The caller must have checked the length.
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes[at..].first_chunk().map_or(0, |b| u64::from_le_bytes(*b))
 }

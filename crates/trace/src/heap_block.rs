@@ -1,25 +1,26 @@
-//! Builds the columns of one process's heap events until they are a block. This code is hot.
+//! Collects one process's heap events in columns until they are written as a block. This code is
+//! hot.
 //!
-//! An event costs one word for its time step and operation, and one for its content: an
-//! allocation's size and stack, or a free's distance. Values that do not fit (a step of half a
-//! second, 4 GiB) are stored separately and merged when the block is encoded, once per 65,536
-//! events.
+//! An event takes one word for its time step and operation, and one word for its content: an
+//! allocation's size and stack, or a free's distance. Values that don't fit (a step of half a
+//! second, 4 GiB) are stored separately. They are merged when the block is encoded, which happens
+//! once per 65,536 events.
 
 use crate::columns::{BlockWriter, fold, unfold};
 use crate::file::BlockHeader;
 use crate::model::{ProcessIndex, StackId, ThreadIndex};
 use crate::tables::table;
 
-/// Events in a full block: enough for the entropy coder's tables to be cheap,
-/// few enough for the columns to stay in a second-level cache.
+/// Number of events in a full block. It is large enough to make the entropy coder's tables cheap,
+/// and small enough for the columns to stay in a second-level cache.
 const FULL: usize = 1 << 16;
-/// Folded time steps that need more bits are kept aside.
+/// Number of bits for a folded time step. Larger steps are stored separately.
 const STEP_BITS: u32 = 32 - OPERATION_BITS;
 const FREE: u32 = 1;
 const REALLOC: u32 = 2;
 const OPERATION_BITS: u32 = 2;
 
-/// Column ids of the heap table.
+/// Ids of the heap table's columns.
 pub(crate) mod column {
     pub const TIME: u16 = 1;
     pub const IS_FREE: u16 = 2;
@@ -33,25 +34,26 @@ pub(crate) mod column {
 
 /// Heap events of one process, in time order, waiting to be written.
 ///
-/// Give it to [`crate::TraceWriter::heap`] when it [is full](Self::is_full),
-/// or at any time before. An idle block holds no memory to speak of.
+/// Pass the block to [`crate::TraceWriter::heap`] when it [is full](Self::is_full), or at any time
+/// before. An idle block uses hardly any memory.
 #[derive(Debug)]
 pub struct HeapBlock {
     process: ProcessIndex,
-    /// Folded time step since the event before (or the block before), then the operation.
+    /// The folded time step since the event before (for the first event, since the block before),
+    /// then the operation.
     steps: Vec<u32>,
-    /// Size's low half, then stack.
+    /// The low half of the size, then the stack.
     allocs: Vec<u64>,
-    /// Distance's low half.
+    /// The low half of the distance.
     frees: Vec<u32>,
-    /// Index of each event that begins a run of another thread, with that thread. The entries from
-    /// `runs` on are scratch: see [`Self::next_by`].
+    /// For each run of events of another thread: the index of its first event, and the thread. The
+    /// entries from `runs` on are scratch; see [`Self::next_by`].
     changes: Vec<(u32, ThreadIndex)>,
     runs: usize,
     wide_steps: Vec<(u32, u64)>,
     wide_sizes: Vec<(u32, u64)>,
     wide_distances: Vec<(u32, u64)>,
-    /// Thread and time that the first event's are relative to.
+    /// The thread and time that the first event is relative to.
     base_thread: ThreadIndex,
     base_ns: u64,
     thread: ThreadIndex,
@@ -60,7 +62,7 @@ pub struct HeapBlock {
 }
 
 impl HeapBlock {
-    /// An empty block; its next allocation is the process's first.
+    /// Creates an empty block. Its next allocation is the process's first.
     pub fn new(process: ProcessIndex) -> HeapBlock {
         HeapBlock {
             process,
@@ -94,16 +96,16 @@ impl HeapBlock {
         self.allocs.push(size & 0xffff_ffff | u64::from(stack) << 32);
     }
 
-    /// Adds a free. `distance` is [`Self::next_ordinal`] minus the freed
-    /// allocation's ordinal; 0 if that allocation was not recorded.
+    /// Adds a free. `distance` is [`Self::next_ordinal`] minus the freed allocation's ordinal, or 0
+    /// if that allocation wasn't recorded.
     #[inline]
     pub fn free(&mut self, time_ns: u64, thread: ThreadIndex, distance: u64, realloc: bool) {
         self.event(time_ns, thread, (u32::from(realloc) * REALLOC) | FREE, distance);
         self.frees.push(distance as u32);
     }
 
-    /// Adds an allocation and its free, which follows at once and by the same thread, at these
-    /// times.
+    /// Adds an allocation and its free at these times. The free must come right after the
+    /// allocation, on the same thread.
     #[inline(always)]
     pub fn temporary(
         &mut self,
@@ -138,15 +140,15 @@ impl HeapBlock {
         self.steps.push((step as u32) << OPERATION_BITS | operation);
     }
 
-    /// Begins a run of this thread's.
+    /// Begins a run of events of this thread.
     #[cold]
     #[inline(never)]
     fn change(&mut self, thread: ThreadIndex) {
         self.next_by(thread);
     }
 
-    /// States the thread of the next event, which follows at once: without a branch that
-    /// threads in turn would have mispredicted.
+    /// Sets the thread of the next event, which must follow at once. There is no branch on the
+    /// thread, because threads that alternate would make it mispredict.
     #[inline(always)]
     pub fn next_by(&mut self, thread: ThreadIndex) {
         if self.runs == self.changes.len() {
@@ -163,7 +165,7 @@ impl HeapBlock {
         self.changes.resize((self.runs * 2).max(4), (0, 0));
     }
 
-    /// Stores a value that does not fit its column's word separately.
+    /// Stores separately a value that doesn't fit its column's word.
     #[cold]
     #[inline(never)]
     fn wide(&mut self, step: u64, operation: u32, value: u64) {
@@ -178,43 +180,44 @@ impl HeapBlock {
         }
     }
 
-    /// Events in it.
+    /// Returns the number of events in the block.
     #[inline]
     pub fn len(&self) -> usize {
         self.steps.len()
     }
 
-    /// Whether it holds no event.
+    /// Whether the block contains no event.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
 
-    /// Whether it should be written now.
+    /// Whether the block should be written now.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.steps.len() >= FULL
     }
 
-    /// Ordinal that the next allocation gets.
+    /// Returns the ordinal that the next allocation gets.
     #[inline]
     pub fn next_ordinal(&self) -> u64 {
         self.first_ordinal + self.allocs.len() as u64
     }
 
-    /// The process of these events.
+    /// Returns the process of these events.
     pub fn process(&self) -> ProcessIndex {
         self.process
     }
 
-    /// Time of the first event, if there is one; shows how long it has waited.
+    /// Returns the time of the first event, if there is one. It shows how long the block has
+    /// waited.
     pub fn first_ns(&self) -> Option<u64> {
         let (at, wide) = self.wide_steps.first().copied().unwrap_or((u32::MAX, 0));
         let narrow = u64::from(self.steps.first()? >> OPERATION_BITS);
         Some(self.base_ns.wrapping_add(unfold(if at == 0 { wide } else { narrow })))
     }
 
-    /// Bytes of memory that it holds, used or not.
+    /// Returns the allocated memory of the block, used or not, bytes.
     pub fn memory_bytes(&self) -> usize {
         4 * (self.steps.capacity() + self.frees.capacity())
             + 8 * (self.allocs.capacity() + self.changes.capacity())
@@ -223,8 +226,8 @@ impl HeapBlock {
                 + self.wide_distances.capacity())
     }
 
-    /// Removes the events, and goes on counting ordinals. Memory is only kept where the removed
-    /// events made good use of it.
+    /// Removes the events, but continues the count of ordinals. Each buffer is shrunk if less than
+    /// a quarter of it was used.
     pub(crate) fn clear(&mut self) {
         fn empty<T>(column: &mut Vec<T>) {
             let used = column.len();
@@ -246,7 +249,7 @@ impl HeapBlock {
         (self.base_ns, self.base_thread) = (self.last_ns, self.thread);
     }
 
-    /// Earliest and latest time.
+    /// Returns the earliest and the latest time.
     fn span(&self) -> (u64, u64) {
         let (mut first, mut last, mut now) = (u64::MAX, 0, self.base_ns);
         let mut wide = self.wide_steps.iter().peekable();
@@ -262,7 +265,7 @@ impl HeapBlock {
         (first, last)
     }
 
-    /// The block's header, but for lengths and checksum, which the writer adds.
+    /// Returns the block's header, without the lengths and the checksum, which the writer adds.
     pub(crate) fn header(&self) -> BlockHeader {
         let (first_ns, last_ns) = match self.steps_back() {
             true => self.span(),
@@ -279,7 +282,7 @@ impl HeapBlock {
         }
     }
 
-    /// Whether time steps back within the block: a folded step is odd.
+    /// Whether time goes backwards anywhere in the block. A folded step backwards is odd.
     fn steps_back(&self) -> bool {
         let any = self.steps.iter().skip(1).fold(0, |any, step| any | step);
         let wide =
@@ -345,7 +348,7 @@ impl HeapBlock {
     }
 }
 
-/// Buffers that encoding blocks reuses.
+/// Buffers that are reused for encoding blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     narrow: Vec<u32>,
@@ -353,7 +356,7 @@ pub(crate) struct Scratch {
     bits: Vec<u8>,
 }
 
-/// Widens `narrow` and puts back the values that were stored separately.
+/// Widens `narrow` into `wide`, and inserts the values that were stored separately.
 fn merge(wide: &mut Vec<u64>, narrow: &[u32], aside: impl Iterator<Item = (u32, u64)>) {
     wide.clear();
     wide.extend(narrow.iter().map(|value| u64::from(*value)));
@@ -362,7 +365,7 @@ fn merge(wide: &mut Vec<u64>, narrow: &[u32], aside: impl Iterator<Item = (u32, 
     }
 }
 
-/// Gathers one flag of every event, eight to a byte.
+/// Packs one flag of every event into `bits`, eight to a byte.
 fn pack(bits: &mut Vec<u8>, steps: &[u32], flag: u32) {
     let shift = flag.trailing_zeros();
     let gather = |chunk: &[u32]| {

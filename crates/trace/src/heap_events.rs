@@ -1,5 +1,5 @@
-//! Reads heap events back: one block of each process decoded at a time,
-//! merged by time, ordinals rebuilt.
+//! Reads heap events. One block of each process is decoded at a time. The events are merged by
+//! time, and ordinals are restored.
 
 use crate::columns_read::Columns;
 use crate::error::{Damage, Problem};
@@ -11,7 +11,7 @@ use crate::scan::IndexRow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// Buffers kept for the next blocks.
+/// Maximum number of buffers that are kept for the next blocks.
 const MAX_SPARE: usize = 4;
 
 /// Heap events of a file in time order; see [`TraceFile::heap_events`].
@@ -21,20 +21,20 @@ pub struct HeapEvents<'a> {
     /// Whether some events are left out ([`TraceFile::read_only`]).
     is_part: bool,
     streams: Vec<ProcessEvents>,
-    /// Streams other than the current one, by the time of their next event.
+    /// The streams other than the current one, by the time of their next event.
     waiting: BinaryHeap<Reverse<(u64, usize)>>,
     current: usize,
-    /// Time up to which the current stream is the earliest.
+    /// The time up to which the current stream has the earliest event.
     until: u64,
     decoder: Option<Decoder>,
-    /// Bytes of all decoded blocks, by their headers.
+    /// Decoded size of all blocks in memory, from their headers.
     decoded: u64,
-    /// Buffers of blocks that are over.
+    /// Buffers of blocks that have been read completely.
     spare: Vec<Block>,
     problems: Vec<Problem>,
 }
 
-/// Shared by all streams of an iterator.
+/// The decoder that all streams of an iterator share.
 #[derive(Debug)]
 struct Decoder {
     planes: PlaneReader,
@@ -57,36 +57,37 @@ impl Decoder {
     }
 }
 
-/// Events of one process.
+/// The events of one process.
 #[derive(Debug)]
 struct ProcessEvents {
     process: ProcessIndex,
-    /// Blocks still to be read, the next one last.
+    /// Blocks that weren't read yet, the next one last.
     blocks: Vec<IndexRow>,
     block: Block,
-    /// Bytes of the decoded block, by its header; 0 if there is none.
+    /// Size of the decoded block, from its header; 0 if there is none.
     decoded: u64,
     next_ordinal: u64,
-    /// Ordinals of allocations that could not be read: from, up to.
+    /// Ranges of ordinals of allocations that couldn't be read: the first, and the one past the
+    /// last.
     gaps: Vec<(u64, u64)>,
 }
 
 impl TraceFile {
-    /// Heap events of all processes, by time; those of one process keep the
-    /// order in which they were recorded. A free in a part of the file
-    /// ([`Self::read_only`]) may be of an allocation before it.
+    /// Returns the heap events of all processes, in order of time. The events of one process keep
+    /// the order in which they were recorded. In a part of the file ([`Self::read_only`]), a free
+    /// may belong to an allocation before the part.
     pub fn heap_events(&self) -> HeapEvents<'_> {
         HeapEvents::new(self, None)
     }
 
-    /// Heap events of one process.
+    /// Returns the heap events of one process.
     pub fn heap_events_of(&self, process: ProcessIndex) -> HeapEvents<'_> {
         HeapEvents::new(self, Some(process))
     }
 }
 
-/// A decoded block and how far it has been read. [`Block::decode`] makes the
-/// columns agree with each other; `Block::event` relies on it.
+/// A decoded block, and how far it has been read. [`Block::decode`] checks that the columns agree
+/// with each other, and `Block::event` relies on it.
 #[derive(Debug, Default)]
 struct Block {
     times: Vec<u64>,
@@ -143,7 +144,7 @@ impl Block {
 }
 
 impl ProcessEvents {
-    /// Time of the next event, or a bound below it where its block is not decoded yet.
+    /// Returns the time of the next event, or a lower bound if its block isn't decoded yet.
     fn next_ns(&self) -> Option<u64> {
         match self.block.is_over() {
             false => Some(self.block.times[self.block.event]),
@@ -151,7 +152,8 @@ impl ProcessEvents {
         }
     }
 
-    /// Decodes the next block into the buffers of an earlier one, if it fits in `limit` bytes.
+    /// Decodes the next block into the buffers of an earlier one. Fails if it is larger than
+    /// `limit` bytes.
     fn open(
         &mut self,
         file: &TraceFile,
@@ -175,7 +177,8 @@ impl ProcessEvents {
         Ok(())
     }
 
-    /// The allocation that is `distance` before the next one, unless it was not read.
+    /// Returns the ordinal of the allocation that is `distance` before the next one, unless it
+    /// couldn't be read.
     #[inline(always)]
     fn freed(&self, distance: u64) -> Option<u64> {
         if distance == 0 {
@@ -249,7 +252,7 @@ impl<'a> HeapEvents<'a> {
                 None
             }
         };
-        // No stream has this index, so that the first call searches one.
+        // No stream has the index `streams.len()`, so the first call searches for a stream.
         HeapEvents {
             file,
             is_part: file.part().is_some(),
@@ -264,8 +267,8 @@ impl<'a> HeapEvents<'a> {
         }
     }
 
-    /// Returns the blocks skipped so far because they could not be decoded. A free of an allocation
-    /// in one has no ordinal.
+    /// Returns the blocks that were skipped so far because they couldn't be decoded. A free of an
+    /// allocation in such a block has no ordinal.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
@@ -280,7 +283,7 @@ impl<'a> HeapEvents<'a> {
                 self.waiting.push(Reverse((time, self.current)));
             }
             if stream.block.is_over() {
-                // Other processes may need the memory before this one goes on.
+                // Other processes may need the memory before this one continues.
                 self.decoded -= std::mem::take(&mut stream.decoded);
                 let buffers = std::mem::take(&mut stream.block);
                 if self.spare.len() < MAX_SPARE {

@@ -1,4 +1,4 @@
-//! A large table in order of time, although its blocks may overlap.
+//! Reads a large table in order of time, although its blocks may overlap.
 
 use crate::error::Problem;
 use crate::reader::TraceFile;
@@ -8,18 +8,18 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::vec::IntoIter;
 
-/// Rows that are returned at once.
+/// Number of rows that are returned at once.
 const BATCH_ROWS: usize = 512;
 
-/// Rows of a large table, sorted by time, in batches; among rows that begin together the longest
-/// comes first, so that enclosing rows precede.
+/// The rows of a large table, sorted by time, in batches. Among rows that begin together, the
+/// longest comes first, so that enclosing rows precede what they enclose.
 ///
-/// Blocks are merged: memory holds those that overlap each other in time, not the table, and a row
-/// is moved once.
+/// Blocks are merged. Memory contains only those blocks that overlap each other in time, not the
+/// whole table, and each row is moved once.
 #[derive(Debug)]
 pub struct RowsInOrder<'a, R> {
     blocks: RowBlocks<'a, R>,
-    /// Remaining rows of the blocks that have begun, each in order.
+    /// The remaining rows of the blocks that have begun, each in order.
     runs: Vec<IntoIter<R>>,
     /// The first row of each run, with the run's index.
     heads: BinaryHeap<Reverse<(Key, usize)>>,
@@ -28,14 +28,14 @@ pub struct RowsInOrder<'a, R> {
 }
 
 impl TraceFile {
-    /// Rows of a large table that touch the time from `from_ns` to before
-    /// `to_ns`, in order; memory does not grow with the table.
+    /// Returns the rows of a large table that overlap the time from `from_ns` to before `to_ns`, in
+    /// order. The memory that this takes doesn't grow with the table.
     pub fn in_order<R: TraceRow>(&self, from_ns: u64, to_ns: u64) -> RowsInOrder<'_, R> {
         RowsInOrder::new(self, from_ns, to_ns)
     }
 }
 
-/// Time when a row begins, and its end; later ends come first.
+/// The beginning and the end of a row. Later ends come first.
 type Key = (u64, Reverse<u64>);
 
 fn key<R: TraceRow>(row: &R) -> Key {
@@ -48,12 +48,12 @@ impl<'a, R: TraceRow> RowsInOrder<'a, R> {
         RowsInOrder { blocks, runs: Vec::new(), heads: BinaryHeap::new(), from_ns, to_ns }
     }
 
-    /// Returns what could not be read so far.
+    /// Returns the parts that couldn't be read so far.
     pub fn problems(&self) -> &[Problem] {
         self.blocks.problems()
     }
 
-    /// Reads the blocks that begin until `time_ns`.
+    /// Reads the blocks that begin at or before `time_ns`.
     fn begin(&mut self, time_ns: u64) {
         while self.blocks.next_ns().is_some_and(|next_ns| next_ns <= time_ns) {
             let Some(mut rows) = self.blocks.next() else { return };
@@ -71,7 +71,7 @@ impl<'a, R: TraceRow> RowsInOrder<'a, R> {
         }
     }
 
-    /// Moves the rows of the first run that come before all other rows.
+    /// Moves the rows of the first run that come before all other runs' rows into the batch.
     fn take(&mut self, batch: &mut Vec<R>) {
         let Some(Reverse((_, run))) = self.heads.pop() else { return };
         let other = self.heads.peek().map(|Reverse(other)| *other);
@@ -87,7 +87,7 @@ impl<'a, R: TraceRow> RowsInOrder<'a, R> {
         batch.extend(rows.by_ref().take(count));
         match rows.as_slice().first().map(key) {
             Some(first) => self.heads.push(Reverse((first, run))),
-            // Frees the memory of the run.
+            // Free the memory of the run.
             None => *rows = Vec::new().into_iter(),
         }
     }

@@ -1,5 +1,5 @@
-//! Finds out by content which files of a directory a collector wrote: a directory that holds a run
-//! may be a user's, with files of the same names.
+//! Finds out by content which files of a directory a collector wrote. A directory that contains a
+//! run may be a user's, with other files of the same names.
 
 use crate::file::MAGIC;
 use crate::plain_file::{open_plain, read_plain};
@@ -8,32 +8,32 @@ use serde_json::Value;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// The extension of [`unwritten_marker`]'s name.
+/// The extension of the file that [`unwritten_marker`] names.
 const UNWRITTEN: &str = "unwritten";
 /// The first version of `run.json` that always has a checksum.
 const WITH_CHECKSUM: u64 = 2;
-/// The last key of an info file: the CRC-32 of the bytes before it.
+/// The last key of an info file. Its value is the CRC-32 of the bytes before it.
 const CHECKSUM: &str = "checksum";
 /// The bytes before the value of the checksum.
 const BEFORE_CHECKSUM: &str = ",\n  \"checksum\": ";
 
-/// The content of a file with the name of an info file.
+/// The content of a file that has the name of an info file.
 #[derive(Debug)]
 pub enum InfoFile {
-    /// An info file of this version, or of a newer one that this build can read.
+    /// An info file of this version, or of a newer version that this build can read.
     Run(Box<RunInfo>),
-    /// An info file of a newer collector in a form that this build cannot read; its version.
+    /// An info file of a newer version that this build can't read; its version.
     Newer(u64),
-    /// An empty file: a collector has created it, and has not written yet.
+    /// The file is empty: a collector has created it and hasn't written to it yet.
     Empty,
-    /// The JSON is incomplete or cannot be read, with the reason. Its owner is unknown.
+    /// The JSON is incomplete or can't be read; the reason. The file's owner isn't known.
     Damaged(String),
-    /// JSON that no collector wrote.
+    /// The file contains JSON that no collector wrote.
     Foreign,
 }
 
 impl InfoFile {
-    /// Reads a file.
+    /// Reads a file and parses it.
     pub fn read(path: &Path) -> InfoFile {
         match read_plain(path) {
             Ok(bytes) => InfoFile::parse(&bytes),
@@ -41,7 +41,7 @@ impl InfoFile {
         }
     }
 
-    /// Reads a file's contents.
+    /// Parses a file's contents.
     pub fn parse(bytes: &[u8]) -> InfoFile {
         if bytes.is_empty() {
             return InfoFile::Empty;
@@ -55,7 +55,7 @@ impl InfoFile {
         let Some(version) = stamp.filter(|_| value["collector_pid"].is_u64()) else {
             return InfoFile::Foreign;
         };
-        // Reads from the text: reading through a `Value` would refuse numbers beyond 64 bits with
+        // Parse from the text. Converting a `Value` would refuse numbers beyond 64 bits with
         // another message.
         match serde_json::from_slice(bytes) {
             Ok(info) => {
@@ -68,13 +68,13 @@ impl InfoFile {
         }
     }
 
-    /// Whether a collector made it.
+    /// Whether a collector wrote the file.
     pub fn is_own(&self) -> bool {
         matches!(self, InfoFile::Run(_) | InfoFile::Newer(_) | InfoFile::Empty)
     }
 }
 
-/// The text of an info file, with its checksum.
+/// Returns the text of an info file, with its checksum.
 pub fn info_text(info: &RunInfo) -> serde_json::Result<Vec<u8>> {
     let mut text = serde_json::to_vec_pretty(info)?;
     text.truncate(text.len().saturating_sub("\n}".len()));
@@ -83,7 +83,7 @@ pub fn info_text(info: &RunInfo) -> serde_json::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Whether the bytes before the checksum are those that it was made of.
+/// Whether the bytes before the checksum match it.
 fn is_as_written(bytes: &[u8]) -> bool {
     let before = BEFORE_CHECKSUM.as_bytes();
     let at = bytes.windows(before.len()).rposition(|window| window == before);
@@ -98,8 +98,9 @@ pub fn is_info_name(name: &str) -> bool {
     name == "run.json" || name.starts_with("run-") && name.ends_with(".json")
 }
 
-/// Path of the file that a collector leaves next to its info file for as long as the disk refuses
-/// the latter. It holds the reason, if the disk takes so little; an empty file takes no block.
+/// Returns the path of the file that a collector leaves next to its info file while the disk
+/// refuses to take the info file. The marker contains the reason if the disk accepts that much. An
+/// empty file needs no block of the disk.
 pub fn unwritten_marker(info: &Path) -> PathBuf {
     info.with_extension(UNWRITTEN)
 }
@@ -110,10 +111,10 @@ pub fn is_unwritten_name(name: &str) -> bool {
     stem.is_some_and(|stem| is_info_name(&format!("{stem}.json")))
 }
 
-/// Whether a file begins as a trace file does, as far as it goes; one that was cut off before its
-/// first byte does.
+/// Whether a file begins as a trace file does. A file that was cut off within these first bytes, or
+/// is empty, counts too.
 ///
-/// Fails where the file cannot be read.
+/// Fails if the file can't be read.
 pub fn is_trace_file(path: &Path) -> io::Result<bool> {
     let mut bytes = Vec::new();
     open_plain(path)?.take(MAGIC.len() as u64).read_to_end(&mut bytes)?;
@@ -126,7 +127,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn what_no_collector_wrote_is_no_info() {
+    fn a_file_that_no_collector_wrote_is_not_an_info_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("run-config.json");
         let read = |text: &str| {

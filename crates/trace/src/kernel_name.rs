@@ -1,9 +1,9 @@
-//! The canonical spelling of kernel names: as torch.profiler's traces have them, by the demangler
-//! of the C++ library. A kernel then has one name, whichever tool recorded it.
+//! The canonical spelling of kernel names: the one in torch.profiler's traces, which the C++
+//! library's demangler writes. So a kernel has one name, whichever tool recorded it.
 
 use std::borrow::Cow;
 
-/// Casts before a literal, and the suffix that the C++ library writes instead.
+/// Casts before a literal, each with the suffix that the C++ library writes instead.
 const LITERALS: [(&str, &str); 6] = [
     ("(unsigned int)", "u"),
     ("(unsigned long)", "ul"),
@@ -13,9 +13,9 @@ const LITERALS: [(&str, &str); 6] = [
     ("(int)", ""),
 ];
 
-/// The name of a kernel as the C++ library's demangler writes it. Traces may have it by another one,
-/// which leaves out the return type of templates (a kernel's is `void`), writes `(unsigned int)2` for
-/// `2u`, and has the `const` behind a lambda within its parameters.
+/// Returns the name of a kernel as the C++ library's demangler writes it. Other demanglers leave
+/// out the return type of templates (`void` for a kernel), write `(unsigned int)2` for `2u`, and
+/// write the `const` of a lambda within its parameters instead of after it.
 pub fn canonical(name: &str) -> Cow<'_, str> {
     let mut name = Cow::Borrowed(name);
     if name.contains(" const)#") {
@@ -60,8 +60,8 @@ fn with_short_literals(name: &str) -> String {
     out
 }
 
-/// `{lambda(T const)#1}&` → `{lambda(T)#1} const&`: a parameter in a mangled name has no `const`,
-/// so it belongs to the closure.
+/// Moves a `const`: `{lambda(T const)#1}&` → `{lambda(T)#1} const&`. A parameter in a mangled name
+/// has no `const`, so the `const` belongs to the closure.
 fn with_const_behind_lambdas(name: &str) -> String {
     const CONST: &str = " const";
     let mut name = name.to_owned();
@@ -72,7 +72,7 @@ fn with_const_behind_lambdas(name: &str) -> String {
         let is_lambdas =
             opening(&name, close).is_some_and(|open| name[..open].ends_with("{lambda"));
         let end = name[close..].find('}').map(|end| close + end + 1);
-        // Behind a member function's type the word belongs to that.
+        // After a member function's type, the `const` belongs to that type.
         if let (true, Some(end), false) = (is_lambdas, end, name[..at].ends_with(')')) {
             name.insert_str(end, CONST);
             name.replace_range(at..close, "");
@@ -81,7 +81,7 @@ fn with_const_behind_lambdas(name: &str) -> String {
     name
 }
 
-/// Finds the parenthesis that closes at `close`.
+/// Finds the parenthesis that matches the one at `close`.
 fn opening(name: &str, close: usize) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, byte) in name.bytes().enumerate().take(close + 1).collect::<Vec<_>>().into_iter().rev()
@@ -96,8 +96,8 @@ fn opening(name: &str, close: usize) -> Option<usize> {
     None
 }
 
-/// Whether the function is a template, whose mangled name has its return type, while this name
-/// lacks it.
+/// Whether the name is that of a template without its return type. The mangled name of a template
+/// contains the return type.
 fn is_template_without_return_type(name: &str) -> bool {
     if !name.ends_with(')') {
         return false;
@@ -107,7 +107,7 @@ fn is_template_without_return_type(name: &str) -> bool {
     if !function.ends_with('>') || function.ends_with("operator>") {
         return false;
     }
-    // A return type stands before a space outside of all brackets.
+    // A return type stands before a space that is outside of all brackets.
     let mut depth = 0_i32;
     let is_outside = |(at, letter): (usize, char)| {
         depth += match letter {

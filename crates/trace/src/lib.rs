@@ -1,12 +1,11 @@
 //! The trace model and its file.
 //!
-//! [`model`] names the tables that every analysis and export reads;
-//! [`TraceWriter`] and [`TraceFile`] write and read one `.tprof` per rank;
-//! [`run`] is `run.json`; [`RunDir`] opens a run directory as a whole.
-//! `docs/format.md` describes the bytes.
+//! [`model`] defines the tables that every analysis and export reads. [`TraceWriter`] and
+//! [`TraceFile`] write and read one `.tprof` per rank. [`run`] is `run.json`. [`RunDir`] opens a
+//! run directory as a whole. `docs/format.md` describes the bytes.
 //!
-//! The modules in reading order; each uses only those above it
-//! (`scripts/check-arrows.py` checks that):
+//! These are the modules in reading order. Each uses only those above it, which
+//! `scripts/check-arrows.py` checks.
 //!
 //! - `model`, `run`, `live`, `calls`, `kernel_name`, `error`, `plain_file`: the content of a run, the
 //!   meaning of names, the errors, and how files are opened;

@@ -1,35 +1,36 @@
-//! Whether the collector of a run is still at work.
+//! Finds out whether the collector of a run is still at work.
 
 use crate::plain_file::read_plain;
 use crate::run::RunInfo;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// A collector on another host, which writes its `run.json` every half second, or less often where
-/// writing takes long, counts as gone after this time. A network file system may show a file's time
-/// up to a minute late.
+/// Time after which a silent collector on another host counts as gone. A collector writes its
+/// `run.json` every half second, or less often if writing takes long, and a network file system may
+/// show a file's time up to a minute late.
 const SILENT: Duration = Duration::from_secs(120);
 
-/// Keys of [`RunInfo::machine`] that define where a collector's pid has a meaning.
+/// Key of [`RunInfo::machine`] for the machine's boot id. A collector's pid has a meaning only with
+/// the same boot and the same [`PID_NAMESPACE`].
 pub const BOOT: &str = "boot_id";
-/// Key of the machine's pid namespace; see [`BOOT`].
+/// Key of [`RunInfo::machine`] for the pid namespace; see [`BOOT`].
 pub const PID_NAMESPACE: &str = "pid_namespace";
 
-/// Returns this machine's [`BOOT`] and [`PID_NAMESPACE`].
+/// Returns the boot id and the pid namespace of this machine.
 pub fn this_machine() -> [(&'static str, String); 2] {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     [(BOOT, boot.trim().to_owned()), (PID_NAMESPACE, namespace.to_string_lossy().into_owned())]
 }
 
-/// Whether a collector that records into `directory` is at work: by its process where its pid has a
-/// meaning here, otherwise by the age of its files.
+/// Whether the collector that records into `directory` is at work. This is decided by its process
+/// if its pid has a meaning here, otherwise by the age of its info file.
 pub fn is_collector_alive(info: &RunInfo, directory: &Path) -> bool {
     lives(info, || is_fresh(&own_file(info, directory)))
 }
 
-/// Like [`is_collector_alive`], for a reader that has the collector's file open: `written` is when
-/// that was written.
+/// Like [`is_collector_alive`], for a reader that has the collector's file open. `written` is the
+/// time when that file was written.
 pub fn is_collector_writing(info: &RunInfo, written: SystemTime) -> bool {
     lives(info, || is_recent(written))
 }
@@ -46,13 +47,13 @@ fn lives(info: &RunInfo, is_fresh: impl FnOnce() -> bool) -> bool {
     is_fresh()
 }
 
-/// The file of a collector.
+/// Returns the path of a collector's info file.
 fn own_file(info: &RunInfo, directory: &Path) -> PathBuf {
     let first = directory.join("run.json");
     let names = further_infos(&info.host, info.collector_pid).map(|name| directory.join(name));
     let further: Vec<PathBuf> = names.take_while(|path| path.exists()).collect();
     let Some(usual) = further.first().cloned() else { return first };
-    // Processes of one host name can have the same pid in different pid namespaces.
+    // Processes on hosts of the same name can have the same pid in different pid namespaces.
     let is_own = |path: &PathBuf| {
         let read = read_plain(path).unwrap_or_default();
         serde_json::from_slice::<RunInfo>(&read).is_ok_and(|other| is_same(info, &other))
@@ -60,7 +61,7 @@ fn own_file(info: &RunInfo, directory: &Path) -> PathBuf {
     std::iter::once(first).chain(further).find(is_own).unwrap_or(usual)
 }
 
-/// Whether one collector wrote both.
+/// Whether the same collector wrote both.
 fn is_same(one: &RunInfo, other: &RunInfo) -> bool {
     let identity = |info: &RunInfo| {
         let place = [BOOT, PID_NAMESPACE].map(|key| info.machine[key].as_str().map(str::to_owned));
@@ -69,13 +70,13 @@ fn is_same(one: &RunInfo, other: &RunInfo) -> bool {
     identity(one) == identity(other) && one.own_rank == other.own_rank
 }
 
-/// Whether a line of `/proc/PID/stat` is of the process that started at a tick, and has not
-/// ended. The collector of a run without a tick is known by name, which a later process of its
-/// pid may have too.
+/// Whether a line of `/proc/PID/stat` belongs to the process that started at a tick, and that
+/// process hasn't ended. If the run has no start tick, the process's name decides, but a later
+/// process with the same pid may have the same name.
 fn is_at_work(stat: &str, start_tick: Option<u64>) -> bool {
     let name = stat.split_once(" (").map_or("", |(_, rest)| rest);
     let state = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
-    // Behind the name: the state is the first field, the start the 20th.
+    // In the fields after the name, the state is the first and the start time is the 20th.
     let started = state.split_whitespace().nth(19).and_then(|tick| tick.parse::<u64>().ok());
     let same = match start_tick {
         Some(tick) => started == Some(tick),
@@ -84,8 +85,9 @@ fn is_at_work(stat: &str, start_tick: Option<u64>) -> bool {
     same && !state.starts_with(['Z', 'X'])
 }
 
-/// Names for the `run.json` of a collector that joins a run, of which it takes the first free one:
-/// containers may share a host name and have one pid.
+/// Returns the possible names for the `run.json` of a collector that joins a run. The collector
+/// uses the first free one. Numbers are needed because containers may share a host name and have
+/// the same pid.
 pub fn further_infos(host: &str, collector_pid: u32) -> impl Iterator<Item = String> {
     let stem = format!("run-{host}-{collector_pid}");
     let numbered = format!("{stem}.");
@@ -102,12 +104,13 @@ pub fn is_fresh(file: &Path) -> bool {
 fn is_recent(written: SystemTime) -> bool {
     match SystemTime::now().duration_since(written) {
         Ok(age) => age < SILENT,
-        // Another host's clock is ahead.
+        // The clock of another host is ahead.
         Err(ahead) => ahead.duration() < SILENT,
     }
 }
 
-/// Whether a collector is of this host, boot and pid namespace: its times and pids mean the same here.
+/// Whether a collector runs on this host, boot and pid namespace, so that its times and pids have
+/// the same meaning here.
 pub fn is_this_machine(info: &RunInfo) -> bool {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let same = |(key, value): (&str, String)| info.machine[key].as_str().is_none_or(|v| v == value);
@@ -155,7 +158,8 @@ mod tests {
         assert!(is_collector_alive(&other_namespace, directory));
         age(SystemTime::now() - 2 * SILENT).unwrap();
         assert!(!is_collector_alive(&elsewhere, directory));
-        // Two collectors in containers have one host name and pid: each is judged by its own file.
+        // Two collectors in containers have the same host name and pid. Each is judged by its own
+        // file.
         let further: Vec<_> = further_infos("elsewhere", gone.collector_pid).take(2).collect();
         let text = |rank: &str| {
             let info = RunInfo { own_rank: Some(rank.to_owned()), ..elsewhere.clone() };

@@ -8,7 +8,7 @@ use crate::tables::{NameRow, ProcessEndRow, Row, ThreadEndRow, ThreadNameRow, ta
 use rustc_hash::FxHashMap;
 use std::collections::HashMap;
 
-/// Rows for search.
+/// The rows of the small tables, arranged for searching.
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
     pub names: FxHashMap<u32, Box<str>>,
@@ -35,7 +35,7 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// Adds the rows of a block; a block of an unknown table is skipped.
+    /// Adds the rows of a block. A block of an unknown table is skipped.
     pub fn load(
         &mut self,
         source: &Source,
@@ -87,14 +87,14 @@ impl Tables {
             }
             table::CLOCK_JOINS => add(&mut self.clock_joins, source.rows(block, payload, planes))?,
             table::PROPERTIES => add(&mut self.properties, source.rows(block, payload, planes))?,
-            // A table of a later format.
+            // This is a table of a later format.
             _ => (),
         }
         Ok(())
     }
 
-    /// Sorts the tables that are searched, once all blocks are in. Later rows replace earlier ones
-    /// of the same key.
+    /// Sorts the tables that are searched, once all blocks are loaded. Later rows replace earlier
+    /// rows with the same key.
     pub fn settle(&mut self) {
         last_of_each(&mut self.processes, |row| row.process);
         last_of_each(&mut self.threads, |row| row.thread);

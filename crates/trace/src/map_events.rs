@@ -1,4 +1,4 @@
-//! Reads mapping events back in time order, one or few blocks in memory.
+//! Reads mapping events in order of time, with only a few blocks in memory.
 
 use crate::error::{Damage, Problem};
 use crate::model::MapEvent;
@@ -10,24 +10,24 @@ use std::collections::BinaryHeap;
 
 /// Mapping events of a file in time order; see [`TraceFile::map_events`].
 ///
-/// Blocks may overlap in time, so all that begin before the next event are open.
+/// Blocks may overlap in time, so all blocks that begin before the next event are open.
 #[derive(Debug)]
 pub struct MapEvents<'a> {
     file: &'a TraceFile,
-    /// Blocks still to be read, the earliest one last.
+    /// Blocks that weren't opened yet, the earliest one last.
     blocks: Vec<IndexRow>,
-    /// Remaining events of each block opened so far, and its decoded bytes by its header.
+    /// For each block opened so far: its remaining events, and its decoded size from its header.
     open: Vec<(std::vec::IntoIter<MapEvent>, u64)>,
-    /// Bytes of all blocks that are open.
+    /// Decoded size of all open blocks, bytes.
     decoded: u64,
-    /// Time of each open block's first remaining event, and the block's number.
+    /// For each open block: the time of its first remaining event, and the block's number.
     heads: BinaryHeap<Reverse<(u64, usize)>>,
     planes: Option<PlaneReader>,
     problems: Vec<Problem>,
 }
 
 impl TraceFile {
-    /// Mapping events of all processes, by time.
+    /// Returns the mapping events of all processes, in order of time.
     pub fn map_events(&self) -> MapEvents<'_> {
         MapEvents::new(self)
     }
@@ -49,7 +49,7 @@ impl<'a> MapEvents<'a> {
         }
     }
 
-    /// Returns the blocks skipped so far because they could not be decoded.
+    /// Returns the blocks that were skipped so far because they couldn't be decoded.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
@@ -70,7 +70,7 @@ impl<'a> MapEvents<'a> {
         Ok(rows)
     }
 
-    /// Opens every block that may hold the earliest event.
+    /// Opens every block that may contain the earliest event.
     fn open(&mut self) {
         while let Some(block) = self.blocks.last().copied() {
             let earliest = self.heads.peek().map_or(u64::MAX, |Reverse((time, _))| *time);
@@ -104,7 +104,8 @@ impl Iterator for MapEvents<'_> {
         let event = rows.next();
         match rows.as_slice().first() {
             Some(next) => self.heads.push(Reverse((next.time_ns, index))),
-            // Frees its memory; its number stays, to keep the order of equal times.
+            // Free the block's memory. Its number remains, so that the order of equal times stays
+            // the same.
             None => {
                 *rows = Vec::new().into_iter();
                 self.decoded -= *bytes;

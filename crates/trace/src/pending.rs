@@ -3,7 +3,7 @@
 use crate::model::*;
 use crate::tables::{NameRow, ProcessEndRow, ThreadEndRow, ThreadNameRow};
 
-/// Rows that wait for the next flush, in the order in which they are written.
+/// The rows that wait for the next flush, in the order in which they are written.
 #[derive(Default)]
 pub(crate) struct Pending {
     pub names: Vec<NameRow>,
@@ -27,7 +27,7 @@ pub(crate) struct Pending {
     pub thread_counts: Vec<ThreadCounts>,
     pub thread_ends: Vec<ThreadEndRow>,
     pub process_ends: Vec<ProcessEndRow>,
-    /// Memory that they take.
+    /// Memory that the rows take, bytes.
     pub bytes: usize,
 }
 

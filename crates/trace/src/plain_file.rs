@@ -1,42 +1,43 @@
-//! Opens plain files only: a name in a directory may be a pipe, which blocks until another process
-//! writes, or a device, which acts or never ends.
+//! Opens only plain files. A name in a directory may be a pipe, on which opening blocks until
+//! another process writes, or a device, which may act on being opened or never end.
 
 use std::fs::{self, File, FileType, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-/// The value on every architecture that tprof is built for.
+/// The value of `O_NONBLOCK` on every architecture that tprof is built for.
 const O_NONBLOCK: i32 = 0o4000;
 
-/// Opens a plain file for reading. Any other file is refused without being opened.
+/// Opens a plain file for reading. Any other kind of file is refused without being opened.
 pub fn open_plain(path: &Path) -> io::Result<File> {
     check(&fs::metadata(path)?)?;
     let file = unblocked(path)?;
-    // Another file may have got the name meanwhile.
+    // Check again, because another file may have got the name meanwhile.
     check(&file.metadata()?)?;
     Ok(file)
 }
 
-/// Reads a plain file whole.
+/// Returns the contents of a plain file.
 pub fn read_plain(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_plain(path)?.read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Opens a file that a person named as an input: a plain file, or the pipe that a shell made for a
-/// command (`<(zcat trace.gz)`, `/dev/stdin`). A pipe with a name in the file system is refused.
+/// Opens a file that a person named as an input. It may be a plain file, or the pipe that a shell
+/// made for a command (`<(zcat trace.gz)`, `/dev/stdin`). A pipe with a name in the file system is
+/// refused.
 pub fn open_input(path: &Path) -> io::Result<File> {
     let about = fs::metadata(path)?;
-    // A pipe of a shell has no name: the link to it leads nowhere in the file system.
+    // A shell's pipe has no name, so the link to it can't be resolved in the file system.
     match about.file_type().is_fifo() && fs::canonicalize(path).is_err() {
         true => File::open(path),
         false => open_plain(path),
     }
 }
 
-/// Opens without waiting for a pipe's writer; for the reading of a plain file that is the same.
+/// Opens a file without waiting for the writer of a pipe. Reading a plain file works as usual.
 fn unblocked(path: &Path) -> io::Result<File> {
     File::options().read(true).custom_flags(O_NONBLOCK).open(path)
 }

@@ -1,52 +1,54 @@
-//! Byte planes: a column of integers as all its lowest bytes, then all its next bytes, and so on,
-//! as many as the largest value needs.
+//! Byte planes. A column of integers is stored as the lowest bytes of all values, then the next
+//! bytes of all values, and so on, for as many bytes as the largest value needs.
 //!
 //! Each byte of a size, a distance or a time step has its own distribution, which an entropy coder
-//! exploits once the bytes are together; a plane of one value takes one byte. Splitting and joining
-//! are plain loops that vectorise.
+//! can exploit once equal-ranking bytes are together. A plane in which all bytes are equal takes
+//! one byte. Splitting and joining are plain loops that the compiler vectorizes.
 //!
-//! Stored form: number of planes (u8), then for each plane, lowest first, a form (u8) and: one byte
-//! ([`CONSTANT`]), the bytes ([`RAW`]), or a length (u32) and a zstd frame ([`ZSTD`]).
+//! The stored form is the number of planes (u8), then for each plane, lowest first, its form (u8)
+//! followed by one byte ([`CONSTANT`]), the bytes ([`RAW`]), or a length (u32) and a zstd frame
+//! ([`ZSTD`]).
 
 use crate::error::Damage;
 use crate::file::u32_at;
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::{self, CParameter, ParamSwitch};
 
-/// Every byte of the plane is the one that follows.
+/// All bytes of the plane are equal to the one that follows.
 const CONSTANT: u8 = 0;
 /// The plane's bytes follow.
 const RAW: u8 = 1;
 /// A zstd frame of the plane follows.
 const ZSTD: u8 = 2;
-/// Below this, a frame's overhead exceeds what it could save.
+/// Planes shorter than this aren't compressed, because a frame's overhead would exceed the savings.
 const MIN_COMPRESSED: usize = 24;
-/// A plane shrinks by entropy coding, which the fast levels switch off; this level searches for
-/// matches at every 21st byte, and only for long ones. On random replacement of 100,000 blocks
-/// (`examples/heap_cost.rs`) this is 0.6 % smaller than level 1 and takes 3 ns an event less.
+/// Compression level. Planes shrink by entropy coding, which zstd normally switches off at its fast
+/// levels. This level searches for matches only at every 21st byte, and only for long ones. With
+/// 100,000 blocks replaced at random (`examples/heap_cost.rs`), the result is 0.6 % smaller than
+/// with level 1 and takes 3 ns less per event.
 const LEVEL: i32 = -20;
-/// Shortest match that is searched.
+/// Shortest match that the compressor searches for.
 const MIN_MATCH: u32 = 7;
-/// Planes up to this length are few, and mostly runs and repetitions: there the
-/// search for matches is worth its time.
+/// Maximum size of a short plane, bytes. Short planes are few and consist mostly of runs and
+/// repetitions, so searching for matches is worth the time.
 const SMALL: usize = 8 << 10;
-/// Compression level for short planes. In a full block the planes of flags are that short: a
-/// compiler's trace is 0.1 % larger than by level 5, and an event takes 2 ns less.
+/// Compression level for short planes. In a full block, the planes of flags are short. Compared
+/// with level 5, a compiler's trace is 0.1 % larger, and an event takes 2 ns less.
 const SMALL_LEVEL: i32 = 3;
 
-/// An integer that can be taken apart into bytes.
+/// An integer that can be split into bytes.
 pub(crate) trait Word: Copy + Default {
-    /// Bytes in it.
+    /// Size of the integer, bytes.
     const BYTES: u32;
     /// Widens the value to 64 bits.
     fn wide(self) -> u64;
-    /// Bits that are set in either.
+    /// Returns the bits that are set in either integer.
     fn or(self, other: Self) -> Self;
-    /// Bits that differ.
+    /// Returns the bits that differ.
     fn xor(self, other: Self) -> Self;
     /// Returns the byte at `index`.
     fn byte(self, index: u32) -> u8;
-    /// Adds byte `index`, which was 0.
+    /// Returns the integer with byte `index` set. That byte must have been 0.
     fn with_byte(self, index: u32, byte: u8) -> Self;
 }
 
@@ -79,7 +81,7 @@ macro_rules! word {
 }
 word!(u8, u32, u64);
 
-/// Writes planes; one per writer, reused for every column.
+/// Writes planes. One writer is reused for every column.
 pub(crate) struct PlaneWriter {
     zstd: Compressor<'static>,
     zstd_small: Compressor<'static>,
@@ -88,7 +90,7 @@ pub(crate) struct PlaneWriter {
 }
 
 impl PlaneWriter {
-    /// A writer without buffers yet.
+    /// Creates a writer whose buffers are empty.
     pub fn new() -> std::io::Result<PlaneWriter> {
         let mut zstd = Compressor::new(LEVEL)?;
         zstd.set_parameter(CParameter::LiteralCompressionMode(ParamSwitch::Enable))?;
@@ -141,7 +143,7 @@ impl PlaneWriter {
     }
 }
 
-/// Reads planes; one per reader, reused for every column.
+/// Reads planes. One reader is reused for every column.
 pub(crate) struct PlaneReader {
     zstd: Decompressor<'static>,
     plane: Vec<u8>,
@@ -154,13 +156,13 @@ impl std::fmt::Debug for PlaneReader {
 }
 
 impl PlaneReader {
-    /// A reader without buffers yet.
+    /// Creates a reader whose buffers are empty.
     pub fn new() -> std::io::Result<PlaneReader> {
         Ok(PlaneReader { zstd: Decompressor::new()?, plane: Vec::new() })
     }
 
-    /// Replaces `out` by the `count` values stored in `bytes`. The caller
-    /// bounds `count`.
+    /// Replaces `out` with the `count` values that are stored in `bytes`. The caller must bound
+    /// `count`.
     pub fn read<T: Word>(
         &mut self,
         bytes: &[u8],
@@ -236,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_program_that_repeats_itself_takes_little() {
-        // 500 stacks in an order of their own, again and again.
+        // A fixed random order of 500 stacks, repeated.
         let values: Vec<u32> =
             (0..65_536u32).map(|at| (at % 500).wrapping_mul(2_654_435_761) >> 20).collect();
         let size = stored(&values).len();

@@ -1,7 +1,8 @@
-//! Opens one `.tprof`: small tables in memory, heap and map events on demand.
+//! Opens one `.tprof`. Small tables are loaded into memory; heap and mapping events are read on
+//! demand.
 //!
-//! The file is treated as hostile: lengths are checked before memory is taken, and damaged parts
-//! are skipped and noted.
+//! The file is treated as hostile: lengths are checked before memory is allocated, and damaged
+//! parts are skipped and reported as problems.
 
 use crate::damage_list::DamageList;
 use crate::error::{Damage, Problem, TraceError};
@@ -17,38 +18,39 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Longest header that is accepted.
+/// Maximum size of the header's JSON, bytes.
 const MAX_HEADER_BYTES: u64 = 1 << 20;
-/// One trace file, open for reading. It may still be growing; only what was there when it was
-/// opened is read.
+/// One trace file, open for reading. The file may still be growing. Only what it contained when it
+/// was opened is read.
 #[derive(Debug)]
 pub struct TraceFile {
     path: PathBuf,
     header: TraceHeader,
     source: Source,
     problems: Vec<Problem>,
-    /// The problems above, and the damage that readers of large tables found.
+    /// The problems above, and the damage that readers of large tables met.
     unread: DamageList,
     heap_blocks: Vec<IndexRow>,
     map_blocks: Vec<IndexRow>,
-    /// Blocks of the large tables, in the order of the file.
+    /// The blocks of the large tables, in the order of the file.
     row_blocks: Vec<IndexRow>,
     tables: Tables,
     last_ns: u64,
     closed: bool,
-    /// The part of the file that is read; `None` reads all.
+    /// The part of the file that is read; `None` if all of it is read.
     only: Option<FilePart>,
 }
 
-/// A part of a file; times are from and to before, CLOCK_MONOTONIC nanoseconds.
+/// A part of a file. Each interval includes its beginning and excludes its end; times are
+/// CLOCK_MONOTONIC nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilePart {
-    /// Times within which events must begin to be read.
+    /// Intervals in which events must begin to be read.
     pub times_ns: Vec<(u64, u64)>,
-    /// Within them, when recording was on.
+    /// The parts of these intervals in which recording was on.
     pub recorded_ns: Vec<(u64, u64)>,
-    /// If devices went on working for this part after the last of these times, the time until which
-    /// they did. Kernels and copies that begin until then belong to the part.
+    /// If devices still worked for this part after its last interval, the time until which they
+    /// did. Kernels and copies that begin before that time belong to the part.
     pub device_until_ns: Option<u64>,
 }
 
@@ -61,8 +63,8 @@ impl FilePart {
                 && self.times_ns.iter().map(|(_, to)| *to).max().is_some_and(|to| to <= time_ns)
     }
 
-    /// Whether rows of a block may belong to the part. Without times in the block's header nothing
-    /// is known of them.
+    /// Whether rows of a block may belong to the part. If the block's header has no times, they
+    /// may.
     pub(crate) fn may_hold(&self, block: &BlockHeader) -> bool {
         let from = self.times_ns.iter().map(|(from, _)| *from).min();
         let to = self.times_ns.iter().map(|(_, to)| *to).max().max(self.device_until_ns);
@@ -74,7 +76,7 @@ impl FilePart {
 impl TraceFile {
     /// Opens a file and reads its small tables.
     ///
-    /// A cut or damaged part is no error: see [`Self::problems`].
+    /// A part that is cut off or damaged isn't an error; see [`Self::problems`].
     pub fn open(path: &Path) -> Result<TraceFile, TraceError> {
         let failed = |what| move |source| TraceError::Io { path: path.to_path_buf(), what, source };
         let (source, prefix) = open_prefix(path)?;
@@ -85,7 +87,8 @@ impl TraceFile {
             note(&mut problems, 0, what);
             TraceHeader::default()
         });
-        // A length that was damaged is of no use for finding the first block; a search is.
+        // If the length is damaged, it doesn't help to find the first block. Search for the block
+        // instead.
         let start = PREFIX_BYTES as u64 + if prefix.sound { u64::from(prefix.body) } else { 0 };
         let indexed = source.indexed(start, &mut planes);
         let is_indexed = indexed.is_some();
@@ -93,7 +96,7 @@ impl TraceFile {
             Some(blocks) => blocks,
             None => source.walked(start, &mut problems).map_err(failed("read"))?,
         };
-        // An end block is not in the index that it closes.
+        // An end block isn't listed in the index that it closes.
         let closed =
             is_indexed || blocks.last().is_some_and(|block| block.header.table == table::END);
         let mut file = TraceFile {
@@ -115,7 +118,7 @@ impl TraceFile {
         Ok(file)
     }
 
-    /// Reads only a file's header.
+    /// Reads only the header of a file.
     pub fn read_header(path: &Path) -> Result<TraceHeader, TraceError> {
         let (source, prefix) = open_prefix(path)?;
         match body(&source, &prefix) {
@@ -152,9 +155,10 @@ impl TraceFile {
         self.tables.settle();
     }
 
-    /// From now on reads, from large tables, heap and mapping events, only what began within a
-    /// part, and only its marks. Counts that come from block headers, and small tables, remain
-    /// those of the whole file: [`Self::holds`] chooses among readings.
+    /// Restricts reading to a part of the file. Large tables, heap events and mapping events then
+    /// return only what began within the part, and marks outside of it are removed. Small tables,
+    /// and counts from block headers, still cover the whole file. Use [`Self::holds`] to select
+    /// readings.
     pub fn read_only(&mut self, part: FilePart) {
         self.tables.marks.retain(|mark| {
             matches!(mark.kind, MarkKind::RecordingOn | MarkKind::RecordingOff)
@@ -163,22 +167,23 @@ impl TraceFile {
         self.only = Some(part);
     }
 
-    /// Returns the part that is read; `None` if all of it is.
+    /// Returns the part that is read; `None` if all of the file is read.
     pub fn part(&self) -> Option<&FilePart> {
         self.only.as_ref()
     }
 
-    /// Whether a reading of this moment counts: of the part that is read, while recording was on.
+    /// Whether a reading at this time counts: it lies in the part that is read, and recording was
+    /// on.
     pub fn holds(&self, time_ns: u64) -> bool {
         self.part().is_none_or(|part| is_within(&part.recorded_ns, time_ns))
     }
 
-    /// Whether a row that began at this time is read.
+    /// Whether rows that began at this time are read.
     pub(crate) fn reads(&self, time_ns: u64) -> bool {
         self.part().is_none_or(|part| is_within(&part.times_ns, time_ns))
     }
 
-    /// Whether the rows of a table are read that began at this time.
+    /// Whether rows of this table that began at this time are read.
     pub(crate) fn reads_rows(&self, table: u16, time_ns: u64) -> bool {
         self.part().is_none_or(|part| part.has(table, time_ns))
     }
@@ -199,7 +204,7 @@ impl TraceFile {
         &self.map_blocks
     }
 
-    /// The file's description of itself.
+    /// Returns the file's description of itself.
     pub fn header(&self) -> &TraceHeader {
         &self.header
     }
@@ -209,46 +214,47 @@ impl TraceFile {
         &self.path
     }
 
-    /// Bytes of the file when it was opened.
+    /// Returns the size of the file when it was opened, bytes.
     pub fn bytes(&self) -> u64 {
         self.source.length
     }
 
-    /// Whether the recorder closed the file in good order. If not, it is still being written, or
-    /// was cut off: a cut between two blocks shows in no other way.
+    /// Whether the recorder closed the file properly. If not, the file is still being written, or
+    /// was cut off. A cut between two blocks doesn't show in any other way.
     pub fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Returns the parts that could not be read when the file was opened: its header, small tables,
+    /// Returns the parts that couldn't be read when the file was opened: its header, small tables,
     /// and bytes between blocks.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
 
-    /// Returns everything that could not be read so far, including blocks of large tables that any
-    /// reader asked for.
+    /// Returns everything that couldn't be read so far, including blocks of large tables that any
+    /// reader met.
     pub fn unread(&self) -> &DamageList {
         &self.unread
     }
 
-    /// Notes a block that cannot be decoded, for the reader that asked for it and for all.
+    /// Records that a block can't be decoded, both in the problems of the reader that met it and in
+    /// the list for all readers.
     pub(crate) fn note(&self, problems: &mut Vec<Problem>, offset: u64, what: String) {
         self.unread.add(&Problem { offset, what: what.clone() });
         note(problems, offset, what);
     }
 
-    /// An interned string; empty if it is not known.
+    /// Returns an interned string; empty if the id isn't known.
     pub fn name(&self, id: NameId) -> &str {
         self.tables.names.get(&id.0).map_or("", |name| name)
     }
 
-    /// Process images, by index.
+    /// Returns all process images, by index.
     pub fn processes(&self) -> &[Process] {
         &self.tables.processes
     }
 
-    /// A process image.
+    /// Returns a process image by its index.
     pub fn process(&self, process: ProcessIndex) -> Option<&Process> {
         let rows = self.processes();
         let at = rows.binary_search_by_key(&process, |row| row.process).ok()?;
@@ -260,7 +266,7 @@ impl TraceFile {
         self.tables.process_ends.get(&process).copied()
     }
 
-    /// Threads, by index.
+    /// Returns all threads, by index.
     pub fn threads(&self) -> &[Thread] {
         &self.tables.threads
     }
@@ -272,7 +278,7 @@ impl TraceFile {
         rows.get(at)
     }
 
-    /// A thread's last name, if it had one.
+    /// Returns a thread's last name, if it had one.
     pub fn thread_name(&self, thread: ThreadIndex) -> Option<&str> {
         self.tables.thread_names.get(&thread).map(|name| self.name(*name))
     }
@@ -282,12 +288,12 @@ impl TraceFile {
         self.tables.thread_ends.get(&thread).copied()
     }
 
-    /// Executable mappings, in the order of their records.
+    /// Returns the executable mappings, in the order of their records.
     pub fn modules(&self) -> &[Module] {
         &self.tables.modules
     }
 
-    /// All stacks, in the order in which they were written.
+    /// Returns all stacks, in the order in which they were written.
     pub fn stacks(&self) -> &[Stack] {
         &self.tables.stacks
     }
@@ -296,7 +302,7 @@ impl TraceFile {
         &mut self.tables
     }
 
-    /// A stack, if it was recorded.
+    /// Returns a stack, if it was recorded.
     pub fn stack(&self, process: ProcessIndex, stack: StackId) -> Option<&Stack> {
         let row = self.tables.stack_rows.get(&(process, stack))?;
         self.tables.stacks.get(*row as usize)
@@ -311,52 +317,52 @@ impl TraceFile {
         &symbols[start..start + count]
     }
 
-    /// Exact totals, in order of time.
+    /// Returns the exact totals, in order of time.
     pub fn totals(&self) -> &[HeapTotals] {
         &self.tables.totals
     }
 
-    /// What recording had done in each process, in order of time.
+    /// Returns the totals of the work of recording in each process, in order of time.
     pub fn recording(&self) -> &[RecordingTotals] {
         &self.tables.recording
     }
 
-    /// Measured quantities, in order of time.
+    /// Returns the measured quantities, in order of time.
     pub fn counters(&self) -> &[Counter] {
         &self.tables.counters
     }
 
-    /// Marks, in order of time.
+    /// Returns the marks, in order of time.
     pub fn marks(&self) -> &[Mark] {
         &self.tables.marks
     }
 
-    /// Losses, in order of time.
+    /// Returns the losses, in order of time.
     pub fn losses(&self) -> &[Loss] {
         &self.tables.losses
     }
 
-    /// Devices, by process and number.
+    /// Returns the devices, by process and number.
     pub fn devices(&self) -> &[Device] {
         &self.tables.devices
     }
 
-    /// Returns the kernel's counts for threads.
+    /// Returns the operating system kernel's counts for threads.
     pub fn thread_counts(&self) -> &[ThreadCounts] {
         &self.tables.thread_counts
     }
 
-    /// Streams that have a name or a priority, by process, device, context and number.
+    /// Returns the streams that have a name or a priority, by process, device, context and number.
     pub fn streams(&self) -> &[Stream] {
         &self.tables.streams
     }
 
-    /// Communicators, by process and number.
+    /// Returns the communicators, by process and number.
     pub fn communicators(&self) -> &[Communicator] {
         &self.tables.communicators
     }
 
-    /// A communicator of a process.
+    /// Returns a communicator of a process.
     pub fn communicator(&self, process: ProcessIndex, communicator: u64) -> Option<&Communicator> {
         let rows = self.communicators();
         let key = (process, communicator);
@@ -364,33 +370,33 @@ impl TraceFile {
         rows.get(at)
     }
 
-    /// Moments read on two clocks, in order of time.
+    /// Returns the moments that were read on two clocks, in order of time.
     pub fn clock_joins(&self) -> &[ClockJoin] {
         &self.tables.clock_joins
     }
 
-    /// A fact about the file, as JSON.
+    /// Returns a property of the file, as JSON.
     pub fn property(&self, key: &str) -> Option<&str> {
         let row = self.tables.properties.iter().find(|row| self.name(row.key) == key)?;
         Some(self.name(row.value))
     }
 
-    /// All facts about the file: keys, and values as JSON.
+    /// Returns all properties of the file: keys, and values as JSON.
     pub fn properties(&self) -> impl Iterator<Item = (&str, &str)> {
         self.tables.properties.iter().map(|row| (self.name(row.key), self.name(row.value)))
     }
 
-    /// All interned strings, in no order.
+    /// Returns all interned strings, in no particular order.
     pub fn names(&self) -> impl Iterator<Item = (NameId, &str)> {
         self.tables.names.iter().map(|(id, name)| (NameId(*id), &**name))
     }
 
-    /// Highest id of an interned string; ids run from 1 and may have gaps.
+    /// Returns the highest id of an interned string. Ids run from 1 and may have gaps.
     pub fn last_name(&self) -> NameId {
         NameId(self.tables.names.keys().copied().max().unwrap_or(0))
     }
 
-    /// Returns the first and last moment in any table; `None` if no row has a time.
+    /// Returns the earliest and the latest time in any table; `None` if no row has a time.
     pub fn extent_ns(&self) -> Option<(u64, u64)> {
         let blocks = self.row_blocks.iter().chain(&self.heap_blocks).chain(&self.map_blocks);
         let blocks = blocks.map(|block| (block.header.first_ns, block.header.last_ns));
@@ -407,18 +413,18 @@ impl TraceFile {
         all.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
-    /// Latest time of anything in a block; 0 if nothing has one.
+    /// Returns the latest time in any block; 0 if no block has a time.
     pub fn last_ns(&self) -> u64 {
         self.last_ns
     }
 
-    /// Rows of a large table, those of undecodable blocks included.
+    /// Returns the number of rows of a large table, including those in undecodable blocks.
     pub fn row_count<R: TracePart>(&self) -> u64 {
         let blocks = self.row_blocks.iter().filter(|block| block.header.table == R::TABLE);
         blocks.map(|block| u64::from(block.header.rows)).sum()
     }
 
-    /// Heap events in the file, those of undecodable blocks included.
+    /// Returns the number of heap events in the file, including those in undecodable blocks.
     pub fn heap_event_count(&self) -> u64 {
         self.heap_blocks.iter().map(|block| u64::from(block.header.rows)).sum()
     }
@@ -433,7 +439,7 @@ fn open_prefix(path: &Path) -> Result<(Source, Prefix), TraceError> {
     prefix_of(open_plain(path).map_err(failed("open"))?, path)
 }
 
-/// Reads the beginning of an open file; the path is only used in errors.
+/// Reads the first bytes of an open file. The path is used only in errors.
 pub(crate) fn prefix_of(file: File, path: &Path) -> Result<(Source, Prefix), TraceError> {
     let failed = |what| move |source| TraceError::Io { path: path.to_path_buf(), what, source };
     let metadata = file.metadata().map_err(failed("open"))?;
@@ -447,7 +453,7 @@ pub(crate) fn prefix_of(file: File, path: &Path) -> Result<(Source, Prefix), Tra
     Ok((Source { file, length }, prefix))
 }
 
-/// Reads the header's JSON.
+/// Reads the JSON of the header.
 pub(crate) fn body(source: &Source, prefix: &Prefix) -> io::Result<Result<TraceHeader, Damage>> {
     let length = u64::from(prefix.body);
     if !prefix.sound || length > MAX_HEADER_BYTES {

@@ -1,4 +1,5 @@
-//! The definition of what counts as recorded, for files as they are written and as they are read.
+//! Defines what counts as recorded, both for files that are being written and for files that are
+//! read.
 
 use crate::model::SampleOutline;
 use crate::reader::TraceFile;
@@ -8,10 +9,10 @@ use std::ops::AddAssign;
 /// Number of events and samples that were recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recorded {
-    /// Things that the job did, one row each: allocations and frees, mappings, spans of host
-    /// threads, work of devices and their memory, synchronisations, collectives.
+    /// Number of things that the job did, one row each: allocations and frees, mappings, spans of
+    /// host threads, device work and device memory, synchronizations, collectives.
     pub events: u64,
-    /// CPU samples: stacks of threads on a core.
+    /// Number of CPU samples, that is, stacks of threads on a core.
     pub samples: u64,
 }
 
@@ -31,8 +32,8 @@ impl std::iter::Sum for Recorded {
     }
 }
 
-/// Whether a table's rows are events. Rows that were read from outside (samples, waits, counters),
-/// that join events (arrows, external ids) or that describe them are not.
+/// Whether a table's rows are events. Rows that were read from outside of the job (samples, waits,
+/// counters), and rows that join events (arrows, external ids) or describe them, aren't.
 pub(crate) fn is_event(id: u16) -> bool {
     matches!(
         id,
@@ -49,7 +50,8 @@ pub(crate) fn is_event(id: u16) -> bool {
 }
 
 impl TraceFile {
-    /// Returns what was recorded, including undecodable blocks as far as their headers count rows.
+    /// Returns what was recorded. Undecodable blocks are included as far as their headers count
+    /// rows.
     pub fn recorded(&self) -> Recorded {
         let blocks = self.row_blocks().iter().chain(self.heap_blocks()).chain(self.map_blocks());
         let events = blocks.filter(|block| is_event(block.header.table));

@@ -1,4 +1,4 @@
-//! Reads a large table back, one block in memory.
+//! Reads a large table, with one block in memory.
 
 use crate::error::{Damage, Problem};
 use crate::planes::PlaneReader;
@@ -7,30 +7,30 @@ use crate::scan::IndexRow;
 use crate::tables::{TracePart, TraceRow};
 use std::marker::PhantomData;
 
-/// Blocks of a large table, in the order in which they were written: each a
-/// list of rows, sorted as the writer sorted them. Blocks may overlap in time.
+/// The blocks of a large table, in the order in which they were written. Each block is a list of
+/// rows, sorted as the writer sorted them. Blocks may overlap in time.
 ///
-/// A block that cannot be decoded is skipped and noted in [`Self::problems`].
+/// A block that can't be decoded is skipped and listed in [`Self::problems`].
 #[derive(Debug)]
 pub struct RowBlocks<'a, R> {
     file: &'a TraceFile,
     blocks: std::vec::IntoIter<IndexRow>,
     payload: Vec<u8>,
     planes: Option<PlaneReader>,
-    /// Bytes that all blocks together may still decode to, so that a small file
-    /// cannot ask for much.
+    /// Number of bytes that the remaining blocks may decode to. It prevents a small file from
+    /// taking much memory.
     budget: u64,
     problems: Vec<Problem>,
     rows: PhantomData<R>,
 }
 
 impl TraceFile {
-    /// Rows of a large table, block by block; see [`RowBlocks`].
+    /// Returns the rows of a large table, block by block; see [`RowBlocks`].
     pub fn blocks<R: TracePart>(&self) -> RowBlocks<'_, R> {
         RowBlocks::new(self, 0, u64::MAX)
     }
 
-    /// Like [`Self::blocks`], without the blocks that hold nothing between these times.
+    /// Like [`Self::blocks`], but leaves out blocks that lie completely outside of these times.
     pub fn blocks_between<R: TracePart>(&self, from_ns: u64, to_ns: u64) -> RowBlocks<'_, R> {
         RowBlocks::new(self, from_ns, to_ns)
     }
@@ -67,7 +67,7 @@ impl<'a, R: TracePart> RowBlocks<'a, R> {
         }
     }
 
-    /// Like [`Self::new`], in the order in which blocks begin.
+    /// Like [`Self::new`], but sorts the blocks by their beginning.
     pub(crate) fn sorted(file: &'a TraceFile, from_ns: u64, to_ns: u64) -> RowBlocks<'a, R> {
         let mut all = RowBlocks::new(file, from_ns, to_ns);
         let mut blocks: Vec<IndexRow> = all.blocks.collect();
@@ -76,23 +76,24 @@ impl<'a, R: TracePart> RowBlocks<'a, R> {
         all
     }
 
-    /// Earliest time in the next block.
+    /// Returns the earliest time in the next block.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         Some(self.blocks.as_slice().first()?.header.first_ns)
     }
 
-    /// Rows in the blocks that were not read yet; a damaged file may promise too many.
+    /// Returns the number of rows in blocks that weren't read yet. A damaged file may state too
+    /// many.
     pub fn rows_left(&self) -> usize {
         let rows = self.blocks.as_slice().iter().map(|block| block.header.rows as usize);
         rows.sum::<usize>().min((self.file.source().memory_limit() / 8) as usize)
     }
 
-    /// Returns what could not be read so far.
+    /// Returns the parts that couldn't be read so far.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
 
-    /// Returns what could not be read.
+    /// Returns the parts that couldn't be read.
     pub fn into_problems(self) -> Vec<Problem> {
         self.problems
     }

@@ -1,26 +1,28 @@
-//! `run.json`: what a run was, and how complete it is. It has a version, and is rewritten (to a
-//! temporary name, then renamed) while the job runs and at its end.
+//! `run.json`: facts about a run, and how complete it is. The file has a version. It is rewritten
+//! (under a temporary name, then renamed) while the job runs and at its end.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
-/// Version of `run.json` that this build writes. From version 2 on the file always has a checksum.
+/// Version of `run.json` that this build writes. From version 2 on, the file always has a checksum.
 pub const RUN_VERSION: u32 = 2;
 
-/// Contents of `run.json` (`run-HOST-PID.json` for further collectors on the same directory).
+/// Contents of `run.json`, or of `run-HOST-PID.json` for further collectors that write to the same
+/// directory.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunInfo {
     /// The file's [`RUN_VERSION`].
     pub version: u32,
-    /// Version of tprof that recorded.
+    /// Version of tprof that made the recording.
     pub tprof: String,
     /// Name of the host.
     pub host: String,
-    /// Command line; only the base name under `--redact`; empty if attached by hand.
+    /// Command line; only the base name under `--redact`; empty if the processes were attached by
+    /// hand.
     pub command: Vec<String>,
-    /// Commit of the working tree that it was started in, by git's files; `null` without one, and
-    /// under `--redact`. Files may differ from it.
+    /// Commit of the working tree in which the run was started, from git's files; `null` outside of
+    /// a working tree, and under `--redact`. Files may differ from the commit.
     pub commit: Option<String>,
     /// Time when the run began, CLOCK_MONOTONIC nanoseconds.
     pub start_ns: u64,
@@ -28,45 +30,45 @@ pub struct RunInfo {
     pub start_unix_ns: u64,
     /// Time when the last process ended; `null` while the run lasts or if it was cut off.
     pub end_ns: Option<u64>,
-    /// True once the collector finished in good order.
+    /// True once the collector has finished properly.
     pub finished: bool,
-    /// Session directory, for `tprof ctl`.
+    /// Session directory, which `tprof ctl` uses.
     pub session: String,
-    /// Collector's process id.
+    /// Pid of the collector.
     pub collector_pid: u32,
-    /// Time when the collector started, in clock ticks since the machine's boot. Together with its
-    /// pid this tells it from later processes of that pid.
+    /// Time when the collector started, in clock ticks since the machine's boot. Together, the pid
+    /// and this time identify the collector even if the pid is reused.
     pub collector_start_tick: Option<u64>,
-    /// The resolved options.
+    /// The options of the run, after defaults were applied.
     pub options: serde_json::Value,
     /// Machine: kernel, cpus, memory, clock.
     pub machine: serde_json::Value,
-    /// Variables that name the job in the collector's environment; values are hashes under
-    /// `--redact`. Empty where no launcher or scheduler named it.
+    /// Variables in the collector's environment that name the job. Under `--redact`, the values are
+    /// hashes. Empty if no launcher or scheduler named the job.
     pub job: BTreeMap<String, String>,
-    /// What was recorded and what was not.
+    /// Counts of recorded and lost events, and the processes that were not recorded.
     pub completeness: Completeness,
     /// The cost of the recording.
     pub overhead: Overhead,
-    /// Every recorded program image; [`RunInfo::process_count`] counts the processes.
+    /// Every recorded program image. [`RunInfo::process_count`] counts the processes.
     pub processes: Vec<ProcessInfo>,
-    /// Rank files in this directory written by this collector.
+    /// The rank files in this directory that this collector wrote.
     pub files: Vec<String>,
     /// The rank that the collector's own environment names, as `VARIABLE=NUMBER`, if any.
     pub own_rank: Option<String>,
-    /// The last signal that asked the launcher to end, with its time (CLOCK_MONOTONIC nanoseconds):
-    /// a run that was cut off after it may have been cut off by what followed.
+    /// The last signal that asked the launcher to end, and its time (CLOCK_MONOTONIC nanoseconds).
+    /// If the run was cut off after the signal, what followed the signal may be the reason.
     pub asked_to_end: Option<(i32, u64)>,
     /// The ranks among `files`.
     pub ranks: Vec<RankInfo>,
-    /// Further notes for readers of the recording, in sentences.
+    /// Further notes for people who read the recording, each a sentence.
     pub notes: Vec<String>,
-    /// Whether the file that this was read from does not match its checksum, or lacks it: it was damaged, or a
-    /// person edited it.
+    /// Whether the file that this was read from lacks its checksum or doesn't match it: it was
+    /// damaged, or a person edited it.
     #[serde(skip)]
     pub is_changed: bool,
-    /// The reason why its collector could not write its files from some moment on, from the marker
-    /// next to this file; empty if the reason is not known.
+    /// The reason why the collector couldn't write its files from some time on, from the marker
+    /// next to this file; empty if the reason isn't known.
     #[serde(skip)]
     pub unwritten: Option<String>,
 }
@@ -77,18 +79,18 @@ pub struct RunInfo {
 pub struct RankInfo {
     /// Number of the rank, from 0.
     pub rank: u32,
-    /// Number of ranks that its launcher started, if it states that.
+    /// Number of ranks that the rank's launcher started, if it says so.
     pub size: Option<u32>,
-    /// Hash of the launch's name, in hexadecimal; `null` if nothing names it.
+    /// Hash of the launch's name, in hexadecimal; `null` if the launch has no name.
     pub launch: Option<String>,
-    /// Number of times that an elastic launcher had started it before.
+    /// Number of times that an elastic launcher had started the rank before.
     pub restarts: u32,
-    /// Name of its file.
+    /// Name of the rank's file.
     pub file: String,
 }
 
 impl RunInfo {
-    /// Whether another tool recorded it, and tprof only took it over.
+    /// Whether another tool made the recording and tprof only imported it.
     pub fn is_imported(&self) -> bool {
         self.options.get("imported").is_some()
     }
@@ -96,7 +98,7 @@ impl RunInfo {
     /// Returns the number of processes that the images in [`RunInfo::processes`] belong to.
     pub fn process_count(&self) -> usize {
         count_processes(self.processes.iter().map(|image| ImageLife {
-            // An import has processes of several hosts, each in its own file.
+            // An import has processes on several hosts, and each host has its own file.
             place: if self.is_imported() { image.file.as_deref().unwrap_or("") } else { "" },
             pid: image.pid,
             start_ns: image.start_ns,
@@ -106,23 +108,23 @@ impl RunInfo {
     }
 }
 
-/// A program image, as [`count_processes`] needs it.
+/// The life of a program image, as [`count_processes`] needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ImageLife<'a> {
-    /// The scope of its pid: a host, or one file of a host.
+    /// The scope in which the pid is unique: a host, or one file of a host.
     pub place: &'a str,
     /// Pid of the process.
     pub pid: u32,
-    /// Time when it began, ns.
+    /// Time when the image began, ns.
     pub start_ns: u64,
-    /// Time when it ended, ns; `None` if that is not known.
+    /// Time when the image ended, ns; `None` if that isn't known.
     pub end_ns: Option<u64>,
-    /// An `exec` ended it.
+    /// Whether an `exec` ended the image.
     pub replaced: bool,
 }
 
-/// Returns the number of processes that these program images belong to: an `exec` begins an image
-/// but no process, and a reused pid is another process.
+/// Returns the number of processes that these program images belong to. An `exec` begins an image
+/// but not a process. A reused pid is another process.
 pub fn count_processes<'a>(images: impl IntoIterator<Item = ImageLife<'a>>) -> usize {
     let mut images: Vec<ImageLife<'a>> = images.into_iter().collect();
     images.sort_unstable_by_key(|image| (image.place, image.pid, image.start_ns));
@@ -134,17 +136,17 @@ pub fn count_processes<'a>(images: impl IntoIterator<Item = ImageLife<'a>>) -> u
     images.len() - images.windows(2).filter(goes_on).count()
 }
 
-/// What was recorded, what was lost, which processes were not recorded.
+/// Counts of recorded and lost events, and the processes that were not recorded.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Completeness {
-    /// Events recorded, as [`crate::Recorded`] defines them.
+    /// Number of events recorded, as [`crate::Recorded`] defines them.
     pub recorded: u64,
-    /// CPU samples recorded.
+    /// Number of CPU samples recorded.
     pub samples: u64,
-    /// Events known to be lost.
+    /// Number of events known to be lost.
     pub lost: u64,
-    /// The losses, by kind.
+    /// The losses by kind.
     pub losses: Vec<LossInfo>,
     /// Processes that were not recorded, wholly or in part.
     pub blind: Vec<BlindSpot>,
@@ -162,23 +164,23 @@ pub struct LossInfo {
     pub count: u64,
 }
 
-/// The blind spot of a process that still runs when recording ends.
+/// The value of [`BlindSpot::what`] for a process that still runs when recording ends.
 pub const LATER_EVENTS: &str = "later events";
 
-/// A process of which something was not recorded.
+/// A process of which some or all data wasn't recorded.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BlindSpot {
     /// `pid NAME` or a path.
     pub process: String,
-    /// The data that was not recorded, e.g. `everything`, `allocations`.
+    /// The data that wasn't recorded, such as `everything` or `allocations`.
     pub what: String,
-    /// Reason why not.
+    /// The reason why it wasn't recorded.
     pub why: String,
 }
 
 impl BlindSpot {
-    /// The process in words: `sh (pid 7)`, since `7 sh` reads as seven of them.
+    /// Names the process as `sh (pid 7)`, because `7 sh` reads as seven processes.
     pub fn process_words(&self) -> String {
         match self.process.split_once(' ') {
             Some((pid, name)) if pid.bytes().all(|b| b.is_ascii_digit()) && !name.is_empty() => {
@@ -189,17 +191,17 @@ impl BlindSpot {
     }
 }
 
-/// Whether allocations of some process were not recorded, so that sums over a heap are no
-/// more than lower bounds.
+/// Whether allocations of some process weren't recorded, so that sums over the heap are only lower
+/// bounds.
 pub fn misses_allocations(blind: &[BlindSpot]) -> bool {
     blind.iter().any(|blind| blind.what == "allocations")
 }
 
-/// Groups blind spots that are alike, in the order of the first of each, and states in words which
-/// processes have them.
+/// Groups equal blind spots in the order of their first appearance, and describes the processes of
+/// each group.
 ///
-/// Returns `(what, of whom, why)`, e.g. `("everything", "sh (pid 7) and 2 more", "statically
-/// linked")`.
+/// Returns `(what, processes, why)`, for example
+/// `("everything", "sh (pid 7) and 2 more", "statically linked")`.
 pub fn group_blind_spots(blind: &[BlindSpot]) -> Vec<(&str, String, &str)> {
     let mut groups: Vec<(&BlindSpot, usize)> = Vec::new();
     let mut known: HashMap<(&str, &str), usize> = HashMap::new();
@@ -217,8 +219,8 @@ pub fn group_blind_spots(blind: &[BlindSpot]) -> Vec<(&str, String, &str)> {
     groups.into_iter().map(|g| (g.0.what.as_str(), processes(g), g.0.why.as_str())).collect()
 }
 
-/// Version of [`Overhead`]. Before 2, `host_ns` and `fraction` had no bounds, and may or may not
-/// have included waits.
+/// Version of [`Overhead`]. Before version 2, `host_ns` and `fraction` had no bounds, and could
+/// include waits.
 pub const OVERHEAD_VERSION: u32 = 2;
 
 /// The cost of the recording.
@@ -227,8 +229,8 @@ pub const OVERHEAD_VERSION: u32 = 2;
 pub struct Overhead {
     /// The [`OVERHEAD_VERSION`] of this value.
     pub version: u32,
-    /// CPU time of the job that recording took, without waits: the sum of `parts`. An estimate,
-    /// the middle of its bounds.
+    /// CPU time that recording took in the job's threads, without waits; the sum of `parts`. This
+    /// is an estimate, the middle of its bounds.
     pub host_ns: Option<u64>,
     /// Lower bound of `host_ns`.
     pub host_ns_low: Option<u64>,
@@ -236,11 +238,12 @@ pub struct Overhead {
     pub host_ns_high: Option<u64>,
     /// The parts of `host_ns`.
     pub parts: Vec<OverheadPart>,
-    /// Time the job's threads waited for the collector; measured.
+    /// Time for which the job's threads waited for the collector; measured.
     pub wait_ns: u64,
-    /// CPU time of the launched tree, or of the attached processes as last read.
+    /// CPU time of the launched processes, or of the attached processes as they were last read.
     pub job_cpu_ns: Option<u64>,
-    /// `host_ns / job_cpu_ns`, at most 1; `null` if that is not known or below 50 ms.
+    /// `host_ns / job_cpu_ns`, at most 1; `null` if that isn't known, or if `job_cpu_ns` is below
+    /// 50 ms.
     pub fraction: Option<f64>,
     /// Lower bound of `fraction`, from `host_ns_low`.
     pub fraction_low: Option<f64>,
@@ -248,7 +251,7 @@ pub struct Overhead {
     pub fraction_high: Option<f64>,
     /// CPU time of the collector; measured.
     pub collector_cpu_ns: u64,
-    /// Always true: a cost with bounds is an estimate.
+    /// Always true, because a cost with bounds is an estimate.
     pub estimate: bool,
 }
 
@@ -260,39 +263,39 @@ pub struct OverheadPart {
     pub part: String,
     /// Number of operations.
     pub count: u64,
-    /// Lower bound of their CPU time.
+    /// Lower bound of the operations' CPU time.
     pub ns_low: u64,
-    /// Upper bound of their CPU time; `null` where the cost of one is not known.
+    /// Upper bound of the operations' CPU time; `null` if the cost of an operation isn't known.
     pub ns_high: Option<u64>,
 }
 
-/// A program image: the life of a process from its beginning or an `exec` to the next, or to its
-/// end.
+/// A program image: the life of a process from its beginning or an `exec` to the next `exec`, or to
+/// its end.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProcessInfo {
     /// Pid of the process.
     pub pid: u32,
-    /// Parent's process id.
+    /// Pid of the parent process.
     pub parent: u32,
     /// Rank, if any process of the run has one.
     pub rank: Option<u32>,
     /// The command line.
     pub command: String,
-    /// Exit status, if it exited and that was recorded.
+    /// Exit status, if the process exited and the status was recorded.
     pub exit_status: Option<i32>,
-    /// Signal, if it was killed and that was recorded.
+    /// Signal number, if a signal killed the process and that was recorded.
     pub signal: Option<i32>,
     /// `exit`, `signal`, `exec`, `running` or `unknown`.
     pub ended_by: String,
-    /// Time when it attached, CLOCK_MONOTONIC nanoseconds.
+    /// Time when the image attached, CLOCK_MONOTONIC nanoseconds.
     pub start_ns: u64,
-    /// Time when it ended.
+    /// Time when the image ended.
     pub end_ns: Option<u64>,
-    /// Rank file that holds its data.
+    /// Rank file that contains the image's data.
     pub file: Option<String>,
-    /// Records that it made and that were lost, and events before it could attach; `null`
-    /// for one that never attached.
+    /// Number of the image's records that were lost, and of events before it could attach; `null`
+    /// for an image that never attached.
     pub lost: Option<u64>,
 }
 
@@ -329,7 +332,7 @@ mod tests {
         let images = [
             image("a", 7, 0, Some(10), true),
             image("a", 7, 12, Some(20), false),
-            // A new process of the pid, sampled while it was about to become another program.
+            // A new process with the reused pid, recorded just before it became another program.
             image("a", 7, 30, Some(50), false),
             image("a", 7, 40, Some(50), false),
             image("b", 7, 0, None, false),

@@ -1,4 +1,4 @@
-//! Finds the blocks of a file: through its index, or by walking from header to header.
+//! Finds the blocks of a file through its index, or by walking from header to header.
 
 use crate::columns::BlockWriter;
 use crate::columns_read::Columns;
@@ -11,19 +11,20 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
-/// Bytes read in one go when the next block has to be searched for.
+/// Number of bytes that are read at once when searching for the next block.
 const SEARCH_BYTES: usize = 1 << 20;
-/// A file full of damage is described by its first problems.
+/// Maximum number of problems that are kept. The first ones are enough to describe a file full of
+/// damage.
 const MAX_PROBLEMS: usize = 1000;
-/// Bytes of a header-only block's payload: a directory of no columns.
+/// Payload size of a block without columns: only the number of columns.
 const END_PAYLOAD_BYTES: u64 = 2;
 
-/// Decoded blocks may fill this many bytes …
+/// Memory that decoded blocks may take in any case, bytes.
 const MEMORY_BYTES: u64 = 256 << 20;
-/// … and this many more for each byte of the file.
+/// Memory that decoded blocks may take in addition, for each byte of the file.
 const MEMORY_BYTES_PER_BYTE: u64 = 256;
 
-/// A block's place, and its header.
+/// The offset of a block, and its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IndexRow {
     pub offset: u64,
@@ -71,7 +72,7 @@ impl Row for IndexRow {
     }
 }
 
-/// An open file of known length; bytes that are appended later are not read.
+/// An open file of fixed length. Bytes that are appended later aren't read.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub file: File,
@@ -93,21 +94,21 @@ impl Source {
         BLOCK_HEADER_BYTES as u64 + u64::from(header.stored_len)
     }
 
-    /// Most bytes that decoded blocks may fill at once: any honest file fits,
-    /// and a small one cannot ask for much.
+    /// Returns how many bytes decoded blocks may take at once. Any honest file fits, and a small
+    /// file can't take much memory.
     pub fn memory_limit(&self) -> u64 {
         MEMORY_BYTES.saturating_add(self.length.saturating_mul(MEMORY_BYTES_PER_BYTE))
     }
 
-    /// Returns the most bytes that the rows of one large table may decode to, block after block.
-    /// Kernels that repeat evenly take a 20,000th of that in the file, so its size means little;
-    /// half of the machine's memory is allowed in any case.
+    /// Returns how many bytes the rows of one large table may decode to, all blocks together. In a
+    /// file, kernels that repeat evenly take only a 20,000th of their decoded size, so the file's
+    /// size says little. Therefore at least half of the machine's memory is allowed.
     pub fn rows_limit(&self) -> u64 {
         static HALF: OnceLock<u64> = OnceLock::new();
         self.memory_limit().max(*HALF.get_or_init(|| machine_memory().unwrap_or(0) / 2))
     }
 
-    /// Reads a block's payload and checks it.
+    /// Reads a block's payload and verifies its checksum.
     pub fn payload(&self, block: &IndexRow, out: &mut Vec<u8>) -> Result<(), Damage> {
         out.resize(block.header.stored_len as usize, 0);
         self.file
@@ -119,7 +120,7 @@ impl Source {
         }
     }
 
-    /// Reads all rows of a block.
+    /// Reads and decodes all rows of a block.
     pub fn rows<R: Part>(
         &self,
         block: &IndexRow,
@@ -130,7 +131,8 @@ impl Source {
         R::read(&mut Columns::parse(payload, &block.header, planes)?)
     }
 
-    /// Blocks as a finished file's index lists them, if there is a sound one.
+    /// Returns the blocks that the index of a finished file lists; `None` if there is no valid
+    /// index.
     pub fn indexed(&self, start: u64, planes: &mut PlaneReader) -> Option<Vec<IndexRow>> {
         let end = self.length.checked_sub(BLOCK_HEADER_BYTES as u64 + END_PAYLOAD_BYTES)?;
         let header = self.header(end).ok()?.ok()?;
@@ -154,7 +156,8 @@ impl Source {
                 self.rows(&IndexRow { offset, header }, &mut payload, planes).ok()?;
             part.reverse();
             parts.append(&mut part);
-            // Parts come before the blocks that follow them, so the chain must fall.
+            // An index part lies before the blocks that follow it, so the offsets in the chain must
+            // decrease.
             (limit, offset) = (offset, header.base);
         }
         parts.reverse();
@@ -168,7 +171,7 @@ impl Source {
         Some(parts)
     }
 
-    /// Blocks found by walking from one to the next; damage is stepped over.
+    /// Returns the blocks found by walking from one to the next. Damaged bytes are skipped.
     pub fn walked(&self, start: u64, problems: &mut Vec<Problem>) -> io::Result<Vec<IndexRow>> {
         let mut blocks = Vec::new();
         let mut offset = start;
@@ -194,7 +197,7 @@ impl Source {
         Ok(blocks)
     }
 
-    /// Offset of the first sound block header at or after `offset`.
+    /// Returns the offset of the first valid block header at or after `offset`.
     pub fn search(&self, mut offset: u64) -> io::Result<Option<u64>> {
         let mut bytes = Vec::new();
         while offset + (BLOCK_HEADER_BYTES as u64) <= self.length {
@@ -223,7 +226,7 @@ pub(crate) fn note(problems: &mut Vec<Problem>, offset: u64, what: String) {
     }
 }
 
-/// Bytes of memory of this machine.
+/// Returns this machine's memory size, bytes.
 fn machine_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;

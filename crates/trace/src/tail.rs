@@ -1,11 +1,11 @@
-//! Reads a `.tprof` that still grows: each call returns what came since the last one, and nothing
-//! twice.
+//! Reads a `.tprof` that is still growing. Each call returns what was added since the call before,
+//! and nothing twice.
 //!
-//! A [`TraceTail`] is a position in a file, and holds no file open: a reader of a thousand ranks
-//! opens each when it reads it, and decodes all with one [`TailDecoder`]. Small tables that change
-//! while a job runs are decoded; large tables are only decoded as far as asked for, and the headers
-//! of other blocks are counted. An incomplete block is read next time. The file is treated as
-//! hostile, as by [`crate::TraceFile`].
+//! A [`TraceTail`] is a position in a file and doesn't keep the file open. A reader of a thousand
+//! ranks opens each file when reading it, and decodes all of them with one [`TailDecoder`]. Small
+//! tables that change while a job runs are decoded. Large tables are decoded only if the caller
+//! asks for them. For other blocks, only the headers are counted. An incomplete block is read by a
+//! later call. The file is treated as hostile, as in [`crate::TraceFile`].
 
 use crate::columns_read::Columns;
 use crate::error::{Damage, TraceError};
@@ -23,27 +23,26 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes that one call decodes at most, beyond the last block.
+/// Number of bytes after which a call decodes no further block.
 const CALL_BYTES: u64 = 32 << 20;
-/// Blocks that one call skips at most.
+/// Maximum number of blocks that one call goes through.
 const CALL_BLOCKS: usize = 1 << 16;
 
-/// The large tables that are decoded.
+/// Which of the large tables to decode.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TailOptions {
-    /// Spans of these kinds and names; `None` decodes no span.
+    /// Selects spans by kind and name; `None` decodes no span.
     pub spans: Option<fn(SpanKind, &str) -> bool>,
-    /// Samples of threads.
+    /// Whether to decode the samples of threads.
     pub samples: bool,
 }
 
-/// The rows that came since the last call.
+/// The rows that were added since the call before.
 #[derive(Debug, Default)]
 pub struct TailUpdate {
-    /// Whether the file is another one than before, or began again: everything read of it before is
-    /// void.
+    /// Whether the file was replaced or began again. Everything read from it before is void.
     pub restarted: bool,
-    /// Whether more can be read at once.
+    /// Whether another call can read more at once.
     pub more: bool,
     /// New process images.
     pub processes: Vec<Process>,
@@ -61,14 +60,14 @@ pub struct TailUpdate {
     pub marks: Vec<Mark>,
     /// Losses that were reported.
     pub losses: Vec<Loss>,
-    /// Spans that were asked for, with their names.
+    /// Spans that were asked for, each with its name.
     pub spans: Vec<(SpanOutline, Box<str>)>,
     /// Samples, if they were asked for.
     pub samples: Vec<SampleMoment>,
     names: FxHashMap<u32, Box<str>>,
 }
 
-/// A place in a file that grows.
+/// A position in a growing file.
 #[derive(Debug)]
 pub struct TraceTail {
     path: PathBuf,
@@ -84,7 +83,7 @@ pub struct TailDecoder {
 }
 
 impl TailDecoder {
-    /// Fails where there is no memory for a decompressor.
+    /// Creates a decoder. Fails if there is no memory for a decompressor.
     pub fn new() -> io::Result<TailDecoder> {
         Ok(TailDecoder { planes: PlaneReader::new()?, payload: Vec::new() })
     }
@@ -94,22 +93,23 @@ impl TailDecoder {
     }
 }
 
-/// What is known of the file so far.
+/// The reader's position in the file, and the facts that it has read so far.
 #[derive(Debug, Default)]
 struct Place {
-    /// The first bytes of the file, once its header was read.
+    /// The first bytes of the file, once its header has been read.
     prefix: Option<[u8; PREFIX_BYTES]>,
     header: TraceHeader,
-    /// First byte that was not read.
+    /// Offset of the first byte that wasn't read yet.
     offset: u64,
-    /// Bytes of the file at the last call.
+    /// Size of the file at the last call, bytes.
     length: u64,
-    /// Offset up to which a block was searched behind a damaged one.
+    /// End of the bytes that were already searched for a block behind a damaged one.
     searched: u64,
-    /// The last block of the file did not match its checksum: it may not have been whole.
+    /// Offset of the file's last block, if it didn't match its checksum at the last call and may
+    /// have been incomplete.
     retried: Option<u64>,
     names: TailNames,
-    /// Bytes that small and large tables were decoded to.
+    /// Number of bytes that were decoded so far, for small and for large tables.
     decoded: [u64; 2],
     events: u64,
     damaged: u64,
@@ -118,42 +118,42 @@ struct Place {
 }
 
 impl TraceTail {
-    /// Starts at the beginning of a file; the path is only used in errors.
+    /// Starts at the beginning of a file. The path is used only in errors.
     pub fn new(path: &Path, wants: TailOptions) -> TraceTail {
         TraceTail { path: path.to_path_buf(), wants, at: Place::default() }
     }
 
-    /// The file's description of itself, once it was read.
+    /// Returns the file's description of itself, once it has been read.
     pub fn header(&self) -> Option<&TraceHeader> {
         self.at.prefix.map(|_| &self.at.header)
     }
 
-    /// Events by the heads of blocks, as [`crate::Recorded`] counts them.
+    /// Returns the number of events by the headers of blocks, as [`crate::Recorded`] counts them.
     pub fn events(&self) -> u64 {
         self.at.events
     }
 
-    /// Returns the number of damaged blocks, and stretches without a block, that were skipped.
+    /// Returns the number of damaged blocks, and of stretches without a block, that were skipped.
     pub fn damaged(&self) -> u64 {
         self.at.damaged
     }
 
-    /// Bytes of the file at the last call.
+    /// Returns the size of the file at the last call, bytes.
     pub fn bytes(&self) -> u64 {
         self.at.length
     }
 
-    /// Returns the latest time of anything in a block so far; 0 if nothing had one.
+    /// Returns the latest time in any block so far; 0 if no block had a time.
     pub fn last_ns(&self) -> u64 {
         self.at.last_ns
     }
 
-    /// Whether the recorder closed the file in good order: nothing more will come.
+    /// Whether the recorder closed the file properly, so that nothing more will follow.
     pub fn is_closed(&self) -> bool {
         self.at.closed
     }
 
-    /// A name that a row of `news` refers to; empty if it is not known any more.
+    /// Returns a name that a row of `news` refers to; empty if it isn't known any more.
     pub fn name(
         &mut self,
         news: &TailUpdate,
@@ -170,10 +170,11 @@ impl TraceTail {
         source.ok().filter(|_| id.0 != 0).and_then(find).unwrap_or_default()
     }
 
-    /// Reads what came since the last call. A file whose header is incomplete gives nothing.
+    /// Reads what was added since the last call. If the file's header is incomplete, nothing is
+    /// returned.
     ///
-    /// Fails where the file cannot be read, is not one of tprof's, or has a format that this build
-    /// does not read. Damage is not an error: see [`Self::damaged`].
+    /// Fails if the file can't be read, isn't a tprof file, or has a format that this build doesn't
+    /// read. Damage isn't an error; see [`Self::damaged`].
     pub fn read_more(
         &mut self,
         file: &File,
@@ -207,20 +208,20 @@ impl TraceTail {
         file.try_clone().map_err(|source| self.failed(source))
     }
 
-    /// Whether nothing can have come.
+    /// Whether nothing can have been added.
     fn is_unchanged(&self, length: u64) -> bool {
         let at = &self.at;
         length == at.length && (at.offset == length || at.searched == length)
     }
 
-    /// Whether it is another file than before.
+    /// Whether the file was replaced by another file.
     fn is_other(&self, file: &File, length: u64) -> bool {
         let Some(before) = self.at.prefix else { return false };
         let mut prefix = [0; PREFIX_BYTES];
         length < self.at.offset || file.read_exact_at(&mut prefix, 0).is_err() || prefix != before
     }
 
-    /// Reads the header; false where it is not whole yet.
+    /// Reads the header. Returns false if it is still incomplete.
     fn begin(&mut self, source: &Source) -> Result<bool, TraceError> {
         let prefix = match prefix_of(self.cloned(&source.file)?, &self.path) {
             Ok((_, prefix)) => prefix,
@@ -232,13 +233,13 @@ impl TraceTail {
         let header = body(source, &prefix).map_err(|source| self.failed(source))?;
         self.at.damaged += u64::from(header.is_err());
         self.at.header = header.unwrap_or_default();
-        // A damaged length is of no use, as in `TraceFile::open`.
+        // As in `TraceFile::open`, a damaged length isn't used.
         self.at.offset = PREFIX_BYTES as u64 + if prefix.sound { prefix.body.into() } else { 0 };
         self.at.prefix = Some(bytes);
         Ok(true)
     }
 
-    /// Goes from block to block as far as they are whole.
+    /// Goes from block to block, as far as they are complete.
     fn walk(
         &mut self,
         source: &Source,
@@ -264,8 +265,8 @@ impl TraceTail {
             };
             let end = offset + BLOCK_HEADER_BYTES as u64 + u64::from(header.stored_len);
             if end > source.length {
-                // The block is incomplete, or its length is wrong: then blocks behind it will show
-                // that.
+                // The block is incomplete, or its length is wrong. In the second case, blocks
+                // behind it will show that.
                 match self.behind_damage(source, steady)? {
                     true => continue,
                     false => return Ok(()),
@@ -274,7 +275,7 @@ impl TraceTail {
             let taken = self.take(source, &IndexRow { offset, header }, decoder, news);
             match taken {
                 Ok(decoded) => bytes += decoded,
-                // A file system may show the length of a file before its last bytes.
+                // A file system may show the new length of a file before its last bytes.
                 Err(_) if end == source.length && self.at.retried != Some(offset) => {
                     self.at.retried = Some(offset);
                     return Ok(());
@@ -289,10 +290,12 @@ impl TraceTail {
         Ok(())
     }
 
-    /// Moves to the next block behind an incomplete one; returns false where there is none yet.
+    /// Moves to the next block behind a damaged or incomplete one. Returns false if there is none
+    /// yet.
     ///
     /// The bytes behind it are searched again only when there are a quarter more of them, or when
-    /// the file does not grow, so that all searches of a file together are in proportion to it.
+    /// the file doesn't grow. So the cost of all searches of a file together is proportional to its
+    /// size.
     fn behind_damage(&mut self, source: &Source, steady: bool) -> io::Result<bool> {
         let (offset, length) = (self.at.offset, source.length);
         let searched = self.at.searched.saturating_sub(offset);
@@ -307,7 +310,7 @@ impl TraceTail {
         Ok(true)
     }
 
-    /// Decodes a block if anything in it is wanted, and returns its decoded bytes.
+    /// Decodes a block if any of its rows are wanted, and returns the number of decoded bytes.
     fn take(
         &mut self,
         source: &Source,
@@ -386,7 +389,7 @@ impl TraceTail {
         Ok(())
     }
 
-    /// Spans by name; where no name is wanted, no other column is decoded.
+    /// Reads the spans with a wanted name. If no name is wanted, no other column is decoded.
     fn spans(
         &mut self,
         source: &Source,

@@ -1,5 +1,5 @@
-//! Names of a file that grows, without keeping them all: those that were just read go with
-//! what was read, and where the others are is known by block.
+//! The names of a growing file, without keeping all of them. Names that were just read are returned
+//! with the rows. For other names, only the block that contains them is known.
 
 use crate::error::Damage;
 use crate::file::{BLOCK_HEADER_BYTES, BlockHeader};
@@ -9,17 +9,18 @@ use crate::tables::{NameRow, table};
 use rustc_hash::FxHashMap;
 use std::os::unix::fs::FileExt;
 
-/// Blocks of names that are found again; later ones are known only while they are new.
+/// Maximum number of name blocks whose position is kept. Names in later blocks are known only while
+/// they are new.
 const MAX_BLOCKS: usize = 1 << 16;
-/// Names that were looked up and are kept, and their bytes.
+/// Maximum number of looked-up names that are kept; `MAX_KEPT_BYTES` bounds their size.
 const MAX_KEPT: usize = 1 << 12;
 const MAX_KEPT_BYTES: usize = 256 << 10;
-/// Wanted names that are kept.
+/// Maximum number of wanted names that are kept.
 const MAX_WANTED: usize = 1 << 14;
-/// A longer name than this is no wanted one.
+/// Names longer than this are never wanted, bytes.
 const MAX_WANTED_BYTES: usize = 256;
 
-/// The position of a block of names, and the ids in it.
+/// The position of a block of names, and the range of ids in it.
 #[derive(Clone, Copy, Debug)]
 struct NamesBlock {
     offset: u64,
@@ -27,18 +28,18 @@ struct NamesBlock {
     last: u32,
 }
 
-/// Names of one file.
+/// The names of one file.
 #[derive(Debug, Default)]
 pub(crate) struct TailNames {
     blocks: Vec<NamesBlock>,
     kept: FxHashMap<u32, Box<str>>,
     kept_bytes: usize,
-    /// Names that the reader of the file asked for, with the number of rows that use them.
+    /// The wanted names by id, each with the number of rows that use it.
     wanted: FxHashMap<u32, (Box<str>, u32)>,
 }
 
 impl TailNames {
-    /// Remembers a block's names, and keeps those that are wanted.
+    /// Records the position of a block of names, and keeps those names that are wanted.
     pub fn add(&mut self, offset: u64, rows: &[NameRow], is_wanted: impl Fn(&str) -> bool) {
         let ids = || rows.iter().map(|row| row.id);
         if let (Some(first), Some(last)) = (ids().min(), ids().max())
@@ -53,7 +54,8 @@ impl TailNames {
         }
     }
 
-    /// Makes room among wanted names: of the older half, those that were of one row only go.
+    /// Makes room among the wanted names if there are too many: removes those of the older half
+    /// that at most one row used. Returns whether there is room.
     fn has_room(&mut self) -> bool {
         if self.wanted.len() >= MAX_WANTED {
             let mut ids: Vec<u32> = self.wanted.keys().copied().collect();
@@ -64,24 +66,24 @@ impl TailNames {
         self.wanted.len() < MAX_WANTED
     }
 
-    /// A name that is wanted.
+    /// Returns a wanted name by its id.
     pub fn wanted(&self, id: u32) -> Option<&str> {
         self.wanted.get(&id).map(|(name, _)| &**name)
     }
 
-    /// Counts a row with a name that is wanted.
+    /// Counts a row that uses a wanted name.
     pub fn used(&mut self, id: u32) {
         if let Some((_, rows)) = self.wanted.get_mut(&id) {
             *rows = rows.saturating_add(1);
         }
     }
 
-    /// A name that was looked up before.
+    /// Returns a name that was looked up before.
     pub fn kept(&self, id: u32) -> Option<&str> {
         self.kept.get(&id).map(|name| &**name)
     }
 
-    /// A name as its block has it.
+    /// Finds a name in its block, and keeps it if there is room.
     pub fn find(&mut self, source: &Source, id: u32, planes: &mut PlaneReader) -> Option<String> {
         let holds = |block: &&NamesBlock| (block.first..=block.last).contains(&id);
         let text = self.blocks.iter().rev().filter(holds).find_map(|block| {

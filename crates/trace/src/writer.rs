@@ -1,8 +1,7 @@
 //! Writes one `.tprof` while the job runs.
 //!
-//! Rows wait in memory until [`TraceWriter::flush`]; blocks go to the file
-//! whole or not at all, so that the file is readable at every moment. Nothing
-//! is ever rewritten.
+//! Rows wait in memory until [`TraceWriter::flush`]. Blocks are appended to the file whole or not
+//! at all, so the file is readable at every moment. Blocks are never rewritten.
 
 use crate::columns::{BlockWriter, Encoder};
 use crate::error::TraceError;
@@ -26,33 +25,33 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
-/// Most rows in one block of a small table.
+/// Maximum number of rows in one block.
 const ROWS_PER_BLOCK: usize = 1 << 16;
-/// Most values in one column of a small table's block.
+/// Maximum number of values in one column of a block.
 const VALUES_PER_BLOCK: usize = 1 << 20;
-/// Names are cut here; a command line can be two megabytes.
+/// Maximum length of a name; a longer one is cut. A command line can be two megabytes.
 const MAX_NAME_BYTES: usize = 256 << 10;
-/// Bytes of rows that wait in memory while the disk refuses them; rows beyond that are dropped.
+/// If the disk refuses writes, the rows that wait are dropped once they exceed this many bytes.
 const MAX_PENDING_BYTES: usize = 16 << 20;
-/// Rows that may wait take no more than this.
+/// Maximum size of the rows that may wait past a flush; see [`TraceWriter::can_wait`].
 const MAX_WAITING_BYTES: usize = 64 << 10;
-/// Room for a header that is written last.
+/// Size of the JSON in a header that is written last.
 const BLANK_HEADER_BYTES: usize = 1024;
-/// Blocks in one part of the index.
+/// Number of blocks in one part of the index.
 const INDEX_ROWS: usize = 4096;
 
 /// Writes one trace file, block by block.
 ///
-/// After an error the file still ends with a whole block, and the writer
-/// still works: what it could not write waits for the next flush (up to 16 MiB,
-/// then it is dropped), heap blocks are gone.
+/// After an error, the file still ends with a whole block, and the writer still works. Rows that
+/// couldn't be written wait for the next flush (up to 16 MiB; beyond that they are dropped). Heap
+/// blocks that couldn't be written are lost.
 pub struct TraceWriter {
     path: PathBuf,
-    /// Open in append mode, so that writing goes on where a truncation left off.
+    /// Open in append mode, so that after a truncation writing continues at the new end.
     file: File,
-    /// Bytes of whole blocks.
+    /// Total size of the whole blocks, bytes.
     length: u64,
-    /// A part of a block lies beyond `length`, which could not be cut off yet.
+    /// Whether a part of a block lies beyond `length` and couldn't be cut off yet.
     torn: bool,
     names: FxHashMap<Box<str>, NameId>,
     pending: Pending,
@@ -60,25 +59,26 @@ pub struct TraceWriter {
     scratch: Scratch,
     out: Vec<u8>,
     index: Vec<IndexRow>,
-    /// Offset of the index's last part; 0 for none.
+    /// Offset of the last part of the index; 0 if there is none.
     index_part: u64,
     recorded: Recorded,
-    /// Rows that were dropped, but for names.
+    /// Number of rows that were dropped, without names.
     dropped: u64,
-    /// Names that were dropped, by their numbers.
+    /// Names that were given up, by their ids. They are written again when a row uses them.
     given_up: HashMap<u32, NameRow>,
 }
 
 impl TraceWriter {
-    /// Creates a file that must not exist, for only its owner, and writes its header.
+    /// Creates a file with permissions for only its owner, and writes its header. Fails if the file
+    /// exists.
     ///
     /// A symbolic link in its place is refused, as `O_EXCL` implies.
     pub fn create(path: &Path, header: &TraceHeader) -> Result<TraceWriter, TraceError> {
         TraceWriter::create_with(path, &header.to_bytes())
     }
 
-    /// Like [`Self::create`], where the header is only known after the rows: an import's rank and
-    /// first moment. [`Self::finish_as`] writes the header.
+    /// Like [`Self::create`], for a header that is known only after the rows, such as an import's
+    /// rank and first moment. [`Self::finish_as`] writes the header.
     pub fn create_blank(path: &Path) -> Result<TraceWriter, TraceError> {
         let header = TraceHeader { provisional: true, ..TraceHeader::default() };
         TraceWriter::create_with(path, &header.to_bytes_of(BLANK_HEADER_BYTES))
@@ -89,7 +89,7 @@ impl TraceWriter {
         let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(path);
         let mut file = file.map_err(failed("create"))?;
         if let Err(source) = file.write_all(bytes) {
-            // An empty or torn file would only mislead; the error is reported.
+            // Remove the file: an empty or torn file would only mislead, and the error is reported.
             let _ = std::fs::remove_file(path);
             return Err(failed("write")(source));
         }
@@ -111,7 +111,7 @@ impl TraceWriter {
         })
     }
 
-    /// Gives the writer its file's new name, for messages.
+    /// Sets the path after the file was renamed. The path is used in messages.
     pub fn moved_to(&mut self, path: &Path) {
         self.path = path.to_path_buf();
     }
@@ -121,7 +121,7 @@ impl TraceWriter {
         &self.path
     }
 
-    /// Interns a string; cut at 256 KiB.
+    /// Interns a string; longer strings are cut at 256 KiB.
     pub fn name(&mut self, text: &str) -> NameId {
         let cut = (0..=text.len().min(MAX_NAME_BYTES)).rev().find(|at| text.is_char_boundary(*at));
         let text = &text[..cut.unwrap_or(0)];
@@ -138,33 +138,32 @@ impl TraceWriter {
         id
     }
 
-    /// Bytes in the file.
+    /// Returns the size of the file, bytes.
     pub fn bytes_written(&self) -> u64 {
         self.length
     }
 
-    /// Returns what the file holds, without rows that wait and those that could not be written.
+    /// Returns what the file contains, without rows that wait and rows that couldn't be written.
     pub fn recorded(&self) -> Recorded {
         self.recorded
     }
 
-    /// Bytes of memory in rows that wait for [`Self::flush`].
+    /// Returns the memory of the rows that wait for [`Self::flush`], bytes.
     pub fn pending_bytes(&self) -> usize {
         self.pending.bytes
     }
 
-    /// Whether the rows that wait for [`Self::flush`] are few and of the kinds that
-    /// come all the time: stacks, names, counters. Without them a file has less,
-    /// but nothing wrong.
+    /// Whether the rows that wait for [`Self::flush`] are few and of kinds that are added all the
+    /// time, such as stacks, names and counters. Without them, a file lacks details but is correct.
     pub fn can_wait(&self) -> bool {
         self.pending.bytes < MAX_WAITING_BYTES && self.pending.only_refines()
     }
 
-    /// Writes a block of heap events, and pending rows before it, so that a
-    /// block never refers to what is not on disk yet.
+    /// Writes the pending rows, and then a block of heap events. In this order, a block never
+    /// refers to rows that aren't on disk yet.
     ///
-    /// The block is empty afterwards, also after an error: note its length
-    /// before if losses are to be counted.
+    /// The block is empty afterwards, even after an error. To count losses, read its length before
+    /// the call.
     pub fn heap(&mut self, block: &mut HeapBlock) -> Result<(), TraceError> {
         let result = self.flush().and_then(|()| self.heap_block(block));
         block.clear();
@@ -196,7 +195,8 @@ impl TraceWriter {
         match result {
             Ok(()) => pending.bytes = 0,
             Err(_) if pending.bytes > MAX_PENDING_BYTES => {
-                // Names keep their numbers only if they are written in the end.
+                // Ids of names stay valid only if the names are written in the end, so names are
+                // kept.
                 let names = std::mem::take(&mut pending.names);
                 let bytes = names.iter().map(|row| row.text.len() + size_of::<NameRow>()).sum();
                 self.dropped += pending.rows() as u64;
@@ -209,8 +209,8 @@ impl TraceWriter {
         result
     }
 
-    /// Drops the rows that wait, since the disk will not take them any more. Rows that are added
-    /// later still have their names.
+    /// Drops the rows that wait, because the disk won't accept them any more. Rows that are added
+    /// later still get their names.
     pub fn give_up(&mut self) {
         let mut pending = std::mem::take(&mut self.pending);
         let names = std::mem::take(&mut pending.names);
@@ -218,7 +218,8 @@ impl TraceWriter {
         self.given_up.extend(names.into_iter().map(|row| (row.id, row)));
     }
 
-    /// Rows that were dropped since the last call, since the disk refused them.
+    /// Returns the number of rows that were dropped since the last call because the disk refused
+    /// them.
     pub fn take_dropped(&mut self) -> u64 {
         std::mem::take(&mut self.dropped)
     }
@@ -247,22 +248,21 @@ impl TraceWriter {
         self.rows(&mut pending.process_ends)
     }
 
-    /// Writes rows of a large table, and pending rows before them, so that a
-    /// block never refers to what is not on disk yet.
+    /// Writes the pending rows, and then rows of a large table. In this order, a block never refers
+    /// to rows that aren't on disk yet.
     ///
-    /// Rows are best given 65,536 at a time and sorted by time. The list is
-    /// empty afterwards, also after an error: note its length before if losses
-    /// are to be counted.
+    /// It is best to pass 65,536 rows at a time, sorted by time. The list is empty afterwards, even
+    /// after an error. To count losses, read its length before the call.
     pub fn write<R: TraceRow>(&mut self, rows: &mut Vec<R>) -> Result<(), TraceError> {
         let samples = R::cpu_samples(rows);
         let result = self.flush().and_then(|()| self.rows(rows));
-        // Rows that are left were not written.
+        // The rows that remain in the list weren't written.
         self.recorded.samples += samples - R::cpu_samples(rows);
         rows.clear();
         result
     }
 
-    /// Writes rows as blocks; those that were written leave the list.
+    /// Writes rows as blocks. Rows that were written are removed from the list.
     fn rows<R: Row>(&mut self, rows: &mut Vec<R>) -> Result<(), TraceError> {
         while !rows.is_empty() {
             let mut values = 0;
@@ -283,12 +283,13 @@ impl TraceWriter {
             self.block(header, |columns| R::write(part, columns))?;
             rows.drain(..count);
         }
-        // Otherwise a list that is soon as long again would make the kernel map its pages again.
+        // Keep some capacity: a list that soon grows again would otherwise make the operating
+        // system map its pages again.
         rows.shrink_to(ROWS_PER_BLOCK / 8);
         Ok(())
     }
 
-    /// Completes the header, appends the block, remembers it in the index.
+    /// Completes the header, appends the block, and adds it to the index.
     fn block(
         &mut self,
         mut header: BlockHeader,
@@ -317,8 +318,8 @@ impl TraceWriter {
         Ok(())
     }
 
-    /// Writes a part of the index, so that it never grows in memory. Parts are
-    /// chained from the last to the first.
+    /// Writes a part of the index, so that the index doesn't grow in memory. Each part has the
+    /// offset of the part before.
     fn index_block(&mut self) -> Result<(), TraceError> {
         let rows = std::mem::take(&mut self.index);
         let header = BlockHeader {
@@ -335,7 +336,7 @@ impl TraceWriter {
         result
     }
 
-    /// Appends `out`; if that fails, the file is cut back to its last whole block.
+    /// Appends `out`. If that fails, cuts the file back to its last whole block.
     fn append(&mut self) -> Result<(), TraceError> {
         if self.torn {
             self.file.set_len(self.length).map_err(|source| self.failed(source))?;
@@ -353,9 +354,9 @@ impl TraceWriter {
         TraceError::Io { path: self.path.clone(), what: "write", source }
     }
 
-    /// Writes pending rows and an index that spares readers the search for blocks.
+    /// Writes the pending rows, and an index that saves readers the search for blocks.
     ///
-    /// A file without it is as good, only slower to open.
+    /// A file without an index is as good, only slower to open.
     pub fn finish(mut self) -> Result<(), TraceError> {
         self.flush()?;
         if !self.index.is_empty() {
@@ -370,7 +371,7 @@ impl TraceWriter {
         self.block(end, |_| ())
     }
 
-    /// Like [`Self::finish`], with the header of a file that [`Self::create_blank`] began.
+    /// Like [`Self::finish`], and writes the header of a file that [`Self::create_blank`] created.
     pub fn finish_as(self, header: &TraceHeader) -> Result<(), TraceError> {
         let path = self.path.clone();
         let failed = |source| TraceError::Io { path: path.clone(), what: "write", source };
@@ -379,7 +380,8 @@ impl TraceWriter {
         if bytes.len() != PREFIX_BYTES + BLANK_HEADER_BYTES {
             return Err(failed(io::ErrorKind::FileTooLarge.into()));
         }
-        // Opens the file again: bytes written through the appending one would land at the end.
+        // Open the file again, because writes through the handle in append mode would go to the
+        // end.
         let file = OpenOptions::new().write(true).open(&path).map_err(failed)?;
         file.write_all_at(&bytes, 0).map_err(failed)
     }

@@ -1,5 +1,5 @@
-//! Logs that PyTorch wrote of `scripts/compile/job.py`, of three versions: two graph breaks, three
-//! recompilations of one function and one of another.
+//! Tests with logs that three versions of PyTorch wrote of `scripts/compile/job.py`. The job has
+//! two graph breaks, three recompilations of one function and one of another.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -127,7 +127,7 @@ fn caches_kernels_and_operators_are_found() {
             .iter()
             .find(|(id, stage, _)| id.to_string() == "0/0" && *stage == GraphStage::Traced);
         assert_eq!(traced.unwrap().2.values().sum::<u64>(), 3, "{version}: {traced:?}");
-        // Both multiplications of the model are in one line of the job.
+        // Both multiplications of the model are in the same line of the job.
         let addmm: Vec<_> = kernels().filter(|kernel| kernel.name.ends_with(".addmm")).collect();
         assert!(
             addmm.iter().all(|one| one.sources == ["/tmp/tprof-compile/job.py:32"]),
@@ -140,12 +140,13 @@ fn caches_kernels_and_operators_are_found() {
 #[test]
 fn a_log_is_read_as_far_as_it_goes() {
     let text = text("2.8");
-    // A killed process: the first half, which ends within a line.
+    // The first half of a log, as a killed process leaves it. It ends within a line.
     let half = read(&text[..text.len() / 2]);
     assert!(half.is_cut && half.damaged == 0, "{} {}", half.is_cut, half.damaged);
     assert!(!half.frames.is_empty() && half.frames.len() < log("2.8").frames.len());
     assert!(half.extent_unix_us.is_some());
-    // A hole, where the run keeps no more; then the lines that the job wrote since.
+    // A log with a hole where the run kept no more, followed by the lines that the job wrote after
+    // that.
     let mut holed = text[..20_000].to_vec();
     holed.resize(70_000, 0);
     holed.extend_from_slice(&text[70_000..]);
@@ -161,7 +162,7 @@ fn a_log_is_read_as_far_as_it_goes() {
 }
 
 #[test]
-fn what_is_beyond_a_bound_is_left_out_and_counted() {
+fn content_beyond_a_bound_is_left_out_and_counted() {
     let (text, all) = (text("2.8"), log("2.8"));
     assert_eq!((all.left_out.count(), all.is_read_in_part), (0, false));
     for kept in [0, 1 << 10, 4 << 10, 16 << 10, all.kept_bytes / 2] {
@@ -172,14 +173,14 @@ fn what_is_beyond_a_bound_is_left_out_and_counted() {
             log.frames.len() + log.graph_breaks.len() + log.recompiled.len() + log.caches.len()
         };
         assert!(log.left_out.rows > 0 && rows(&log) < rows(&all), "{:?}", log.left_out);
-        // Whatever costs nothing is known all the same.
+        // Facts that take no memory are known nevertheless.
         assert_eq!((&log.events, log.bytes, log.damaged), (&all.events, all.bytes, 0));
     }
 }
 
 #[test]
 fn a_text_is_read_as_far_as_its_bound() {
-    // 4 MiB of a line, in a few kilobytes.
+    // 4 MiB of text in a few compressed kilobytes.
     let line = "V1122 08:36:34.041000 7 a.py:1] {\"str\": [\"a\", 0]}\n";
     let whole = line.repeat((4 << 20) / line.len());
     let packed = zstd::encode_all(whole.as_bytes(), 3).unwrap();
@@ -215,13 +216,13 @@ fn lists_of_a_hostile_log_are_bounded_and_counted() {
     // Every call of the graph is counted.
     let operators = &log.graphs[0].2;
     assert_eq!((operators.len(), operators["(others)"]), (10_001, 1000));
-    // A part of the code does not show how many kernels it has.
+    // A part of the code doesn't show how many kernels the code has.
     assert_eq!(log.code[0].kernels, None);
     assert_eq!((log.left_out.parts, log.left_out.rows), (937 * 2 + 20_001, 0));
     assert_eq!(log.bytes_not_kept, u64::MAX);
 }
 
-/// Lines of a log: each compilation's beginning and figures, 0.1 s apart.
+/// Returns the lines of a log with the beginning and the figures of each compilation, 0.1 s apart.
 fn compilations(of: &[(&str, u32, u32, &str)]) -> String {
     let line = |at: usize, json: String| {
         format!("V1122 08:36:{:02}.{}00000 7 a.py:1] {json}\n", at / 10, at % 10)
@@ -250,11 +251,11 @@ fn numbers_that_are_given_again_are_other_compilations() {
         ("f", 0, 0, took),
         ("f", 0, 1, took),
         ("g", 1, 0, took),
-        // This one comes after torch._dynamo.reset().
+        // This compilation comes after `torch._dynamo.reset()`.
         ("g", 0, 0, took),
         ("f", 1, 0, took),
         ("f", 1, 1, took),
-        // A function whose recompilations are isolated, and unknown to others.
+        // A function whose recompilations are isolated, which gives another number again.
         ("f", 1, 0, took),
         ("f", 1, 1, took),
     ]);
@@ -330,7 +331,7 @@ fn a_compilation_has_its_time_in_whichever_field_the_version_has_it() {
     let parts = [phases.dynamo_us, phases.aot_us, phases.inductor_us, phases.kernels_us];
     assert_eq!(parts, [Some(350_000), Some(600_000), Some(700_000), None]);
     assert!(log.frames.iter().all(|one| one.is_ended));
-    // A frame without a time ends when its figures were written.
+    // A frame without a duration ends when its figures were written.
     let last = &log.frames[3];
     assert_eq!(last.end_unix_us.unwrap() - last.start_unix_us.unwrap(), 100_000);
     let cut = text.rsplit_once("V1122").unwrap().0;
@@ -338,7 +339,7 @@ fn a_compilation_has_its_time_in_whichever_field_the_version_has_it() {
 }
 
 #[test]
-fn a_run_of_compiled_code_is_no_compilation() {
+fn a_run_of_compiled_code_is_not_a_compilation() {
     let event = "bwd_compilation_metrics_runtime";
     let line = format!(
         "V1122 08:36:34.041000 7 a.py:1] {{\"{event}\": {{\"runtime_cudagraphify_time_us\": 5, \
@@ -359,7 +360,7 @@ fn unknown_events_are_counted_by_name() {
     let row = &log.events["quantum_graph"];
     assert_eq!((row.usage, row.count, row.bytes > 60), (EventUse::Unknown, 1, true));
     assert_eq!((log.damaged, log.rank, log.frames.len()), (1, Some(3), 1));
-    // Nothing in it joins the prefix to a year.
+    // Nothing in this log ties its prefixes to a year.
     assert_eq!((log.extent_unix_us, log.frames[0].start_unix_us), (None, None));
 }
 

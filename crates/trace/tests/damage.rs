@@ -1,4 +1,5 @@
-//! Cut, damaged and foreign files: whole parts are read, others are reported, nothing panics.
+//! Tests with files that are cut, damaged or foreign: whole parts are read, others are reported,
+//! and nothing panics.
 
 mod common;
 
@@ -13,7 +14,7 @@ struct Small {
     bytes: &'static [u8],
 }
 
-/// The small file, with and without an index, and a place to put its likes.
+/// Returns the small file, with or without an index, and a directory for variants of it.
 fn small(finished: bool) -> Small {
     static BYTES: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
         let directory = tempfile::tempdir().unwrap();
@@ -28,7 +29,7 @@ fn small(finished: bool) -> Small {
     Small { _directory: directory, path, bytes: &BYTES[usize::from(finished)] }
 }
 
-/// Opens bytes as a file and reads all of it; returns events and problems.
+/// Opens bytes as a file and reads all of it. Returns the number of events, and the problems.
 fn read(path: &Path, bytes: &[u8]) -> Result<(usize, Vec<Problem>), TraceError> {
     std::fs::write(path, bytes).unwrap();
     let file = TraceFile::open(path)?;
@@ -40,7 +41,7 @@ fn read(path: &Path, bytes: &[u8]) -> Result<(usize, Vec<Problem>), TraceError> 
 
 #[test]
 fn a_file_cut_anywhere_opens_with_what_is_whole() {
-    // A finished file begins with the same bytes as an unfinished one.
+    // An unfinished file is the beginning of the finished one, so cuts there need no second test.
     for (finished, from) in [(false, 0), (true, small(false).bytes.len())] {
         let small = small(finished);
         let whole = read(&small.path, small.bytes).unwrap();
@@ -90,7 +91,7 @@ fn a_damaged_block_hides_no_other() {
     let blocks: Vec<usize> =
         (0..small.bytes.len()).filter(|at| small.bytes[*at..].starts_with(b"tpB\xf1")).collect();
     for at in &blocks {
-        // Damage in the magic, a length, the process, the header's checksum, the payload.
+        // Damage the magic, a length, the process, the header's checksum, and the payload.
         for within in [0, 17, 21, 61, 66] {
             let mut bytes = small.bytes.to_vec();
             bytes[at + within] ^= 0x40;
@@ -155,8 +156,8 @@ fn refusals_name_what_and_why() {
     assert!(missing.starts_with("cannot open `/nonexistent/rank-0.tprof`: "), "{missing}");
 }
 
-/// Bytes of a block with right checksums: header fields, then columns of id,
-/// kind, encoding, values, stored bytes.
+/// Returns the bytes of a block with valid checksums, made of header fields and of columns given as
+/// id, kind, encoding, values and stored bytes.
 fn forged(table: u16, process: u32, rows: u32, columns: &[(u16, u8, u8, u32, &[u8])]) -> Vec<u8> {
     let mut payload = (columns.len() as u16).to_le_bytes().to_vec();
     let mut raw_len = 0;
@@ -186,7 +187,7 @@ fn forged(table: u16, process: u32, rows: u32, columns: &[(u16, u8, u8, u32, &[u
 fn a_small_file_cannot_ask_for_much_memory() {
     let small = small(false);
     let (rows, zero, bits) = (1 << 20, &[0][..], &[1, 0, 0][..]);
-    // Times go up from 0 in steps of 1, so that all processes run side by side.
+    // Times rise from 0 in steps of 1, so that the events of all processes are interleaved.
     let times = &[0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1][..];
     let mut bytes = small.bytes.to_vec();
     for process in 10..200 {
@@ -206,7 +207,7 @@ fn a_small_file_cannot_ask_for_much_memory() {
     let mut events = file.heap_events();
     assert_eq!(events.by_ref().take(1000).count(), 1000);
     assert!(!events.problems().is_empty(), "some 190 blocks of 27 MB cannot be open at once");
-    // Names without text: 1,048,576 rows from a few bytes, again and again.
+    // Names without text: each block has 1,048,576 rows in a few bytes, and there are many blocks.
     let mut bytes = small.bytes.to_vec();
     for _ in 0..200 {
         bytes.extend(forged(
@@ -248,7 +249,7 @@ fn stacks_that_share_more_than_there_is_are_refused() {
         let found = file.stack(0, 8).map(|stack| stack.frames.clone());
         (found, file.problems().first().map(|problem| problem.what.clone()))
     };
-    // One frame that is not shared, and the outer one of two.
+    // A valid block: one frame that isn't shared, and the outer one of two frames that is.
     assert_eq!(problem(&[1, 1, 0, 1, 0], &[1, 1, 0, 1], 8), (Some(vec![5, 6]), None));
     let refused = |found: (Option<Vec<u64>>, Option<String>), why: &str| {
         assert!(found.0.is_none() && found.1.is_some_and(|what| what.contains(why)), "{why}");
@@ -294,7 +295,7 @@ proptest! {
         let _ = read(&small.path, &bytes);
     }
 
-    /// Checksums stop random damage; a hostile writer makes them right.
+    /// Fix the checksums, as a hostile writer would: otherwise they would stop random damage.
     #[test]
     fn flipped_bytes_under_right_checksums_never_panic(flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6)) {
         let small = small(false);

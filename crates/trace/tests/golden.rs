@@ -1,7 +1,7 @@
-//! Files of every readable format version still open and hold what they always held.
+//! Tests that files of every readable format version still open and have the same content.
 //!
-//! After a deliberate change of the format, `TPROF_BLESS=1` rewrites the current version's pair;
-//! earlier versions' pairs never change.
+//! After an intended change of the format, `TPROF_BLESS=1` rewrites the pair of files of the
+//! current version. The pairs of earlier versions never change.
 
 mod common;
 

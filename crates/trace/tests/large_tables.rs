@@ -1,11 +1,11 @@
-//! Rows of the large tables come back as they went in.
+//! Tests that rows of the large tables are read as they were written.
 
 use proptest::prelude::*;
 use std::path::Path;
 use tprof_trace::model::*;
 use tprof_trace::{TraceFile, TraceHeader, TraceRow, TraceWriter};
 
-/// Writes rows, opens the file, and returns what it holds.
+/// Writes rows to a file, opens it, and returns the rows that it contains.
 fn through_a_file<R: TraceRow + Clone>(rows: &[R], path: &Path) -> Vec<R> {
     let mut writer = TraceWriter::create(path, &TraceHeader::default()).unwrap();
     writer.write(&mut rows.to_vec()).unwrap();
@@ -137,7 +137,7 @@ proptest! {
     }
 }
 
-/// Kernels that repeat evenly take a 20,000th of their memory in the file.
+/// Tests kernels that repeat evenly, which take only a 20,000th of their memory in the file.
 #[test]
 fn rows_as_regular_as_can_be_come_back() {
     let kernel = |i: u64| Kernel {
@@ -313,7 +313,7 @@ fn rows_in_order_enclose_what_comes_after_them() {
     let path = dir.path().join("rank-0.tprof");
     let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
     let span = |start_ns, duration_ns| Span { start_ns, duration_ns, ..Span::default() };
-    // Blocks that overlap, begin out of order, and are not sorted themselves.
+    // The blocks overlap, aren't in order of their beginnings, and their rows aren't sorted.
     for rows in [
         vec![span(50, 5), span(40, 2)],
         vec![span(10, 10), span(20, 5), span(41, 1)],
@@ -330,7 +330,7 @@ fn rows_in_order_enclose_what_comes_after_them() {
     };
     let whole = [(10, 90), (10, 10), (20, 5), (40, 2), (41, 1), (50, 5), (95, 0), (200, 1)];
     assert_eq!(all(0, u64::MAX), whole);
-    // A row that ends where a slice begins is outside; an instant there is inside.
+    // A row that ends where the interval begins is outside. An instant there is inside.
     assert_eq!(all(42, 200), [(10, 90), (50, 5), (95, 0)]);
     assert_eq!(all(95, 96), [(10, 90), (95, 0)]);
     assert_eq!(file.extent_ns(), Some((10, 201)));

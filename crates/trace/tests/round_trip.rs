@@ -1,4 +1,5 @@
-//! Whatever is written is read back: heap events of any kind, and rows of every table.
+//! Tests that everything that is written is read back: heap events of any kind, and rows of every
+//! table.
 
 mod common;
 
@@ -13,7 +14,8 @@ struct Event {
     thread: u32,
     size: u64,
     stack: u32,
-    /// For a free, how many allocations back; `None` for an allocation.
+    /// For a free, how many allocations before the next one the freed one was; `None` for an
+    /// allocation.
     distance: Option<u64>,
     realloc: bool,
 }
@@ -29,7 +31,7 @@ fn event() -> impl Strategy<Value = (u32, i64, u32, u64, u32, Option<u64>, bool)
     (0..3u32, step, thread, size(), any::<u32>(), distance, prop::bool::weighted(0.1))
 }
 
-/// Events in order of time over all processes, or nearly: with `backwards`, as they come.
+/// Generates events in order of time over all processes, or, with `backwards`, in any order.
 fn events(backwards: bool) -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event(), 0..300).prop_map(move |rows| {
         let mut time_ns = 1u64 << 62;
@@ -45,7 +47,7 @@ fn events(backwards: bool) -> impl Strategy<Value = Vec<Event>> {
     })
 }
 
-/// Writes events, in blocks of the given length, and returns what reading must give.
+/// Writes events in blocks of the given length. Returns the events that reading must return.
 fn write(events: &[Event], per_block: usize, writer: &mut TraceWriter) -> Vec<HeapEvent> {
     let mut blocks: Vec<HeapBlock> = (0..3).map(HeapBlock::new).collect();
     let mut expected = Vec::new();
@@ -89,7 +91,7 @@ proptest! {
         prop_assert_eq!(file.problems(), &[]);
         prop_assert_eq!(file.heap_event_count(), expected.len() as u64);
         let mut read: Vec<HeapEvent> = file.heap_events().collect();
-        // Events of one moment in several processes have no order among them.
+        // Events of several processes at the same time may come in any order.
         expected.sort_by_key(|event| (event.time_ns, event.process));
         prop_assert!(read.is_sorted_by_key(|event| event.time_ns));
         read.sort_by_key(|event| (event.time_ns, event.process));

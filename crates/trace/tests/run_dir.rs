@@ -1,4 +1,4 @@
-//! Run directories, whole and not.
+//! Tests with run directories, complete and incomplete.
 
 mod common;
 
@@ -41,7 +41,7 @@ fn ranks_come_in_order_then_launchers_then_the_rest() {
         ("rank 10", Some(10)),
         ("launcher on a", None),
         ("launcher 2 on a", None),
-        // No `run.json` names a host `b`: its name may end with a number.
+        // No `run.json` names a host `b`, so `b.1` may be the whole name of a host.
         ("launcher on b.1", None),
         ("process a-b-77", None),
     ];
@@ -85,7 +85,7 @@ fn one_file_is_a_run_and_names_its_rank() {
 }
 
 #[test]
-fn what_is_no_run_is_refused_with_a_reason() {
+fn a_path_that_is_not_a_run_is_refused_with_a_reason() {
     let directory = tempfile::tempdir().unwrap();
     let refuse = |path: &Path| RunDir::open(path).unwrap_err().to_string();
     assert!(refuse(directory.path()).ends_with("the directory is empty"));

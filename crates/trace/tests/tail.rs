@@ -1,5 +1,5 @@
-//! Files that grow while they are read: new rows are read once, whole, and the same as by a reader
-//! of the whole file.
+//! Tests with files that grow while they are read: new rows are read once and completely, and are
+//! the same as when the whole file is read.
 
 mod common;
 
@@ -22,14 +22,14 @@ fn wanted(kind: SpanKind, name: &str) -> bool {
 
 const WANTS: TailOptions = TailOptions { spans: Some(wanted), samples: true };
 
-/// A file of many small blocks, as a collector writes them.
+/// Writes a file of many small blocks, as a collector does.
 fn written(path: &Path, rounds: u64) -> TraceWriter {
     let mut writer = TraceWriter::create(path, &common::header()).unwrap();
     let name = writer.name("python train.py");
     writer.process(&common::process(0, name));
     for at in 0..rounds {
         let time_ns = common::START + 1000 * at;
-        // The kind of a name decides, too: an operator of this name is not wanted.
+        // The kind of a span decides, too: an operator with this name isn't wanted.
         let kinds = [SpanKind::Annotation, SpanKind::Operator];
         let named = [UPDATE, "forward", &format!("layer {at}")].map(|name| writer.name(name));
         let mut spans: Vec<Span> = named
@@ -63,7 +63,7 @@ fn written(path: &Path, rounds: u64) -> TraceWriter {
     writer
 }
 
-/// Bytes of such a file, without and with its end.
+/// Returns the bytes of such a file, with its end if `finished`.
 fn bytes(finished: bool) -> &'static [u8] {
     static BYTES: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
         let directory = tempfile::tempdir().unwrap();
@@ -76,7 +76,7 @@ fn bytes(finished: bool) -> &'static [u8] {
     &BYTES[usize::from(finished)]
 }
 
-/// A file that grows, and the text of what was read of it.
+/// A growing file, and the text of what was read from it.
 struct Growing {
     _directory: tempfile::TempDir,
     path: PathBuf,
@@ -100,7 +100,7 @@ impl Growing {
         File::options().append(true).open(&self.path).unwrap().write_all(bytes).unwrap();
     }
 
-    /// Reads what came, and returns the number of rows.
+    /// Reads what was added, and returns the number of rows.
     fn read(&mut self) -> usize {
         let before = self.lines.len();
         loop {
@@ -131,7 +131,7 @@ impl Growing {
         lines.extend(news.samples.iter().map(|row| format!("{row:?}")));
     }
 
-    /// Returns what was read so far, in an order that does not depend on when.
+    /// Returns what was read so far, in an order that doesn't depend on the calls.
     fn sorted(&self) -> Vec<String> {
         let mut lines = self.lines.clone();
         lines.sort();
@@ -139,7 +139,7 @@ impl Growing {
     }
 }
 
-/// The same of a whole file.
+/// Returns the same for a whole file.
 fn whole(path: &Path) -> Vec<String> {
     let file = TraceFile::open(path).unwrap();
     let mut lines: Vec<String> = Vec::new();
@@ -218,10 +218,10 @@ fn a_damaged_block_is_counted_and_hides_no_other() {
             growing.read();
             growing.append(&bytes[half..]);
             growing.read();
-            // Blocks behind damage at the end are searched once the file does not grow.
+            // Blocks behind damage are searched for once the file doesn't grow.
             growing.read();
             assert_eq!(growing.sorted(), whole(&growing.path), "byte {within} of {at}");
-            // Damage in a payload that is not decoded does not show.
+            // Damage in a payload that isn't decoded isn't noticed.
             assert!(within == 66 || growing.tail.damaged() > 0);
         }
     }
@@ -233,14 +233,14 @@ fn a_file_that_began_anew_is_read_anew() {
     growing.append(bytes(true));
     growing.read();
     let before = growing.sorted();
-    // The file shrinks.
+    // The file becomes shorter.
     std::fs::write(&growing.path, &bytes(true)[..2000]).unwrap();
     growing.read();
     assert_eq!((growing.sorted(), growing.restarts), (whole(&growing.path), 1));
     growing.append(&bytes(true)[2000..]);
     growing.read();
     assert_eq!((growing.sorted(), growing.restarts), (before, 1));
-    // Another file, which is longer.
+    // Another file takes the place of the file, and is longer.
     let other = growing.path.with_extension("other");
     let mut writer = TraceWriter::create(&other, &TraceHeader::default()).unwrap();
     let name = writer.name("other");
@@ -256,7 +256,7 @@ fn a_file_that_began_anew_is_read_anew() {
 }
 
 #[test]
-fn what_is_no_trace_file_is_refused() {
+fn a_file_that_is_not_a_trace_is_refused() {
     let growing = |bytes: &[u8]| {
         let mut growing = Growing::new();
         growing.append(bytes);
@@ -322,7 +322,7 @@ proptest! {
         cut in any::<prop::sample::Index>(),
     ) {
         let mut bytes = bytes(false).to_vec();
-        // Checksums stop random damage; a hostile writer makes them right.
+        // Fix the checksums, as a hostile writer would: otherwise they would stop random damage.
         let blocks: Vec<usize> =
             (0..bytes.len()).filter(|at| bytes[*at..].starts_with(b"tpB\xf1")).collect();
         for (at, value) in flips {

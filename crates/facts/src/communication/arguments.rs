@@ -1,7 +1,7 @@
-//! The arguments that PyTorch records of a collective: its name, and the types and sizes of its
-//! tensors.
+//! Reads the arguments that PyTorch records for a collective: its name, and the types and sizes of
+//! its tensors.
 
-/// `torch.distributed`'s name of an operation: `_allgather_base` is `all_gather`.
+/// Returns the name of an operation in `torch.distributed`: `all_gather` for `_allgather_base`.
 pub fn operation(name: &str) -> String {
     let mut name = name.trim_start_matches('_').to_ascii_lowercase();
     for ending in ["_base", "_into_tensor", "_coalesced", "_base", "_single", "_tensor"] {
@@ -19,7 +19,7 @@ pub fn operation(name: &str) -> String {
     }
 }
 
-/// A C++ type as PyTorch names its scalar types.
+/// Converts a C++ type to PyTorch's name of the scalar type.
 pub fn element_type(text: &[u8]) -> &'static str {
     match text {
         b"float" => "Float",
@@ -36,7 +36,8 @@ pub fn element_type(text: &[u8]) -> &'static str {
     }
 }
 
-/// Bytes of an element of one of PyTorch's scalar types; `None` for an unknown one.
+/// Returns the size of an element of one of PyTorch's scalar types in bytes; `None` for an unknown
+/// type.
 pub fn element_bytes(element_type: &str) -> Option<u64> {
     Some(match element_type {
         "Double" | "Long" | "ComplexFloat" => 8,
@@ -49,7 +50,8 @@ pub fn element_bytes(element_type: &str) -> Option<u64> {
     })
 }
 
-/// Elements of all tensors of `[[2, 3], [4]]` (or one tensor's, `[2, 3]`).
+/// Returns the number of elements of all tensors with the sizes `[[2, 3], [4]]`, or of one tensor
+/// with the sizes `[2, 3]`.
 pub fn elements(dims: &[u8]) -> Option<u64> {
     let dims: Vec<Vec<u64>> = serde_json::from_slice(dims).ok()?;
     let product = |dims: &Vec<u64>| {

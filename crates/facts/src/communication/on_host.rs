@@ -1,10 +1,10 @@
-//! Operations between ranks that run on the host: those of gloo and MPI.
+//! Finds operations between ranks that run on the host, those of gloo and MPI.
 //!
-//! For MPI they are the calls that return when the rank's part is over, as the preloaded library
-//! recorded them: spans with the functions' names (`MPI_Allreduce`). PyTorch's process groups put a
-//! range around the work itself (ProcessGroupGloo.cpp and ProcessGroupMPI.cpp, `profilingTitle`:
-//! `gloo:all_reduce`). It begins when a thread of the group takes the operation up and ends when
-//! the operation is over, so that it includes the wait for the last rank, as a kernel of NCCL does.
+//! For MPI, the preloaded library records the calls that return when the rank's part is over: spans
+//! with the functions' names (`MPI_Allreduce`). PyTorch's process groups put a range around the
+//! work itself (ProcessGroupGloo.cpp and ProcessGroupMPI.cpp, `profilingTitle`: `gloo:all_reduce`).
+//! It begins when a thread of the group starts the operation and ends when the operation is over.
+//! So it includes the wait for the last rank, as a kernel of NCCL does.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tprof_trace::TraceFile;
@@ -18,7 +18,7 @@ const BACKENDS: [&str; 2] = ["gloo:", "mpi:"];
 /// A collective that ran on the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostCollective {
-    /// The moment at which a thread took it up, ns.
+    /// The time at which a thread started the operation, ns.
     pub start_ns: u64,
     /// Duration including the wait for other ranks, ns.
     pub duration_ns: u64,
@@ -37,11 +37,11 @@ pub struct HostOperation {
     pub element_type: String,
     /// Bytes that this rank sent, or the larger of sent and received bytes; `None` if unknown.
     pub bytes: Option<u64>,
-    /// Ranks that take part, where the span has them.
+    /// Number of ranks that take part, if the span has it.
     pub ranks: Option<u32>,
 }
 
-/// Functions of MPI that are such operations, and the operations.
+/// Functions of MPI that run such operations, with the operations.
 const FUNCTIONS: [(&str, &str); 21] = [
     ("MPI_Barrier", "barrier"),
     ("MPI_Bcast", "broadcast"),
@@ -66,15 +66,15 @@ const FUNCTIONS: [(&str, &str); 21] = [
     ("MPI_Sendrecv", "send_recv"),
 ];
 
-/// The operation of a span with this name, if it may be one: `all_reduce` of `gloo:all_reduce` and of
-/// `MPI_Allreduce`.
+/// Returns the operation of a span with this name, if the span may be one: `all_reduce` for
+/// `gloo:all_reduce` and `MPI_Allreduce`.
 pub fn host_operation(name: &str) -> Option<&str> {
     let of_range = BACKENDS.iter().find_map(|backend| name.strip_prefix(backend));
     let known = || FUNCTIONS.iter().find(|(function, _)| *function == name).map(|of| of.1);
     of_range.or_else(|| name.starts_with("MPI_").then(known).flatten())
 }
 
-/// Finds such operations among the spans of a file; each text of arguments is read once.
+/// Finds such operations among the spans of a file. It parses each text of arguments once.
 pub struct HostCollectives<'f> {
     file: &'f TraceFile,
     names: FxHashSet<NameId>,
@@ -82,7 +82,7 @@ pub struct HostCollectives<'f> {
 }
 
 impl<'f> HostCollectives<'f> {
-    /// Looks for names of such operations in a file; `None` if there are none.
+    /// Looks for the names of such operations in a file; `None` if there are none.
     pub fn of(file: &'f TraceFile) -> Option<HostCollectives<'f>> {
         let is_range = |(_, name): &(NameId, &str)| host_operation(name).is_some();
         let names: FxHashSet<NameId> = file.names().filter(is_range).map(|(id, _)| id).collect();
@@ -90,7 +90,7 @@ impl<'f> HostCollectives<'f> {
         (!names.is_empty()).then_some(HostCollectives { file, names, operations })
     }
 
-    /// The operation that a span stands for, if it is one.
+    /// Returns the operation that a span stands for, if it is one.
     pub fn find(&mut self, span: &SpanOutline) -> Option<HostCollective> {
         let may_be =
             matches!(span.kind, SpanKind::Annotation | SpanKind::Operator | SpanKind::Other);
@@ -99,7 +99,7 @@ impl<'f> HostCollectives<'f> {
         }
         let of = || HostOperation::of(self.file.name(span.name), self.file.name(span.args));
         let what = self.operations.entry((span.name, span.args)).or_insert_with(of).clone();
-        // A call that succeeded has its ranks: others exchanged nothing.
+        // Calls that succeeded have a number of ranks. The others exchanged nothing.
         let is_call = span.kind == SpanKind::Other;
         if is_call && what.ranks.is_none() {
             return None;
@@ -110,8 +110,8 @@ impl<'f> HostCollectives<'f> {
 }
 
 impl HostOperation {
-    /// Reads a span's name and its arguments: torch.profiler writes those of a range, the collector
-    /// those of a call.
+    /// Reads a span's name and arguments. torch.profiler writes the arguments of a range, the
+    /// collector those of a call.
     fn of(name: &str, args: &str) -> HostOperation {
         let args: serde_json::Value = serde_json::from_str(args).unwrap_or_default();
         let whole = |key: &str| args.get(key).and_then(serde_json::Value::as_u64);

@@ -1,4 +1,4 @@
-//! The logs of one rank, on the clock of its file.
+//! Reads the logs of one rank, on the clock of its file.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,11 @@ use tprof_trace::compile_log::{
     self, Bounds, CompileId, CompileLog, CompiledFrame, KernelLanguage, LeftOut,
 };
 
-/// The most bytes that are kept of all logs of a rank, which has one for each of its processes.
+/// Largest total size of the logs that are read for a rank, in bytes. A rank has one log for each
+/// of its processes.
 const MOST_OF_RANK: usize = 256 << 20;
 
-/// The advice on how to get such a log, for reports that have none.
+/// Advice on how to get a log, for reports that have none.
 pub const NO_LOG: &str = "the run has no log of torch.compile: record one with `tprof run --compile`, or import one that \
                           TORCH_TRACE=DIR wrote: `tprof import DIR -o RUN`";
 
@@ -19,27 +20,27 @@ pub const NO_LOG: &str = "the run has no log of torch.compile: record one with `
 pub struct RankCompile {
     /// The readable logs, in order of their paths.
     pub logs: Vec<ReadLog>,
-    /// Problems with unreadable logs, and logs of unknown processes, in sentences without a full
+    /// Problems with unreadable logs, and logs of unknown processes, as sentences without a full
     /// stop.
     pub problems: Vec<String>,
 }
 
 impl RankCompile {
-    /// Reads logs by their paths, without joining them to a file's clock.
+    /// Reads the logs at these paths, without joining them to a file's clock.
     pub fn of_logs(paths: &[PathBuf]) -> RankCompile {
         RankCompile::of_logs_at(paths, None)
     }
 
-    /// Like [`Self::of_logs`], if the file's clock is known: `ahead_ns` is that clock less the time
-    /// since 1970.
+    /// Like [`Self::of_logs`], for a file whose clock is known. `ahead_ns` is that clock minus the
+    /// time since 1970.
     pub fn of_logs_at(paths: &[PathBuf], ahead_ns: Option<i128>) -> RankCompile {
         let mut found = RankCompile::default();
         paths.iter().for_each(|path| found.add(path, ahead_ns));
         found
     }
 
-    /// Lines of the user's source, `FILE:LINE`, that kernels on devices were generated from, by the
-    /// kernel's name. Graphs with a kernel of the same name share the entry.
+    /// Returns the lines of the user's source, `FILE:LINE`, from which device kernels were
+    /// generated, by the kernel's name. Graphs with a kernel of the same name share the entry.
     pub fn kernel_sources(&self) -> HashMap<&str, Vec<&str>> {
         let mut found: HashMap<&str, Vec<&str>> = HashMap::new();
         let code = self.logs.iter().flat_map(|read| &read.log.code);
@@ -79,23 +80,24 @@ pub struct ReadLog {
     pub name: String,
     /// The contents of the log.
     pub log: CompileLog,
-    /// The rank file's clock less the time since 1970, ns; `None` if the file has no wall time.
+    /// The rank file's clock minus the time since 1970, ns; `None` if the file has no wall time.
     ahead_ns: Option<i128>,
 }
 
 impl ReadLog {
-    /// A time of the log on the file's clock; `None` if the two are not joined.
+    /// Converts a time of the log to the file's clock; `None` if the two are not joined.
     pub fn time_ns(&self, unix_us: u64) -> Option<u64> {
         u64::try_from(i128::from(unix_us) * 1000 + self.ahead_ns?).ok()
     }
 
-    /// The compilation of each number, without backward graphs.
+    /// Returns the compilations by their ids, without backward graphs.
     pub fn forwards(&self) -> HashMap<CompileId, &CompiledFrame> {
         let forward = self.log.frames.iter().filter(|frame| !frame.is_backward);
         forward.map(|frame| (frame.id, frame)).collect()
     }
 
-    /// The beginning and end of a compilation. One without an end lasts to the end of the log.
+    /// Returns the beginning and end of a compilation. A compilation without an end lasts to the
+    /// end of the log.
     pub fn interval_ns(&self, frame: &CompiledFrame) -> Option<(u64, u64)> {
         let start_us = frame.start_unix_us?;
         let end_us = match frame.total_us {
@@ -107,7 +109,7 @@ impl ReadLog {
     }
 }
 
-/// A problem with a log: damage, or missing parts.
+/// Describes a problem with a log: damage, or missing parts.
 fn problem_of(log: &CompileLog, name: &str) -> Option<String> {
     let mut parts = Vec::new();
     if log.bytes_not_kept > 0 {

@@ -24,7 +24,7 @@ struct OwnedLog {
 }
 
 impl RunLogs {
-    /// Finds the logs of a run; the beginning of each is read.
+    /// Finds the logs of a run, and reads the beginning of each.
     pub fn of(dir: &RunDir) -> RunLogs {
         let logs = dir.compile_logs();
         if logs.is_empty() {
@@ -58,14 +58,14 @@ impl RunLogs {
     }
 }
 
-/// The data that joins logs to files.
+/// The data that relates logs to files.
 struct Owners<'a> {
     dir: &'a RunDir,
     /// Files that collectors described, by host and process id.
     described: HashMap<(&'a str, u32), &'a RankFile>,
     hosts: HashSet<&'a str>,
     of_rank: HashMap<u32, &'a RankFile>,
-    /// Files that no collector described, by process id; `None` if several have it.
+    /// Files that no collector described, by process id; `None` if several files have the id.
     others: OnceCell<HashMap<u32, Option<&'a RankFile>>>,
 }
 
@@ -92,7 +92,7 @@ impl<'a> Owners<'a> {
         Owners { dir, described, hosts, of_rank, others: OnceCell::new() }
     }
 
-    /// The file of the rank that wrote a log, and whether that is a guess.
+    /// Returns the file of the rank that wrote a log, and whether that is a guess.
     fn of_log(&self, log: &CompileLogFile) -> Option<(&'a RankFile, bool)> {
         let rank_file = |rank: u32| Some((*self.of_rank.get(&rank)?, false));
         let host = match &log.owner {
@@ -103,22 +103,22 @@ impl<'a> Owners<'a> {
         if let Some(file) = pid.and_then(|pid| self.described.get(&(host, pid))) {
             return Some((file, false));
         }
-        // In a container with its own process ids, the name may still have the rank.
+        // In a container with its own process ids, the log's name may still contain the rank.
         if let Some(found) = rank_of_name(&log.path).and_then(rank_file) {
             return Some(found);
         }
-        // The run was cut off before its description was written.
+        // The run may have ended before its description was written.
         let is_described = self.hosts.contains(host);
         if let Some(file) = pid.filter(|_| !is_described).and_then(|pid| self.recorded(pid)) {
             return Some((file, false));
         }
         let ranked = self.dir.files().iter().filter(|file| file.rank.is_some());
         let first = ranked.clone().next().or_else(|| self.dir.files().first())?;
-        // In a run with a single rank, it can belong to no other.
+        // In a run with a single rank, the log can belong to no other.
         Some((first, ranked.count() > 1))
     }
 
-    /// The only file without a description that has recorded a process.
+    /// Returns the only file without a description that recorded this process.
     fn recorded(&self, pid: u32) -> Option<&'a RankFile> {
         let read = || {
             let described: HashSet<&str> = self
@@ -146,12 +146,12 @@ impl<'a> Owners<'a> {
     }
 }
 
-/// The rank in a log's name: `dedicated_log_torch_trace_rank_3_x.log` as PyTorch names it, and
-/// variants that people and tools make of it: `rank_3.log`, `trace-rank3.log.gz`.
+/// Returns the rank in a log's name: `dedicated_log_torch_trace_rank_3_x.log` as PyTorch names it,
+/// or a variant that people and tools make of it, such as `rank_3.log` or `trace-rank3.log.gz`.
 pub fn rank_of_name(path: &Path) -> Option<u32> {
     let name = base_name(path).to_ascii_lowercase();
     let places = name.match_indices("rank").filter(|(at, _)| {
-        // The word does not lie within another one, such as `frank`.
+        // `rank` must not be the end of another word, such as `frank`.
         !name[..*at].ends_with(|before: char| before.is_alphanumeric())
     });
     let mut numbers = places.map(|(at, word)| {

@@ -1,5 +1,5 @@
-//! Attention in one operator: two products forwards, five backwards, one of which recomputes
-//! the scores.
+//! The work of attention operators. Attention has two products in the forward pass, and five in the
+//! backward pass, one of which recomputes the scores.
 
 use super::call::{Call, TOO_LARGE, Tensor, product};
 use super::element::ElementType;
@@ -17,23 +17,24 @@ const RAGGED: WhyUncounted =
 /// The positions of an operator's arguments.
 #[derive(Clone, Copy)]
 struct AttentionInputs {
-    /// The query; key and value follow. The gradient of the result comes before, if there is one.
+    /// The query; the key and the value follow it. In a backward pass, the gradient of the result
+    /// comes before it.
     query: usize,
     backward: bool,
     /// The tensor that is added to the scores.
     bias: Option<usize>,
-    /// The offsets at which sequences begin, if several are in one tensor.
+    /// The offsets at which sequences begin, if one tensor holds several sequences.
     offsets: Option<usize>,
     causal: Causal,
-    /// The length comes before the heads.
+    /// Whether the length comes before the heads.
     length_first: bool,
 }
 
 #[derive(Clone, Copy)]
 enum Causal {
-    /// A truth value here.
+    /// The argument at this position is a boolean.
     At(usize),
-    /// A number here: not 0.
+    /// The argument at this position is a number, which is not 0 if the mask is causal.
     Mask(usize),
 }
 use Causal::*;
@@ -72,14 +73,14 @@ fn places(name: &str) -> Option<AttentionInputs> {
     }
 }
 
-/// The work of attention, if it is one; `name` with its namespace.
+/// Returns the work of an operator if it is attention; `name` includes its namespace.
 pub(super) fn of(name: &str, call: &Call) -> Option<Result<Work, WhyUncounted>> {
     let places = places(name)?;
     Some(if name.contains("varlen") { Err(RAGGED) } else { attention(call, places) })
 }
 
 fn attention(call: &Call, places: AttentionInputs) -> Result<Work, WhyUncounted> {
-    // An offsets tensor of a backward pass may be there and empty.
+    // In a backward pass, the tensor of offsets may be present but empty.
     let has = |at: usize| call.maybe(at).is_some_and(|offsets| offsets.dims != [0]);
     if places.offsets.is_some_and(has) {
         return Err(RAGGED);
@@ -118,7 +119,8 @@ fn attention(call: &Call, places: AttentionInputs) -> Result<Work, WhyUncounted>
         At(at) => call.flag(at),
         Mask(at) => call.number(at).map(|mask| mask != 0),
     };
-    // If the lengths differ, versions of PyTorch place the mask differently.
+    // If the lengths differ, the position of the mask depends on PyTorch's version, so count all
+    // pairs.
     let needed = match causal {
         Some(true) if length == key_length && length > 0 => {
             (u128::from(all) * (u128::from(length) + 1) / (2 * u128::from(length))) as u64
@@ -132,7 +134,7 @@ fn attention(call: &Call, places: AttentionInputs) -> Result<Work, WhyUncounted>
     let bias = places.bias.and_then(|at| call.maybe(at)).map_or(Some(0), Tensor::bytes);
     let (read, written) = match places.backward {
         false => (add([inputs, bias]), add([out, Some(sums)])),
-        // The result, its gradient, and the sums of each row.
+        // It also reads the result, its gradient, and the sum of each row.
         true => (add([inputs, bias, out, out, Some(sums)]), inputs),
     };
     let work = Work::new(Family::Attention, all).of(query.of).moves(read, written);

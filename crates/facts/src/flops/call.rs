@@ -12,28 +12,28 @@ pub(super) type Dims = Vec<u64>;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tensor {
     pub dims: Dims,
-    /// Type of the elements; `None` if the trace has no types, or one that is not known.
+    /// Type of the elements; `None` if the trace has no types, or an unknown one.
     pub of: Option<ElementType>,
 }
 
 impl Tensor {
-    /// Number of elements.
+    /// Returns the number of elements.
     pub fn count(&self) -> Result<u64, WhyUncounted> {
         product(&self.dims)
     }
 
-    /// Bytes of the tensor; `None` if the type is unknown.
+    /// Returns the size of the tensor in bytes; `None` if its type is unknown.
     pub fn bytes(&self) -> Option<u64> {
         self.count().ok()?.checked_mul(self.of?.bytes())
     }
 }
 
-/// Product of sizes, unless it does not fit.
+/// Returns the product of sizes, unless it overflows.
 pub(super) fn product(dims: &[u64]) -> Result<u64, WhyUncounted> {
     dims.iter().try_fold(1_u64, |all, size| all.checked_mul(*size)).ok_or(TOO_LARGE)
 }
 
-/// Sizes that no tensor has.
+/// The sizes are larger than those of any tensor.
 pub(super) const TOO_LARGE: WhyUncounted = WhyUncounted::Unfit("sizes are too large");
 
 /// One argument of a call.
@@ -43,8 +43,8 @@ pub(super) enum Input {
     Tensor(Tensor),
     /// A list of tensors.
     Tensors(Vec<Tensor>),
-    /// A value that is not a tensor, or a tensor that could not be read: the text that the trace
-    /// has of it, possibly empty.
+    /// A value that is not a tensor, or a tensor that could not be read. It has the text that the
+    /// trace has of it, which may be empty.
     Value(String),
 }
 
@@ -55,14 +55,14 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// A call without arguments.
+    /// Creates a call without arguments.
     pub fn none() -> Call {
         Call { inputs: Vec::new() }
     }
 
-    /// Reads a span's arguments, a JSON object.
+    /// Parses a span's arguments, a JSON object.
     pub fn read(args: &str) -> Result<Call, WhyUncounted> {
-        // In a trace without sizes, most operators lack this key.
+        // If a trace has no sizes, most of its operators lack this key.
         if !args.contains("\"Input Dims\"") {
             return Err(WhyUncounted::NoShapes);
         }
@@ -84,10 +84,10 @@ impl Call {
                     let of = text(&of_lists).and_then(|of| ElementType::of(&of));
                     Ok(Input::Tensors(tensors(dims, of)?))
                 }
-                // Without types, sizes within sizes are those of a list.
+                // Without types, nested sizes are those of a list.
                 None if is_nested(dims) => Ok(Input::Tensors(tensors(dims, None)?)),
                 None => Ok(Input::Tensor(Tensor { dims: sizes(dims)?, of: None })),
-                // PyTorch 2.1 gives tprof no types.
+                // Arguments from PyTorch 2.1 have no types.
                 Some("") if dims.as_array().is_some_and(|dims| !dims.is_empty()) => {
                     Ok(Input::Tensor(Tensor { dims: sizes(dims)?, of: None }))
                 }
@@ -103,7 +103,7 @@ impl Call {
         Ok(Call { inputs: inputs.collect::<Result<_, WhyUncounted>>()? })
     }
 
-    /// The tensor at a place.
+    /// Returns the tensor at a position.
     pub fn tensor(&self, at: usize) -> Result<&Tensor, WhyUncounted> {
         match self.inputs.get(at) {
             Some(Input::Tensor(tensor)) => Ok(tensor),
@@ -111,7 +111,8 @@ impl Call {
         }
     }
 
-    /// The tensor at a place, where one is there with sizes: an optional one.
+    /// Returns the tensor at a position, or `None` if there is none with sizes, as for an optional
+    /// argument.
     pub fn maybe(&self, at: usize) -> Option<&Tensor> {
         match self.inputs.get(at) {
             Some(Input::Tensor(tensor)) if !tensor.dims.is_empty() => Some(tensor),
@@ -119,7 +120,7 @@ impl Call {
         }
     }
 
-    /// The list of tensors at a place.
+    /// Returns the list of tensors at a position.
     pub fn tensors(&self, at: usize) -> Result<&[Tensor], WhyUncounted> {
         match self.inputs.get(at) {
             Some(Input::Tensors(list)) if !list.is_empty() => Ok(list),
@@ -127,7 +128,7 @@ impl Call {
         }
     }
 
-    /// All lists of tensors that were recorded.
+    /// Returns all recorded lists of tensors.
     pub fn lists(&self) -> impl Iterator<Item = &[Tensor]> {
         self.inputs.iter().filter_map(|input| match input {
             Input::Tensors(list) if !list.is_empty() => Some(&**list),
@@ -135,7 +136,7 @@ impl Call {
         })
     }
 
-    /// The first tensors among the arguments, at most this many.
+    /// Returns the first tensors among the arguments, at most this many.
     pub fn first_tensors(&self, most: usize) -> Vec<&Tensor> {
         let tensors = self.inputs.iter().filter_map(|input| match input {
             Input::Tensor(tensor) => Some(tensor),
@@ -144,7 +145,7 @@ impl Call {
         tensors.take(most).collect()
     }
 
-    /// Number of arguments.
+    /// Returns the number of arguments.
     pub fn len(&self) -> usize {
         self.inputs.len()
     }
@@ -156,7 +157,7 @@ impl Call {
         }
     }
 
-    /// The truth value at a place, if it was recorded.
+    /// Returns the boolean at a position, if it was recorded.
     pub fn flag(&self, at: usize) -> Option<bool> {
         match self.value(at)? {
             "True" | "true" | "1" => Some(true),
@@ -165,12 +166,12 @@ impl Call {
         }
     }
 
-    /// The whole number at a place, if it was recorded.
+    /// Returns the integer at a position, if it was recorded.
     pub fn number(&self, at: usize) -> Option<i64> {
         self.value(at)?.parse().ok()
     }
 
-    /// The list of numbers at a place, if it was recorded.
+    /// Returns the list of integers at a position, if it was recorded.
     pub fn numbers(&self, at: usize) -> Option<Vec<i64>> {
         let text = self.value(at)?.strip_prefix('[')?.strip_suffix(']')?;
         match text.trim() {
@@ -179,7 +180,7 @@ impl Call {
         }
     }
 
-    /// The list of truth values at a place, if it was recorded.
+    /// Returns the list of booleans at a position, if it was recorded.
     pub fn flags(&self, at: usize) -> Option<Vec<bool>> {
         let text = self.value(at)?.strip_prefix('[')?.strip_suffix(']')?;
         let flag = |one: &str| match one.trim() {
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_tensor_has_is_not_read() {
+    fn impossible_sizes_are_not_read() {
         let unread = |args: &str| Call::read(args).unwrap_err();
         assert_eq!(unread("{}"), WhyUncounted::NoShapes);
         let dims = |text: &str| unread(&format!(r#"{{"Input Dims":{text}}}"#));

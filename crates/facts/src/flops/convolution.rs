@@ -1,7 +1,8 @@
-//! Convolutions, both ways.
+//! The work of convolutions, in both directions.
 //!
-//! As `torch.utils.flop_counter` has it: for each point of the result, and of the input for a
-//! transposed one, the filter with all channels that it joins.
+//! The count is that of `torch.utils.flop_counter`. For each point of the result, it is the filter
+//! with all pairs of channels that the filter joins. For a transposed convolution, the points are
+//! those of the input.
 
 use super::call::{Call, TOO_LARGE, Tensor, product};
 use super::why::WhyUncounted;
@@ -62,7 +63,7 @@ fn places(name: &str) -> Option<ConvolutionInputs> {
     }
 }
 
-/// The work of a convolution, if it is one; `name` without `aten::`.
+/// Returns the work of an operator if it is a convolution; `name` is without `aten::`.
 pub(super) fn of(name: &str, call: &Call) -> Option<Result<Work, WhyUncounted>> {
     match name {
         "convolution_backward" | "convolution_backward_overrideable" => Some(backward(call)),
@@ -80,7 +81,7 @@ fn forward(call: &Call, places: &ConvolutionInputs) -> Result<Work, WhyUncounted
     fits(x, w, transposed)?;
     let out = out_dims(call, places, x, w, transposed);
     let (at, out) = match (transposed, out) {
-        // The operations follow from the input.
+        // The operations follow from the input's points, so the result's sizes need not be known.
         (true, out) => (&x.dims[2..], out.ok()),
         (false, out) => (&out.clone()?[2..], out.ok()),
     };
@@ -109,8 +110,8 @@ fn backward(call: &Call) -> Result<Work, WhyUncounted> {
     };
     let one = pairs(w.dims[0], w.dims[1])?;
     let input = if of_input { one } else { 0 };
-    // As torch counts it, every channel of the input is paired with every one of the result, even
-    // if they are of different groups.
+    // Torch's counter pairs every channel of the input with every channel of the result, even if
+    // they are in different groups.
     let weight = if of_weight { pairs(x.dims[1], grad.dims[1])? } else { 0 };
     let needed = input.checked_add(if of_weight { one } else { 0 }).ok_or(TOO_LARGE)?;
     let flops = input.checked_add(weight).ok_or(TOO_LARGE)?;
@@ -139,15 +140,15 @@ fn fits(x: &Tensor, w: &Tensor, transposed: bool) -> Result<(), WhyUncounted> {
     if fits { Ok(()) } else { Err(CHANNELS) }
 }
 
-/// 2 operations for each of these points, each position of the filter and each pair of channels
-/// that it joins.
+/// Counts 2 operations for each of these points, each position of the filter and each pair of
+/// channels that the filter joins.
 fn flops(batch: u64, w: &[u64], points: &[u64]) -> Result<u64, WhyUncounted> {
     let (points, filter) = (product(points)?, product(w)?);
     let all = [batch, points, filter].into_iter().try_fold(2_u64, |all, one| all.checked_mul(one));
     all.ok_or(TOO_LARGE)
 }
 
-/// Sizes of the result.
+/// Computes the sizes of the result.
 fn out_dims(
     call: &Call,
     places: &ConvolutionInputs,
@@ -175,8 +176,8 @@ fn out_dims(
         None => vec![0; dims],
     };
     let groups = if transposed { None } else { Some(w.dims[0]) };
-    // The weight of a transposed convolution has the result's channels of one group; the number of
-    // groups is not in any size.
+    // The weight of a transposed convolution has the result's channels of one group. No size shows
+    // the number of groups, so an argument has to.
     let groups_at = places.output_padding.map(|at| match places.transposed {
         Yes if at == 5 => 6,
         Yes => at + 3,

@@ -3,40 +3,40 @@
 /// Type of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ElementType {
-    /// A truth value.
+    /// A boolean of one byte.
     Bool,
-    /// A whole number of one byte.
+    /// An integer of one byte.
     Int8,
-    /// A whole number of two bytes.
+    /// An integer of two bytes.
     Int16,
-    /// A whole number of four bytes.
+    /// An integer of four bytes.
     Int32,
-    /// A whole number of eight bytes.
+    /// An integer of eight bytes.
     Int64,
-    /// Floating point of half a byte, two in one element.
+    /// Two floating-point numbers of half a byte each.
     Float4x2,
     /// A floating-point number of one byte.
     Float8,
-    /// An IEEE number of two bytes.
+    /// An IEEE floating-point number of two bytes.
     Float16,
-    /// Two bytes with the exponent of four.
+    /// A floating-point number of two bytes, with the exponent of a four-byte one.
     BFloat16,
-    /// An IEEE number of four bytes.
+    /// An IEEE floating-point number of four bytes.
     Float32,
-    /// An IEEE number of eight bytes.
+    /// An IEEE floating-point number of eight bytes.
     Float64,
-    /// Two of two bytes.
+    /// A complex number of two two-byte numbers.
     Complex32,
-    /// Two of four bytes.
+    /// A complex number of two four-byte numbers.
     Complex64,
-    /// Two of eight bytes.
+    /// A complex number of two eight-byte numbers.
     Complex128,
 }
 
 use ElementType::*;
 
 impl ElementType {
-    /// Finds the type by the C++ type of a trace's `Input type`, or `c10::toString`'s name for it.
+    /// Finds a type by its C++ name in a trace's `Input type`, or by its name from `c10::toString`.
     pub fn of(text: &str) -> Option<ElementType> {
         let text = text.strip_prefix("c10::").unwrap_or(text);
         Some(match text {
@@ -58,7 +58,7 @@ impl ElementType {
         })
     }
 
-    /// Finds the type by the number of a `c10::ScalarType`, as operators take it.
+    /// Finds a type by its number in `c10::ScalarType`, which operators take as an argument.
     pub fn of_number(number: i64) -> Option<ElementType> {
         Some(match number {
             0 | 1 => Int8,
@@ -79,7 +79,7 @@ impl ElementType {
         })
     }
 
-    /// Bytes of one element.
+    /// Returns the size of one element in bytes.
     pub fn bytes(self) -> u64 {
         match self {
             Bool | Int8 | Float8 | Float4x2 => 1,
@@ -90,7 +90,7 @@ impl ElementType {
         }
     }
 
-    /// The name of the type in `torch`.
+    /// Returns the name of the type in `torch`.
     pub fn name(self) -> &'static str {
         match self {
             Bool => "bool",
@@ -110,7 +110,8 @@ impl ElementType {
         }
     }
 
-    /// Truth values, whole numbers, floating point, complex numbers: a result has the highest.
+    /// Returns the category for type promotion: booleans, integers, floating point, complex
+    /// numbers. A result has the highest category of its inputs.
     fn category(self) -> u8 {
         match self {
             Bool => 0,
@@ -120,13 +121,13 @@ impl ElementType {
         }
     }
 
-    /// Whether it is a truth value or a whole number.
+    /// Whether the type is boolean or an integer.
     pub fn is_whole(self) -> bool {
         self.category() < 2
     }
 
-    /// The type of an operation on both (`torch.promote_types`). `small` are the types of tensors
-    /// without dimensions, which count only by category.
+    /// Returns the result type of an operation on tensors with these types (`torch.promote_types`).
+    /// `small` are the types of tensors without dimensions, of which only the category counts.
     pub(super) fn joined(large: &[ElementType], small: &[ElementType]) -> Option<ElementType> {
         let join = |all: &[ElementType]| all.iter().copied().reduce(ElementType::with);
         match (join(large), join(small)) {

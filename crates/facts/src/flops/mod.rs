@@ -1,12 +1,12 @@
-//! The work of operators: floating-point operations and bytes, from the sizes of their inputs.
+//! Counts the work of operators, in floating-point operations and bytes, from the sizes of their
+//! inputs.
 //!
 //! A trace has the sizes (`Input Dims`), mostly the types, and with newer PyTorch also values that
-//! are not tensors (`Concrete Inputs`). Formulas are those of `torch.utils.flop_counter`, wherever
-//! it has one (`scripts/flops-check.sh` compares them), and otherwise ours: `docs/metrics.md` lists
-//! them. An operator that cannot be read has no count, and a reason.
+//! are not tensors (`Concrete Inputs`). The formulas are those of `torch.utils.flop_counter` if it
+//! has one for the operator (`scripts/flops-check.sh` compares them), and otherwise our own, which
+//! `docs/metrics.md` lists. An operator that can't be counted has a reason instead of a count.
 //!
-//! Operators lie within each other (`aten::linear` calls `aten::addmm`): see [`Level`] for those
-//! that count.
+//! Operators are nested (`aten::linear` calls `aten::addmm`); [`Level`] says which of them count.
 
 mod attention;
 mod call;
@@ -32,13 +32,13 @@ pub use work::{Family, Level, Work};
 pub enum Count {
     /// The operator has this work.
     Work(Work),
-    /// The operator has no work of its own: it makes views, takes memory, or only calls others.
+    /// The operator has no work of its own. It makes views, allocates memory, or only calls others.
     Nothing,
-    /// The work is not known, for this reason.
+    /// The work is unknown for this reason.
     Unread(WhyUncounted),
 }
 
-/// The work of an operator, by its name and a span's arguments (a JSON object, or empty).
+/// Counts the work of an operator, given its name and a span's arguments (a JSON object, or empty).
 pub fn of(operator: &str, args: &str) -> Count {
     let (space, name) = operator.split_once("::").unwrap_or(("", operator));
     if (space == "aten" && moves::is_free(name)) || is_node(operator) {
@@ -58,18 +58,19 @@ pub fn of(operator: &str, args: &str) -> Count {
     }
 }
 
-/// Sizes of a product of two matrices, or of a batch of these; `None` for other operators.
+/// Returns the sizes of a product of two matrices, or of a batch of such products; `None` for other
+/// operators.
 pub fn product_sizes(operator: &str, args: &str) -> Option<ProductSizes> {
     products::sizes(operator.strip_prefix("aten::")?, &call::Call::read(args).ok()?)
 }
 
-/// The last size of the first tensor among an operator's inputs.
+/// Returns the last size of the first tensor among an operator's inputs.
 pub fn last_size(args: &str) -> Option<u64> {
     let call = call::Call::read(args).ok()?;
     call.first_tensors(1).first()?.dims.last().copied()
 }
 
-/// Whether the operator is a function of autograd, which calls operators.
+/// Whether the operator is a function of autograd, which only calls operators.
 pub fn is_node(operator: &str) -> bool {
     operator.starts_with(NODE_PREFIX)
         || operator == "torch::autograd::AccumulateGrad"

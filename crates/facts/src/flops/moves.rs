@@ -1,4 +1,5 @@
-//! Copies, fills, selections: bytes without arithmetic; and sums of selected rows.
+//! The work of copies, fills and selections, which move bytes without arithmetic, and of sums of
+//! selected rows.
 
 use super::call::{Call, TOO_LARGE, Tensor, product};
 use super::element::ElementType;
@@ -21,7 +22,7 @@ const NO_WORK: &[&str] = &[
     "adjoint", "mH", "_nnpack_available", "resize_as_", "scalar_tensor", "_backward", "retain_grad", "broadcast_to", "broadcast_tensors", "atleast_1d", "atleast_2d", "sym_numel",
 ];
 
-/// Operators that only call others, which count, or call none if there is nothing to do
+/// Operators that only call others, which count instead. Some call none if there is nothing to do
 /// (`contiguous`).
 #[rustfmt::skip]
 const CALLERS: &[&str] = &[
@@ -35,12 +36,12 @@ const CALLERS: &[&str] = &[
     "max_pool2d_dispatch", "_nested_tensor_from_mask", "lift", "cpu", "cuda", "tile", "sum_to_size", "outer",
 ];
 
-/// Whether an operator has no work except on its host; `name` is without `aten::`.
+/// Whether an operator does no work except on the host; `name` is without `aten::`.
 pub(super) fn is_free(name: &str) -> bool {
     NO_WORK.contains(&name) || CALLERS.contains(&name)
 }
 
-/// The work of such an operator, if it is one; `name` without `aten::`.
+/// Returns the work of an operator if this module has its formula; `name` is without `aten::`.
 pub(super) fn of(name: &str, call: &Call) -> Option<Result<Work, WhyUncounted>> {
     Some(match name {
         "copy_" | "_copy_from" | "_copy_from_and_resize" => copy(call),
@@ -115,7 +116,7 @@ fn masked(call: &Call) -> Result<Work, WhyUncounted> {
     Ok(moved(bytes([x, mask].into_iter()), written)?.of(x.of))
 }
 
-/// Only the selected elements are read.
+/// It reads only the selected elements.
 fn index_select(call: &Call) -> Result<Work, WhyUncounted> {
     let (x, index) = (call.tensor(0)?, call.tensor(2)?);
     let dim = call.number(1).ok_or(WhyUncounted::Unfit("its dimension was not recorded"))?;
@@ -136,7 +137,7 @@ fn gather(call: &Call, at: usize) -> Result<Work, WhyUncounted> {
     Ok(moved(read, bytes)?.of(x.of))
 }
 
-/// The rows of a table that indices name.
+/// Returns the number of elements in the rows of a table that the indices select.
 fn rows(table: &Tensor, indices: &Tensor) -> Result<u64, WhyUncounted> {
     let [_, width] = table.dims[..] else {
         return Err(WhyUncounted::Unfit("its table has another number of sizes"));
@@ -152,7 +153,7 @@ fn embedding(call: &Call) -> Result<Work, WhyUncounted> {
     Ok(moved(read, bytes)?.of(table.of))
 }
 
-/// Each gradient is added to a row; the whole table is written.
+/// It adds each gradient to a row, and writes the whole table.
 fn embedding_backward(call: &Call) -> Result<Work, WhyUncounted> {
     let (grad, indices) = (call.tensor(0)?, call.tensor(1)?);
     let width = *grad.dims.last().ok_or(WhyUncounted::Unfit("its gradient has no sizes"))?;
@@ -172,7 +173,7 @@ fn embedding_bag(call: &Call) -> Result<Work, WhyUncounted> {
     Ok(Work::new(Family::Embedding, count).of(table.of).moves(read, of(bags)))
 }
 
-/// A source that is added to selected places: these are read and written.
+/// It adds a source to selected elements, which it reads and writes.
 fn added(call: &Call, source: usize, index: usize) -> Result<Work, WhyUncounted> {
     let (source, index) = (call.tensor(source)?, call.tensor(index)?);
     let bytes = source.bytes();
@@ -180,7 +181,7 @@ fn added(call: &Call, source: usize, index: usize) -> Result<Work, WhyUncounted>
     Ok(Work::new(Family::Embedding, source.count()?).of(source.of).moves(read, bytes))
 }
 
-/// The elements of a list of tensors.
+/// Returns the number of elements in a list of tensors.
 fn elements(list: &[Tensor]) -> Result<u64, WhyUncounted> {
     let add = |sum: u64, tensor: &Tensor| sum.checked_add(tensor.count()?).ok_or(TOO_LARGE);
     list.iter().try_fold(0_u64, add)
@@ -193,7 +194,7 @@ fn lists(call: &Call, reads: bool) -> Result<Work, WhyUncounted> {
     Ok(moved(read, bytes(first.iter()))?.of(first[0].of))
 }
 
-/// The update of parameters with these states, whose gradients are not written.
+/// The update of parameters, with these states. It reads the gradients but doesn't write them.
 fn update(call: &Call, states: &[usize], flops: u64) -> Result<Work, WhyUncounted> {
     let (own, grads) = (call.tensors(0)?, call.tensors(1)?);
     let count = elements(own)?;
@@ -209,8 +210,8 @@ fn update(call: &Call, states: &[usize], flops: u64) -> Result<Work, WhyUncounte
     Ok(Work::new(Family::Optimizer, flops).of(own[0].of).moves(read, both))
 }
 
-/// Moments: 3 and 4; the root, its correction and the least value: 3; the step: 3. With the
-/// largest second moments (amsgrad) a comparison.
+/// Operations for each parameter: 3 and 4 for the moments; 3 for the root, its correction and the
+/// least value; 3 for the step. amsgrad also compares with the largest second moments.
 fn adam(call: &Call) -> Result<Work, WhyUncounted> {
     match call.tensors(4) {
         Ok(_) => update(call, &[2, 3, 4], 14),
@@ -218,7 +219,7 @@ fn adam(call: &Call) -> Result<Work, WhyUncounted> {
     }
 }
 
-/// A product and a difference for each parameter; with momentum twice that.
+/// Operations for each parameter: a product and a difference; with momentum twice that.
 fn sgd(call: &Call) -> Result<Work, WhyUncounted> {
     match call.tensors(2) {
         Ok(_) => update(call, &[2], 4),
@@ -226,12 +227,13 @@ fn sgd(call: &Call) -> Result<Work, WhyUncounted> {
     }
 }
 
-/// A square that is added; a root, a sum, a quotient, a product, a difference.
+/// Operations for each parameter: 2 to add a square; a root, a sum, a quotient, a product, a
+/// difference.
 fn adagrad(call: &Call) -> Result<Work, WhyUncounted> {
     update(call, &[2], 7)
 }
 
-/// Squares and their sum; one result of each tensor.
+/// It sums the squares of each tensor, which has one result.
 fn foreach_norm(call: &Call) -> Result<Work, WhyUncounted> {
     let list = call.tensors(0)?;
     let flops = elements(list)?.checked_mul(2).ok_or(TOO_LARGE)?;

@@ -1,8 +1,8 @@
-//! Operators with one result for each element: functions, arithmetic, and lists of tensors
-//! (`_foreach_…`).
+//! The work of operators with one result for each element: functions, arithmetic, and operators on
+//! lists of tensors (`_foreach_…`).
 //!
-//! Each counts one operation per element, whatever a device needs for it; an operator that consists
-//! of several counts their number.
+//! A simple function counts as one operation per element, however many instructions the device
+//! needs for it. A function that consists of several simple ones counts their number.
 
 use super::call::{Call, TOO_LARGE, Tensor, product};
 use super::element::ElementType;
@@ -17,13 +17,14 @@ const NONE: WhyUncounted = WhyUncounted::Unfit("a tensor's sizes were not record
 enum ResultType {
     /// The type that the inputs' types are promoted to.
     Joined,
-    /// The promoted type, except `float` in place of whole numbers.
+    /// The promoted type, or `float` if that is an integer type.
     Float,
     Bool,
 }
 use ResultType::*;
 
-/// Tensors that it takes at most, operations for each element, type of the result.
+/// Returns the largest number of input tensors, the operations for each element, and the type of
+/// the result.
 #[rustfmt::skip]
 fn function(name: &str) -> Option<(usize, u64, ResultType)> {
     Some(match name {
@@ -56,7 +57,7 @@ fn function(name: &str) -> Option<(usize, u64, ResultType)> {
     })
 }
 
-/// The work of such an operator, if it is one; `name` without `aten::`.
+/// Returns the work of an operator if this module has its formula; `name` is without `aten::`.
 pub(super) fn of(name: &str, call: &Call) -> Option<Result<Work, WhyUncounted>> {
     if let Some(name) = name.strip_prefix("_foreach_") {
         let (_, flops, makes) = function(name.strip_suffix('_').unwrap_or(name))?;
@@ -96,7 +97,7 @@ fn elementwise(
     Ok(work.of(of).moves(bytes(tensors.into_iter()), written))
 }
 
-/// The result replaces the first tensor.
+/// The work of an operator whose result replaces its first tensor.
 fn in_place(call: &Call, most: usize, flops: u64) -> Result<Work, WhyUncounted> {
     let tensors = call.first_tensors(most);
     let first = *tensors.first().ok_or(NONE)?;
@@ -111,7 +112,7 @@ fn in_place(call: &Call, most: usize, flops: u64) -> Result<Work, WhyUncounted> 
 fn dropout(call: &Call) -> Result<Work, WhyUncounted> {
     let x = call.tensor(0)?;
     let count = x.count()?;
-    // A comparison and a product; beside the result it writes which elements it kept.
+    // It compares and multiplies. Besides the result, it writes which elements it kept.
     let flops = count.checked_mul(2).ok_or(TOO_LARGE)?;
     let written = x.bytes().and_then(|bytes| bytes.checked_add(count));
     Ok(Work::new(Family::Elementwise, flops).of(x.of).moves(x.bytes(), written))
@@ -132,7 +133,7 @@ fn foreach(call: &Call, flops: u64, makes: ResultType) -> Result<Work, WhyUncoun
     Ok(Work::new(Family::Optimizer, flops).of(first[0].of).moves(read, written))
 }
 
-/// Sizes of the result for tensors of these sizes.
+/// Returns the sizes of the result for tensors with these sizes.
 pub(super) fn broadcast(tensors: &[&Tensor]) -> Result<Vec<u64>, WhyUncounted> {
     let dims = tensors.iter().map(|tensor| tensor.dims.len()).max().ok_or(NONE)?;
     let mut out = vec![1; dims];
@@ -148,7 +149,7 @@ pub(super) fn broadcast(tensors: &[&Tensor]) -> Result<Vec<u64>, WhyUncounted> {
     Ok(out)
 }
 
-/// Type that tensors make together.
+/// Returns the type to which these tensors are promoted.
 pub(super) fn joined(tensors: &[&Tensor]) -> Option<ElementType> {
     let of = |has_dims: bool| {
         let wanted = tensors.iter().filter(move |tensor| tensor.dims.is_empty() != has_dims);
@@ -157,7 +158,7 @@ pub(super) fn joined(tensors: &[&Tensor]) -> Option<ElementType> {
     ElementType::joined(&of(true)?, &of(false)?)
 }
 
-/// Bytes of all of these; `None` if those of one are unknown.
+/// Returns the total size of these tensors in bytes; `None` if the size of one is unknown.
 pub(super) fn bytes<'t>(tensors: impl Iterator<Item = &'t Tensor>) -> Option<u64> {
     let mut tensors = tensors;
     tensors.try_fold(0_u64, |sum, tensor| sum.checked_add(tensor.bytes()?))

@@ -1,4 +1,4 @@
-//! Products of matrices: 2 m n k operations.
+//! The work of products of matrices: 2 m n k operations.
 
 use super::call::{Call, TOO_LARGE, Tensor};
 use super::why::WhyUncounted;
@@ -8,7 +8,7 @@ const INNER: WhyUncounted = WhyUncounted::Unfit("inner sizes differ");
 const BATCHES: WhyUncounted = WhyUncounted::Unfit("numbers of matrices differ");
 const RANKS: WhyUncounted = WhyUncounted::Unfit("a matrix has another number of sizes");
 
-/// The work of a product, if it is one; `name` without `aten::`.
+/// Returns the work of an operator if it is a product; `name` is without `aten::`.
 pub(super) fn of(name: &str, call: &Call) -> Option<Result<Work, WhyUncounted>> {
     Some(match name {
         "mm" | "_int_mm" | "mm_out" => two(call, 0, None, Scaled::No),
@@ -28,20 +28,20 @@ pub(super) fn of(name: &str, call: &Call) -> Option<Result<Work, WhyUncounted>> 
     })
 }
 
-/// Sizes of a batch of products, each m x k by k x n.
+/// Sizes of a batch of products of m x k and k x n matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProductSizes {
     /// Number of products in the batch.
     pub batch: u64,
-    /// Rows of the first, and of the result.
+    /// Rows of the first matrix and of the result.
     pub m: u64,
-    /// Columns of the second, and of the result.
+    /// Columns of the second matrix and of the result.
     pub n: u64,
-    /// Columns of the first, rows of the second.
+    /// Columns of the first matrix and rows of the second.
     pub k: u64,
 }
 
-/// Sizes of a product of matrices; `None` for other operators.
+/// Returns the sizes of a product of matrices; `None` for other operators.
 pub(super) fn sizes(name: &str, call: &Call) -> Option<ProductSizes> {
     let at = match name {
         "mm" | "bmm" | "_scaled_mm" => 0,
@@ -58,7 +58,7 @@ pub(super) fn sizes(name: &str, call: &Call) -> Option<ProductSizes> {
     }
 }
 
-/// Whether the type of the result is an input of its own.
+/// Whether the operator takes the type of the result as an argument.
 #[derive(Clone, Copy)]
 enum Scaled {
     No,
@@ -73,13 +73,13 @@ fn matrices(tensor: &Tensor) -> Result<[u64; 3], WhyUncounted> {
     tensor.dims.as_slice().try_into().map_err(|_| RANKS)
 }
 
-/// The operations of this many products: 2 m n k for each.
+/// Returns the operations of a batch of products: 2 m n k for each.
 pub(super) fn flops(batch: u64, m: u64, n: u64, k: u64) -> Result<u64, WhyUncounted> {
     let all = [batch, m, n, k].into_iter().try_fold(2_u64, |all, one| all.checked_mul(one));
     all.ok_or(TOO_LARGE)
 }
 
-/// Bytes of these, and of the added tensor if there is one.
+/// Returns the bytes of both matrices, and of the added tensor if there is one.
 fn read(a: &Tensor, b: &Tensor, added: Option<&Tensor>) -> Option<u64> {
     let both = a.bytes()?.checked_add(b.bytes()?)?;
     both.checked_add(added.map_or(Some(0), Tensor::bytes)?)
@@ -105,7 +105,7 @@ fn two(call: &Call, at: usize, added: Option<usize>, scaled: Scaled) -> Result<W
     }
     let work = gemm(a, b, added.and_then(|at| call.maybe(at)), [1, m, n, k])?;
     let Scaled::By { out_type } = scaled else { return Ok(work) };
-    // Without this number, the type of the result is unknown.
+    // If this argument was not recorded, the type of the result is unknown.
     let of = call.number(out_type).and_then(super::element::ElementType::of_number);
     let written = of.and_then(|of| m.checked_mul(n)?.checked_mul(of.bytes()));
     Ok(Work { written, ..work })
@@ -123,16 +123,17 @@ fn three(call: &Call, at: usize, added: Option<usize>) -> Result<Work, WhyUncoun
     gemm(a, b, added.and_then(|at| call.maybe(at)), [batch, m, n, k])
 }
 
-/// Products of a batch added up: one result.
+/// Changes the work of a batch of products to that of their sum, which has one result.
 fn summed(work: Work, call: &Call) -> Result<Work, WhyUncounted> {
     let batch = matrices(call.tensor(1)?)?[0];
     Ok(Work { written: work.written.and_then(|bytes| bytes.checked_div(batch)), ..work })
 }
 
-/// Groups of rows, of columns or of the inner size; each row counts once.
+/// The work of a product in groups of rows, of columns or of the inner size. Each row counts once.
 fn grouped(call: &Call, bias: usize, out_type: usize) -> Result<Work, WhyUncounted> {
     let (a, b) = (call.tensor(0)?, call.tensor(1)?);
-    // A tensor of offsets says which group a row belongs to: its size is the number of groups.
+    // A one-dimensional tensor has the offsets at which groups begin; its size is the number of
+    // groups.
     let groups = || (2..call.len()).filter_map(|at| call.maybe(at)).find(|t| t.dims.len() == 1);
     let [batch, m, n, k, results] = match (a.dims.as_slice(), b.dims.as_slice()) {
         ([m, k], [_, k2, n]) if k == k2 => [1, *m, *n, *k, 1],

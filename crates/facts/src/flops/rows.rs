@@ -1,4 +1,4 @@
-//! Operators over rows or channels: norms, softmax, sums, pooling, losses.
+//! The work of operators over rows or channels: norms, softmax, sums, pooling, losses.
 
 use super::call::{Call, TOO_LARGE, Tensor};
 use super::element::ElementType;
@@ -6,7 +6,7 @@ use super::pointwise::{broadcast, bytes};
 use super::why::WhyUncounted;
 use super::work::{Family, Work};
 
-/// The work of such an operator, if it is one; `name` without `aten::`.
+/// Returns the work of an operator if this module has its formula; `name` is without `aten::`.
 pub(super) fn of(name: &str, call: &Call) -> Option<Result<Work, WhyUncounted>> {
     Some(match name {
         "native_layer_norm" => norm(call, &[2, 3]),
@@ -21,9 +21,9 @@ pub(super) fn of(name: &str, call: &Call) -> Option<Result<Work, WhyUncounted>> 
         "native_group_norm_backward" => norm_backward(call, 0, 1),
         "native_batch_norm_backward" | "batch_norm_backward" => norm_backward(call, 0, 1),
         "cudnn_batch_norm_backward" | "miopen_batch_norm_backward" => norm_backward(call, 1, 0),
-        // The largest, differences, powers, their sum, quotients.
+        // Operations: the maximum, differences, powers, their sum, quotients.
         "_softmax" | "_log_softmax" | "_masked_softmax" => softmax(call),
-        // Products with the result, their sum, a difference, a product.
+        // Operations: products with the result, their sum, a difference, a product.
         "_softmax_backward_data" | "_log_softmax_backward_data" => {
             same(call, Family::Softmax, 2, 4)
         }
@@ -33,13 +33,13 @@ pub(super) fn of(name: &str, call: &Call) -> Option<Result<Work, WhyUncounted>> 
         "sum" | "nansum" | "mean" | "prod" | "amax" | "amin" => reduce(call, 1, 1, None),
         "any" | "all" => reduce(call, 1, 1, Some(ElementType::Bool)),
         "argmax" | "argmin" => reduce(call, 1, 1, Some(ElementType::Int64)),
-        // With a second tensor, they are elementwise.
+        // With a second tensor, these operators are elementwise.
         "max" | "min" if call.len() > 1 && call.tensor(1).is_ok() => two(call),
         "max" | "min" => reduce(call, 1, 1, None),
         "linalg_vector_norm" => reduce(call, 2, 2, None),
         "norm" => reduce(call, 2, 2, None),
         "logsumexp" => reduce(call, 1, 4, None),
-        // A mean, differences, squares, their sum.
+        // Operations: a mean, differences, squares, their sum.
         "var" | "std" => reduce(call, 1, 4, None),
         "var_mean" | "std_mean" => {
             reduce(call, 1, 4, None).map(|work| Work { written: None, ..work })
@@ -64,13 +64,14 @@ fn times(count: u64, flops: u64) -> Result<u64, WhyUncounted> {
     count.checked_mul(flops).ok_or(TOO_LARGE)
 }
 
-/// Bytes of the tensors at these places that are there.
+/// Returns the bytes of the tensors at these positions, as far as there are any.
 fn optional(call: &Call, places: &[usize]) -> Option<u64> {
     bytes(places.iter().filter_map(|at| call.maybe(*at)))
 }
 
-/// A mean, differences, squares, their sum, products with the deviation, and with the weight
-/// and plus the bias where there are any.
+/// The work of a norm. Operations for each element: a mean, differences, squares, their sum,
+/// products with the deviation. If there are a weight and a bias, it also multiplies by the weight
+/// and adds the bias.
 fn norm(call: &Call, affine: &[usize]) -> Result<Work, WhyUncounted> {
     let x = call.tensor(0)?;
     let own = affine.iter().filter(|at| call.maybe(**at).is_some()).count() as u64;
@@ -79,7 +80,8 @@ fn norm(call: &Call, affine: &[usize]) -> Result<Work, WhyUncounted> {
     Ok(Work::new(Family::Norm, flops).of(x.of).moves(read, x.bytes()))
 }
 
-/// Squares, their sum, products with the deviation, and with the weight.
+/// Operations for each element: squares, their sum, products with the deviation, and with the
+/// weight if there is one.
 fn rms_norm(call: &Call) -> Result<Work, WhyUncounted> {
     let x = call.tensor(0)?;
     let own = u64::from(call.maybe(2).is_some());
@@ -87,7 +89,7 @@ fn rms_norm(call: &Call) -> Result<Work, WhyUncounted> {
     Ok(Work::new(Family::Norm, times(x.count()?, 3 + own)?).of(x.of).moves(read, x.bytes()))
 }
 
-/// Counts like a norm; with recorded statistics (not training), without computing those.
+/// The work of a norm. Outside of training it uses recorded statistics, so it doesn't compute them.
 fn batch_norm(call: &Call) -> Result<Work, WhyUncounted> {
     let work = norm(call, &[1, 2])?;
     if call.flag(5) != Some(false) {
@@ -97,8 +99,8 @@ fn batch_norm(call: &Call) -> Result<Work, WhyUncounted> {
     Ok(Work { flops, needed: flops, ..work })
 }
 
-/// Two for the normalised input, two sums of products, and five for the input's gradient, one
-/// with the weight.
+/// Operations for each element: two for the normalised input, two sums of products, and five for
+/// the gradient of the input, plus one with the weight.
 fn norm_backward(call: &Call, grad: usize, input: usize) -> Result<Work, WhyUncounted> {
     let (grad, x) = (call.tensor(grad)?, call.tensor(input)?);
     let (of_grad, of_input) = (grad.count()?, x.count()?);
@@ -111,7 +113,7 @@ fn norm_backward(call: &Call, grad: usize, input: usize) -> Result<Work, WhyUnco
 
 fn softmax(call: &Call) -> Result<Work, WhyUncounted> {
     let x = call.tensor(0)?;
-    // `half_to_float`: the result has four bytes.
+    // `half_to_float`: the elements of the result have four bytes.
     let made = match call.flag(2) {
         Some(true) => Some(ElementType::Float32),
         _ => x.of,
@@ -121,14 +123,16 @@ fn softmax(call: &Call) -> Result<Work, WhyUncounted> {
     Ok(work.of(x.of).moves(x.bytes(), written))
 }
 
-/// A result with the first tensor's sizes, from this many tensors.
+/// The work of an operator that reads this many tensors and whose result has the sizes of the first
+/// one.
 fn same(call: &Call, family: Family, tensors: usize, flops: u64) -> Result<Work, WhyUncounted> {
     let first = call.tensor(0)?;
     let read = bytes(call.first_tensors(tensors).into_iter());
     Ok(Work::new(family, times(first.count()?, flops)?).of(first.of).moves(read, first.bytes()))
 }
 
-/// Operations for each element of the input; `dims_at` has the dimensions that vanish.
+/// The work of a reduction with `flops` operations for each element of the input. The argument at
+/// `dims_at` has the dimensions to reduce.
 fn reduce(
     call: &Call,
     dims_at: usize,
@@ -142,7 +146,8 @@ fn reduce(
     Ok(work.of(x.of).moves(x.bytes(), written))
 }
 
-/// Elements of a result without these dimensions; `None` if they were not recorded.
+/// Returns the number of elements in the result of a reduction; `None` if the dimensions were not
+/// recorded.
 fn results(call: &Call, x: &Tensor, dims_at: usize) -> Option<u64> {
     // `sum(x)` and `sum(x, dtype)` reduce all dimensions.
     if call.len() <= 2 && dims_at == 1 {
@@ -170,7 +175,8 @@ fn two(call: &Call) -> Result<Work, WhyUncounted> {
     Ok(work.moves(bytes(tensors.into_iter()), written))
 }
 
-/// Counts these operations for each element; there is one result, unless all are asked for.
+/// The work of a loss with `flops` operations for each element. It has one result, unless the call
+/// asks for all.
 fn loss(call: &Call, flops: u64) -> Result<Work, WhyUncounted> {
     let (x, target) = (call.tensor(0)?, call.tensor(1)?);
     let written = (2..call.len()).find_map(|at| call.number(at)).and_then(|reduction| {
@@ -181,7 +187,7 @@ fn loss(call: &Call, flops: u64) -> Result<Work, WhyUncounted> {
     Ok(work.of(x.of).moves(bytes([x, target].into_iter()), written))
 }
 
-/// One element of each row is read.
+/// It reads one element of each row.
 fn nll(call: &Call) -> Result<Work, WhyUncounted> {
     let (x, target) = (call.tensor(0)?, call.tensor(1)?);
     let rows = target.count()?;
@@ -192,7 +198,7 @@ fn nll(call: &Call) -> Result<Work, WhyUncounted> {
 
 const POOLS: WhyUncounted = WhyUncounted::Unfit("its window and stride were not recorded");
 
-/// A window for each element of the result.
+/// The work of pooling, which reduces a window for each element of the result.
 fn pool(call: &Call, with_places: bool) -> Result<Work, WhyUncounted> {
     let x = call.tensor(0)?;
     let pair = |at: usize| match call.numbers(at)?.as_slice() {
@@ -201,7 +207,7 @@ fn pool(call: &Call, with_places: bool) -> Result<Work, WhyUncounted> {
         _ => None,
     };
     let window = pair(1).ok_or(POOLS)?;
-    // If there is no stride, windows lie side by side.
+    // Without a stride, windows lie side by side.
     let stride = pair(2).unwrap_or(window);
     let padding = pair(3).ok_or(POOLS)?;
     if call.flag(5).or_else(|| call.flag(4)) == Some(true) {
@@ -228,18 +234,18 @@ fn pool(call: &Call, with_places: bool) -> Result<Work, WhyUncounted> {
     Ok(work.of(x.of).moves(x.bytes(), written))
 }
 
-/// Each gradient is added to one element, or to those of a window.
+/// It adds each gradient to one element of the input, or to all elements of a window.
 fn pool_backward(call: &Call, with_places: bool) -> Result<Work, WhyUncounted> {
     let (grad, x) = (call.tensor(0)?, call.tensor(1)?);
     let count = grad.count()?;
     let places = if with_places { count.checked_mul(8) } else { Some(0) };
     let read = grad.bytes().zip(places).and_then(|(a, b)| a.checked_add(b));
-    // Windows of a mean reach every element of the input.
+    // The windows of a mean reach every element of the input.
     let flops = if with_places { count } else { x.count()? };
     Ok(Work::new(Family::Pooling, flops).of(grad.of).moves(read, x.bytes()))
 }
 
-/// A mean of all that belongs to each element of the result.
+/// It averages all input elements that belong to an element of the result.
 fn adaptive_pool(call: &Call) -> Result<Work, WhyUncounted> {
     let x = call.tensor(0)?;
     let rank = x.dims.len();

@@ -56,14 +56,14 @@ fn convolutions_take_the_filter_for_each_point() {
         format!(r#"["","","","[2, 2]","[1, 1]","[1, 1]","{transposed}","[0, 0]","2"]"#)
     };
     let conv = work("aten::convolution", dims, types, &values("False"));
-    // 5 x 5 points.
+    // The result has 5 x 5 points.
     assert_eq!(conv.flops, 2 * 25 * 2 * 6 * 2 * 9);
     assert_eq!(conv.written, Some(2 * 6 * 25 * 4));
     let back = "[[2,6,5,5],[6,4,3,3],[6],[],[],[],[],[],[]]";
     let transposed = work("aten::convolution", back, types, &values("True"));
     assert_eq!(transposed.flops, 2 * 25 * 2 * 6 * 4 * 9);
     assert_eq!(transposed.written, Some(2 * 8 * 9 * 9 * 4));
-    // There is neither stride nor padding, as in old traces.
+    // Old traces have neither stride nor padding.
     let Count::Unread(why) = of("aten::convolution", &args(dims, types, "[]")) else { panic!() };
     assert!(why.to_string().contains("stride"), "{why}");
     let cudnn = r#"["float","float","ScalarList","ScalarList","ScalarList","Scalar"]"#;
@@ -83,7 +83,7 @@ fn gradients_of_convolutions_are_those_that_were_asked_for() {
     };
     let one = 2 * 25 * 9 * 2 * 6 * 2;
     let both = backward("[True, True, True]");
-    // Torch's counter takes all channels of the input for the weight's gradient.
+    // Torch's counter takes all channels of the input for the gradient of the weight.
     assert_eq!((both.flops, both.needed), (one + 2 * one, 2 * one));
     let weight = backward("[False, True, False]");
     assert_eq!((weight.flops, weight.needed), (2 * one, one));
@@ -243,9 +243,9 @@ fn operations_and_bytes_are_those_of_published_reports() {
     let conv3d = r#"["","","","[1, 1, 1]","[0, 0, 0]","[1, 1, 1]","False","[0, 0, 0]","1"]"#;
     let causal = r#"["","","","0.","True","False","0.125"]"#;
     let whole = r#"["","","","0.","False","False","0.088388347648318433"]"#;
-    // Values of AMD's TraceLens, on H100 traces in its tests: 10^9 operations, MiB. They lack an
-    // addition for each element of addmm's result, and include all of the diagonal of causal
-    // attention.
+    // Counts of AMD's TraceLens on H100 traces in its tests, in 10^9 operations and MiB. TraceLens
+    // leaves out an addition for each element of addmm's result, and counts all of the diagonal of
+    // causal attention.
     for (operator, dims, values, giga, mebibytes) in [
         ("addmm", "[[768],[788,768],[768,768]]", "[]", 0.930_167_808 - 0.000_605_184, 3.435_058_6),
         ("convolution", "[[4,3,224,224],[768,3,16,16],[768]]", conv2d, 0.924_844_032, 3.421_875),
@@ -271,7 +271,7 @@ fn operations_and_bytes_are_those_of_published_reports() {
             192.0,
         ),
     ] {
-        // The form of traces: empty sizes for each argument that is not a tensor.
+        // Traces have empty sizes for each argument that is not a tensor.
         let dims = &format!("{}{}]", dims.trim_end_matches(']').to_owned() + "]", ",[]".repeat(6));
         let found = work(&format!("aten::{operator}"), dims, types, values);
         assert!((found.needed as f64 / (giga * 1e9) - 1.0).abs() < 1e-9, "{operator} {dims}");

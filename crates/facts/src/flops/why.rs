@@ -1,15 +1,15 @@
-//! Why an operator has no count.
+//! Reasons why an operator has no count.
 
 use std::fmt;
 
-/// Why an operator has no count.
+/// The reason why an operator has no count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WhyUncounted {
     /// There is no formula for the operator.
     NoFormula,
     /// Sizes of inputs were not recorded.
     NoShapes,
-    /// The sizes do not fit the formula, in this way.
+    /// The sizes don't fit the formula, for this reason.
     Unfit(&'static str),
 }
 

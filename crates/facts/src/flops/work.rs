@@ -2,35 +2,35 @@
 
 use super::element::ElementType;
 
-/// The kind of work.
+/// The kind of work that an operator does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
     /// Products of matrices.
     Gemm,
     /// Convolutions of any dimension.
     Convolution,
-    /// Attention in one operator.
+    /// Attention in a single operator.
     Attention,
     /// Normalisation of layers, groups, batches.
     Norm,
     /// Softmax and its gradients.
     Softmax,
-    /// Sums and the like over dimensions.
+    /// Sums and other reductions over dimensions.
     Reduction,
     /// Operators with one result for each element.
     Elementwise,
-    /// Pooling, and scaling of pictures.
+    /// Pooling, and scaling of images.
     Pooling,
     /// Sums of rows of a table.
     Embedding,
     /// Updates of parameters by optimizers.
     Optimizer,
-    /// Copies and the like: no arithmetic.
+    /// Copies and other operators without arithmetic.
     Copy,
 }
 
 impl Family {
-    /// The displayed name.
+    /// Returns the displayed name.
     pub fn name(self) -> &'static str {
         match self {
             Family::Gemm => "gemm",
@@ -47,7 +47,7 @@ impl Family {
         }
     }
 
-    /// The level: among operators within each other, those of the highest level count.
+    /// Returns the level of the work. Of nested operators, those with the highest level count.
     pub fn level(self) -> Level {
         match self {
             Family::Gemm | Family::Convolution | Family::Attention => Level::Product,
@@ -57,15 +57,15 @@ impl Family {
     }
 }
 
-/// How much of an operator's cost its formula covers. An operator counts unless an operator within
-/// it counts that has its level or a higher one.
+/// How much of an operator's cost its formula covers. An operator counts unless it contains an
+/// operator that counts and has the same or a higher level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// The formula only counts bytes.
     Move,
     /// The formula counts some operations for each element.
     Arithmetic,
-    /// Products of matrices, and operators that consist of them: matrix units work on them.
+    /// The formula counts products of matrices, which matrix units compute.
     Product,
 }
 
@@ -74,22 +74,22 @@ pub enum Level {
 pub struct Work {
     /// The kind of work.
     pub family: Family,
-    /// Floating-point operations; those that `torch.utils.flop_counter` counts, if it has a
-    /// formula.
+    /// Number of floating-point operations. If `torch.utils.flop_counter` has a formula, this is
+    /// its count.
     pub flops: u64,
-    /// The operations that the result needs: without pairs that a causal mask leaves out, and
-    /// without those that torch counts too many for weights' gradients of grouped convolutions.
+    /// Number of operations that the result needs. It excludes pairs that a causal mask leaves out,
+    /// and the excess in torch's count for weight gradients of grouped convolutions.
     pub needed: u64,
-    /// Bytes of the inputs, each read once; `None` if a type or size is unknown.
+    /// Bytes of the inputs, if each is read once; `None` if a type or size is unknown.
     pub read: Option<u64>,
-    /// Bytes of the results, each written once; as `read`.
+    /// Bytes of the results, if each is written once; `None` if a type or size is unknown.
     pub written: Option<u64>,
-    /// Type of the elements that it computes with.
+    /// Type of the elements that the operator computes with.
     pub of: Option<ElementType>,
 }
 
 impl Work {
-    /// Work whose operations are all needed.
+    /// Creates work whose operations are all needed.
     pub(super) fn new(family: Family, flops: u64) -> Work {
         Work { family, flops, needed: flops, read: None, written: None, of: None }
     }
@@ -104,7 +104,7 @@ impl Work {
         Work { of, ..self }
     }
 
-    /// Bytes read and written.
+    /// Returns the bytes read and written.
     pub fn bytes(&self) -> Option<u64> {
         self.read?.checked_add(self.written?)
     }

@@ -1,4 +1,4 @@
-//! Steps that a person or a program marks: by ranges with step numbers, or by marks.
+//! Finds steps that a person or a program marks: by ranges with step numbers, or by marks.
 
 use tprof_trace::TraceFile;
 use tprof_trace::model::{MarkKind, NameId, ProcessIndex, SpanKind};
@@ -6,11 +6,12 @@ use tprof_trace::pytorch::PROFILER_STEP;
 
 use super::step::{Step, StepRange};
 
-/// Names of programs' NVTX ranges around a step, in upper or lower case; its number follows, after
-/// a space or one of `#_:=`.
+/// Names of programs' NVTX ranges around a step, in upper or lower case. The step's number follows,
+/// after a space or one of `#_:=`.
 const RANGE_NAMES: [&str; 3] = ["step", "iteration", "profilerstep"];
 
-/// Number of a step by the name of a range of this kind, if that is one of a step.
+/// Returns the step number in the name of a range of this kind; `None` if the range isn't one of a
+/// step.
 pub fn number_of(kind: SpanKind, name: &str) -> Option<u64> {
     if kind == SpanKind::Annotation {
         return annotated_number(name);
@@ -23,12 +24,12 @@ pub fn number_of(kind: SpanKind, name: &str) -> Option<u64> {
     digits.parse().ok().filter(|_| is_step && kind == SpanKind::Nvtx)
 }
 
-/// Number of a step by its annotation's name, if that is one of a step.
+/// Returns the step number in an annotation's name; `None` if the annotation isn't one of a step.
 pub fn annotated_number(name: &str) -> Option<u64> {
     name.strip_prefix(PROFILER_STEP)?.parse().ok()
 }
 
-/// Steps that last as long as their ranges, which are all of one kind.
+/// Returns the steps that ranges of one kind cover.
 pub(super) fn of_ranges(file: &TraceFile, ranges: &[StepRange], of: SpanKind) -> Vec<Step> {
     let step = |range: &StepRange| {
         let StepRange { kind, name, process, start_ns, end_ns } = *range;
@@ -37,24 +38,24 @@ pub(super) fn of_ranges(file: &TraceFile, ranges: &[StepRange], of: SpanKind) ->
     ranges.iter().filter(|range| range.kind == of).filter_map(step).collect()
 }
 
-/// Steps by marks: each mark begins one that lasts until the next mark of its process. The time
-/// after the last mark has no recorded end (the job saves, evaluates and ends there), so it is not
-/// a step: it would be the longest of all.
+/// Returns the steps that marks show: each mark begins a step, which lasts until the next mark of
+/// its process. The time after the last mark has no recorded end, and contains the job's last
+/// checkpoint and evaluation. So it isn't a step; it would be the longest of all.
 ///
-/// A mark without a process counts as one of the file's first process.
+/// A mark without a process belongs to the file's first process.
 pub(super) fn of_marks(file: &TraceFile) -> Vec<Step> {
     let begun = begun(file);
     let pairs = begun.windows(2).filter(|pair| pair[0].process == pair[1].process);
     pairs.map(|pair| Step { end_ns: pair[1].start_ns, ..pair[0] }).collect()
 }
 
-/// The steps that begin at the last mark of each process, and have no recorded end.
+/// Returns the steps that begin at the last mark of each process and have no recorded end.
 pub fn unended(file: &TraceFile) -> Vec<Step> {
     let begun = begun(file);
     begun.chunk_by(|a, b| a.process == b.process).filter_map(|of| of.last().copied()).collect()
 }
 
-/// A step from each mark on, as if none ended, by process and in order.
+/// Returns a step for each mark, as if none ended, by process and in order.
 fn begun(file: &TraceFile) -> Vec<Step> {
     let marks = file.marks().iter().filter(|mark| mark.kind == MarkKind::Step);
     let mut marks: Vec<(ProcessIndex, u64, NameId)> =
@@ -70,12 +71,13 @@ fn begun(file: &TraceFile) -> Vec<Step> {
     steps
 }
 
-/// Number of marks of steps.
+/// Returns the number of marks of steps.
 pub(super) fn mark_count(file: &TraceFile) -> usize {
     file.marks().iter().filter(|mark| mark.kind == MarkKind::Step).count()
 }
 
-/// Numbers at the ends of names, if all names have one and these rise; otherwise 0, 1, 2, ….
+/// Returns the numbers at the ends of names, if all names have one and these rise. Otherwise
+/// returns 0, 1, 2, ….
 fn numbers_of<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> Vec<u64> {
     let count = names.len() as u64;
     let numbers: Option<Vec<u64>> = names.map(number_at_end).collect();

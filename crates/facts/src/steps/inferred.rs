@@ -1,12 +1,13 @@
-//! Steps that nothing names: the period of a process's launches of kernels, copies and memsets, or
-//! if these have none, of its operations between ranks. They are an estimate.
+//! Estimates steps that nothing names. They are the period of a process's launches of kernels,
+//! copies and memsets; if it has none, of its operations between ranks.
 //!
-//! An iteration launches the same work in the same order as the one before: kernels by their names,
-//! copies and memsets by kind and bytes. The foundation is exact repetition: one sequence that
-//! comes again and again ([`super::period`]). If sizes of copies differ from step to step, only
+//! An iteration launches the same work in the same order as the previous one: kernels with the same
+//! names, copies and memsets with the same kind and size. So the method searches for one sequence
+//! that repeats exactly ([`super::period`]). If sizes of copies differ from step to step, only
 //! kernels are compared. The sequence has the length of a step, but does not show where the step
-//! begins, since each rotation of the sequence repeats too. The step is taken to begin where the
-//! host usually paused longest: there it fetched a batch, wrote a log or waited for the device.
+//! begins, since each rotation of the sequence repeats too. The step is assumed to begin where the
+//! host usually paused longest, since there it fetched a batch, wrote a log or waited for the
+//! device.
 
 use std::collections::BTreeMap;
 
@@ -19,19 +20,19 @@ use super::period::{self, Period};
 use super::step::{Estimate, Repeated, Step};
 use crate::communication::on_host::{HostCollectives, HostOperation};
 
-/// One launch or operation of a sequence.
+/// One launch or operation in a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Element {
     start_ns: u64,
     thread: ThreadIndex,
-    /// Its symbol, which is equal for elements that are alike.
+    /// The symbol that stands for the element. Elements of the same kind have the same symbol.
     symbol: u32,
 }
 
 type ByProcess = BTreeMap<ProcessIndex, Vec<Element>>;
 
-/// Steps of all processes with a clear period, and the thing that repeats in the process with most
-/// of them.
+/// Returns the steps of all processes with a clear period, and the estimate for the process with
+/// the most steps.
 pub(super) fn steps(file: &TraceFile) -> (Vec<Step>, Option<Estimate>) {
     let launches = launches(file);
     let mut operations = operations(file);
@@ -58,8 +59,8 @@ pub(super) fn steps(file: &TraceFile) -> (Vec<Step>, Option<Estimate>) {
     (steps, estimate.map(|(_, of)| of))
 }
 
-/// The first of several lists of a process's events that has a period; if none has one, the period
-/// of the thread with most events.
+/// Returns the first of several lists of a process's events that has a period, with the period. If
+/// no list has one, tries the events of the busiest thread of each list.
 fn periodic<const LISTS: usize>(lists: [Vec<Element>; LISTS]) -> Option<(Vec<Element>, Period)> {
     let found = |events: Vec<Element>| {
         let symbols: Vec<u32> = events.iter().map(|event| event.symbol).collect();
@@ -71,7 +72,7 @@ fn periodic<const LISTS: usize>(lists: [Vec<Element>; LISTS]) -> Option<(Vec<Ele
     lists.into_iter().chain(of_threads).find_map(found)
 }
 
-/// The events of the thread with most of them, if there are several threads.
+/// Returns the events of the thread that has most of them; `None` if there is only one thread.
 fn of_busiest_thread(events: Vec<Element>) -> Option<Vec<Element>> {
     let mut counts: BTreeMap<ThreadIndex, usize> = BTreeMap::new();
     events.iter().for_each(|event| *counts.entry(event.thread).or_default() += 1);
@@ -80,8 +81,8 @@ fn of_busiest_thread(events: Vec<Element>) -> Option<Vec<Element>> {
     (counts.len() > 1).then(|| events.into_iter().filter(is_of_it).collect())
 }
 
-/// Each repetition lasts from its first event to the one after its last; the end of the very last
-/// repetition is not recorded.
+/// Returns a step for each repetition. It lasts from the repetition's first event to the event
+/// after its last one. The last repetition of all has no step, since its end is not recorded.
 fn between(process: ProcessIndex, events: &[Element], found: &Period) -> Vec<Step> {
     let step = |(&at, number): (&usize, u64)| {
         let end_ns = events.get(at + found.length)?.start_ns;
@@ -90,8 +91,8 @@ fn between(process: ProcessIndex, events: &[Element], found: &Period) -> Vec<Ste
     found.starts.iter().zip(0..).filter_map(step).collect()
 }
 
-/// Launches in order of time: of all work, or of kernels only. For a graph, the work that ran first
-/// stands for all.
+/// Returns the launches in order of time: those of all work, or only those of kernels. The launch
+/// of a graph counts as that of the work that ran first.
 fn elements(launches: &[Launch], copies: bool) -> Vec<Element> {
     let mut symbols: FxHashMap<WorkPattern, u32> = FxHashMap::default();
     let counts = |launch: &&Launch| copies || matches!(launch.what, WorkPattern::Kernel(_));
@@ -103,7 +104,7 @@ fn elements(launches: &[Launch], copies: bool) -> Vec<Element> {
     launches.iter().filter(counts).map(element).collect()
 }
 
-/// Operations between ranks on the host, with their sizes.
+/// Returns the operations between ranks on the host, with their sizes.
 fn operations(file: &TraceFile) -> ByProcess {
     let mut found = ByProcess::new();
     let Some(mut collectives) = HostCollectives::of(file) else { return found };
@@ -126,8 +127,8 @@ mod tests {
     use tprof_trace::model::{CopyKind, Kernel, MemoryCopy, Span, SpanKind};
     use tprof_trace::{TraceHeader, TraceWriter};
 
-    /// Launches of kernels with these names, of 1 us each with its driver's call within; a number
-    /// is a copy of this many bytes to the host, `_` a pause.
+    /// Finds steps in launches of kernels with these names. Each takes 1 us and has its driver call
+    /// within. A number is a copy of this many bytes to the host, and `_` a pause.
     fn of_launches(names: &[&str], more: impl FnOnce(&mut TraceWriter) -> Vec<Span>) -> Steps {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.tprof");
@@ -156,7 +157,7 @@ mod tests {
                 });
                 continue;
             }
-            // The launch of a graph is a launch of several kernels.
+            // A name with `+` is the launch of a graph of several kernels.
             let of_launch = name.split('+').zip(0..);
             kernels.extend(of_launch.map(|(name, at)| Kernel {
                 start_ns: start_ns + 900_000 + at,
@@ -183,7 +184,7 @@ mod tests {
         let steps = of_launches(&names, |_| Vec::new());
         assert_eq!(steps.source, Some(StepSource::Inferred));
         assert!(steps.are_inferred());
-        // The last one has no end.
+        // The last repetition has no end.
         assert_eq!(steps.all.len(), 11);
         for (step, number) in steps.all.iter().zip(0..) {
             assert_eq!((step.number, step.start_ns), (number, 52_000 + 58_000 * number));
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_steps_comes_first() {
+    fn named_steps_come_before_inferred_ones() {
         let names = repeated(&["_", "copy", "gemm", "gemm", "adam"], 12);
         let steps = of_launches(&names, |writer| {
             let name = writer.name("ProfilerStep#3");

@@ -1,6 +1,6 @@
-//! Steps that PyTorch's own ranges show: updates of optimizers and fetches of data loaders. PyTorch
-//! puts them around these calls itself (`Optimizer.profile_hook_step` and
-//! `_BaseDataLoaderIter.__next__`, since 1.8), with no change to the program.
+//! Finds steps that PyTorch's own ranges show: updates of optimizers and fetches of data loaders.
+//! Since version 1.8, PyTorch itself puts ranges around these calls (`Optimizer.profile_hook_step`
+//! and `_BaseDataLoaderIter.__next__`), without a change to the program.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,14 @@ use super::skipped;
 use super::step::{Batches, Step, StepRange};
 use super::windows::Windows;
 
-/// Whether a range of this kind and name is an update, a fetch or an operator of a gradient scaler.
+/// Whether a range with this kind and name is an update, a fetch or an operator of a gradient
+/// scaler.
 pub(super) fn is_sign(kind: SpanKind, name: &str) -> bool {
     sign_of(kind, name).is_some() || skipped::is_sign(kind, name)
 }
 
-/// Ranges whose names begin with a prefix, by process, in order of time; ranges within another one
-/// are left out.
+/// Returns the ranges whose names begin with a prefix, by process and in order of time. Ranges
+/// within another one are left out.
 pub(super) fn named(
     file: &TraceFile,
     ranges: &[StepRange],
@@ -35,7 +36,7 @@ pub(super) fn named(
     found
 }
 
-/// Sorts ranges by time and leaves out those within another.
+/// Sorts ranges by time and removes those within another one.
 pub(super) fn outermost(ranges: &mut Vec<StepRange>) {
     ranges.sort_by_key(|range| (range.start_ns, std::cmp::Reverse(range.end_ns)));
     let mut end_ns = 0;
@@ -46,7 +47,7 @@ pub(super) fn outermost(ranges: &mut Vec<StepRange>) {
     });
 }
 
-/// The event of a step that one of PyTorch's ranges shows.
+/// The event in a step that one of PyTorch's ranges shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StepSign {
     /// An update of an optimizer.
@@ -55,7 +56,7 @@ pub(super) enum StepSign {
     Fetch,
 }
 
-/// The event that a range of this kind and name shows, if any.
+/// Returns the event that a range with this kind and name shows, if any.
 pub(super) fn sign_of(kind: SpanKind, name: &str) -> Option<StepSign> {
     match kind {
         SpanKind::Annotation if name.starts_with(OPTIMIZER_STEP) => Some(StepSign::Update),
@@ -64,15 +65,17 @@ pub(super) fn sign_of(kind: SpanKind, name: &str) -> Option<StepSign> {
     }
 }
 
-/// Steps by the optimizer's updates: each ends with one.
+/// Returns the steps that the optimizer's updates show; each step ends with an update.
 ///
-/// Several optimizers are a group: a step ends with the last update before one of them updates
-/// again. If most batches are followed by several groups, these are one step. A step begins where
-/// the one before ended, or with the end of an update that a gradient scaler skipped since. If more
-/// batches were fetched in between than for most steps (validation, the end of an epoch, a skipped
-/// update without a record of it), the step begins with the fetch of its own batches, which are the
-/// last ones. So does the first step. If nothing was fetched, there is no first step: its beginning
-/// is unknown.
+/// Several optimizers form a group: a step ends with the last update before one of them updates
+/// again. If most batches are followed by several groups, these belong to one step.
+///
+/// A step begins where the previous one ended, or at the end of an update that a gradient scaler
+/// skipped since then. If more batches were fetched in between than for most steps, the step begins
+/// with the fetch of its own batches, which are the last ones. (The other batches are those of
+/// validation, of the end of an epoch, or of a skipped update without a record.) The first step
+/// begins with the fetch of its batches too. If nothing was fetched, there is no first step, since
+/// its beginning is unknown.
 pub(super) fn updates(file: &TraceFile, ranges: &[StepRange]) -> Vec<Step> {
     let fetches = named(file, ranges, LOADER_FETCH);
     let mut steps = Vec::new();
@@ -86,7 +89,7 @@ pub(super) fn updates(file: &TraceFile, ranges: &[StepRange]) -> Vec<Step> {
     steps
 }
 
-/// Number of updates that could end steps.
+/// Returns the number of updates that may end steps.
 pub(super) fn update_count(file: &TraceFile, ranges: &[StepRange]) -> usize {
     let fetches = named(file, ranges, LOADER_FETCH);
     let ends = named(file, ranges, OPTIMIZER_STEP).into_iter().map(|(process, updates)| {
@@ -96,8 +99,8 @@ pub(super) fn update_count(file: &TraceFile, ranges: &[StepRange]) -> usize {
     ends.sum()
 }
 
-/// The ends of a process's updates, ns, in order, including those that a gradient scaler skipped.
-/// Several updates by one batch are one, as in [`updates`].
+/// Returns the ends of a process's updates in order, ns, including updates that a gradient scaler
+/// skipped. Several updates for one batch count as one, as in [`updates`].
 pub(super) fn attempted(
     file: &TraceFile,
     ranges: &[StepRange],
@@ -111,7 +114,7 @@ pub(super) fn attempted(
     ends
 }
 
-/// The times of skipped updates, ns, by process; only for processes with a gradient scaler.
+/// Returns the times of skipped updates by process, ns, for processes with a gradient scaler.
 fn skipped_updates(file: &TraceFile, ranges: &[StepRange]) -> BTreeMap<ProcessIndex, Vec<u64>> {
     let of = |(process, updates): (ProcessIndex, Vec<StepRange>)| {
         Some((process, skipped::of_process(file, ranges, process, &updates)?))
@@ -119,13 +122,13 @@ fn skipped_updates(file: &TraceFile, ranges: &[StepRange]) -> BTreeMap<ProcessIn
     named(file, ranges, OPTIMIZER_STEP).into_iter().filter_map(of).collect()
 }
 
-/// Number of updates that a gradient scaler skipped; `None` if no scaler was recorded.
+/// Returns the number of updates that a gradient scaler skipped; `None` if no scaler was recorded.
 pub(super) fn skipped_count(file: &TraceFile, ranges: &[StepRange]) -> Option<usize> {
     let skipped = skipped_updates(file, ranges);
     (!skipped.is_empty()).then(|| skipped.values().map(Vec::len).sum())
 }
 
-/// Ends of groups of updates: a group ends before one of its optimizers updates again.
+/// Returns the ends of groups of updates. A group ends before one of its optimizers updates again.
 pub(super) fn ends_of_groups(updates: &[StepRange]) -> Vec<u64> {
     let mut ends = Vec::new();
     let mut group: Vec<NameId> = Vec::new();
@@ -144,9 +147,10 @@ pub(super) fn ends_of_groups(updates: &[StepRange]) -> Vec<u64> {
     ends
 }
 
-/// Ends of steps: if most fetches have several updates, the last of those that follow the same
-/// fetch. Two optimizers of one class, whose ranges have the same name (a GAN's), have several, and
-/// so have several updates by one batch.
+/// Returns the ends of steps, given the ends of groups. If most fetches are followed by several
+/// groups, only the last group after each fetch ends a step. That happens with two optimizers of
+/// one class, whose ranges have the same name (as in a GAN), and with several updates for one
+/// batch.
 pub(super) fn last_of_each_batch(ends: Vec<u64>, fetches: &[StepRange]) -> Vec<u64> {
     let fetched = |ns: &u64| fetches.partition_point(|fetch| fetch.end_ns <= *ns);
     let is_same = |a: &u64, b: &u64| fetched(a) == fetched(b);
@@ -157,7 +161,7 @@ pub(super) fn last_of_each_batch(ends: Vec<u64>, fetches: &[StepRange]) -> Vec<u
     }
 }
 
-/// Steps between ends; the first end has the number `next`.
+/// Returns the steps between ends. The first end has the number `next`.
 pub(super) fn between(
     process: ProcessIndex,
     ends: &[u64],
@@ -172,7 +176,7 @@ pub(super) fn between(
     let mut last_ns = None;
     for &end_ns in ends {
         let mut number = next;
-        // Recording was switched on as a step began.
+        // Recording was switched on when this step began.
         if let Some((on_ns, of)) = windows.begins_within(last_ns.unwrap_or(0), end_ns) {
             (last_ns, number) = (of.map(|_| on_ns).or(last_ns), of.unwrap_or(number));
         }
@@ -180,7 +184,7 @@ pub(super) fn between(
         let before = skipped.partition_point(|skipped_ns| *skipped_ns < end_ns);
         last_ns = last_ns.max(before.checked_sub(1).map(|at| skipped[at]));
         let fetched = &fetches[last_ns.map_or(0, after)..after(end_ns)];
-        // Only the batches of the first step are known.
+        // For the first step, only its batches show where it begins.
         let own = if last_ns.is_none() { usual.max(1) } else { usual };
         let of_batches = match own > 0 && (fetched.len() > own || last_ns.is_none()) {
             true => fetched.len().checked_sub(own).and_then(|at| fetched.get(at)),
@@ -194,15 +198,15 @@ pub(super) fn between(
     steps
 }
 
-/// The middle of counts; 1 of none.
+/// Returns the median of counts, or 1 if there are none.
 pub(super) fn usual(counts: impl Iterator<Item = usize>) -> usize {
     let mut counts: Vec<usize> = counts.collect();
     counts.sort_unstable();
     counts.get(counts.len() / 2).copied().unwrap_or(1)
 }
 
-/// Batches of steps, as far as they were recorded. A skipped update has as many of the batches
-/// before it as a step has.
+/// Returns the batches of steps, if batches were recorded. A skipped update counts at most as many
+/// of the batches before it as a step has.
 pub(super) fn batches(file: &TraceFile, ranges: &[StepRange], steps: &[Step]) -> Option<Batches> {
     let fetches = named(file, ranges, LOADER_FETCH);
     let within = |step: &Step| {
@@ -239,8 +243,8 @@ pub(super) fn batches(file: &TraceFile, ranges: &[StepRange], steps: &[Step]) ->
     (all > 0).then_some(Batches { a_step, updates, outside })
 }
 
-/// Steps by the data loader's batches: each begins with a fetch and lasts until the next one. The
-/// last fetch of all finds no batch, as a rule, and is the end of the last step.
+/// Returns the steps that the data loader's batches show. Each begins with a fetch and lasts until
+/// the next one. The last fetch usually finds no batch, and ends the last step.
 pub(super) fn fetches(file: &TraceFile, ranges: &[StepRange]) -> Vec<Step> {
     let mut steps = Vec::new();
     for (process, fetches) in named(file, ranges, LOADER_FETCH) {
@@ -263,7 +267,7 @@ mod tests {
     const ADAM: &str = "Optimizer.step#Adam.step";
     const SGD: &str = "Optimizer.step#SGD.step";
 
-    /// Steps of ranges of 5 ns that begin at these times.
+    /// Finds steps in ranges of 5 ns that begin at these times.
     fn of(ranges: &[(u64, &str)], wanted: Option<StepSource>) -> Steps {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.tprof");
@@ -333,7 +337,7 @@ mod tests {
     #[test]
     fn validation_and_skipped_updates_lie_between_steps() {
         let mut ranges = vec![(100, NEXT), (150, SGD), (200, NEXT), (250, SGD)];
-        // The end of the epoch, validation and its end.
+        // The end of the epoch, validation, and the end of validation.
         ranges.extend([(300, NEXT), (310, NEXT), (320, NEXT), (330, NEXT)]);
         ranges.extend([(400, NEXT), (450, SGD), (500, NEXT), (550, SGD), (600, NEXT)]);
         let steps = of(&ranges, None);

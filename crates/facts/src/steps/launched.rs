@@ -1,4 +1,4 @@
-//! Launches of device work: the time of each call, and the work that it started.
+//! Finds the launches of device work: the time of each call, and the work that it started.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use tprof_trace::model::{
 /// Functions that launch a whole graph.
 const GRAPH_LAUNCHES: [&str; 3] = ["cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch"];
 
-/// A piece of work as it comes again in each step.
+/// The properties by which a piece of work is recognised when it repeats in each step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum WorkPattern {
     /// A kernel with this name.
@@ -27,27 +27,28 @@ pub(super) struct Launch {
     pub start_ns: u64,
     pub end_ns: u64,
     pub thread: ThreadIndex,
-    /// The work that it started; for a graph, the work that ran first.
+    /// The work that the call started; for a graph, the work that ran first.
     pub what: WorkPattern,
-    /// Sum of the durations of the work that it started, ns.
+    /// Sum of the durations of the work that the call started, ns.
     pub work_ns: u64,
-    /// For the launch of a graph: its number, as far as that is known.
+    /// `None` unless the call launches a graph; then the graph's number, if it is known.
     pub of_graph: Option<Option<u32>>,
 }
 
-/// The rows that share one correlation number.
+/// The work with one correlation number.
 struct Correlated {
     first: (u64, WorkPattern),
     work_ns: u64,
     graph: Option<u32>,
 }
 
-/// Whether a call of this name launches a whole graph.
+/// Whether a call with this name launches a whole graph.
 pub(super) fn launches_graph(name: &str) -> bool {
     GRAPH_LAUNCHES.contains(&function(name))
 }
 
-/// Launches of each process in order of time; work without a recorded call has none.
+/// Returns the launches of each process in order of time. Work without a recorded call has no
+/// launch.
 pub(super) fn launches(file: &TraceFile) -> BTreeMap<ProcessIndex, Vec<Launch>> {
     let mut work: FxHashMap<(ProcessIndex, u64), Correlated> = FxHashMap::default();
     let mut add = |process, correlation: Option<u64>, (start_ns, what), work_ns, graph| {
@@ -69,7 +70,7 @@ pub(super) fn launches(file: &TraceFile) -> BTreeMap<ProcessIndex, Vec<Launch>> 
     if work.is_empty() {
         return BTreeMap::new();
     }
-    // The runtime's call has the driver's within it, with the same number.
+    // The runtime call encloses the driver call with the same number, and starts earlier.
     let mut calls: FxHashMap<(ProcessIndex, u64), Launch> = FxHashMap::default();
     for span in file.blocks::<SpanOutline>().flatten() {
         let is_call = matches!(span.kind, SpanKind::Runtime | SpanKind::Driver);

@@ -1,7 +1,7 @@
-//! Steps of a file that still grows, as they end: by the same rules as those of a whole file,
-//! over the last ranges and marks only.
+//! Finds the steps of a file that is still growing, as each step ends. The rules are those for a
+//! whole file, applied to the last ranges and marks only.
 //!
-//! Updates that a gradient scaler skipped are not followed: the step after one is longer.
+//! Updates that a gradient scaler skipped are ignored, so the step after one is longer.
 
 use std::collections::BTreeMap;
 
@@ -13,20 +13,20 @@ use super::inherent::{self, StepSign};
 use super::step::{Step, StepRange};
 use super::windows::Windows;
 
-/// Number of updates that are kept; older ones do not affect new steps.
+/// Number of updates that are stored; older updates do not affect new steps.
 const MOST_UPDATES: usize = 256;
-/// Number of fetches that are kept.
+/// Number of fetches that are stored.
 const MOST_FETCHES: usize = 1024;
-/// Number of switches of recording that are kept.
+/// Number of switches of recording that are stored.
 const MOST_SWITCHES: usize = 256;
-/// From this many groups of updates on, the groups so far show how many a step consists of.
+/// With at least this many groups of updates, the groups so far show how many a step has.
 const LEAST_GROUPS: usize = 3;
-/// Processes of a file that are followed.
+/// Largest number of processes that are followed.
 const MOST_PROCESSES: usize = 64;
-/// Number of sources that are followed; marks and NVTX ranges are followed separately.
+/// Number of sources that are followed; marks and NVTX ranges count separately.
 const SOURCES: usize = 5;
 
-/// Whether a span of this kind and name shows a step while its file grows.
+/// Whether a span with this kind and name shows a step in a growing file.
 pub fn shows_step(kind: SpanKind, name: &str) -> bool {
     number_of(kind, name).is_some() || inherent::sign_of(kind, name).is_some()
 }
@@ -39,7 +39,8 @@ pub struct LiveSteps {
     new: Vec<(usize, Step)>,
 }
 
-/// Sources in order of trust: as [`StepSource::ALL`], marks before NVTX ranges.
+/// Indices of sources, the most trusted first. The order is that of [`StepSource::ALL`], with marks
+/// before NVTX ranges.
 const MARKS: usize = 0;
 const NVTX: usize = 1;
 const PROFILER: usize = 2;
@@ -52,27 +53,27 @@ struct ProcessSteps {
     marked: MarkedSteps,
     updates: Vec<StepRange>,
     fetches: Vec<StepRange>,
-    /// Number of the first end of updates that are kept.
+    /// Step number of the first stored end of updates.
     first: u64,
-    /// End of the last step by updates, ns.
+    /// End of the last step that updates showed, ns.
     settled_ns: u64,
     has_new: bool,
-    /// For steps by batches: the last fetch, and below, the number of steps.
+    /// For steps by batches: the last fetch. [`Self::batches`] is the number of these steps so far.
     last_fetch: Option<StepRange>,
     batches: u64,
 }
 
-/// Steps that are shown by marks.
+/// Steps that marks show.
 #[derive(Debug, Default)]
 struct MarkedSteps {
     last: Option<(u64, u64)>,
-    /// Names do not end in numbers that rise.
+    /// Whether some name doesn't end in a number, or the numbers don't rise.
     unnumbered: bool,
     count: u64,
 }
 
 impl LiveSteps {
-    /// Takes a mark of any kind; those of a process come in order of time.
+    /// Adds a mark of any kind. The marks of a process must come in order of time.
     pub fn mark(
         &mut self,
         process: Option<ProcessIndex>,
@@ -96,7 +97,7 @@ impl LiveSteps {
         self.ended(MARKS, step);
     }
 
-    /// Takes a range that [`shows_step`] chose.
+    /// Adds a range for which [`shows_step`] holds.
     pub fn range(&mut self, range: StepRange, name: &str) {
         let StepRange { kind, process, start_ns, end_ns, .. } = range;
         let Some(of) = self.of(process) else { return };
@@ -120,7 +121,8 @@ impl LiveSteps {
         }
     }
 
-    /// Steps that ended since the last call, of the best source so far, in order of time.
+    /// Returns the steps that ended since the last call, from the best source so far, in order of
+    /// time.
     pub fn take(&mut self) -> Vec<Step> {
         for (process, of) in &mut self.processes {
             let steps = of.settle(*process);
@@ -135,7 +137,8 @@ impl LiveSteps {
         steps
     }
 
-    /// The source of the steps; `None` while there are none. A better source may show later.
+    /// Returns the source of the steps; `None` while there are no steps. A better source may appear
+    /// later.
     pub fn source(&self) -> Option<StepSource> {
         Some(match self.best()? {
             MARKS | NVTX => StepSource::Explicit,
@@ -145,7 +148,7 @@ impl LiveSteps {
         })
     }
 
-    /// Number of ended steps of that source.
+    /// Returns the number of ended steps from that source.
     pub fn count(&self) -> u64 {
         self.best().map_or(0, |source| self.counts[source])
     }
@@ -169,7 +172,7 @@ impl LiveSteps {
 }
 
 impl MarkedSteps {
-    /// The step that a mark ends.
+    /// Returns the step that a mark ends.
     fn next(&mut self, process: ProcessIndex, time_ns: u64, name: &str) -> Option<Step> {
         let by_name = number_at_end(name).filter(|_| !self.unnumbered);
         let rises = |number: &u64| self.last.is_none_or(|(_, last)| *number > last);
@@ -183,7 +186,7 @@ impl MarkedSteps {
 }
 
 impl ProcessSteps {
-    /// The step by batches that a fetch ends.
+    /// Returns the step by batches that a fetch ends.
     fn next_batch(&mut self, fetch: StepRange) -> Option<Step> {
         if self.last_fetch.is_some_and(|last| fetch.start_ns < last.end_ns) {
             return None;
@@ -196,7 +199,7 @@ impl ProcessSteps {
         Some(step).filter(|_| !self.windows.pause_within(start_ns, end_ns))
     }
 
-    /// Steps by updates that ended, and will not end later.
+    /// Returns the new steps by updates whose ends are final.
     fn settle(&mut self, process: ProcessIndex) -> Vec<Step> {
         self.windows.keep_last(MOST_SWITCHES);
         if self.fetches.len() > MOST_FETCHES {
@@ -225,8 +228,8 @@ impl ProcessSteps {
         new
     }
 
-    /// Whether the last group may get further updates: it has fewer than those before, or its batch
-    /// has.
+    /// Whether the last group may still grow, since it has fewer updates than most, or its batch
+    /// has fewer groups than most.
     fn is_open(&self, groups: &[u64]) -> bool {
         let until = |ns: &u64| self.updates.partition_point(|update| update.end_ns <= *ns);
         let fetched = |ns: &u64| self.fetches.partition_point(|fetch| fetch.end_ns <= *ns);
@@ -241,14 +244,14 @@ impl ProcessSteps {
         is_short(&sizes) || !self.fetches.is_empty() && is_short(&batches)
     }
 
-    /// Leaves out the older half of too many updates, up to the end of a step.
+    /// If there are too many updates, drops the older half, up to the end of a step.
     fn forget(&mut self, ends: &[u64], steps: &[Step]) {
         if self.updates.len() <= MOST_UPDATES {
             return;
         }
         let middle = self.updates[self.updates.len() / 2].end_ns;
         let Some(at) = ends.iter().rposition(|end_ns| *end_ns <= middle) else {
-            // There is one group without an end: following starts again.
+            // The whole half is one group without an end: drop it and start again.
             self.updates.drain(..self.updates.len() / 2);
             return;
         };
@@ -272,7 +275,7 @@ mod tests {
     const SGD: &str = "Optimizer.step#SGD.step";
     const ADAM: &str = "Optimizer.step#Adam.step";
 
-    /// A row: a range of 5 ns, or a mark.
+    /// A row of a test: a range of 5 ns, or a mark.
     #[derive(Clone, Copy)]
     enum Row {
         Range(SpanKind, &'static str),
@@ -283,7 +286,7 @@ mod tests {
         Row::Range(SpanKind::Annotation, name)
     }
 
-    /// Steps as a reader of the whole file has them.
+    /// Finds the steps of these rows in a whole file.
     fn whole(rows: &[(u64, Row)]) -> Steps {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.tprof");
@@ -306,7 +309,7 @@ mod tests {
         of_file(&TraceFile::open(&path).unwrap(), None)
     }
 
-    /// Steps in the order of their ends, if this many rows come at once.
+    /// Follows the rows, this many at a time, and returns the steps in the order of their ends.
     fn followed(rows: &[(u64, Row)], at_once: usize) -> (Option<StepSource>, Vec<Step>) {
         let (mut live, mut source) = (LiveSteps::default(), None);
         let mut steps = Vec::new();
@@ -336,7 +339,7 @@ mod tests {
             let (before, new) = (source, live.take());
             source = live.source();
             if source != before {
-                // A better source has shown.
+                // A better source has appeared.
                 steps.clear();
             }
             steps.extend(new);
@@ -361,7 +364,7 @@ mod tests {
         };
         alike(&each(&[(50, annotation(SGD))], 12), 0);
         alike(&each(&[(0, annotation(NEXT)), (50, annotation(SGD))], 700), 0);
-        // Gradients of two batches; a group of optimizers; two optimizers of one class.
+        // Gradients of two batches; a group of two optimizers; two optimizers of one class.
         let (next, sgd, adam) = (annotation(NEXT), annotation(SGD), annotation(ADAM));
         alike(&each(&[(0, next), (40, next), (80, sgd)], 700), 0);
         alike(&each(&[(0, next), (50, adam), (80, sgd)], 700), 0);

@@ -1,4 +1,4 @@
-//! The spans of a file that show steps and phases, by their names.
+//! Selects the spans of a file that show steps and phases, by their names.
 
 use rustc_hash::FxHashMap;
 use tprof_trace::TraceFile;
@@ -6,18 +6,19 @@ use tprof_trace::model::{NameId, SpanKind, SpanOutline};
 
 use super::shows_steps;
 
-/// Chooses spans that show steps or phases; each name is read once.
+/// Selects spans that show steps or phases. It examines each name once.
 #[derive(Debug)]
 pub struct StepNames<'f> {
     file: &'f TraceFile,
-    /// Whether a name of ranges shows one, for the names that were asked about.
+    /// Whether ranges of this kind and name show steps or phases, for the names so far.
     known: FxHashMap<(SpanKind, NameId), bool>,
-    /// Names of operators: a file has millions of operators, and at most two such names.
+    /// Names of operators that show steps. A file has millions of operators and at most two such
+    /// names.
     operators: Vec<NameId>,
 }
 
 impl<'f> StepNames<'f> {
-    /// Takes the names of a file.
+    /// Prepares to select spans of a file.
     pub fn of(file: &'f TraceFile) -> StepNames<'f> {
         let operators = file.names().filter(|(_, name)| shows_steps(SpanKind::Operator, name));
         let operators = operators.map(|(id, _)| id).collect();

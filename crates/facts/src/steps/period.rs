@@ -1,38 +1,38 @@
 //! Finds the sequence that repeats through a list of symbols, if one clearly does.
 //!
-//! Candidates are the distances after which stretches of 1, 2, 4, … symbols come again. For each,
-//! the most frequent sequence of that length is counted where it occurs exactly and follows itself.
-//! It is the period if it covers nearly all of the list, and if no other sequence does, except for
-//! a few that are alike within it.
+//! Candidates for its length are the distances after which stretches of 1, 2, 4, … symbols repeat.
+//! For each candidate, it finds the most frequent sequence of that length, and counts where that
+//! occurs exactly and next to itself. The sequence is the period if it covers nearly all of the
+//! list and no other sequence does, except for shorter ones that repeat a few times within it.
 //!
-//! If none does, the job did something else for a while (it tuned itself, or compiled). Then a long
-//! stretch is searched for through which a sequence repeats without interruption, and that stretch
-//! is judged in the same way.
+//! If no sequence covers the list, the job did something else for a while, such as tuning itself or
+//! compiling. Then it searches for a long stretch through which a sequence repeats without
+//! interruption, and judges that stretch in the same way.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 
-/// Exact repetitions cover at least this share of the list, or of a stretch of it.
+/// Exact repetitions must cover at least this share of the list, or of a stretch of it.
 const LEAST_SHARE: f64 = 0.8;
-/// The share of the list that such a stretch is, at least: a shorter one may be a loop over layers.
+/// Least share of the list that such a stretch must have; a shorter one may be a loop over layers.
 const LEAST_STRETCH: f64 = 0.2;
-/// A sequence repeats through such a stretch at least this many times as often as one that covers
-/// the list must.
+/// A sequence must repeat through such a stretch at least this many times as often as a sequence
+/// that covers the list must.
 const LEAST_IN_STRETCH: usize = 2;
-/// A sequence is the period in place of a shorter one that repeats within it, if it repeats this
-/// many times more often than the shorter one does within it.
+/// If a shorter sequence repeats within a longer one, the longer one is the period only if it
+/// repeats this many times as often as the shorter one does within it.
 const MORE_OFTEN: usize = 10;
 /// Least number of repetitions of a sequence.
 const LEAST_REPETITIONS: usize = 3;
-/// A shorter sequence than this may repeat by chance; it must do so at least [`SHORT_REPETITIONS`]
-/// times.
+/// A sequence shorter than this may repeat by chance, so it must repeat at least
+/// [`SHORT_REPETITIONS`] times.
 const SHORT: usize = 32;
 /// Least number of repetitions of a sequence shorter than [`SHORT`].
 const SHORT_REPETITIONS: usize = 10;
-/// Candidates are searched for among this many symbols, in the middle of a longer list.
+/// In a longer list, candidates are searched for in this many symbols at its middle.
 const WINDOW: usize = 1 << 17;
-/// Number of distances that are candidates, for each length of stretch.
+/// Number of candidate distances for each length of stretch.
 const CANDIDATES: usize = 3;
 
 /// A sequence that repeats.
@@ -40,20 +40,21 @@ const CANDIDATES: usize = 3;
 pub(super) struct Period {
     /// Number of symbols in the period.
     pub length: usize,
-    /// Indices at which it begins, in order; repetitions do not overlap.
+    /// Indices at which the period begins, in order. Repetitions do not overlap.
     pub starts: Vec<usize>,
 }
 
 impl Period {
-    /// The sequence, among the symbols that it was found in.
+    /// Returns the sequence; `symbols` is the list in which it was found.
     fn sequence<'s>(&self, symbols: &'s [u32]) -> &'s [u32] {
         &symbols[self.starts[0]..self.starts[0] + self.length]
     }
 }
 
-/// The period of symbols that happened at these times, ns. It begins where the time before its
-/// first symbol was usually longest. `None` if nothing repeats clearly, if two sequences of
-/// different lengths do, or if only one symbol repeats: how many of these are a period is unknown.
+/// Finds the period of symbols that occurred at these times, ns. The period begins where the time
+/// before its first symbol is usually longest. Returns `None` if nothing repeats clearly, or if
+/// sequences of different lengths do. Also returns `None` if only one symbol repeats, since it is
+/// unknown how many of them are a period.
 pub(super) fn of(symbols: &[u32], times_ns: &[u64]) -> Option<Period> {
     let from = symbols.len().saturating_sub(WINDOW) / 2;
     let window = &symbols[from..symbols.len().min(from + WINDOW)];
@@ -70,15 +71,16 @@ pub(super) fn of(symbols: &[u32], times_ns: &[u64]) -> Option<Period> {
     Some(rotated(symbols, times_ns, &period).unwrap_or(period))
 }
 
-/// The sequences that cover nearly all of a list, one of each length, the shortest first.
+/// Returns the sequences that cover nearly all of a list, one for each length, the shortest first.
 fn covering_all(symbols: &[u32], distances: &BTreeSet<usize>) -> Vec<Period> {
     let all = distances.iter().filter_map(|length| covering(symbols, *length));
     let all: BTreeMap<usize, Period> = all.map(|period| (period.length, period)).collect();
     all.into_values().collect()
 }
 
-/// The one of several sequences that is the period: the longest, if it repeats far more often than a shorter
-/// one does within it. An epoch of many steps repeats less often than they, a step of a few alike layers more.
+/// Returns the sequence that is the period. It is the longest, if that repeats far more often than
+/// the shorter ones do within it. An epoch of many steps repeats less often than its steps do
+/// within it, while a step with a few equal layers repeats more often than these.
 fn clearest(found: &[Period]) -> Option<&Period> {
     let (longest, shorter) = found.split_last()?;
     let times = longest.starts.len();
@@ -86,9 +88,9 @@ fn clearest(found: &[Period]) -> Option<&Period> {
     shorter.iter().all(is_within).then_some(longest)
 }
 
-/// The stretch through which a sequence repeats most often without interruption, among those that
-/// are a good part of the list: each symbol comes again after one of these distances, over and
-/// over.
+/// Returns the stretch through which a sequence repeats most often without interruption, among
+/// stretches that are long enough. In such a stretch, each symbol repeats after one of these
+/// distances.
 fn steady_stretch<'s>(symbols: &'s [u32], distances: &BTreeSet<usize>) -> Option<&'s [u32]> {
     let mut found: Option<(usize, &[u32])> = None;
     let is_long = |stretch: &[u32]| stretch.len() as f64 >= LEAST_STRETCH * symbols.len() as f64;
@@ -113,12 +115,12 @@ fn steady_stretch<'s>(symbols: &'s [u32], distances: &BTreeSet<usize>) -> Option
     found.map(|(_, stretch)| stretch)
 }
 
-/// The least number of repetitions of a sequence of this length.
+/// Returns the least number of repetitions for a sequence of this length.
 fn least_repetitions(length: usize) -> usize {
     if length < SHORT { SHORT_REPETITIONS } else { LEAST_REPETITIONS }
 }
 
-/// Distances after which stretches usually come again.
+/// Returns the distances after which stretches most often repeat.
 fn distances(symbols: &[u32]) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
     let most = symbols.len() / LEAST_REPETITIONS;
@@ -140,7 +142,8 @@ fn distances(symbols: &[u32]) -> BTreeSet<usize> {
     found
 }
 
-/// The most frequent sequence of a length, if it covers enough; if it repeats a shorter one, that.
+/// Returns the most frequent sequence of a length, if it covers enough of the list. If it repeats a
+/// shorter sequence, judges that one instead.
 fn covering(symbols: &[u32], length: usize) -> Option<Period> {
     let mut counts: FxHashMap<u64, (usize, usize)> = FxHashMap::default();
     for (at, hash) in hashes(symbols, length).enumerate() {
@@ -158,8 +161,8 @@ fn covering(symbols: &[u32], length: usize) -> Option<Period> {
         .then_some(Period { length, starts })
 }
 
-/// The indices at which a sequence occurs exactly and repeats: one occurrence ends where another
-/// begins, without overlap.
+/// Returns the indices at which a sequence occurs exactly and next to another occurrence, without
+/// overlap.
 fn occurrences(symbols: &[u32], sequence: &[u32]) -> Vec<usize> {
     let Some(wanted) = hashes(sequence, sequence.len()).next() else { return Vec::new() };
     let mut starts = Vec::new();
@@ -178,14 +181,15 @@ fn occurrences(symbols: &[u32], sequence: &[u32]) -> Vec<usize> {
     (0..starts.len()).filter(|at| repeats(*at)).map(|at| starts[at]).collect()
 }
 
-/// Length of the shortest sequence that this one repeats.
+/// Returns the length of the shortest sequence of which this one consists.
 fn root(sequence: &[u32]) -> usize {
     let divides = |root: &usize| sequence.len().is_multiple_of(*root);
     let repeats = |root: &usize| sequence[*root..] == sequence[..sequence.len() - root];
     (1..=sequence.len()).find(|root| divides(root) && repeats(root)).unwrap_or(sequence.len())
 }
 
-/// The rotation that begins after the longest usual pause, if it repeats as clearly.
+/// Returns the rotation of a period that begins after the longest usual pause, if that repeats as
+/// clearly.
 fn rotated(symbols: &[u32], times_ns: &[u64], period: &Period) -> Option<Period> {
     let pause = |by: usize| {
         let at = period.starts.iter().map(|start| start + by);
@@ -196,7 +200,7 @@ fn rotated(symbols: &[u32], times_ns: &[u64], period: &Period) -> Option<Period>
     };
     let by = (0..period.length).max_by_key(|by| (pause(*by), std::cmp::Reverse(*by)))?;
     let whole = |start: &&usize| **start + by + period.length <= symbols.len();
-    // Between two repetitions that follow each other lies the rotated sequence.
+    // The rotated sequence lies between two adjacent repetitions.
     let follows = |pair: &[usize]| pair[1] == pair[0] + period.length;
     let first = period.starts.windows(2).find(|pair| follows(pair)).map(|pair| pair[0])?;
     let first = Some(&first).filter(whole)?;
@@ -207,10 +211,10 @@ fn rotated(symbols: &[u32], times_ns: &[u64], period: &Period) -> Option<Period>
         .then_some(Period { length: period.length, starts })
 }
 
-/// Hashes of all stretches of a length, by where they begin.
+/// Returns the hashes of all stretches of a length, in order of their first index.
 fn hashes(symbols: &[u32], length: usize) -> impl Iterator<Item = u64> + '_ {
     const BASE: u64 = 0x9e37_79b9_7f4a_7c15;
-    // Far apart for symbols that are close.
+    // Spread the values of symbols that are close to each other.
     let mixed = |symbol: u32| {
         let mixed = (u64::from(symbol) + 1).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed ^ mixed >> 29
@@ -230,7 +234,8 @@ fn hashes(symbols: &[u32], length: usize) -> impl Iterator<Item = u64> + '_ {
 mod tests {
     use super::*;
 
-    /// Symbols by letters, each a microsecond after the one before, `_` a pause of ten.
+    /// Finds the period of a text. Its letters are symbols one microsecond apart, and `_` is a
+    /// pause of ten.
     fn found(text: &str) -> Option<Period> {
         let (mut symbols, mut times_ns, mut now_ns) = (Vec::new(), Vec::new(), 0);
         for letter in text.bytes() {
@@ -243,13 +248,13 @@ mod tests {
         of(&symbols, &times_ns)
     }
 
-    /// Twelve layers of three symbols, with a head of `head`.
+    /// Returns a head followed by twelve layers of three symbols.
     fn deep(head: &str) -> String {
         format!("{head}{}", "abc".repeat(12))
     }
 
     #[test]
-    fn what_repeats_begins_after_the_longest_pause() {
+    fn a_period_begins_after_the_longest_pause() {
         let period = found(&format!("xy{}", "bca_d".repeat(10))).unwrap();
         assert_eq!((period.length, period.starts[0], period.starts.len()), (4, 5, 9));
         let starts = found(&"_aab".repeat(12)).unwrap().starts;
@@ -272,9 +277,9 @@ mod tests {
     #[test]
     fn a_few_alike_launches_within_a_step_are_none() {
         let period = found(&format!("xy{}", "ababab_c".repeat(40))).unwrap();
-        // The first one begins before the first pause.
+        // The first repetition begins before the first pause.
         assert_eq!((period.length, period.starts.len()), (7, 39));
-        // For an epoch of six steps, the period is unknown.
+        // If an epoch has six steps, the period is unknown.
         assert_eq!(found(&format!("{}c", "ab".repeat(6)).repeat(40)), None);
     }
 
@@ -301,22 +306,23 @@ mod tests {
     }
 
     #[test]
-    fn where_a_job_tunes_itself_first_its_steady_stretch_has_the_period() {
-        // 36 symbols without a period, ten of a longer one, and 23 of the period with a pause.
+    fn the_steady_stretch_of_a_job_that_tunes_itself_first_has_the_period() {
+        // The text has 36 symbols without a period, ten repetitions of another sequence, and 23 of
+        // the period with a pause.
         let tuned: String = (b'A'..=b'Z').chain(b'0'..=b'9').map(char::from).collect();
         let text = format!("{tuned}{}{}", "qrstu".repeat(10), "_abc".repeat(23));
         let period = found(&text).unwrap();
         assert_eq!((period.length, period.starts[0], period.starts.len()), (3, 86, 23));
-        // A sequence that comes again later counts as well.
+        // Repetitions after an interruption count as well.
         let again = found(&format!("{text}xyz{}", "_abc".repeat(5))).unwrap();
         assert_eq!(again.starts.len(), 28);
-        // A stretch that is a small part of all may be anything.
+        // A stretch that is a small part of the list may be anything.
         let other: String = ('\u{100}'..='\u{1ef}').collect();
         assert_eq!(found(&format!("{other}{}", "abc".repeat(25))), None);
     }
 
     #[test]
-    fn what_is_random_has_no_period() {
+    fn random_symbols_have_no_period() {
         let mut state = 7_u64;
         let mut next = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

@@ -1,8 +1,8 @@
-//! Steps of a job that replays a CUDA graph: each launch of the graph begins one.
+//! Finds steps of a job that replays a CUDA graph: each launch of the graph begins one.
 //!
-//! PyTorch's ranges show the updates before a graph is captured, which are its warm-up, and none of
-//! those that are replayed. If the steps of such a source launched less than half of the device's
-//! time, the launches of the graph with most of that time are the steps.
+//! PyTorch's ranges show only the updates before a graph is captured, which are its warm-up, and
+//! none of the replayed updates. If the steps of such a source launched less than half of the
+//! device's time, the launches of the graph with most of that time are the steps.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,16 @@ use tprof_trace::model::ProcessIndex;
 use super::launched::{Launch, launches, launches_graph};
 use super::step::{Estimate, Repeated, Step};
 
-/// Steps of a source that launched this share of the time of all work are the job's.
+/// If the steps of a source launched at least this share of the time of all work, they are the
+/// job's steps.
 const MOST: f64 = 0.5;
-/// Fewer launches of a graph show no steps.
+/// Fewer launches of a graph than this show no steps.
 const FEWEST: usize = 3;
 
-/// Steps by launches of graphs, if `known` steps launched less than half of the devices' work, and
-/// these launched more.
+/// Returns the steps by launches of graphs, if the `known` steps launched less than half of the
+/// devices' work and these steps launched more.
 pub(super) fn steps(file: &TraceFile, known: &[Step]) -> Option<(Vec<Step>, Estimate)> {
-    // Nearly all files launch none: their work need not be read.
+    // Nearly all files launch no graph, so their work need not be read.
     if !file.names().any(|(_, name)| launches_graph(name)) {
         return None;
     }
@@ -39,8 +40,8 @@ pub(super) fn steps(file: &TraceFile, known: &[Step]) -> Option<(Vec<Step>, Esti
     (share > share_of_known).then_some((steps, estimate))
 }
 
-/// Steps from each launch of the graph with most time to its next launch; the last lasts as long as
-/// its call.
+/// Returns the steps of a process. Each lasts from a launch of the graph with the most time to that
+/// graph's next launch; the last step lasts as long as its call.
 fn of_process(process: ProcessIndex, launches: &[Launch]) -> Vec<Step> {
     let mut graphs: BTreeMap<Option<u32>, u64> = BTreeMap::new();
     for launch in launches {
@@ -63,7 +64,7 @@ fn of_process(process: ProcessIndex, launches: &[Launch]) -> Vec<Step> {
     of_graph.iter().enumerate().map(step).collect()
 }
 
-/// Time of the work that was launched within steps, ns.
+/// Returns the time of the work that was launched within steps, ns.
 fn launched_ns(launches: &BTreeMap<ProcessIndex, Vec<Launch>>, steps: &[Step]) -> u64 {
     let mut sum = 0;
     for (process, launches) in launches {
@@ -94,8 +95,9 @@ mod tests {
     use tprof_trace::model::{Kernel, Span, SpanKind};
     use tprof_trace::{TraceHeader, TraceWriter};
 
-    /// Four updates of a microsecond each that launch a kernel of `update_ns`, then six launches of a graph
-    /// of two kernels, 500 ns each, and one launch of another one.
+    /// Finds the steps of four updates of a microsecond that each launch a kernel of `update_ns`.
+    /// They are followed by six launches of a graph with two kernels of 500 ns each, and by one
+    /// launch of another graph.
     fn of(update_ns: u64, wanted: Option<StepSource>) -> Steps {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.tprof");
@@ -142,14 +144,15 @@ mod tests {
         assert_eq!(steps.others, [(StepSource::Optimizer, 3)]);
         let Some(Estimate { what, length, share }) = steps.estimate else { panic!("no estimate") };
         assert_eq!((what, length), (Repeated::Graph, 1));
-        // Updates and replays; all replays are in steps, the other graph's too.
+        // Updates and replays count as work. All replays lie in steps, including that of the other
+        // graph.
         assert!((share - 7.0 / 11.0).abs() < 1e-9, "{share}");
         let times: Vec<(u64, u64, u64)> =
             steps.all.iter().map(|step| (step.number, step.start_ns, step.end_ns)).collect();
         let expected =
             [(0, 4000, 5000), (1, 5000, 6000), (2, 6000, 8000), (3, 8000, 9000), (4, 9000, 10_000)];
         assert_eq!(times[..5], expected);
-        // The last one is known by its call alone.
+        // The end of the last step is that of its call.
         assert_eq!(times[5..], [(5, 10_000, 10_020)]);
     }
 

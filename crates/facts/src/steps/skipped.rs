@@ -1,10 +1,10 @@
-//! Updates that a gradient scaler skipped, because a gradient was not finite.
+//! Finds updates that a gradient scaler skipped because a gradient was not finite.
 //!
 //! `GradScaler.step` checks the gradients and calls the optimizer only if all are finite;
-//! `GradScaler.update` follows in either case. Both run operators of PyTorch. Between a check and
-//! the update of the scale there is an update of an optimizer, or all updates were skipped. A fused
-//! optimizer gets the outcome of the check instead and is always called: an update that it skips by
-//! itself has a range like any other.
+//! `GradScaler.update` follows in either case. Both run operators of PyTorch. If no update of an
+//! optimizer lies between a check and the update of the scale, all updates were skipped. A fused
+//! optimizer is different: it gets the outcome of the check and is always called, so an update that
+//! it skips itself has a range like any other.
 
 use tprof_trace::TraceFile;
 use tprof_trace::model::{ProcessIndex, SpanKind};
@@ -14,15 +14,15 @@ use super::windows::Windows;
 
 /// The operator that checks gradients.
 const CHECK: &str = "aten::_amp_foreach_non_finite_check_and_unscale_";
-/// The operator that adapts the scale, once for each update or skipped update.
+/// The operator that adapts the scale, once for each update, whether skipped or not.
 const SCALE: &str = "aten::_amp_update_scale_";
 
-/// Whether a span of this kind and name belongs to a gradient scaler.
+/// Whether a span with this kind and name belongs to a gradient scaler.
 pub(super) fn is_sign(kind: SpanKind, name: &str) -> bool {
     kind == SpanKind::Operator && (name == CHECK || name == SCALE)
 }
 
-/// An event of a scaler or an update, in order of time.
+/// An event of a scaler or an update of an optimizer, in order of time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Check,
@@ -30,8 +30,8 @@ enum Event {
     Scale,
 }
 
-/// The times at which a process's scales were adapted after skipped updates, ns, in order; `None`
-/// if no scaler was recorded. `updates` are those of the process.
+/// Returns the times at which a process's scales were adapted after skipped updates, ns, in order.
+/// Returns `None` if no scaler was recorded. `updates` are the updates of the process.
 pub(super) fn of_process(
     file: &TraceFile,
     ranges: &[StepRange],
@@ -53,7 +53,7 @@ pub(super) fn of_process(
     events.sort_unstable();
     let windows = Windows::of(file, process);
     let mut skipped = Vec::new();
-    // The first check of an iteration, and whether an optimizer updated since.
+    // The time of the first check in an iteration, and whether an optimizer has updated since.
     let mut checked: Option<(u64, bool)> = None;
     for (ns, event) in events {
         match event {
@@ -83,7 +83,7 @@ mod tests {
     const SGD: &str = "Optimizer.step#SGD.step";
     const ADAM: &str = "Optimizer.step#Adam.step";
 
-    /// Steps of spans of 5 ns; recording is off for a moment at each of `pauses`.
+    /// Finds the steps of spans of 5 ns. Recording is off for a moment at each of `pauses`.
     fn of(spans: &[(u64, &str)], pauses: &[u64]) -> Steps {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.tprof");
@@ -112,7 +112,8 @@ mod tests {
         steps.all.iter().map(|step| (step.start_ns, step.end_ns)).collect()
     }
 
-    /// One iteration from a time on, with or without a batch and an update.
+    /// Makes the spans of one iteration that begins at this time, with or without a batch and an
+    /// update.
     fn iteration(at: u64, fetches: bool, updates: bool) -> Vec<(u64, &'static str)> {
         let mut spans = vec![(at + 50, CHECK), (at + 80, SCALE)];
         spans.extend(fetches.then_some((at, NEXT)));
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_recorded_whole_is_not_skipped() {
+    fn partly_recorded_updates_are_not_skipped() {
         let all = |at| iteration(at, true, true);
         let without_check = [(170, SCALE)].into_iter().chain(all(200)).chain(all(300));
         assert_eq!(of(&without_check.collect::<Vec<_>>(), &[]).skipped, Some(0));

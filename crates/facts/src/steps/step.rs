@@ -1,4 +1,4 @@
-//! Steps, and the things that show them.
+//! Types for steps and for what shows them.
 
 use tprof_trace::model::{NameId, ProcessIndex, SpanKind, SpanOutline};
 
@@ -9,57 +9,61 @@ pub struct Step {
     pub start_ns: u64,
     /// The end on the host, ns.
     pub end_ns: u64,
-    /// Index of its process.
+    /// Index of the step's process.
     pub process: ProcessIndex,
-    /// The number that its source gave it; if there is none, its place, from 0.
+    /// The number that the step's source gave it, or else its index, from 0.
     pub number: u64,
 }
 
-/// Batches that a data loader handed out, beside updates.
+/// Batches that a data loader handed out, compared with updates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Batches {
-    /// Batches of most steps; more than one if gradients are accumulated.
+    /// Number of batches in most steps; it is above one if gradients are accumulated.
     pub a_step: usize,
-    /// Updates of a group of optimizers in most steps; more than one where several share a batch.
+    /// Number of updates of a group of optimizers in most steps; it is above one if several updates
+    /// use one batch.
     pub updates: usize,
-    /// Batches in no step and of no skipped update: those of validation, or at ends of epochs; if
-    /// no gradient scaler was recorded, perhaps those of updates that one skipped.
+    /// Number of batches that belong to no step and no skipped update. They are those of validation
+    /// or of the ends of epochs. If no gradient scaler was recorded, they may also be those of
+    /// skipped updates.
     pub outside: usize,
 }
 
-/// The marks or updates that show steps by following each other: for `n` in a process, one side of
-/// a step is unknown.
+/// The number of marks or updates that show steps. A step lies between two of them, so one of each
+/// process bounds no step on one side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Updates or marks that were recorded; of updates that share a batch one.
+    /// Number of recorded updates or marks. Updates that share a batch count once.
     pub recorded: usize,
-    /// Number of these that belong to no step.
+    /// Number of these that show no step.
     pub open: usize,
 }
 
-/// The repetition that unnamed steps were inferred from.
+/// The repetition from which unnamed steps were inferred.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The thing that repeats.
     pub what: Repeated,
-    /// Number of these in a step.
+    /// Number of repeated things in a step.
     pub length: usize,
-    /// The share of all that are in a step, 0 to 1; of a graph's launches the share of the time of all work.
+    /// The share of these things that lie in steps, 0 to 1. For launches of a graph, the share of
+    /// the time of all work.
     pub share: f64,
 }
 
 /// The thing that repeats from step to step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeated {
-    /// Launches of kernels, copies and memsets, by the kernels' names and by kinds and bytes.
+    /// Launches of kernels with the same names, and of copies and memsets with the same kind and
+    /// size.
     Launches,
-    /// Operations between ranks on the host, by their names and sizes.
+    /// Operations between ranks on the host with the same names and sizes.
     Operations,
     /// Launches of one CUDA graph, each of which is a step.
     Graph,
 }
 
-/// A range or operator that may be a step, or shows one.
+/// A range or operator that may be a step or show one.
 #[derive(Clone, Copy, Debug)]
 pub struct StepRange {
     /// The kind: annotation, NVTX or operator.
@@ -75,7 +79,7 @@ pub struct StepRange {
 }
 
 impl StepRange {
-    /// Takes the range from a span.
+    /// Creates the range of a span.
     pub fn of(span: &SpanOutline) -> StepRange {
         let end_ns = span.start_ns.saturating_add(span.duration_ns);
         let SpanOutline { kind, name, process, start_ns, .. } = *span;

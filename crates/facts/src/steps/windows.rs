@@ -1,12 +1,14 @@
-//! The times at which the recording of a process was switched on and off: steps lie between them.
+//! Finds the times at which the recording of a process was switched on and off, between which steps
+//! lie.
 
 use tprof_trace::TraceFile;
 use tprof_trace::model::{MarkKind, ProcessIndex};
 
-/// The switches of a process, or of its whole run, in order of time.
+/// The switches of recording of a process or of the whole run, in order of time.
 #[derive(Debug, Default)]
 pub(super) struct Windows {
-    /// Recording was switched on then, as the step of this number began, if its mark has one.
+    /// The times at which recording was switched on, each with the number of the step that began
+    /// then, if the mark has it.
     on: Vec<(u64, Option<u64>)>,
     off: Vec<u64>,
 }
@@ -22,7 +24,7 @@ impl Windows {
         windows
     }
 
-    /// Takes a mark, in order of time.
+    /// Adds a mark. Marks must come in order of time.
     pub(super) fn take(&mut self, kind: MarkKind, time_ns: u64, name: &str) {
         match kind {
             MarkKind::RecordingOn => self.on.push((time_ns, number(name))),
@@ -31,25 +33,25 @@ impl Windows {
         }
     }
 
-    /// Leaves out when recording was switched on before a time.
+    /// Forgets switches to recording before a time.
     pub(super) fn forget_before(&mut self, time_ns: u64) {
         self.on.retain(|(on_ns, _)| *on_ns >= time_ns);
     }
 
-    /// Leaves out all but the last switches.
+    /// Forgets all but the last switches.
     pub(super) fn keep_last(&mut self, count: usize) {
         self.on.drain(..self.on.len().saturating_sub(count));
         self.off.drain(..self.off.len().saturating_sub(count));
     }
 
-    /// Whether recording was off for a while between these times.
+    /// Whether recording was switched off between these times.
     pub(super) fn pause_within(&self, start_ns: u64, end_ns: u64) -> bool {
         let next = self.off.partition_point(|off| *off < start_ns);
         self.off.get(next).is_some_and(|off| *off < end_ns)
     }
 
-    /// The last time between two moments at which recording was switched on, and the step that
-    /// began it.
+    /// Returns the last time in this range at which recording was switched on, with the number of
+    /// the step that began then.
     pub(super) fn begins_within(&self, after_ns: u64, end_ns: u64) -> Option<(u64, Option<u64>)> {
         let until = self.on.partition_point(|(on, _)| *on < end_ns);
         let last = self.on.get(until.checked_sub(1)?)?;
@@ -57,7 +59,7 @@ impl Windows {
     }
 }
 
-/// The number of the step in the name of a mark: `cycle 1: step 4 (--schedule)`.
+/// Returns the number of the step in the name of a mark: `cycle 1: step 4 (--schedule)`.
 fn number(name: &str) -> Option<u64> {
     let (_, rest) = name.split_once(": step ")?;
     rest.split(' ').next()?.parse().ok()

@@ -1,9 +1,9 @@
-//! Numbers with their units: formatting ([`count`], [`estimate`], [`bytes`], [`rate`],
-//! [`duration`], [`percent`], [`small_share`]), and parsing of command lines ([`parse_size`],
+//! Formats numbers with their units ([`count`], [`estimate`], [`bytes`], [`rate`], [`duration`],
+//! [`percent`], [`small_share`]), and parses those of command lines ([`parse_size`],
 //! [`parse_duration`]).
 //!
-//! Displayed numbers are rounded. A number that a user may pass to a command again is formatted by
-//! [`exact_size`] or [`exact_duration`].
+//! Displayed numbers are rounded. If a user may pass a number to a command again, [`exact_size`] or
+//! [`exact_duration`] formats it.
 
 mod read;
 mod things;

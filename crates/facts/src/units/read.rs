@@ -1,4 +1,4 @@
-//! Sizes and durations as people type them, and texts that read back as the same value.
+//! Parses sizes and durations as people type them, and formats texts that parse to the same value.
 
 use std::time::Duration;
 
@@ -33,14 +33,14 @@ const TIME_UNITS: [(&str, u64); 8] = [
     ("d", 86_400_000_000_000),
 ];
 
-/// Reads `4096`, `512K`, `64MiB`, `1.5GB`: K and KiB are 1024, KB is 1000.
+/// Parses `4096`, `512K`, `64MiB`, `1.5GB`: K and KiB are 1024, KB is 1000.
 pub fn parse_size(text: &str) -> Option<u64> {
     let (number, unit, rest) = split(text)?;
     let scale = lookup(&SIZE_UNITS, unit)?;
     if rest.is_empty() { scaled(number, scale) } else { None }
 }
 
-/// Reads `500ms`, `2s`, `1m30s`; a bare number is seconds.
+/// Parses `500ms`, `2s`, `1m30s`; a number without a unit is in seconds.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let mut total: u64 = 0;
     let mut rest = text;
@@ -77,17 +77,18 @@ fn lookup(units: &[(&str, u64)], unit: &str) -> Option<u64> {
     units.iter().find(|(name, _)| *name == unit).map(|(_, scale)| *scale)
 }
 
-/// `number * scale`, exactly for whole numbers.
+/// Returns `number * scale`, exactly for whole numbers.
 fn scaled(number: &str, scale: u64) -> Option<u64> {
     if let Ok(whole) = number.parse::<u64>() {
         return whole.checked_mul(scale);
     }
     let value = number.parse::<f64>().ok()? * scale as f64;
-    // 2^63: past it `f64` has no exact bytes and no disk is that large.
+    // This is slightly below 2^63. `f64` can't hold larger sizes exactly, and no disk is that
+    // large.
     (value.is_finite() && value < 9.2e18).then_some(value.round() as u64)
 }
 
-/// A size that [`parse_size`] reads back as the same number.
+/// Formats a size so that [`parse_size`] returns the same number.
 pub fn exact_size(bytes: u64) -> String {
     for (unit, shift) in [("PiB", 50), ("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)] {
         if bytes != 0 && bytes.trailing_zeros() >= shift {
@@ -97,7 +98,7 @@ pub fn exact_size(bytes: u64) -> String {
     bytes.to_string()
 }
 
-/// A duration that [`parse_duration`] reads back as the same time.
+/// Formats a duration so that [`parse_duration`] returns the same time.
 pub fn exact_duration(time: Duration) -> String {
     let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     for (unit, scale) in [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)] {

@@ -1,15 +1,16 @@
-//! Counts with their nouns, and names of signals.
+//! Formats counts with their nouns, and names of signals.
 
 use tprof_trace::Recorded;
 
 use super::count;
 
-/// A number with its noun: `1 step`, `1,234 steps`.
+/// Formats a number with its noun: `1 step`, `1,234 steps`.
 pub fn counted(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(n), if n == 1 { one } else { many })
 }
 
-/// The amount that was recorded: `3,397 events and 12 CPU samples`, `52 CPU samples`, `0 events`.
+/// Formats the number of recorded events and samples: `3,397 events and 12 CPU samples`, `52 CPU
+/// samples`, `0 events`.
 pub fn recorded(recorded: Recorded) -> String {
     let some = |n: u64, one: &str, many: &str| (n > 0).then(|| counted(n, one, many));
     match (
@@ -22,7 +23,8 @@ pub fn recorded(recorded: Recorded) -> String {
     }
 }
 
-/// `1 process`, `46 processes (84 program images)`: images are named where there are more.
+/// Formats a number of processes: `1 process`, `46 processes (84 program images)`. Images are
+/// mentioned only if there are more of them.
 pub fn processes(processes: usize, images: usize) -> String {
     let all = counted(processes as u64, "process", "processes");
     match images == processes {
@@ -31,7 +33,7 @@ pub fn processes(processes: usize, images: usize) -> String {
     }
 }
 
-/// Name of a signal, `signal N` if it has none here.
+/// Returns the name of a signal, or `signal N` if it isn't in this list.
 pub fn signal(number: i32) -> String {
     let name = match number {
         1 => "SIGHUP",

@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Formats numbers for people.
 
 /// Formats `1234567` as `1,234,567`.
 pub fn count(value: u64) -> String {
@@ -13,16 +13,16 @@ pub fn count(value: u64) -> String {
     out
 }
 
-/// Formats a measured value in three digits, unlike a count: `106,880,001.4` as `107,000,000`; a
-/// value below 0 or not a number as `0`.
+/// Formats a measured value with three digits: `106,880,001.4` as `107,000,000`. A negative value
+/// or one that is not a number is formatted as `0`.
 pub fn estimate(value: f64) -> String {
-    // The casts take them for 0.
+    // The cast converts negative values and NaN to 0.
     let digits = (value as u64).checked_ilog10().unwrap_or(0);
     let unit = 10u64.pow(digits.saturating_sub(2));
     count((value / unit as f64).round() as u64 * unit)
 }
 
-/// Bytes in binary units with one decimal: `17 B`, `1.5 KiB`, `12.0 GiB`.
+/// Formats bytes in binary units with one decimal: `17 B`, `1.5 KiB`, `12.0 GiB`.
 pub fn bytes(value: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if value < 1024 {
@@ -31,7 +31,7 @@ pub fn bytes(value: u64) -> String {
     let mut scaled = value as f64;
     let mut unit = "B";
     for next in UNITS {
-        // 1023.95 would print as 1024.0.
+        // 1023.95 would be printed as 1024.0, so use the next unit.
         if scaled < 1023.95 {
             break;
         }
@@ -41,19 +41,19 @@ pub fn bytes(value: u64) -> String {
     format!("{scaled:.1} {unit}")
 }
 
-/// Bytes per second: `2.3 GiB/s`; a rate that is not a number is `0 B/s`.
+/// Formats bytes per second: `2.3 GiB/s`. A rate that is not a number is `0 B/s`.
 pub fn rate(bytes_per_second: f64) -> String {
-    // The cast takes what is below 0 or no number for 0.
+    // The cast converts negative values and NaN to 0.
     format!("{}/s", bytes(bytes_per_second.round() as u64))
 }
 
-/// Like [`bytes`], with a sign.
+/// Formats bytes like [`bytes`], with a sign.
 pub fn signed_bytes(value: i64) -> String {
     let sign = if value < 0 { "-" } else { "+" };
     format!("{sign}{}", bytes(value.unsigned_abs()))
 }
 
-/// A duration: `870 ns`, `12.3 us`, `4.1 ms`, `8.20 s`, `4 min 09 s`, `3 h 02 min`.
+/// Formats a duration: `870 ns`, `12.3 us`, `4.1 ms`, `8.20 s`, `4 min 09 s`, `3 h 02 min`.
 pub fn duration(ns: u64) -> String {
     let value = ns as f64;
     match ns {
@@ -72,7 +72,7 @@ pub fn duration(ns: u64) -> String {
     }
 }
 
-/// A share from 0 to 1 as a percentage: `12.3 %`; small ones keep two digits.
+/// Formats a share from 0 to 1 as a percentage: `12.3 %`; small shares keep two digits.
 pub fn percent(fraction: f64) -> String {
     let percent = fraction * 100.0;
     if percent != 0.0 && percent.abs() < 1.0 {
@@ -82,7 +82,7 @@ pub fn percent(fraction: f64) -> String {
     }
 }
 
-/// A share below one percent, never as none.
+/// Formats a share below one percent so that it never looks like zero.
 pub fn small_share(share: f64) -> String {
     match share {
         share if share < 0.0001 => "less than 0.01 %".to_owned(),

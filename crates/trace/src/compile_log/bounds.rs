@@ -1,7 +1,7 @@
 //! Bounds on how much of a log's text is read, and how much of its content is kept.
 //!
-//! A log's text is bounded where a run keeps it, but a compressed one may be of any length, and any
-//! line may add a row. Content beyond a bound is left out and counted: see [`LeftOut`].
+//! The run bounds the text of a log that it keeps. But a compressed log may expand to any length,
+//! and any line may add a row. Content beyond a bound is left out and counted; see [`LeftOut`].
 
 use super::code::GeneratedKernel;
 use super::graph::{GraphStage, OperatorCounts};
@@ -12,21 +12,23 @@ use super::log::{
 /// Bounds on how much of a log is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Bytes of its text; a log that has more is read as far as this.
+    /// Maximum number of bytes of text. Only the beginning of a longer log is read.
     pub text: u64,
-    /// Bytes of rows and texts that are kept of it. Vectors that grow take up to twice as many.
+    /// Maximum number of bytes of rows and texts that are kept. Growing vectors take up to twice as
+    /// many.
     pub kept: usize,
 }
 
 impl Default for Bounds {
-    /// 2 GiB of text, eight times what a run keeps of a log; 64 MiB of rows, which are 11 % of a log of
-    /// PyTorch 2.4 and less than 1 % of those of 2.8 and 2.15: all that a run keeps of a log fits.
+    /// 2 GiB of text, eight times what a run keeps of a log, and 64 MiB of rows. Rows take 11 % of
+    /// a log of PyTorch 2.4 and less than 1 % of a log of 2.8 or 2.15, so everything that a run
+    /// keeps of a log fits.
     fn default() -> Bounds {
         Bounds { text: 2 << 30, kept: 64 << 20 }
     }
 }
 
-/// Counts the bytes that may still be kept, and what was left out.
+/// Counts the bytes that may still be kept, and the content that was left out.
 #[derive(Debug, Default)]
 pub(super) struct Budget {
     left: usize,
@@ -38,7 +40,7 @@ impl Budget {
         Budget { left: bytes, left_out: LeftOut::default() }
     }
 
-    /// Takes bytes from the budget; returns false, and takes none, where fewer are left.
+    /// Takes bytes from the budget. If fewer are left, takes none and returns false.
     pub(super) fn takes(&mut self, bytes: usize) -> bool {
         let left = self.left.checked_sub(bytes);
         self.left = left.unwrap_or(self.left);
@@ -58,12 +60,12 @@ impl Budget {
     }
 }
 
-/// The memory that a row holds.
+/// A row whose memory counts against the budget.
 pub(super) trait Kept: Sized {
-    /// Returns the bytes that it refers to.
+    /// Returns the number of bytes that the row refers to.
     fn referred(&self) -> usize;
 
-    /// Bytes of the row, including those it refers to.
+    /// Returns the number of bytes of the row, including those it refers to.
     fn bytes(&self) -> usize {
         size_of::<Self>() + self.referred()
     }
@@ -120,7 +122,7 @@ impl Kept for GeneratedCode {
 
 impl Kept for (CompileId, GraphStage, OperatorCounts) {
     fn referred(&self) -> usize {
-        // A map's nodes are two thirds full.
+        // The nodes of a map are two thirds full on average.
         self.2.keys().map(|name| name.bytes() * 3 / 2 + 16).sum()
     }
 }

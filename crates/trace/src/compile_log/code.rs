@@ -12,9 +12,9 @@ pub enum KernelLanguage {
     Triton,
     /// A C++ kernel for a CPU.
     Cpp,
-    /// Generated for another backend (CUTLASS, Halide, Pallas, Metal …).
+    /// A kernel that was generated for another backend (CUTLASS, Halide, Pallas, Metal …).
     Other,
-    /// The kernel is not generated, but is a call of a library or of an ATen operator.
+    /// A call of a library or of an ATen operator, for which no kernel is generated.
     Extern,
 }
 
@@ -30,46 +30,48 @@ impl KernelLanguage {
     }
 }
 
-/// A kernel that a compiled graph has.
+/// A kernel of a compiled graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GeneratedKernel {
     /// The kernel's name; for a Triton kernel, its name on the device.
     pub name: String,
     /// The kernel's language.
     pub language: KernelLanguage,
-    /// Lines of the user's source that it comes from, `FILE:LINE`, where the code names them.
+    /// Lines of the user's source that the kernel comes from, as `FILE:LINE`; empty if the code
+    /// doesn't name them.
     pub sources: Vec<String>,
     /// Operators that the kernel computes, as the code's comment lists them.
     pub operators: Vec<String>,
 }
 
-/// Most kernels of one graph: code that has more is not read.
+/// Maximum number of kernels of one graph; further ones are left out.
 const MAX_KERNELS: usize = 20_000;
-/// Most lines of source of one kernel, and most operators.
+/// Maximum number of source lines per kernel; `MAX_OPERATORS` is the maximum number of operators.
 const MAX_SOURCES: usize = 64;
 const MAX_OPERATORS: usize = 256;
 
-/// The kernels of a graph's code.
+/// The kernels that were found in a graph's code.
 #[derive(Debug, Default)]
 pub(super) struct FoundKernels {
     pub kernels: Vec<GeneratedKernel>,
-    /// Kernels beyond the most.
+    /// Number of kernels beyond the maximum.
     pub kernels_left_out: u64,
-    /// Lines of source and operators beyond the most.
+    /// Number of source lines and operators beyond their maximums.
     pub parts_left_out: u64,
 }
 
-/// Places of the nodes that comments name.
+/// The source lines of the nodes that comments name.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct GraphLines<'a> {
-    /// Lines of the graph as Dynamo traced it: forward only.
+    /// Lines of the graph that Dynamo traced. It contains only the forward pass.
     pub traced: Option<&'a NodeLines>,
-    /// Lines of the graph that the code was generated from, in ATen's operators.
+    /// Lines of the graph that the code was generated from, which contains ATen operators.
     pub lowered: Option<&'a NodeLines>,
 }
 
-/// Finds kernels: `NAME = async_compile.LANGUAGE(…)` at the beginning of a line, with the comments
-/// before them, and different calls of `extern_kernels.…` and `torch.ops.…`.
+/// Finds the kernels in generated code. A kernel is a line that begins with
+/// `NAME = async_compile.LANGUAGE(…)`, with the comments before it. Each different call of
+/// `extern_kernels.…` or `torch.ops.…` counts as a kernel too.
 pub(super) fn find_kernels(code: &str, lines: GraphLines<'_>) -> FoundKernels {
     let mut found = FoundKernels::default();
     let mut externs: Vec<(&str, Comments)> = Vec::new();
@@ -80,7 +82,7 @@ pub(super) fn find_kernels(code: &str, lines: GraphLines<'_>) -> FoundKernels {
             comments.read(comment.trim(), lines);
             continue;
         }
-        // Comments are of the line that follows them.
+        // Comments belong to the line that follows them.
         let comments = std::mem::take(&mut comments);
         let is_beyond = found.kernels.len() + externs.len() >= MAX_KERNELS;
         if let Some((name, language)) = definition(line) {
@@ -108,7 +110,8 @@ pub(super) fn find_kernels(code: &str, lines: GraphLines<'_>) -> FoundKernels {
     found
 }
 
-/// `cpp_fused_add_0 = async_compile.cpp_pybinding(…`.
+/// Parses a definition such as `cpp_fused_add_0 = async_compile.cpp_pybinding(…`; `None` for any
+/// other line.
 fn definition(line: &str) -> Option<(&str, KernelLanguage)> {
     let (name, rest) = line.split_once(" = async_compile.")?;
     let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
@@ -121,31 +124,32 @@ fn definition(line: &str) -> Option<(&str, KernelLanguage)> {
     is_name.then_some((name, language))
 }
 
-/// A call of a library in the code's own body.
+/// Returns the function if a line in the body of the code calls a library.
 fn external(line: &str) -> Option<&str> {
     let text = line.trim_start();
     let text = text.split_once(" = ").map_or(text, |(_, right)| right);
     let callee = &text[..text.find('(')?];
     let is_external = callee.starts_with("extern_kernels.") || callee.starts_with("torch.ops.");
-    // Checks, and calls that free memory, are not kernels.
+    // Checks, and calls that free memory, aren't kernels.
     (is_external && line.starts_with(' ') && !callee.contains("inductor.")).then_some(callee)
 }
 
-/// The content of the comments before a kernel.
+/// The information from the comments before a kernel.
 #[derive(Debug, Default)]
 struct Comments {
     sources: Vec<String>,
-    /// Lines of nodes of the traced graph, which count where no other comment has a line.
+    /// Lines of nodes of the traced graph. They are used only if no other comment has a line.
     of_traced: Vec<String>,
     operators: Vec<String>,
-    /// Number of operators and sources beyond the limit.
+    /// Number of operators and sources beyond their maximums.
     left_out: u64,
 }
 
 impl Comments {
-    /// `Source Nodes: [y], Original ATen: [aten.add]`, `File: /job.py:15 in f, code: …`, or in newer versions
-    /// `Topologically Sorted Source Nodes: [y], Original ATen: [aten.add]`. The nodes of the graph itself
-    /// follow in newer ones: `y => add`, and `%add : Tensor "f32[4]" = call_function[…`.
+    /// Reads a comment: `Source Nodes: [y], Original ATen: [aten.add]`, or
+    /// `File: /job.py:15 in f, code: …`. Newer versions write
+    /// `Topologically Sorted Source Nodes: [y], Original ATen: [aten.add]`, and then comments with
+    /// the nodes of the graph itself: `y => add`, and `%add : Tensor "f32[4]" = call_function[…`.
     fn read(&mut self, text: &str, lines: GraphLines<'_>) {
         if let Some((before, list)) = text.split_once("Original ATen: [") {
             *self = Comments::default();
@@ -178,13 +182,13 @@ impl Comments {
         self.left_out += u64::from(!add_source(of(self), short(place)));
     }
 
-    /// Lines of the program.
+    /// Takes the lines of the user's source.
     fn lines(&mut self) -> Vec<String> {
         let is_known = !self.sources.is_empty();
         std::mem::take(if is_known { &mut self.sources } else { &mut self.of_traced })
     }
 
-    /// Adds those of another call of the same.
+    /// Adds the information about another call of the same function.
     fn add(&mut self, mut other: Comments) {
         self.sources = self.lines();
         other.lines().iter().for_each(|place| self.source(place));
@@ -199,14 +203,14 @@ impl Comments {
 }
 
 impl GeneratedKernel {
-    /// Adds lines that PyTorch gives by the kernel's name; how many are left out.
+    /// Adds lines that PyTorch lists by the kernel's name. Returns how many were left out.
     pub(super) fn add_lines(&mut self, lines: &KernelLines) -> u64 {
         let lines = lines.places.iter();
         lines.map(|place| u64::from(!add_source(&mut self.sources, place.clone()))).sum()
     }
 }
 
-/// Adds a line, once; false where there are too many.
+/// Adds a line unless it is known. Returns false if there are too many.
 fn add_source(sources: &mut Vec<String>, place: String) -> bool {
     let is_known = sources.contains(&place);
     let fits = is_known || sources.len() < MAX_SOURCES;
@@ -216,7 +220,8 @@ fn add_source(sources: &mut Vec<String>, place: String) -> bool {
     fits
 }
 
-/// The nodes of a graph that a comment names; inputs are of no kernel.
+/// Returns the nodes of a graph that a comment names. Inputs are left out, because they belong to
+/// no kernel.
 fn nodes_of(text: &str) -> impl Iterator<Item = &str> {
     let called = text.strip_prefix('%').filter(|_| text.contains(" = call_"));
     let called = called.and_then(|text| text.split(' ').next());
@@ -224,7 +229,7 @@ fn nodes_of(text: &str) -> impl Iterator<Item = &str> {
     called.into_iter().chain(mapped.split(", ").filter(|node| !node.is_empty()))
 }
 
-/// The entries of a list up to its bracket.
+/// Returns the entries of a list, up to its closing bracket.
 fn listed(text: &str) -> impl Iterator<Item = &str> {
     text.split(']').next().unwrap_or(text).split(", ").filter(|name| !name.is_empty())
 }
@@ -304,12 +309,13 @@ mod tests {
         let lines = GraphLines { traced: traced.as_ref(), lowered: lowered.as_ref() };
         let found = find_kernels(code, lines).kernels;
         assert_eq!(found[0].sources, ["a.py:8", "a.py:7"]);
-        // Neither the line before, nor that of a node of another graph with this name.
+        // The kernel doesn't get the line before it, nor the line of a node with the same name in
+        // another graph.
         assert!(found[1].sources.is_empty(), "{found:?}");
     }
 
     #[test]
-    fn what_is_beyond_the_most_is_counted() {
+    fn kernels_and_parts_beyond_the_maximum_are_counted() {
         let definition = "a = async_compile.triton(\n";
         let found = find_kernels(&definition.repeat(MAX_KERNELS + 3), GraphLines::default());
         assert_eq!((found.kernels.len(), found.kernels_left_out), (MAX_KERNELS, 3));

@@ -1,11 +1,11 @@
-//! Times of glog's prefix: they have no year and no zone.
+//! The times in glog's prefixes, which have no year and no time zone.
 
-/// Microseconds of a day.
+/// Number of microseconds in a day.
 const DAY_US: i64 = 86_400_000_000;
-/// Zones differ from each other by multiples of this.
+/// The offsets of all time zones are multiples of this.
 const QUARTER_US: i64 = 15 * 60 * 1_000_000;
 
-/// A moment as a prefix has it.
+/// A time as it is written in a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PrefixTime {
     pub month: u8,
@@ -15,12 +15,13 @@ pub(super) struct PrefixTime {
 }
 
 impl PrefixTime {
-    /// Microseconds since 1970 in this year, as if its zone were UTC.
+    /// Returns this time in the given year as microseconds since 1970, as if its zone were UTC.
     fn in_year(self, year: i64) -> i64 {
         days(year, self.month.into(), self.day.into()) * DAY_US + self.of_day_us as i64
     }
 
-    /// The year in which it is closest to a moment, microseconds since 1970.
+    /// Returns this time as microseconds since 1970, in the year in which it is closest to
+    /// `unix_us`.
     fn nearest(self, unix_us: i64) -> i64 {
         let year = year_of(unix_us);
         let distance = |year: &i64| (self.in_year(*year) - unix_us).abs();
@@ -29,18 +30,18 @@ impl PrefixTime {
     }
 }
 
-/// Joins the times in a log's prefixes to the time since 1970.
+/// Converts the times in a log's prefixes to microseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Zone {
-    /// A moment of the log.
+    /// A moment of the log, microseconds since 1970. It determines the year.
     near_us: i64,
-    /// Local time less UTC.
+    /// Local time minus UTC, microseconds.
     ahead_us: i64,
 }
 
 impl Zone {
-    /// Builds it from a prefix and the time since 1970 in the event behind it, which were written
-    /// within minutes of each other.
+    /// Derives the zone from a prefix and from the time since 1970 in the event behind it. Both
+    /// must have been written within minutes of each other.
     pub(super) fn of(prefix: PrefixTime, unix_us: u64) -> Zone {
         let near_us = i64::try_from(unix_us).unwrap_or(i64::MAX / 4);
         let ahead_us = prefix.nearest(near_us) - near_us;
@@ -48,14 +49,14 @@ impl Zone {
         Zone { near_us, ahead_us }
     }
 
-    /// A prefix as microseconds since 1970.
+    /// Converts a prefix to microseconds since 1970.
     pub(super) fn unix_us(self, prefix: PrefixTime) -> u64 {
         let local = prefix.nearest(self.near_us.saturating_add(self.ahead_us));
         u64::try_from(local - self.ahead_us).unwrap_or(0)
     }
 }
 
-/// Days from 1970-01-01 to a day of the Gregorian calendar.
+/// Returns the number of days from 1970-01-01 to a day of the Gregorian calendar.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -64,7 +65,7 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
-/// The year of a moment, give or take a day.
+/// Returns the year of a moment; near New Year, possibly the year before or after.
 fn year_of(unix_us: i64) -> i64 {
     1970 + unix_us.div_euclid(DAY_US) * 400 / 146_097
 }
@@ -91,10 +92,10 @@ mod tests {
 
     #[test]
     fn zones_of_quarter_hours_are_found_across_midnight() {
-        // Kathmandu is 5:45 ahead; the event's own clock was read 20 s before the prefix.
+        // Kathmandu is 5:45 ahead of UTC. The event's own clock was read 20 s before the prefix.
         let zone = Zone::of(at(1, 1, 5, 45), NEW_YEAR_US - 20_000_000);
         assert_eq!(zone.unix_us(at(1, 1, 6, 45)), NEW_YEAR_US + 3_600_000_000);
-        // New York is 5:00 behind.
+        // New York is 5:00 behind UTC.
         let zone = Zone::of(at(12, 31, 19, 0), NEW_YEAR_US);
         assert_eq!(zone.unix_us(at(12, 31, 20, 0)), NEW_YEAR_US + 3_600_000_000);
     }

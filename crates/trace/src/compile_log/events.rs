@@ -1,15 +1,15 @@
-//! The events that PyTorch writes, and how many of each a log has.
+//! The events that PyTorch writes, and how many of each a log contains.
 
 use std::collections::BTreeMap;
 
 /// How this reader uses an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventUse {
-    /// Its content is in the [`super::CompileLog`].
+    /// The event's content is in the [`super::CompileLog`].
     Read,
-    /// The event is known, and only counted.
+    /// The event is known, but only counted.
     Counted,
-    /// No version of PyTorch that this reader was made for writes it.
+    /// The event isn't written by any version of PyTorch that this reader was made for.
     Unknown,
 }
 
@@ -20,11 +20,11 @@ pub struct EventCount {
     pub usage: EventUse,
     /// Number of events.
     pub count: u64,
-    /// Bytes of its lines and payloads.
+    /// Total size of the events' lines and payloads, bytes.
     pub bytes: u64,
 }
 
-/// Events of which more than the number is read.
+/// Events whose content is read.
 const READ: &[&str] = &[
     "artifact",
     "bwd_compilation_metrics",
@@ -40,7 +40,7 @@ const READ: &[&str] = &[
     "str",
 ];
 
-/// Events that are only counted: of PyTorch 2.4 to 2.15.
+/// Events of PyTorch 2.4 to 2.15 that are only counted.
 const COUNTED: &[&str] = &[
     "aot_backward_graph",
     "aot_forward_graph",
@@ -77,8 +77,8 @@ const COUNTED: &[&str] = &[
     "symbolic_shape_specialization",
 ];
 
-/// Artifacts of which the payload is read; others are counted by their names, of which those of
-/// functions' bytecode are one.
+/// Artifacts whose payload is read. Other artifacts are counted by name; those with a function's
+/// bytecode share one name.
 const ARTIFACTS: &[&str] = &[
     "aotautograd_cache_bypass",
     "aotautograd_cache_hit",
@@ -94,7 +94,7 @@ const ARTIFACTS: &[&str] = &[
     "torch_version",
 ];
 
-/// Different names that are kept; any further ones count as this.
+/// Maximum number of different names that are kept. Events with further names count as `OTHERS`.
 const MAX_NAMES: usize = 500;
 const OTHERS: &str = "(others)";
 
@@ -107,7 +107,7 @@ pub(super) fn use_of(event: &str) -> EventUse {
     }
 }
 
-/// The name under which an artifact is counted, and its use: any name is an artifact's.
+/// Returns the name under which an artifact is counted, and its use. Artifacts may have any name.
 pub(super) fn artifact(name: &str) -> (String, EventUse) {
     let bytecode = ["_ORIGINAL_BYTECODE", "_MODIFIED_BYTECODE"];
     if let Some(ending) = bytecode.into_iter().find(|ending| name.ends_with(ending)) {
@@ -118,7 +118,7 @@ pub(super) fn artifact(name: &str) -> (String, EventUse) {
     (format!("artifact {name}"), of)
 }
 
-/// Counts an event, and gives the name under which that is.
+/// Counts an event. Returns the name under which it was counted.
 pub(super) fn count(
     counts: &mut BTreeMap<String, EventCount>,
     name: String,

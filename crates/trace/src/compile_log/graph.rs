@@ -1,25 +1,26 @@
-//! Operators of a graph, counted in its text.
+//! Counts the operators of a graph in its text.
 
 use std::collections::BTreeMap;
 
 /// The stage of compilation that a graph shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GraphStage {
-    /// The graph that Dynamo traced (`dynamo_output_graph`): calls of the program.
+    /// The graph that Dynamo traced (`dynamo_output_graph`), which contains the program's calls.
     Traced,
-    /// The graph before Inductor generates code (`inductor_post_grad_graph`): ATen's operators.
+    /// The graph from which Inductor generates code (`inductor_post_grad_graph`), which contains
+    /// ATen operators.
     Lowered,
 }
 
-/// Operators by name, and how often a graph has each.
+/// The operators of a graph by name, with the number of each.
 pub type OperatorCounts = BTreeMap<String, u64>;
 
-/// Different operators of one graph; calls of any further ones count as this.
+/// Maximum number of different operators of one graph. Calls of further ones count as one name.
 const MAX_OPERATORS: usize = 10_000;
 const OTHERS: &str = "(others)";
 
-/// Counts calls in the printed code of a graph: lines `name = call(…)`. Arguments, attributes
-/// (`self.…`), submodules and other expressions are not counted.
+/// Counts the calls in the printed code of a graph, which are lines `name = call(…)`. Arguments,
+/// attributes (`self.…`), submodules and other expressions aren't counted.
 pub(super) fn count_operators(text: &str) -> OperatorCounts {
     let mut counts = OperatorCounts::new();
     for line in text.lines() {
@@ -36,7 +37,8 @@ pub(super) fn count_operators(text: &str) -> OperatorCounts {
     counts
 }
 
-/// The right side of an assignment, which may have an annotation: `y: "f32[4]" = x.sin(); x = None`.
+/// Returns the right side of an assignment, which may have an annotation:
+/// `y: "f32[4]" = x.sin(); x = None`.
 pub(super) fn assigned(line: &str) -> Option<&str> {
     let name = line.find(|c: char| !c.is_alphanumeric() && c != '_').filter(|&end| end > 0)?;
     let rest = line[name..].trim_start();
@@ -51,11 +53,11 @@ pub(super) fn assigned(line: &str) -> Option<&str> {
     rest.strip_prefix("= ")
 }
 
-/// Returns the operator of an expression; `None` if it is not a call.
+/// Returns the operator that an expression calls; `None` if it isn't a call.
 fn operator(expression: &str) -> Option<String> {
     let own = expression.split(';').next().unwrap_or(expression).trim_end();
     let Some(open) = own.find('(') else {
-        // `sum_1 > 0`, `x * 2`: Python's operators, as Dynamo's graphs print them.
+        // Python's operators, as Dynamo's graphs print them: `sum_1 > 0`, `x * 2`.
         let sign = own.split(' ').nth(1)?;
         let is_sign = !sign.is_empty() && sign.bytes().all(|byte| b"+-*/%@<>=!&|^".contains(&byte));
         return is_sign.then(|| sign.to_owned());
@@ -67,7 +69,7 @@ fn operator(expression: &str) -> Option<String> {
     let name = match callee.strip_prefix("torch.ops.") {
         Some(name) => name.to_owned(),
         None if callee.starts_with("torch") => callee.to_owned(),
-        // A method of a value: `l_x_.sin`.
+        // A method of a value, such as `l_x_.sin`.
         None => format!(".{}", callee.rsplit('.').next().unwrap_or(callee)),
     };
     let is_name = |c: char| c.is_alphanumeric() || "._".contains(c);

@@ -1,12 +1,12 @@
-//! Why a graph ended within a function: the payload of `dynamo_graph_break_reason`.
+//! Reads why a graph ended within a function: the payload of `dynamo_graph_break_reason`.
 
 use super::log::{CompiledFrame, GraphBreak};
 use super::texts::short;
 
-/// Most hints that are kept.
+/// Maximum number of hints that are kept.
 const MAX_HINTS: usize = 64;
 
-/// Reads a payload; also how many hints are left out.
+/// Parses a payload. Also returns how many hints were left out.
 pub(super) fn parse(payload: &str) -> (GraphBreak, u64) {
     let (mut found, mut left_out) = (GraphBreak::default(), 0);
     let mut lines = payload.lines();
@@ -44,7 +44,7 @@ pub(super) fn parse(payload: &str) -> (GraphBreak, u64) {
     (found, left_out)
 }
 
-/// The break behind which this function resumes, `torch_dynamo_resume_in_f_at_14`.
+/// Returns the break after which this function resumes, such as `torch_dynamo_resume_in_f_at_14`.
 pub(super) fn before(frame: &CompiledFrame) -> Option<GraphBreak> {
     let name = frame.function.as_deref()?.strip_prefix("torch_dynamo_resume_in_")?;
     let (_, line) = name.rsplit_once("_at_")?;
@@ -56,7 +56,7 @@ pub(super) fn before(frame: &CompiledFrame) -> Option<GraphBreak> {
     })
 }
 
-/// `FILE:LINE`, which names may follow.
+/// Parses `FILE:LINE`, which may be followed by names.
 fn place_of(text: &str) -> (Option<String>, Option<u32>) {
     match text.rsplit_once(':') {
         Some((file, line)) => {
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_another_form_keeps_its_first_line() {
+    fn a_reason_in_another_form_keeps_its_first_line() {
         let first = parse("\n call_function x\nmore").0.reason;
         assert_eq!(first.as_deref(), Some("call_function x"));
         assert_eq!(parse("").0.reason, None);

@@ -1,4 +1,4 @@
-//! The JSON of a line: one event, and which compilation it is of.
+//! The JSON of a line: one event, and the compilation that it belongs to.
 
 use super::json::Last;
 use super::log::CompileId;
@@ -7,10 +7,10 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use std::fmt;
 
-/// A line's JSON.
+/// The JSON of a line.
 #[derive(Debug, Default)]
 pub(super) struct Head {
-    /// The event's name; empty where the line has none.
+    /// The event's name; empty if the line has none.
     pub event: String,
     pub content: Content,
     pub id: CompileId,
@@ -19,20 +19,20 @@ pub(super) struct Head {
     pub has_payload: bool,
 }
 
-/// The content that is read of an event.
+/// The part of an event's content that is used.
 #[derive(Debug, Default)]
 pub(super) enum Content {
     #[default]
     Nothing,
     Artifact(String),
     Metrics(Box<Metrics>),
-    /// The innermost frame of the stack.
+    /// A compilation starts; the innermost frame of the stack.
     Start(Option<StackFrame>),
     Code(Option<String>),
     Text(String, u64),
 }
 
-/// A frame of a stack: its file is a number that a `str` event has given.
+/// A frame of a stack. Its file is a number that a `str` event has defined.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct StackFrame {
@@ -60,7 +60,7 @@ struct Code {
     file_path: Option<String>,
 }
 
-/// Reads a line's JSON; an error is a damaged line.
+/// Parses a line's JSON. A line with an error is damaged.
 pub(super) fn parse(json: &[u8]) -> Result<Head, serde_json::Error> {
     serde_json::from_slice(json)
 }
@@ -93,7 +93,7 @@ impl<'de> Visitor<'de> for HeadVisitor {
                     map.next_value::<IgnoredAny>()?;
                     head.has_payload = true;
                 }
-                // Next to an event these fields are its context.
+                // If the line has an event, these fields only describe its context.
                 "stack" | "process" | "thread" | "timestamp" | "pathname" | "lineno"
                 | "is_forward" => {
                     map.next_value::<IgnoredAny>()?;

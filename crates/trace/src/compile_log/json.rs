@@ -1,18 +1,18 @@
-//! Parts of JSON of which memory holds no more than is used, whatever a log has there.
+//! Deserializes parts of JSON without holding more in memory than is used, whatever a log contains.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Most texts of a list that are kept.
+/// Maximum number of texts of a list that are kept.
 const MAX_TEXTS: usize = 64;
 
 /// The first texts of a list.
 #[derive(Debug, Default)]
 pub(super) struct FirstTexts {
     pub texts: Vec<String>,
-    /// Number of texts beyond those.
+    /// Number of texts beyond these.
     pub more: u64,
 }
 
@@ -72,7 +72,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for LastVisitor<T> {
     }
 }
 
-/// A text or a number; `None` for any other value.
+/// A text or a number; the default for any other value.
 #[derive(Debug, Default, PartialEq)]
 pub(super) enum Scalar {
     #[default]

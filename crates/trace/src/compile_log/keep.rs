@@ -1,18 +1,18 @@
-//! Logs as a run keeps them that it takes from elsewhere: compressed, and no longer than a bound.
+//! Writes logs that a run takes over from elsewhere: compressed, and bounded in length.
 
 use super::source::CUT_LINE;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 
-/// The ending of a kept log's name.
+/// The ending of the name of a log that a run keeps.
 pub const KEPT_ENDING: &str = ".zst";
 
-/// Writes a log's text, compressed by zstd, as a new file. Bytes beyond `limit` are counted in its
-/// last line. Returns how many these are.
+/// Writes a log's text to a new file, compressed by zstd. If the text is longer than `limit` bytes,
+/// the last line tells how many more there were. Returns this number.
 pub fn keep(source: impl Read, path: &Path, limit: u64) -> io::Result<u64> {
     let file = File::options().write(true).create_new(true).open(path)?;
-    // Otherwise a part of a log would be taken for all of it.
+    // Remove the file after an error; otherwise a part of a log would pass for the whole.
     write(source, file, limit).inspect_err(|_| drop(std::fs::remove_file(path)))
 }
 
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_beyond_the_bound_is_counted() {
+    fn bytes_beyond_the_bound_are_counted() {
         let dir = tempfile::tempdir().unwrap();
         let line = "V1122 08:36:34.041000 7 a.py:1] {\"str\": [\"a\", 0]}\n".repeat(100);
         let whole = dir.path().join("whole.log.zst");

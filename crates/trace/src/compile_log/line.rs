@@ -1,15 +1,15 @@
-//! A line's prefix: `V1122 08:36:34.041000 PID torch/_dynamo/utils.py:2473] `.
+//! Parses a line's prefix: `V1122 08:36:34.041000 PID torch/_dynamo/utils.py:2473] `.
 
 use super::dates::PrefixTime;
 
-/// Linux's largest process number.
+/// The largest pid that Linux assigns.
 const MAX_PID: u32 = 1 << 22;
 
 /// The prefix before a line's JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LinePrefix {
     pub time: PrefixTime,
-    /// Pid of the process; `None` for PyTorch 2.4, which writes the thread's address there.
+    /// Pid of the process; `None` for PyTorch 2.4, which writes the address of the thread instead.
     pub pid: Option<u32>,
 }
 
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_prefix_is_none() {
+    fn a_line_without_a_prefix_is_none() {
         for line in [
             "",
             "V",

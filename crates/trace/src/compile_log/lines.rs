@@ -1,27 +1,27 @@
-//! Lines of a source, one at a time, in bounded memory.
+//! Reads the lines of a source one at a time, in bounded memory.
 
 use std::io::{self, BufRead, Read};
 
-/// Longest line that is read; a longer one is damaged.
+/// Maximum length of a line that is read, bytes. A longer line is damaged.
 const MAX_LINE: u64 = 16 << 20;
 
-/// The text between two line ends.
+/// A line of the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Line<'a> {
     pub content: LineContent<'a>,
-    /// Bytes of the line, including its end.
+    /// Size of the line including its end, bytes.
     pub bytes: u64,
     pub has_end: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LineContent<'a> {
-    /// Without its end.
+    /// The text of the line, without its end.
     Text(&'a [u8]),
-    /// The line is longer than any line that is read.
+    /// The line is longer than [`MAX_LINE`].
     TooLong,
-    /// The line is zero bytes. Where a log was longer than its bound, its middle is a hole, and the
-    /// remains of the lines around the hole are part of this line.
+    /// The line contains zero bytes. If a log was longer than its bound, its middle is a hole. What
+    /// remains of the lines before and after the hole belongs to this line.
     Hole,
 }
 
@@ -30,11 +30,11 @@ pub(super) enum LineContent<'a> {
 pub(super) struct Lines<R> {
     source: R,
     buffer: Vec<u8>,
-    /// Bytes that may still be read.
+    /// Number of bytes that may still be read.
     left: u64,
     /// Whether the last line had an end.
     pub is_ended: bool,
-    /// Whether the source has more than was read.
+    /// Whether the source has more bytes than were read.
     pub has_more: bool,
 }
 
@@ -44,7 +44,7 @@ impl<R: BufRead> Lines<R> {
         Lines { source, buffer: Vec::new(), left: most, is_ended: true, has_more: false }
     }
 
-    /// Returns the next line; `None` at the end.
+    /// Returns the next line; `None` at the end of the source or of the bound.
     pub(super) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
         let (mut bytes, mut parts, mut has_zeros) = (0, 0_u32, false);
         loop {
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_the_bound_is_not_read() {
+    fn bytes_beyond_the_bound_are_not_read() {
         assert_eq!(all(b"a\nbcd\n", 4), (vec![text(b"a", true), text(b"bc", false)], true));
         assert_eq!(all(b"a\nb", 2), (vec![text(b"a", true)], true));
         assert_eq!(all(b"a\n", 2), (vec![text(b"a", true)], false));

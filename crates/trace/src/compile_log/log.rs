@@ -1,4 +1,4 @@
-//! The content of a log: compiled functions, breaks, recompilations, caches, kernels.
+//! The content of a log: compiled functions, graph breaks, recompilations, caches, kernels.
 
 use super::code::GeneratedKernel;
 use super::events::EventCount;
@@ -6,8 +6,8 @@ use super::graph::{GraphStage, OperatorCounts};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Identifies a compilation: `3/1` is the second one of the process's fourth function, and `3/1#2`
-/// the second compilation to which PyTorch gave this number.
+/// Identifies a compilation. `3/1` is the second compilation of the process's fourth function.
+/// `3/1#2` is the second compilation to which PyTorch gave the number `3/1`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CompileId {
     /// Number of the compiled autograd graph.
@@ -16,14 +16,13 @@ pub struct CompileId {
     pub frame: Option<u32>,
     /// Number of the function's compilation, from 0.
     pub compile: Option<u32>,
-    /// Number of times that the process had given these numbers before: `torch._dynamo.reset()`
-    /// starts to count again.
+    /// How often the process had given these numbers before. Numbers start again after
+    /// `torch._dynamo.reset()`.
     pub given_before: u32,
 }
 
 impl CompileId {
-    /// Returns the id as PyTorch writes it, which is the same for compilations with the same
-    /// numbers.
+    /// Returns the id as PyTorch writes it. Compilations with the same numbers share it.
     pub fn as_numbered(self) -> CompileId {
         CompileId { given_before: 0, ..self }
     }
@@ -51,27 +50,28 @@ impl fmt::Display for CompileId {
     }
 }
 
-/// Time by phase, microseconds; the time of a phase within another is not part of the other's.
+/// Time by phase, microseconds. If one phase lies within another, its time isn't part of the
+/// other's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompilePhases {
-    /// Tracing of the function, guards: all that is in no other phase.
+    /// Tracing of the function, guards, and everything that belongs to no other phase.
     pub dynamo_us: Option<u64>,
-    /// AOTAutograd: tracing of forward and backward, partitioning.
+    /// AOTAutograd: tracing of forward and backward pass, partitioning.
     pub aot_us: Option<u64>,
-    /// Inductor: passes over the graph, scheduling, generation of code.
+    /// Inductor: passes over the graph, scheduling, code generation.
     pub inductor_us: Option<u64>,
-    /// Waiting for compilers of generated kernels: Triton, C++.
+    /// Waiting for the compilers of generated kernels: Triton, C++.
     pub kernels_us: Option<u64>,
-    /// Recording of CUDA graphs, when the function runs.
+    /// Recording of CUDA graphs, which happens when the function runs.
     pub cuda_graphs_us: Option<u64>,
 }
 
-/// A function's compilation: forward, or the backward graph of one.
+/// The compilation of a function, or of the backward graph of one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompiledFrame {
     /// Id of the compilation.
     pub id: CompileId,
-    /// Whether it is of a backward graph.
+    /// Whether a backward graph was compiled.
     pub is_backward: bool,
     /// The function's name.
     pub function: Option<String>,
@@ -79,35 +79,36 @@ pub struct CompiledFrame {
     pub file: Option<String>,
     /// First line of the function.
     pub line: Option<u32>,
-    /// Number of attempts: a graph break or a changed assumption starts another.
+    /// Number of attempts. A graph break or a changed assumption starts another attempt.
     pub attempts: u32,
-    /// Time when it began, microseconds since 1970.
+    /// Time when the compilation began, microseconds since 1970.
     pub start_unix_us: Option<u64>,
-    /// Whether the log has its end.
+    /// Whether the log contains the end of the compilation.
     pub is_ended: bool,
-    /// Duration, microseconds; `None` if it did not end, or if this PyTorch does not log it.
+    /// Duration, microseconds; `None` if the compilation has no end, or if this version of PyTorch
+    /// doesn't log the duration.
     pub total_us: Option<u64>,
-    /// Time when it ended, microseconds since 1970, where its duration is not known.
+    /// Time when the compilation ended, microseconds since 1970; only if its duration isn't known.
     pub end_unix_us: Option<u64>,
-    /// Durations of its phases.
+    /// Durations of the compilation's phases.
     pub phases: CompilePhases,
-    /// Guards that are checked before the compiled code runs.
+    /// Number of guards that are checked before the compiled code runs.
     pub guards: Option<u64>,
-    /// Why it failed, and the function runs uncompiled.
+    /// The reason if the compilation failed. The function then runs uncompiled.
     pub failure: Option<String>,
-    /// Why it was begun again, a line each.
+    /// The reasons for which the compilation was restarted, one line each.
     pub restart_reasons: Vec<String>,
-    /// The guards that failed before, as the metrics have them.
+    /// The guards whose failure caused the compilation, as the metrics list them.
     pub recompile_reason: Option<String>,
-    /// Why no CUDA graph was recorded.
+    /// The reason if no CUDA graph was recorded.
     pub cuda_graphs_skipped: Option<String>,
-    /// Time that PyTorch took to write this log, microseconds, by its own clock.
+    /// Time that PyTorch spent writing this log, microseconds, by its own measurement.
     pub logging_us: Option<u64>,
 }
 
 impl CompiledFrame {
-    /// Removes the texts that it has, and counts them; whether it failed, or has no CUDA graph,
-    /// stays.
+    /// Removes the texts, and returns how many there were. It remains visible whether the
+    /// compilation failed or has no CUDA graph.
     pub(super) fn drop_texts(&mut self) -> u64 {
         let names = [&mut self.function, &mut self.file, &mut self.recompile_reason];
         let names = names.into_iter().filter_map(Option::take).count();
@@ -117,16 +118,17 @@ impl CompiledFrame {
     }
 }
 
-/// A graph break, as PyTorch states it. A break that a recompilation repeats is stated again.
+/// A graph break as PyTorch reports it. If a recompilation has the same break, PyTorch reports it
+/// again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GraphBreak {
     /// The compilation in which the break happened.
     pub compile_id: CompileId,
-    /// The user's file; `None` where the log does not name it.
+    /// The user's file; `None` if the log doesn't name it.
     pub file: Option<String>,
-    /// The line in it.
+    /// The line in the user's file.
     pub line: Option<u32>,
-    /// The reason, one line; `None` for a PyTorch that does not log it (2.4).
+    /// The reason, one line; `None` if this version of PyTorch doesn't log it (2.4).
     pub reason: Option<String>,
     /// PyTorch's explanation of the break.
     pub explanation: Option<String>,
@@ -134,12 +136,12 @@ pub struct GraphBreak {
     pub hints: Vec<String>,
 }
 
-/// A compilation of a function that had been compiled, and why its code did not fit.
+/// A recompilation of a function, and why the code that existed didn't fit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recompiled {
     /// The new compilation.
     pub id: CompileId,
-    /// Guards that failed, the latest code's first.
+    /// The guards that failed, those of the latest code first.
     pub reasons: Vec<String>,
 }
 
@@ -148,9 +150,9 @@ pub struct Recompiled {
 pub enum CacheOutcome {
     /// The graph was found.
     Hit,
-    /// The graph was not found: it was compiled and stored.
+    /// The graph was not found, so it was compiled and stored.
     Miss,
-    /// The cache was not asked, since the graph cannot be stored.
+    /// The cache wasn't used, because the graph can't be stored.
     Bypass,
 }
 
@@ -172,9 +174,9 @@ pub struct CacheUse {
     pub cache: &'static str,
     /// Outcome of the look-up.
     pub outcome: CacheOutcome,
-    /// Id of the compilation that asked.
+    /// Id of the compilation that used the cache.
     pub id: CompileId,
-    /// Why it was bypassed, where the log has that.
+    /// The reason for a bypass, if the log has it.
     pub why: Option<String>,
 }
 
@@ -185,61 +187,63 @@ pub struct GeneratedCode {
     pub id: CompileId,
     /// Path to which the process wrote the code.
     pub path: Option<String>,
-    /// The code's kernels; `None` where the log lacks the code itself.
+    /// The code's kernels; `None` if the log lacks the code, or has only a part of it.
     pub kernels: Option<Vec<GeneratedKernel>>,
 }
 
-/// The content of a log that its [`CompileLog`] lacks because a bound of the reader was reached.
+/// Counts the content of a log that its [`CompileLog`] lacks because of the reader's bounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Compilations (each of its events), breaks, recompilations, look-ups, graphs, files of code.
+    /// Number of compilations (each of their events), breaks, recompilations, look-ups, graphs and
+    /// files of code.
     pub rows: u64,
-    /// Parts of rows that are kept: reasons, hints, kernels, operators of a kernel, names.
+    /// Number of parts of kept rows: reasons, hints, kernels, operators of a kernel, names.
     pub parts: u64,
-    /// Names of files, which compilations refer to, and graphs' nodes, which kernels refer to.
+    /// Number of names of files, which compilations refer to, and of graphs whose nodes kernels
+    /// refer to.
     pub names: u64,
-    /// Payloads of which only the beginning was read.
+    /// Number of payloads of which only the beginning was read.
     pub payloads: u64,
 }
 
 impl LeftOut {
-    /// Returns the sum of all.
+    /// Returns the sum of all counts.
     pub fn count(&self) -> u64 {
         [self.parts, self.names, self.payloads].into_iter().fold(self.rows, u64::saturating_add)
     }
 }
 
-/// A process's log.
+/// The log of a process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CompileLog {
-    /// The process, as it counts itself.
+    /// Pid of the process, as the process itself sees it.
     pub pid: Option<u32>,
-    /// Rank of the process, if it was initialised by then.
+    /// Rank of the process, if it was initialized by the time that it wrote the log.
     pub rank: Option<u32>,
-    /// Version of PyTorch, where the log has it.
+    /// Version of PyTorch, if the log has it.
     pub torch: Option<String>,
-    /// Times of the first and the last line, microseconds since 1970; `None` where no event has the
-    /// time since 1970, which the prefixes lack.
+    /// Times of the first and the last line, microseconds since 1970. `None` if no event contains
+    /// the time since 1970, because the prefixes have no year.
     pub extent_unix_us: Option<(u64, u64)>,
     /// Events by name.
     pub events: BTreeMap<String, EventCount>,
-    /// Lines that are neither an event nor a payload's.
+    /// Number of lines that are neither an event nor part of a payload.
     pub damaged: u64,
-    /// Whether compilations state why no CUDA graph was recorded, where that is so.
+    /// Whether compilations would report why no CUDA graph was recorded.
     pub states_cuda_graphs: bool,
-    /// Bytes that the run does not keep of it.
+    /// Number of bytes of the log that the run doesn't keep.
     pub bytes_not_kept: u64,
-    /// The last line has no end.
+    /// Whether the last line has no end.
     pub is_cut: bool,
-    /// Whether the text goes on beyond what was read.
+    /// Whether the log has more text than was read.
     pub is_read_in_part: bool,
-    /// Content that is not in the fields below.
+    /// Counts the content that the fields below lack.
     pub left_out: LeftOut,
-    /// Bytes of these rows and of what they refer to.
+    /// Size of these rows and of what they refer to, bytes.
     pub kept_bytes: usize,
-    /// Bytes that were read.
+    /// Number of bytes that were read.
     pub bytes: u64,
-    /// Compilations in order of their beginning.
+    /// Compilations, in order of their beginning.
     pub frames: Vec<CompiledFrame>,
     /// Breaks, in order.
     pub graph_breaks: Vec<GraphBreak>,
@@ -247,15 +251,15 @@ pub struct CompileLog {
     pub recompiled: Vec<Recompiled>,
     /// Look-ups, in order.
     pub caches: Vec<CacheUse>,
-    /// Operators of graphs.
+    /// Operators of graphs, by compilation and stage.
     pub graphs: Vec<(CompileId, GraphStage, OperatorCounts)>,
     /// Code that Inductor generated.
     pub code: Vec<GeneratedCode>,
 }
 
 impl CompileLog {
-    /// Whether it has all compilations, breaks and look-ups of its process: only then one that is
-    /// absent did not happen.
+    /// Whether the log contains all compilations, breaks and look-ups of its process. Only then
+    /// does the absence of one mean that it didn't happen.
     pub fn is_whole(&self) -> bool {
         self.bytes_not_kept == 0 && !self.is_read_in_part && self.left_out.rows == 0
     }

@@ -1,16 +1,17 @@
-//! The figures of a compilation: `compilation_metrics`, of PyTorch 2.4 to 2.15.
+//! Reads the figures of a compilation: `compilation_metrics` of PyTorch 2.4 to 2.15.
 
 use super::json::FirstTexts;
 use super::log::{CompilePhases, CompiledFrame};
 use super::texts::short;
 use serde::{Deserialize, Deserializer};
 
-/// Longest compilation that is believed: sums of as many rows as are kept stay far from 2^64 ns.
+/// Longest duration of a compilation that is accepted. So sums over all rows that are kept stay far
+/// below 2^64 ns.
 const MAX_US: u64 = 24 * 3600 * 1_000_000;
-/// Times since 1970 that may be: the years 2001 to 2286.
+/// Times since 1970 that are accepted: the years 2001 to 2286.
 const POSSIBLE_UNIX_US: std::ops::Range<u64> = 1_000_000_000_000_000..10_000_000_000_000_000;
 
-/// Fields that are read; each version has some of them, and many others.
+/// The fields that are read. Each version has some of them, and many others.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Metrics {
@@ -52,7 +53,7 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    /// Whether a reason for skipped CUDA graphs would be in it.
+    /// Whether these figures would contain the reason for skipped CUDA graphs.
     pub(super) fn states_cuda_graphs(&self) -> bool {
         self.cudagraph_skip_reason.is_some()
     }
@@ -64,8 +65,8 @@ impl Metrics {
             .filter(|us| POSSIBLE_UNIX_US.contains(us))
     }
 
-    /// Returns the duration of the compilation, microseconds. Versions of PyTorch differ in the
-    /// fields that have it.
+    /// Returns the duration of the compilation, microseconds. The field that contains it depends on
+    /// the version of PyTorch.
     pub(super) fn total_us(&self, is_backward: bool) -> Option<u64> {
         let seconds = || self.entire_frame_compile_time_s.and_then(micros);
         let between = || self.end_time_us?.checked_sub(self.start_time_us?);
@@ -77,22 +78,22 @@ impl Metrics {
         found.filter(|us| *us <= MAX_US)
     }
 
-    /// Whether it is of a backward graph.
+    /// Whether the figures belong to a backward graph.
     pub(super) fn is_backward(&self, event: &str) -> bool {
         self.is_forward == Some(false) || event.contains("bwd") || event.contains("backward")
     }
 
-    /// Whether it is of a run of compiled code, not of a compilation.
+    /// Whether the figures belong to a run of compiled code, and not to a compilation.
     pub(super) fn is_of_run(&self, event: &str) -> bool {
         self.is_runtime == Some(true) || event.ends_with("_runtime")
     }
 
-    /// Reasons beyond those that are kept.
+    /// Returns the number of reasons beyond those that are kept.
     pub(super) fn reasons_left_out(&self) -> u64 {
         self.restart_reasons.as_ref().map_or(0, |reasons| reasons.more)
     }
 
-    /// Time of a run that records CUDA graphs.
+    /// Adds the time of a run that records CUDA graphs to the compilation's frame.
     pub(super) fn add_run(&self, frame: &mut CompiledFrame) {
         if let Some(us) = self.runtime_cudagraphify_time_us {
             let sum = frame.phases.cuda_graphs_us.get_or_insert(0);
@@ -101,7 +102,7 @@ impl Metrics {
         take(&mut frame.cuda_graphs_skipped, &self.cudagraph_skip_reason.clone().flatten());
     }
 
-    /// Adds a compilation's figures to its frame.
+    /// Adds the figures of a compilation to its frame.
     pub(super) fn add_to(self, frame: &mut CompiledFrame) {
         let is_backward = frame.is_backward;
         let seconds = |s: Option<f64>| s.and_then(micros).filter(|us| *us <= MAX_US);
@@ -111,7 +112,7 @@ impl Metrics {
         let inductor = self.inductor_cumulative_compile_time_us;
         let inductor = inductor.or_else(|| seconds(self.inductor_compile_time_s));
         let kernels = self.triton_compile_time_us;
-        // Each time contains the one after it; a cached graph has no Inductor.
+        // Each time includes the one after it. A cached graph has no Inductor time.
         let without = |of: Option<u64>, inner: &[Option<u64>]| {
             Some(of?.saturating_sub(inner.iter().flatten().next().copied().unwrap_or(0)))
         };
@@ -147,7 +148,7 @@ impl Metrics {
     }
 }
 
-/// A field that is there, whatever its value.
+/// Deserializes a field that is present, whatever its value.
 fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<String>>, D::Error> {
     Option::<String>::deserialize(value).map(Some)
 }

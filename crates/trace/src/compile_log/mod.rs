@@ -1,17 +1,17 @@
 //! PyTorch's structured log of `torch.compile` (`TORCH_TRACE`), as a run keeps it.
 //!
-//! Each process of a job writes its own log: the log of a killed job is read as far as it goes. A
-//! line is glog's prefix (month and day but no year, the job's local time, the process) and JSON with
-//! one event; the lines of its payload follow, each behind a tab.
+//! Each process of a job writes its own log. The log of a killed job is read as far as it goes. A
+//! line consists of glog's prefix (month and day but no year, in the job's local time, and the
+//! process) and JSON with one event. The lines of the event's payload follow, each after a tab.
 //!
-//! Reading is tolerant: PyTorch's versions have other events and other fields. Events that this
-//! reader does not use are counted, unknown ones by name, damaged lines as such. Memory holds one
-//! line and one payload of bounded length, and the result within [`Bounds`]; whatever a bound leaves
-//! out is counted.
+//! Reading is tolerant, because the versions of PyTorch have different events and fields. Events
+//! that this reader doesn't use are counted, unknown ones by name, and damaged lines are counted as
+//! such. Memory holds one line and one payload of bounded length, and the result within [`Bounds`].
+//! Content that a bound leaves out is counted.
 //!
-//! `dates` and `line` read a prefix, `events` names PyTorch's events, `head` reads the JSON, and
-//! `metrics` the figures of a compilation; `numbers` tells apart compilations with one number;
-//! `graph_break`, `graph`, `code`, `stacks` and `payload` read payloads; `source` opens files, and
+//! `dates` and `line` read a prefix, `events` lists PyTorch's events, `head` reads the JSON, and
+//! `metrics` the figures of a compilation. `numbers` tells apart compilations with the same number.
+//! `graph_break`, `graph`, `code`, `stacks` and `payload` read payloads. `source` opens files, and
 //! `keep` writes those that a run takes over. `reader` separates `lines` into events and payloads,
 //! and `rows` makes a [`CompileLog`] of them.
 

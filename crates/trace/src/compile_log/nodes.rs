@@ -1,4 +1,4 @@
-//! Lines of the program that a graph's nodes come from, found in its text.
+//! Finds the lines of the program that a graph's nodes come from, in the graph's text.
 
 use super::graph::assigned;
 use rustc_hash::FxHashMap;
@@ -6,16 +6,16 @@ use rustc_hash::FxHashMap;
 /// Bytes of an entry in addition to its text.
 const ENTRY_BYTES: usize = 48;
 
-/// The lines of the program that the nodes of a graph come from, as PyTorch prints them: a comment
-/// `# File: /job.py:15 in f, code: …` belongs to the nodes that follow it, up to a comment that
-/// says they have none.
+/// The lines of the program that the nodes of a graph come from. PyTorch prints them as comments:
+/// `# File: /job.py:15 in f, code: …` applies to the nodes that follow, until another such comment
+/// or one that says that they have no stack trace.
 #[derive(Debug, Default)]
 pub(super) struct NodeLines {
     places: Vec<String>,
     place_of: FxHashMap<String, usize>,
-    /// The place of the nodes that follow.
+    /// The place of the nodes that follow; an index into `places`.
     current: Option<usize>,
-    /// Bytes that the places and names take, about.
+    /// Approximate size of the places and names, bytes.
     pub bytes: usize,
 }
 
@@ -47,13 +47,13 @@ impl NodeLines {
         Some(found)
     }
 
-    /// `FILE:LINE` of a node.
+    /// Returns the place of a node as `FILE:LINE`.
     pub fn place(&self, node: &str) -> Option<&str> {
         self.place_of.get(node).map(|&at| self.places[at].as_str())
     }
 }
 
-/// `FILE:LINE` of a comment `File: /job.py:15 in f, code: …`.
+/// Returns `FILE:LINE` from a comment `File: /job.py:15 in f, code: …`.
 pub(super) fn file_comment(text: &str) -> Option<&str> {
     let place = text.strip_prefix("File: ")?;
     let place = place.split(", code:").next().unwrap_or(place);

@@ -1,23 +1,25 @@
-//! Numbers that PyTorch gives to more than one compilation of a process: `torch._dynamo.reset()`
-//! starts again at `0/0`, and so does a function whose recompilations are isolated.
+//! Tells apart compilations of a process to which PyTorch gave the same number. After
+//! `torch._dynamo.reset()`, numbers start again at `0/0`. They also start again for a function
+//! whose recompilations are isolated.
 
 use super::bounds::Budget;
 use super::log::CompileId;
 use rustc_hash::FxHashMap;
 
-/// Bytes that a number takes here, without its compilations.
+/// Approximate size of a number's entry, bytes, without its compilations.
 const ENTRY_BYTES: usize = 160;
 
-/// What an event says about its compilation.
+/// The part of a compilation that an event belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Why the code there was did not fit, which is written before the beginning.
+    /// The reasons why existing code didn't fit. They are written before the compilation begins.
     Reasons,
-    /// The compilation begins, or begins again after a graph break: number of the attempt, from 0.
+    /// The compilation begins, or begins again after a graph break. The value is the number of the
+    /// attempt, from 0.
     Begin(u32),
     /// The compilation ends.
     End,
-    /// A backward graph of the compilation ends, perhaps long after the compilation itself.
+    /// A backward graph of the compilation ends, possibly long after the compilation itself.
     BackwardEnd,
     /// Any other event.
     Within,
@@ -29,21 +31,22 @@ pub(super) struct Numbers {
     by_id: FxHashMap<CompileId, CompileCounts>,
 }
 
-/// What is known of a number.
+/// The facts that are known about a number.
 #[derive(Debug, Default)]
 struct CompileCounts {
-    /// Number of times that it was given, less one.
+    /// How often the number was given, minus one.
     latest: u32,
-    /// Whether the latest compilation has reasons.
+    /// Whether the latest compilation with the number has reasons.
     has_reasons: bool,
     is_begun: bool,
-    /// Compilations that have no end, and those that have no backward graph.
+    /// The compilations that have no end yet; in `without_backward`, those that have no backward
+    /// graph yet.
     open: Vec<u32>,
     without_backward: Vec<u32>,
 }
 
 impl Numbers {
-    /// The compilation that an event of this number is of.
+    /// Returns the compilation that an event with this number belongs to.
     pub(super) fn compilation(
         &mut self,
         id: CompileId,
@@ -120,10 +123,12 @@ mod tests {
         let once = [Reasons, Within, Begin(0), Within, Begin(1), End, Within];
         let twice = [once, once].concat();
         assert_eq!(which(&twice), [vec![0; 7], vec![1; 7]].concat());
-        // Reasons of a function that is compiled no more, and a log without beginnings.
+        // The reasons belong to a function that isn't compiled again. Then comes a log without
+        // beginnings.
         assert_eq!(which(&[Reasons, Reasons, Begin(0), End]), [0, 1, 1, 1]);
         assert_eq!(which(&[End, End, End]), [0, 1, 2]);
-        // A process that died within the first of two logs in one file.
+        // Two logs are in one file, and the process died during the first compilation of the first
+        // log.
         assert_eq!(which(&[Begin(0), Begin(0), End, Within]), [0, 1, 1, 1]);
     }
 

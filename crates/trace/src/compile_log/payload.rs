@@ -1,10 +1,10 @@
-//! Payloads in JSON: reasons of recompilations and bypasses, the version, a moment.
+//! Reads payloads in JSON: the reasons of recompilations and bypasses, the version, a time.
 
 use super::json::{FirstTexts, Scalar};
 use super::texts::{one_line, short};
 use serde::Deserialize;
 
-/// Reads the guards that failed, and how many were left out. Text that is no list counts as one
+/// Returns the guards that failed, and how many were left out. Text that isn't a list counts as one
 /// guard.
 pub(super) fn reasons(text: &str) -> (Vec<String>, u64) {
     match serde_json::from_str::<FirstTexts>(text) {
@@ -13,7 +13,7 @@ pub(super) fn reasons(text: &str) -> (Vec<String>, u64) {
     }
 }
 
-/// The moment of a `chromium_event`, microseconds since 1970.
+/// Returns the time of a `chromium_event`, microseconds since 1970.
 pub(super) fn moment(text: &str) -> Option<u64> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
@@ -24,7 +24,7 @@ pub(super) fn moment(text: &str) -> Option<u64> {
     event.ts.number().filter(|us| *us > 1e15 && *us < 1e16).map(|us| us as u64)
 }
 
-/// Version of PyTorch.
+/// Returns the version of PyTorch.
 pub(super) fn version(text: &str) -> Option<String> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
@@ -41,7 +41,7 @@ struct Bypass {
     cache_bypass_exception_type: Scalar,
 }
 
-/// Why a cache was bypassed.
+/// Returns the reason why a cache was bypassed.
 pub(super) fn bypass(text: &str) -> Option<String> {
     #[derive(Default, Deserialize)]
     #[serde(default)]

@@ -14,15 +14,15 @@ use super::source::{CUT_LINE, text};
 use std::io::{self, BufRead};
 use std::path::Path;
 
-/// Longest payload that is kept; bytes beyond it are skipped.
+/// Maximum size of a payload that is kept, bytes. The rest is skipped.
 const MAX_PAYLOAD: usize = 16 << 20;
 
-/// Reads a file, plain or compressed by zstd.
+/// Reads a log file, plain or compressed by zstd.
 pub fn open(path: &Path, bounds: Bounds) -> io::Result<CompileLog> {
     read(text(path)?, bounds)
 }
 
-/// Reads a log. An error of the source ends it where it is, as a cut does.
+/// Reads a log. If the source reports an error, the log ends there, as if it were cut off.
 pub fn read(source: impl BufRead, bounds: Bounds) -> io::Result<CompileLog> {
     let mut lines = Lines::new(source, bounds.text);
     let mut reader = Reader { rows: LogRows::new(bounds), payload: None, text: Vec::new() };
@@ -46,24 +46,24 @@ pub fn read(source: impl BufRead, bounds: Bounds) -> io::Result<CompileLog> {
     })
 }
 
-/// How the lines of a payload are used.
+/// A payload whose lines are being read, and how they are used.
 #[derive(Debug)]
 struct Payload {
     want: PayloadUse,
-    /// Under which name the event is counted.
+    /// The name under which the event is counted.
     counted: String,
     id: CompileId,
     at: PrefixTime,
-    /// Bytes of the lines.
+    /// Total size of the lines, bytes.
     bytes: u64,
-    /// Whether more is there than is kept.
+    /// Whether the payload is longer than the part that is kept.
     is_cut: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PayloadUse {
     Nothing,
-    /// The time of a `chromium_event`, until one is known.
+    /// The time of a `chromium_event`; used until one such time is known.
     Anchor,
     Break,
     Reasons,
@@ -126,7 +126,7 @@ impl Reader {
     }
 
     fn payload_line(&mut self, text: &[u8], bytes: u64) {
-        // Behind a hole or a damaged line it belongs to that.
+        // After a hole or a damaged line, a payload line belongs to the lost event.
         let Some(payload) = &mut self.payload else { return };
         payload.bytes += bytes;
         if payload.want == PayloadUse::Nothing {
@@ -165,7 +165,7 @@ impl Reader {
         }
     }
 
-    /// Reads the part of a payload that was kept.
+    /// Reads the part of the payload that was kept.
     fn end_payload(&mut self) {
         let Some(payload) = self.payload.take() else { return };
         if let Some(row) = self.rows.log.events.get_mut(&payload.counted) {
@@ -195,7 +195,8 @@ impl Reader {
             PayloadUse::Bypass(cache) => {
                 rows.cache(id, cache, CacheOutcome::Bypass, payload::bypass(text));
             }
-            // A cut payload would give the numbers of a part only.
+            // A cut payload has only some of the kernels or operators, so their numbers would be
+            // wrong.
             PayloadUse::Graph(_) | PayloadUse::Code | PayloadUse::KernelStacks if is_cut => {}
             PayloadUse::Graph(stage) => rows.graph(id, stage, text),
             PayloadUse::Code => rows.kernels(id, text),
@@ -205,7 +206,7 @@ impl Reader {
     }
 }
 
-/// Returns what an event of this name says about its compilation.
+/// Returns the part of its compilation that an event of this name belongs to.
 fn stage(head: &Head, name: &str) -> Stage {
     match &head.content {
         Content::Start(_) => Stage::Begin(head.attempt.unwrap_or(0)),
@@ -217,12 +218,13 @@ fn stage(head: &Head, name: &str) -> Stage {
     }
 }
 
-/// The bytes that a line states which tprof wrote at the end of a log.
+/// Returns the number of bytes that weren't kept, if this is the line that tprof writes at the end
+/// of a cut log.
 fn bytes_left_out(line: &[u8]) -> Option<u64> {
     std::str::from_utf8(line.strip_prefix(CUT_LINE.as_bytes())?).ok()?.trim().parse().ok()
 }
 
-/// Returns the cache and the outcome of a look-up whose event itself holds everything that is kept.
+/// Returns the cache and the outcome of a look-up, for events that need no payload.
 fn look_up(event: &str) -> Option<(&'static str, CacheOutcome)> {
     Some(match event {
         "fx_graph_cache_hit" | "fx_graph_bundled_cache_hit" => ("fx_graph", CacheOutcome::Hit),

@@ -19,13 +19,14 @@ use super::stacks;
 use super::texts::{one_line, short};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Longest interned text, bytes.
+/// Maximum length of an interned text, bytes.
 const MAX_TEXT: usize = 4 << 10;
-/// Bytes of all interned texts, at most.
+/// Maximum total size of interned texts, bytes.
 const MAX_TEXTS: usize = 16 << 20;
-/// Bytes of places of nodes, while a log is read.
+/// Maximum total size of the lines of nodes while a log is read, bytes.
 const MAX_NODES: usize = 32 << 20;
-/// Bytes that an entry in the tables of frames and texts takes, without what it refers to.
+/// Approximate size of an entry in the tables of frames and texts, bytes, without what it refers
+/// to.
 const ENTRY_BYTES: usize = 96;
 
 /// The compilation that an event belongs to, and the time when it was written.
@@ -36,7 +37,7 @@ pub(super) struct EventAt {
     pub time: PrefixTime,
 }
 
-/// A log that is being read.
+/// The content of a log while it is being read.
 #[derive(Debug)]
 pub(super) struct LogRows {
     pub log: CompileLog,
@@ -44,18 +45,21 @@ pub(super) struct LogRows {
     budget: Budget,
     strings: FxHashMap<u64, String>,
     strings_bytes: usize,
-    /// Lines of the nodes of traced graphs, for the kernels that are generated from them.
+    /// Lines of the nodes of traced graphs, for the kernels that will be generated from these
+    /// graphs.
     nodes: FxHashMap<CompileId, NodeLines>,
     nodes_bytes: usize,
-    /// Lines of the nodes of the last graph that Inductor was given, whose code follows it.
+    /// Lines of the nodes of the last graph that Inductor received. The code of this graph follows
+    /// it.
     lowered: Option<(CompileId, NodeLines)>,
-    /// The latest of each.
+    /// Index of the latest frame of each compilation and direction (backward or not).
     frames: FxHashMap<(CompileId, bool), usize>,
     numbers: Numbers,
     zone: Option<Zone>,
-    /// First and last prefix.
+    /// Times in the first and the last prefix.
     times: Option<(PrefixTime, PrefixTime)>,
-    /// Prefixes of frames, until the zone is known: of their beginnings, and of ends without a length.
+    /// Prefixes of frames' beginnings until the zone is known. In `ended`, those of the ends of
+    /// frames without a duration.
     began: Vec<(usize, PrefixTime)>,
     ended: Vec<(usize, PrefixTime)>,
 }
@@ -80,7 +84,7 @@ impl LogRows {
         }
     }
 
-    /// Counts an event, and gives the name under which that is.
+    /// Counts an event. Returns the name under which it was counted.
     pub(super) fn count(
         &mut self,
         at: PrefixTime,
@@ -99,12 +103,12 @@ impl LogRows {
         events::count(&mut self.log.events, name, of, bytes)
     }
 
-    /// Whether nothing has joined the prefixes to the time since 1970 so far.
+    /// Whether nothing has tied the prefixes to the time since 1970 yet.
     pub(super) fn lacks_zone(&self) -> bool {
         self.zone.is_none()
     }
 
-    /// Counts a payload of which only the beginning is read.
+    /// Counts a payload that was cut, if `is_cut`.
     pub(super) fn payload_ends(&mut self, is_cut: bool) {
         self.budget.left_out.payloads += u64::from(is_cut);
     }
@@ -129,8 +133,9 @@ impl LogRows {
         self.numbers.compilation(id, stage, &mut self.budget)
     }
 
-    /// The compilation of this number and direction; another one where that has ended, if `is_end`: a
-    /// graph that was split has a backward for each part.
+    /// Returns the frame of this compilation and direction, and creates it if there is none. If
+    /// `is_end` and the known frame has ended, creates another one, because a graph that was split
+    /// has a backward graph for each part.
     fn frame(
         &mut self,
         id: CompileId,
@@ -157,7 +162,7 @@ impl LogRows {
         self.log.frames.get_mut(index)
     }
 
-    /// A compilation begins.
+    /// Handles the beginning of a compilation.
     pub(super) fn start(&mut self, at: EventAt, place: Option<StackFrame>) {
         let file = place.as_ref().and_then(|place| self.strings.get(&place.filename?).cloned());
         let Some(frame) = self.frame(at.id, false, at.time, false) else { return };
@@ -170,7 +175,7 @@ impl LogRows {
         self.frame_grew(at.id, false, before);
     }
 
-    /// The figures of a compilation, or of a run of one.
+    /// Handles the figures of a compilation, or of a run of compiled code.
     pub(super) fn metrics(&mut self, at: EventAt, event: &str, metrics: Metrics) {
         let EventAt { id, attempt, time } = at;
         let is_backward = metrics.is_backward(event);
@@ -178,14 +183,15 @@ impl LogRows {
         if self.zone.is_none()
             && let Some(began) = metrics.start_unix_us()
         {
-            // A compilation's prefix is of its end, minutes later perhaps: a zone by quarter hours
-            // needs the moment of the prefix itself.
+            // The prefix was written at the end of the compilation, which may be minutes after its
+            // beginning. The zone is found in steps of a quarter hour, so it needs the time at
+            // which the prefix was written.
             let end = began.saturating_add(metrics.total_us(is_backward).unwrap_or(0));
             self.anchor(time, end);
         }
         if metrics.is_of_run(event) {
-            // This is not a compilation: a backward graph that was compiled with its forward one
-            // has no separate one, and an invented one would have no end.
+            // Don't create a frame here. A backward graph that was compiled together with its
+            // forward graph has no separate frame, and an invented frame would have no end.
             let is_known = |is_backward: &bool| self.frames.contains_key(&(id, *is_backward));
             if let Some(direction) = [is_backward, false].into_iter().find(is_known)
                 && let Some(frame) = self.frame(id, direction, time, false)
@@ -216,8 +222,8 @@ impl LogRows {
         self.frame_grew(id, is_backward, before);
     }
 
-    /// Charges the growth of a compilation's texts to the budget; texts that exceed it are removed
-    /// again.
+    /// Charges the growth of a frame's texts to the budget. If they exceed it, the texts are
+    /// removed.
     fn frame_grew(&mut self, id: CompileId, is_backward: bool, before: usize) {
         let index = self.frames.get(&(id, is_backward)).copied();
         let Some(frame) = index.and_then(|index| self.log.frames.get_mut(index)) else { return };
@@ -226,14 +232,14 @@ impl LogRows {
         }
     }
 
-    /// A file of generated code, of which a payload has the code.
+    /// Adds a file of generated code. Its payload has the code.
     pub(super) fn code(&mut self, id: CompileId, path: Option<String>) {
         let path = path.map(|path| short(&path));
         let row = GeneratedCode { id, path, kernels: None };
         self.budget.push(&mut self.log.code, row);
     }
 
-    /// The code itself.
+    /// Finds the kernels in the generated code.
     pub(super) fn kernels(&mut self, id: CompileId, text: &str) {
         let lowered = self.lowered.take().filter(|(of, _)| *of == id);
         let lowered = lowered.as_ref().map(|(_, lines)| lines);
@@ -252,7 +258,7 @@ impl LogRows {
         }
     }
 
-    /// Lines of kernels of the code that was generated last for this compilation.
+    /// Adds source lines to the kernels of the code that was last generated for this compilation.
     pub(super) fn kernel_stacks(&mut self, id: CompileId, text: &str) {
         let (found, left_out) = stacks::parse(text);
         self.budget.left_out.parts += left_out;
@@ -300,7 +306,7 @@ impl LogRows {
 
     pub(super) fn graph(&mut self, id: CompileId, stage: GraphStage, text: &str) {
         if stage == GraphStage::Traced {
-            // A graph that is traced again takes the place of the one before.
+            // A graph that is traced again replaces the graph before.
             let before = self.nodes.remove(&id).map_or(0, |nodes| nodes.bytes);
             self.nodes_bytes -= before;
             match NodeLines::of(text, MAX_NODES - self.nodes_bytes) {
@@ -319,7 +325,7 @@ impl LogRows {
         self.budget.push(&mut self.log.graphs, (id, stage, count_operators(text)));
     }
 
-    /// All that was found.
+    /// Returns everything that was found.
     pub(super) fn finish(mut self) -> CompileLog {
         if let (Some(zone), Some((first, last))) = (self.zone, self.times) {
             self.log.extent_unix_us = Some((zone.unix_us(first), zone.unix_us(last)));
@@ -336,9 +342,9 @@ impl LogRows {
         self.log
     }
 
-    /// Derives what some versions of PyTorch do not log but frames show all the same: that there
-    /// was a graph break, by the name of the function that resumes after it; that a function was
-    /// compiled again, by its number.
+    /// Derives facts that some versions of PyTorch don't log but that frames show. The name of a
+    /// function that resumes shows that there was a graph break before it. The number of a
+    /// compilation shows that the function was recompiled.
     fn derive(&mut self) {
         let CompileLog { frames, graph_breaks, recompiled, .. } = &mut self.log;
         if graph_breaks.is_empty() {

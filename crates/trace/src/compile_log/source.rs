@@ -1,25 +1,26 @@
-//! Files of logs: their names, and their text.
+//! The names of log files, and how to open their text.
 
 use super::line;
 use crate::plain_file::open_plain;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-/// The directory of a run that logs are in: a directory in it for each host, or of an import for each rank.
+/// The directory of a run that contains logs. It has a directory for each host; in an import, for
+/// each rank.
 pub const COMPILE_DIRECTORY: &str = "compile";
-/// The names of PyTorch's files begin so.
+/// The prefix of the names of PyTorch's log files.
 pub const LOG_PREFIX: &str = "dedicated_log_torch_trace_";
-/// The text that tprof writes at the end of a log of which it keeps the beginning; a number of
+/// The line that tprof writes at the end of a log of which it keeps only the beginning. A number of
 /// bytes follows.
 pub const CUT_LINE: &str = "tprof: bytes not kept: ";
 
-/// Whether a text begins as such a log does.
+/// Whether a text begins as a log of `torch.compile` does.
 pub fn is_compile_log(bytes: &[u8]) -> bool {
     let end = bytes.iter().position(|&byte| byte == b'\n').unwrap_or(bytes.len());
     line::split(&bytes[..end]).is_some_and(|(_, json)| json.starts_with(b"{\""))
 }
 
-/// Returns the process of a log, by its first line; `None` for another file.
+/// Returns the pid of the process that wrote a log, from its first line; `None` for another file.
 pub fn process_of(path: &Path) -> Option<u32> {
     let mut start = Vec::new();
     text(path).ok()?.take(4096).read_to_end(&mut start).ok()?;
@@ -27,7 +28,7 @@ pub fn process_of(path: &Path) -> Option<u32> {
     line::split(&start[..end])?.0.pid
 }
 
-/// The text of a file, plain or compressed by zstd.
+/// Opens the text of a file, plain or compressed by zstd.
 pub fn text(path: &Path) -> io::Result<Box<dyn BufRead>> {
     let mut file = BufReader::with_capacity(256 << 10, open_plain(path)?);
     Ok(match file.fill_buf()?.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {

@@ -1,23 +1,25 @@
-//! Lines of the program by kernel: `inductor_provenance_tracking_kernel_stack_traces`, which PyTorch
-//! writes where INDUCTOR_PROVENANCE asks for it.
+//! Reads the lines of the program by kernel from
+//! `inductor_provenance_tracking_kernel_stack_traces`. PyTorch writes this artifact if
+//! INDUCTOR_PROVENANCE is set.
 
 use super::json::FirstTexts;
 use super::texts::short;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use std::fmt;
 
-/// Most kernels that are read of one graph.
+/// Maximum number of kernels that are read of one graph.
 const MAX_KERNELS: usize = 20_000;
 
-/// The lines of a kernel, `FILE:LINE`.
+/// The lines of the program that a kernel comes from, as `FILE:LINE`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct KernelLines {
     pub kernel: String,
     pub places: Vec<String>,
 }
 
-/// Reads a payload: `{"triton_poi_fused_add_0:1": ["  File \"/job.py\", line 15, in f\n    x + y"]}`.
-/// The number tells calls of a kernel apart. Also how many stacks are left out.
+/// Parses a payload:
+/// `{"triton_poi_fused_add_0:1": ["  File \"/job.py\", line 15, in f\n    x + y"]}`. The number
+/// after the name tells calls of a kernel apart. Also returns how many stacks were left out.
 pub(super) fn parse(payload: &str) -> (Vec<KernelLines>, u64) {
     let mut json = serde_json::Deserializer::from_str(payload);
     json.deserialize_map(StacksVisitor).unwrap_or_default()
@@ -54,7 +56,7 @@ fn without_call(name: &str) -> &str {
     }
 }
 
-/// The innermost frame, which Python writes last.
+/// Returns the place of the innermost frame, which Python writes last.
 fn innermost(stack: &str) -> Option<String> {
     let line = stack.lines().rev().find_map(|line| line.trim().strip_prefix("File \""))?;
     let (file, rest) = line.rsplit_once("\", line ")?;
@@ -83,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_payload_has_none() {
+    fn a_payload_in_another_form_has_no_kernels() {
         for payload in ["", "[]", "null", "{\"a\": 1}", "{\"a\": [\"File"] {
             assert_eq!(parse(payload).0, [], "{payload}");
         }

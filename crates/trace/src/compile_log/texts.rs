@@ -1,9 +1,9 @@
-//! Texts of a log, as far as they are kept.
+//! Shortens the texts of a log for keeping.
 
-/// Longest text that is kept of a name, a reason, an explanation or a hint, in characters.
+/// Maximum length of a name, a reason, an explanation or a hint that is kept, in characters.
 const MAX_CHARS: usize = 600;
 
-/// The beginning of a text.
+/// Returns the beginning of a text, up to the maximum length.
 pub(super) fn short(text: &str) -> String {
     match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => text[..end].to_owned() + "…",
@@ -11,7 +11,7 @@ pub(super) fn short(text: &str) -> String {
     }
 }
 
-/// A guard as one line, without the stack that newer versions add.
+/// Returns a guard as one line, without the stack that newer versions append.
 pub(super) fn one_line(reason: &str) -> String {
     let first = reason.lines().next().unwrap_or_default();
     short(&first.split_whitespace().collect::<Vec<_>>().join(" "))

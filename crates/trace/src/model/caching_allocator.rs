@@ -1,65 +1,65 @@
-//! The state of a framework's caching allocator at one moment, and its history: PyTorch's memory
-//! snapshots.
+//! A memory snapshot of PyTorch: the state of the caching allocator at one moment, and its history.
 
 use super::{NameId, ProcessIndex, StackId};
 
-/// Memory that the allocator took from the device as one piece.
+/// A segment: memory that the allocator took from the device in one piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AllocatorSegment {
     /// Index of the process.
     pub process: ProcessIndex,
     /// Number of the device; `None` for pinned host memory.
     pub device: Option<u32>,
-    /// Number of the segment in its file, from 0 on.
+    /// Number of the segment in its file, from 0.
     pub segment: u64,
     /// Address of the segment.
     pub address: u64,
     /// Size in bytes.
     pub bytes: u64,
-    /// Stream that its blocks are for.
+    /// Stream that the segment's blocks are for.
     pub stream: u64,
-    /// Kind, as the framework names it: `small`, `large`.
+    /// Kind of the segment, as the framework names it: `small` or `large`.
     pub kind: NameId,
-    /// First part of the id of its private pool (a CUDA graph's, or the program's; 0 and 0 are the
-    /// default pool); `None` where the file has no pools.
+    /// First part of the id of the segment's private pool (of a CUDA graph, or of the program; 0
+    /// and 0 mean the default pool). `None` if the file has no pools.
     pub pool_major: Option<u64>,
     /// Second part of the pool's id.
     pub pool_minor: Option<u64>,
-    /// Whether it can grow (expandable segments); `None` where the file does not state it.
+    /// Whether the segment can grow (expandable segments); `None` if the file doesn't say.
     pub expandable: Option<bool>,
-    /// Stack that made the allocator take it; 0 if no stack was taken.
+    /// Stack that made the allocator take the segment; 0 if no stack was recorded.
     pub stack: StackId,
-    /// Everything else that the file has, as a JSON object.
+    /// Everything else that the file contains about the segment, as a JSON object.
     pub args: NameId,
 }
 
-/// A part of a segment.
+/// A block, which is a part of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AllocatorBlock {
     /// Index of the process.
     pub process: ProcessIndex,
-    /// Number of its segment.
+    /// Number of the block's segment.
     pub segment: u64,
     /// Address of the block.
     pub address: u64,
     /// Size in bytes.
     pub bytes: u64,
-    /// Bytes that the program asked for; `None` where the file does not state them.
+    /// Bytes that the program asked for; `None` if the file doesn't say.
     pub requested_bytes: Option<u64>,
-    /// State, as the framework names it: `active_allocated`, `inactive`, `active_pending_free`.
+    /// State of the block, as the framework names it: `active_allocated`, `inactive`,
+    /// `active_pending_free`.
     pub state: NameId,
-    /// Stack that took it last; 0 if no stack was taken.
+    /// Stack that took the block last; 0 if no stack was recorded.
     pub stack: StackId,
-    /// Everything else that the file has, as a JSON object.
+    /// Everything else that the file contains about the block, as a JSON object.
     pub args: NameId,
 }
 
-/// Something that the allocator did.
+/// An action of the allocator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AllocatorEvent {
-    /// Position among its device's events.
+    /// Position of the action among those of its device.
     pub order: u64,
-    /// Time, nanoseconds since 1970; `None` where the file has no times.
+    /// Time of the action, nanoseconds since 1970; `None` if the file has no times.
     pub time_ns: Option<u64>,
     /// Index of the process.
     pub process: ProcessIndex,
@@ -68,16 +68,16 @@ pub struct AllocatorEvent {
     /// The framework's name of the action: `alloc`, `free_completed`, `segment_alloc`, `oom` and
     /// others.
     pub action: NameId,
-    /// Address of the memory; `None` where the action has none.
+    /// Address of the memory; `None` if the action has none.
     pub address: Option<u64>,
     /// Size in bytes.
     pub bytes: u64,
     /// Number of the stream.
     pub stream: Option<u64>,
-    /// For an `oom`, the bytes that the device had free.
+    /// For an `oom`, the bytes of memory that were free on the device.
     pub device_free_bytes: Option<u64>,
-    /// Stack of the action; 0 if no stack was taken.
+    /// Stack of the action; 0 if no stack was recorded.
     pub stack: StackId,
-    /// Everything else that the file has, as a JSON object.
+    /// Everything else that the file contains about the action, as a JSON object.
     pub args: NameId,
 }

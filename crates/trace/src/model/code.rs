@@ -1,4 +1,4 @@
-//! Code and stacks: mappings, frames, and the functions at addresses.
+//! Code and stacks: mappings, frames, and the functions at their addresses.
 
 use super::ids::{NameId, ProcessIndex, StackId};
 
@@ -9,22 +9,22 @@ pub struct Module {
     pub process: ProcessIndex,
     /// First address of the mapping.
     pub start: u64,
-    /// One past the last address.
+    /// One past the last address of the mapping.
     pub end: u64,
-    /// Address minus the module's own (ELF) address.
+    /// Offset between addresses in the process and the module's own (ELF) addresses.
     pub bias: u64,
-    /// Path; only the base name under `--redact`.
+    /// Path of the file; only the base name under `--redact`.
     pub path: NameId,
-    /// Build id in hex; empty if it has none.
+    /// Build id in hex; empty if the file has none.
     pub build_id: NameId,
     /// Time when the mapping was recorded.
     pub time_ns: u64,
 }
 
-/// Set in a frame that is no address: a function of an interpreter, of the
-/// kernel, or of an imported call stack. The low 32 bits are a number of the
-/// process's own; its row in the symbols table describes it. Addresses in
-/// user space lie below on every machine.
+/// This bit is set in a frame that isn't an address: a function of an interpreter, of the operating
+/// system's kernel, or of an imported call stack. The low 32 bits are a number that the process
+/// assigned. The row with that number in the symbols table describes the frame. Addresses in user
+/// space are lower on every machine.
 pub const SYNTHETIC_FRAME: u64 = 1 << 56;
 
 /// A call stack: return addresses or [`SYNTHETIC_FRAME`]s, innermost first.
@@ -34,22 +34,24 @@ pub struct Stack {
     pub process: ProcessIndex,
     /// Id of the stack in that process.
     pub stack: StackId,
-    /// Why it ends: [`tprof_wire::record::StackEnd`] as a number; 0 is whole.
+    /// Reason why the stack ends: [`tprof_wire::record::StackEnd`] as a number; 0 means that it is
+    /// whole.
     pub end: u8,
-    /// Return addresses, with the generation of their code in the high bits.
+    /// Return addresses, with the generation of their code in the high bits; innermost first.
     pub frames: Vec<u64>,
 }
 
-/// The meaning of an address: the function that contains it, and those inlined there.
+/// One function at an address: the function that contains it, or one that is inlined there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Symbol {
-    /// The process of the address.
+    /// The process that the address belongs to.
     pub process: ProcessIndex,
     /// The return address, as in [`Stack::frames`].
     pub address: u64,
-    /// 0 for the innermost inlined function, rising outwards; the function proper is last.
+    /// 0 for the innermost inlined function, rising outwards. The function that contains the
+    /// address is last.
     pub depth: u16,
-    /// Demangled name; empty if unknown.
+    /// Demangled name of the function; empty if unknown.
     pub function: NameId,
     /// Source file; empty if unknown.
     pub file: NameId,

@@ -4,65 +4,66 @@ use super::ids::{NameId, ProcessIndex, ThreadIndex};
 
 /// A collective or point-to-point operation of one rank.
 ///
-/// Its kernel is the one with the same `correlation`; operations that were grouped name the same
-/// kernel.
+/// The operation's kernel is the one with the same `correlation`. Operations that were grouped have
+/// the same kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Collective {
-    /// Time when the host called it or, if the call was not recorded, when its kernel began.
+    /// Time when the host called the operation; if the call wasn't recorded, time when its kernel
+    /// began.
     pub start_ns: u64,
-    /// Duration of the call; `None` if it was not recorded.
+    /// Duration of the call; `None` if the call wasn't recorded.
     pub duration_ns: Option<u64>,
     /// Index of the process.
     pub process: ProcessIndex,
-    /// Thread that called it; `None` if the call was not recorded.
+    /// Thread that made the call; `None` if the call wasn't recorded.
     pub thread: Option<ThreadIndex>,
-    /// Operation in small letters, as `torch.distributed` names them: `all_reduce`,
-    /// `all_gather`, `reduce_scatter`, `broadcast`, `all_to_all`, `send`, `recv`, ….
+    /// Name of the operation in lower case, as in `torch.distributed`: `all_reduce`, `all_gather`,
+    /// `reduce_scatter`, `broadcast`, `all_to_all`, `send`, `recv`, ….
     pub name: NameId,
     /// Id of the communicator.
     pub communicator: Option<u64>,
-    /// Number of this operation on its communicator, from its library.
+    /// Number of this operation on its communicator, as its library counts.
     pub sequence: Option<u64>,
-    /// Elements that this rank gave.
+    /// Number of elements that this rank sent.
     pub elements_in: Option<u64>,
-    /// Elements that this rank got.
+    /// Number of elements that this rank received.
     pub elements_out: Option<u64>,
     /// Type of an element, e.g. `Float`, `BFloat16`.
     pub element_type: NameId,
-    /// Bytes of the larger of the two.
+    /// Size in bytes of the larger of `elements_in` and `elements_out`.
     pub bytes: Option<u64>,
-    /// Ranks that take part.
+    /// Number of ranks that take part.
     pub group_size: Option<u32>,
-    /// Root, or the other rank of a point-to-point operation.
+    /// The root of the operation, or the other rank of a point-to-point operation.
     pub peer: Option<u32>,
     /// Number of the stream.
     pub stream: Option<u64>,
-    /// Correlation of its kernel.
+    /// Correlation of the operation's kernel.
     pub correlation: Option<u64>,
     /// Algorithm, as its library names it: `RING`, `TREE`, `NVLS`, …; `None` if not recorded.
     pub algorithm: Option<NameId>,
     /// Protocol: `LL`, `LL128`, `SIMPLE`; `None` if not recorded.
     pub protocol: Option<NameId>,
-    /// Number of channels on which it runs.
+    /// Number of channels on which the operation runs.
     pub channels: Option<u32>,
 }
 
 /// The kind of work on a channel of a communicator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ChannelWorkKind {
-    /// A kernel's blocks.
+    /// The blocks of a kernel.
     #[default]
     Kernel,
     /// The thread that sends to other hosts.
     Send,
-    /// The thread that receives from them.
+    /// The thread that receives from other hosts.
     Receive,
 }
 
 /// Work of an operation on one channel.
 ///
-/// A kernel's duration is by its device's clock where the library reads it. Its start is when the
-/// library noticed it, which is late by as much as that thread was busy.
+/// If the library reads the device's clock, it gives the duration of a kernel. The start is the
+/// time when the library noticed the work, which may be late if its thread was busy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelWork {
     /// Start of the work.
@@ -71,11 +72,11 @@ pub struct ChannelWork {
     pub duration_ns: u64,
     /// Index of the process.
     pub process: ProcessIndex,
-    /// The library's thread that reported it.
+    /// The thread of the library that reported the work.
     pub thread: ThreadIndex,
     /// Kind of work.
     pub kind: ChannelWorkKind,
-    /// Operation, as in [`Collective::name`]; empty for that of another process.
+    /// Name of the operation, as in [`Collective::name`]; empty if another process called it.
     pub name: NameId,
     /// Id of the communicator.
     pub communicator: Option<u64>,
@@ -87,33 +88,33 @@ pub struct ChannelWork {
     pub peer: Option<u32>,
     /// Number of steps; `None` for a kernel.
     pub steps: Option<u32>,
-    /// Bytes that were moved.
+    /// Number of bytes that were moved.
     pub bytes: Option<u64>,
-    /// Time that steps waited for the device, summed; `None` for a kernel.
+    /// Total time for which the steps waited for the device; `None` for a kernel.
     pub device_wait_ns: Option<u64>,
-    /// Time that steps waited for the other rank to make room, summed.
+    /// Total time for which the steps waited for the other rank to make room.
     pub peer_wait_ns: Option<u64>,
-    /// Time that steps were on the network, summed.
+    /// Total time for which the steps were on the network.
     pub network_ns: Option<u64>,
 }
 
 /// A communicator, from the side of one process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Communicator {
-    /// Index of that process.
+    /// Index of the process.
     pub process: ProcessIndex,
-    /// Number; the same in all ranks where the library gives a common id.
+    /// Number of the communicator. It is the same in all ranks if the library gives a common id.
     pub communicator: u64,
-    /// Name (process group), empty if it has none.
+    /// Name of the process group; empty if it has none.
     pub name: NameId,
     /// Purpose of the communicator; empty if unknown.
     pub description: NameId,
-    /// `nccl`, `gloo`, ….
+    /// Library of the communicator: `nccl`, `gloo`, ….
     pub backend: NameId,
-    /// Ranks in it.
+    /// Number of ranks in the communicator.
     pub size: Option<u32>,
-    /// Rank of this process in it.
+    /// Rank of this process in the communicator.
     pub rank: Option<u32>,
-    /// Ranks of the run that are in it, in order; empty if unknown.
+    /// Ranks of the run that are in the communicator, in order; empty if unknown.
     pub ranks: Vec<u64>,
 }

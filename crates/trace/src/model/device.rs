@@ -2,16 +2,16 @@
 
 use super::ids::{NameId, ProcessIndex, StackId, ThreadIndex};
 
-/// A device of one process, as it numbers them.
+/// A device as one process sees it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Device {
-    /// The process that numbers it so.
+    /// The process that uses this number for the device.
     pub process: ProcessIndex,
-    /// Number (CUDA ordinal).
+    /// Number of the device (CUDA ordinal).
     pub device: u32,
-    /// Name, e.g. `NVIDIA H200`; empty if unknown.
+    /// Name of the device, such as `NVIDIA H200`; empty if unknown.
     pub name: NameId,
-    /// UUID as text; empty if unknown.
+    /// UUID of the device as text; empty if unknown.
     pub uuid: NameId,
     /// Memory of the device, bytes.
     pub memory_bytes: Option<u64>,
@@ -21,7 +21,7 @@ pub struct Device {
     pub compute_major: Option<u32>,
     /// Compute capability, minor.
     pub compute_minor: Option<u32>,
-    /// Everything else, as a JSON object; 0 if nothing.
+    /// Everything else that is known about the device, as a JSON object; 0 if nothing.
     pub properties: NameId,
 }
 
@@ -32,20 +32,20 @@ pub struct Stream {
     pub process: ProcessIndex,
     /// Number of the device.
     pub device: u32,
-    /// Context; 0 if unknown.
+    /// Number of the context; 0 if unknown.
     pub context: u32,
     /// Number of the stream.
     pub stream: u64,
-    /// Name; empty if it has none.
+    /// Name of the stream; empty if it has none.
     pub name: NameId,
-    /// Priority as its library has it, offset by 2^31; `None` if unknown.
+    /// Priority of the stream as its library has it, plus 2^31; `None` if unknown.
     pub priority: Option<u32>,
 }
 
 /// A kernel's run on a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kernel {
-    /// Time when it began.
+    /// Time when the kernel began.
     pub start_ns: u64,
     /// Duration on the device.
     pub duration_ns: u64,
@@ -53,42 +53,42 @@ pub struct Kernel {
     pub process: ProcessIndex,
     /// Number of the device.
     pub device: u32,
-    /// Context; 0 if unknown.
+    /// Number of the context; 0 if unknown.
     pub context: u32,
     /// Number of the stream.
     pub stream: u64,
-    /// Name, demangled where it was mangled.
+    /// Name of the kernel, demangled if it was mangled.
     pub name: NameId,
-    /// Number that its launch carries too.
+    /// Number that the kernel shares with its launch.
     pub correlation: Option<u64>,
-    /// Number that joins it to an operator (Kineto's `External id`).
+    /// Number that joins the kernel to an operator (Kineto's `External id`).
     pub external: Option<u64>,
     /// Blocks in x, y, z; zeros if unknown.
     pub grid: [u32; 3],
     /// Threads of a block in x, y, z; zeros if unknown.
     pub block: [u32; 3],
-    /// Registers of a thread.
+    /// Number of registers per thread.
     pub registers: Option<u32>,
-    /// Static shared memory of a block, bytes.
+    /// Static shared memory per block, bytes.
     pub shared_static_bytes: Option<u32>,
-    /// Dynamic shared memory of a block, bytes.
+    /// Dynamic shared memory per block, bytes.
     pub shared_dynamic_bytes: Option<u32>,
-    /// Graph that launched it.
+    /// Number of the graph that launched the kernel.
     pub graph: Option<u32>,
     /// Node of that graph.
     pub graph_node: Option<u64>,
-    /// Time when it was put into its queue; `None` where not measured.
+    /// Time when the kernel was put into its queue; `None` if it wasn't measured.
     pub queued_ns: Option<u64>,
-    /// Time when it was submitted to the device; `None` where not measured.
+    /// Time when the kernel was submitted to the device; `None` if it wasn't measured.
     pub submitted_ns: Option<u64>,
-    /// Everything else that was known of it, as a JSON object; 0 if nothing.
+    /// Everything else that is known about the kernel, as a JSON object; 0 if nothing.
     pub args: NameId,
 }
 
-/// The columns of a [`Kernel`] that most analyses need; the others are not even decoded.
+/// The columns of a [`Kernel`] that most analyses need. The other columns aren't decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelOutline {
-    /// Time when it began.
+    /// Time when the kernel began.
     pub start_ns: u64,
     /// Duration on the device.
     pub duration_ns: u64,
@@ -96,45 +96,45 @@ pub struct KernelOutline {
     pub process: ProcessIndex,
     /// Number of the device.
     pub device: u32,
-    /// Context; 0 if unknown.
+    /// Number of the context; 0 if unknown.
     pub context: u32,
     /// Number of the stream.
     pub stream: u64,
-    /// Name, demangled where it was mangled.
+    /// Name of the kernel, demangled if it was mangled.
     pub name: NameId,
-    /// Number that its launch carries too.
+    /// Number that the kernel shares with its launch.
     pub correlation: Option<u64>,
     /// Blocks in x, y, z; zeros if unknown.
     pub grid: [u32; 3],
-    /// Graph that launched it.
+    /// Number of the graph that launched the kernel.
     pub graph: Option<u32>,
-    /// Everything else that was known of it, as a JSON object; 0 if nothing.
+    /// Everything else that is known about the kernel, as a JSON object; 0 if nothing.
     pub args: NameId,
 }
 
-/// The columns of a [`Kernel`] that show how many of its blocks a multiprocessor runs at once.
+/// The columns of a [`Kernel`] that determine how many of its blocks a multiprocessor runs at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelShape {
     /// The process that launched it.
     pub process: ProcessIndex,
     /// The device that ran it, as the process numbers it.
     pub device: u32,
-    /// Name, demangled where it was mangled.
+    /// Name of the kernel, demangled if it was mangled.
     pub name: NameId,
     /// Threads of a block in x, y, z; zeros if unknown.
     pub block: [u32; 3],
-    /// Registers of a thread.
+    /// Number of registers per thread.
     pub registers: Option<u32>,
-    /// Static shared memory of a block, bytes.
+    /// Static shared memory per block, bytes.
     pub shared_static_bytes: Option<u32>,
-    /// Dynamic shared memory of a block, bytes.
+    /// Dynamic shared memory per block, bytes.
     pub shared_dynamic_bytes: Option<u32>,
 }
 
 /// A copy or a memset on a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryCopy {
-    /// Time when it began.
+    /// Time when the copy began.
     pub start_ns: u64,
     /// Duration on the device.
     pub duration_ns: u64,
@@ -142,33 +142,34 @@ pub struct MemoryCopy {
     pub process: ProcessIndex,
     /// Number of the device.
     pub device: u32,
-    /// Context; 0 if unknown.
+    /// Number of the context; 0 if unknown.
     pub context: u32,
     /// Number of the stream.
     pub stream: u64,
     /// Direction of the copy.
     pub kind: CopyKind,
-    /// Kind of memory read.
+    /// Kind of memory that was read.
     pub from: MemoryKind,
-    /// Kind of memory written.
+    /// Kind of memory that was written.
     pub to: MemoryKind,
     /// Number of bytes.
     pub bytes: Option<u64>,
-    /// Whether the call could return before it was done.
+    /// Whether the call could return before the copy was done.
     pub asynchronous: Option<bool>,
     /// The other device of a peer copy.
     pub peer: Option<u32>,
-    /// Name as its source wrote it, e.g. `Memcpy HtoD (Pageable -> Device)`; empty if it had none.
+    /// Name as the source of the data wrote it, such as `Memcpy HtoD (Pageable -> Device)`; empty
+    /// if it had none.
     pub name: NameId,
-    /// Number that the call carries too.
+    /// Number that the copy shares with its call.
     pub correlation: Option<u64>,
-    /// Number that joins it to an operator (Kineto's `External id`).
+    /// Number that joins the copy to an operator (Kineto's `External id`).
     pub external: Option<u64>,
-    /// Graph that launched it.
+    /// Number of the graph that launched the copy.
     pub graph: Option<u32>,
     /// Node of that graph.
     pub graph_node: Option<u64>,
-    /// Everything else that was known of it, as a JSON object; 0 if nothing.
+    /// Everything else that is known about the copy, as a JSON object; 0 if nothing.
     pub args: NameId,
 }
 
@@ -227,29 +228,29 @@ pub struct Synchronization {
     pub process: ProcessIndex,
     /// Number of the device.
     pub device: Option<u32>,
-    /// Context; 0 if unknown.
+    /// Number of the context; 0 if unknown.
     pub context: u32,
-    /// Stream that waits, or that is waited for.
+    /// Stream that waits or is waited for.
     pub stream: Option<u64>,
     /// Kind of the wait.
     pub kind: SyncKind,
-    /// Number that the call carries too.
+    /// Number that the wait shares with its call.
     pub correlation: Option<u64>,
-    /// Number that joins it to an operator.
+    /// Number that joins the wait to an operator.
     pub external: Option<u64>,
-    /// Event that is waited for, as its library numbers them.
+    /// Event that is waited for, by its library's number.
     pub event: Option<u64>,
-    /// Stream on which that event was recorded.
+    /// Stream on which the event was recorded.
     pub event_stream: Option<u64>,
-    /// Correlation of the call that recorded that event.
+    /// Correlation of the call that recorded the event.
     pub event_correlation: Option<u64>,
-    /// Name as its source wrote it; empty if it had none.
+    /// Name as the source of the data wrote it; empty if it had none.
     pub name: NameId,
-    /// Everything else that was known of it, as a JSON object; 0 if nothing.
+    /// Everything else that is known about the wait, as a JSON object; 0 if nothing.
     pub args: NameId,
 }
 
-/// Kinds of synchronisation.
+/// Kinds of synchronization.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum SyncKind {
@@ -266,11 +267,11 @@ pub enum SyncKind {
     Context = 4,
 }
 
-/// An interval on a stream that is not work itself: an annotation's image on the device, a range of
+/// An interval on a device that isn't work itself: an annotation's image on a stream, or a range of
 /// a range profiler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceSpan {
-    /// Time when it began.
+    /// Time when the span began.
     pub start_ns: u64,
     /// Duration on the device.
     pub duration_ns: u64,
@@ -278,19 +279,19 @@ pub struct DeviceSpan {
     pub process: ProcessIndex,
     /// Number of the device.
     pub device: u32,
-    /// Number of the stream; `None` if it covers the device.
+    /// Number of the stream; `None` if the span covers the whole device.
     pub stream: Option<u64>,
     /// Kind of the span.
     pub kind: DeviceSpanKind,
     /// Name of the span.
     pub name: NameId,
-    /// Category where `kind` does not imply it.
+    /// Category of the span, if `kind` doesn't imply it.
     pub category: NameId,
-    /// Number that joins it to the host's span.
+    /// Number that joins the span to the host's span.
     pub external: Option<u64>,
-    /// Correlation, where it has one.
+    /// Correlation of the span, if it has one.
     pub correlation: Option<u64>,
-    /// Everything else that was known of it, as a JSON object; 0 if nothing.
+    /// Everything else that is known about the span, as a JSON object; 0 if nothing.
     pub args: NameId,
 }
 
@@ -298,7 +299,7 @@ pub struct DeviceSpan {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum DeviceSpanKind {
-    /// A user's annotation, from its first kernel's start to its last one's end.
+    /// The image of an annotation, from the start of its first kernel to the end of its last.
     Annotation = 0,
     /// A range with hardware counters in `args`.
     Counters = 1,
@@ -307,8 +308,7 @@ pub enum DeviceSpanKind {
     Other = 2,
 }
 
-/// A change of memory of a device (or of the host, in a framework's allocator): taken or given
-/// back.
+/// An allocation or a free of device memory, or of host memory by a framework's allocator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceAllocation {
     /// Time of the change.
@@ -317,93 +317,94 @@ pub struct DeviceAllocation {
     pub process: ProcessIndex,
     /// Thread that made the change.
     pub thread: ThreadIndex,
-    /// Allocator of the memory.
+    /// Allocator that owns the memory.
     pub allocator: Allocator,
-    /// Whether it was given back rather than taken.
+    /// Whether this is a free. Otherwise it is an allocation.
     pub free: bool,
     /// Number of the device; `None` for host memory.
     pub device: Option<u32>,
-    /// Address of the memory. 0 in a free: everything that the process has live on this device is
-    /// given back (`cudaDeviceReset`), however it was taken from the device's library. A
-    /// framework's rows have 0 where the address is not known ([`Self::is_placed`]).
+    /// Address of the memory. In a free, 0 means `cudaDeviceReset`: it frees everything that the
+    /// process has live on this device, whichever call of the device's library allocated it. In a
+    /// framework's rows, 0 means that the address isn't known ([`Self::is_placed`]).
     pub address: u64,
-    /// Number of bytes; `None` for a free without a size, whose size is that of the last allocation
-    /// at its address, in the order of time.
+    /// Number of bytes. `None` for a free without a size: its size is that of the last allocation
+    /// at its address before it.
     pub bytes: Option<u64>,
     /// Kind of memory.
     pub kind: MemoryKind,
-    /// Bytes that the allocator has given out afterwards, by its own count.
+    /// Bytes that the allocator has given out after the change, by its own count.
     pub total_allocated_bytes: Option<u64>,
-    /// Bytes that the allocator holds afterwards, by its own count.
+    /// Bytes that the allocator holds after the change, by its own count.
     pub total_reserved_bytes: Option<u64>,
     /// Stream of a stream-ordered allocation.
     pub stream: Option<u64>,
-    /// Number that the call carries too.
+    /// Number that the change shares with its call.
     pub correlation: Option<u64>,
-    /// Number that joins it to an operator.
+    /// Number that joins the change to an operator.
     pub external: Option<u64>,
-    /// Stack of the call; 0 if no stack was taken.
+    /// Stack of the call; 0 if no stack was recorded.
     pub stack: StackId,
 }
 
 impl DeviceAllocation {
-    /// Whether the address, by which a free finds its allocation, is known: PyTorch wrote none
-    /// before 1.10.
+    /// Whether the address is known. A free finds its allocation by the address. PyTorch before
+    /// 1.10 wrote no addresses.
     pub fn is_placed(&self) -> bool {
         self.address != 0 || self.allocator != Allocator::Framework
     }
 }
 
-/// The allocator of device memory.
+/// Allocators of device memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Allocator {
-    /// The device's own library (cudaMalloc and similar).
+    /// The device's own library (`cudaMalloc` and similar functions).
     #[default]
     Library = 0,
     /// A framework's caching allocator (PyTorch's `[memory]` events).
     Framework = 1,
-    /// A stream-ordered pool (cudaMallocAsync).
+    /// A stream-ordered pool (`cudaMallocAsync`).
     Pool = 2,
-    /// Physical memory of the driver's virtual memory management (cuMemCreate): the address is a
-    /// number near its handle that no other live memory has.
+    /// Physical memory from the driver's virtual memory management (`cuMemCreate`). Its address is
+    /// a number close to its handle that no other live memory has.
     Virtual = 3,
-    /// Memory that another process took, opened here (cudaIpcOpenMemHandle); without bytes.
+    /// Memory that another process allocated and this one opened (`cudaIpcOpenMemHandle`); without
+    /// bytes.
     Imported = 4,
-    /// Memory of the program's own that was pinned (cudaHostRegister).
+    /// Memory that the program allocated itself and pinned (`cudaHostRegister`).
     Registered = 5,
 }
 
-/// The same moment on the run's clock and on another.
+/// The same moment on the run's clock and on another clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockJoin {
     /// Time on the run's clock.
     pub time_ns: u64,
     /// Time on the other clock.
     pub foreign_ns: u64,
-    /// Largest possible time between the two readings.
+    /// The longest time that can lie between the two readings.
     pub uncertainty_ns: u64,
     /// Index of the process.
     pub process: ProcessIndex,
-    /// The other clock, e.g. `cupti`.
+    /// Name of the other clock, such as `cupti`.
     pub source: NameId,
 }
 
-/// An id that a thread had pushed when it made a call of the device's library: a profiler inside
-/// the job uses it to join calls to its operators.
+/// An id that a thread had pushed when it called the device's library. A profiler inside the job
+/// uses such ids to join calls to its operators.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExternalId {
     /// Index of the process.
     pub process: ProcessIndex,
-    /// Number that the call and the work it started share.
+    /// Number that the call shares with the work that it started.
     pub correlation: u64,
-    /// Owner of the numbering.
+    /// The numbering that the id belongs to.
     pub kind: ExternalKind,
-    /// The id: one of a kind for each call, the innermost.
+    /// The innermost id of its kind. Each call has at most one of each kind.
     pub id: u64,
 }
 
-/// The numbering of external ids, as in CUPTI.
+/// The numberings of external ids, as in CUPTI.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum ExternalKind {
@@ -412,10 +413,10 @@ pub enum ExternalKind {
     Unknown = 0,
     /// Ids of OpenACC.
     OpenAcc = 1,
-    /// The first of three that any client may take; PyTorch's operators.
+    /// The first of three numberings that any client may use. PyTorch uses it for operators.
     Custom0 = 2,
-    /// The second; PyTorch's annotations.
+    /// The second of these. PyTorch uses it for annotations.
     Custom1 = 3,
-    /// Ids of the third custom kind.
+    /// The third of these.
     Custom2 = 4,
 }

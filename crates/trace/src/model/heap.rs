@@ -1,8 +1,8 @@
-//! The heap and mappings, as events and as exact totals.
+//! The heap and the mappings, as events and as exact totals.
 
 use super::ids::{ProcessIndex, StackId, ThreadIndex};
 
-/// One heap event; events are in time order.
+/// One heap event. Events are in order of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeapEvent {
     /// Time of the event.
@@ -18,42 +18,42 @@ pub struct HeapEvent {
 /// A change of the heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeapChange {
-    /// A block. `ordinal` counts the allocations of a process in this table, from 0.
+    /// A block was allocated. `ordinal` counts the allocations of a process in this table, from 0.
     Alloc {
         /// Number of this allocation in its process.
         ordinal: u64,
-        /// Bytes asked for.
+        /// Number of bytes that were requested.
         size: u64,
         /// Stack of the call.
         stack: StackId,
-        /// Result of a `realloc`; the free of its old block comes just before.
+        /// Whether this is the result of a `realloc`. The free of the old block comes just before.
         realloc: bool,
     },
-    /// A block was given back.
+    /// A block was freed.
     Free {
-        /// The allocation that it ends; `None` if that was not recorded.
+        /// Ordinal of the block's allocation; `None` if that wasn't recorded.
         ordinal: Option<u64>,
-        /// First half of a successful `realloc`.
+        /// Whether this is the first half of a successful `realloc`.
         realloc: bool,
     },
 }
 
-/// A mapping made or undone by the program itself (not by its allocator's inner calls).
+/// A mapping that the program itself made or removed (not its allocator).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapEvent {
     /// Time of the event.
     pub time_ns: u64,
     /// Index of the process.
     pub process: ProcessIndex,
-    /// Thread that made the change.
+    /// Thread that made the call.
     pub thread: ThreadIndex,
     /// Kind of change.
     pub kind: MapKind,
-    /// First address (for [`MapKind::Remap`]: of the result).
+    /// First address of the mapping; for [`MapKind::Remap`], of the result.
     pub address: u64,
-    /// Bytes (for [`MapKind::Remap`]: of the result).
+    /// Size of the mapping in bytes; for [`MapKind::Remap`], of the result.
     pub length: u64,
-    /// For [`MapKind::Remap`], bytes of the mapping that it replaces.
+    /// For [`MapKind::Remap`], the size in bytes of the mapping that it replaces.
     pub old_length: u64,
     /// Stack of the call.
     pub stack: StackId,
@@ -68,16 +68,17 @@ pub enum MapKind {
     Unmap,
     /// A mapping was moved or resized: `mremap`.
     Remap,
-    /// `shmat`: a System V segment.
+    /// A System V segment was attached: `shmat`.
     Attach,
-    /// `shmdt`; of a length of 0 where it was attached before recording.
+    /// A System V segment was detached: `shmdt`. Its length is 0 if the segment was attached before
+    /// recording began.
     Detach,
 }
 
-/// Exact totals of a process at one moment (every recording but `Off`).
+/// Exact totals of a process at one moment. They exist in every recording mode but `Off`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeapTotals {
-    /// Time when they were read.
+    /// Time when the totals were read.
     pub time_ns: u64,
     /// Index of the process.
     pub process: ProcessIndex,
@@ -85,11 +86,11 @@ pub struct HeapTotals {
     pub allocations: u64,
     /// Number of frees so far.
     pub frees: u64,
-    /// Bytes that were asked for so far.
+    /// Number of bytes that were requested so far.
     pub allocated_bytes: u64,
-    /// Live bytes; `None` if recording did not cover the whole life.
+    /// Live bytes; `None` if recording didn't cover the process's whole life.
     pub live_bytes: Option<u64>,
-    /// Highest live bytes so far.
+    /// The most live bytes so far.
     pub peak_bytes: Option<u64>,
     /// Time of the peak.
     pub peak_at_ns: Option<u64>,

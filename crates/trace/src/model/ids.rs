@@ -1,4 +1,4 @@
-//! Numbers by which rows refer to names, processes, threads and stacks of their file.
+//! Numbers by which rows refer to names, processes, threads and stacks of the same file.
 
 /// An interned string of one file; 0 is the empty string.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -8,5 +8,5 @@ pub struct NameId(pub u32);
 pub type ProcessIndex = u32;
 /// A thread of one file, numbered from 0 in order of appearance over all processes.
 pub type ThreadIndex = u32;
-/// A stack of one process; 0 means that none was taken.
+/// A stack of one process; 0 means that no stack was recorded.
 pub type StackId = u32;

@@ -1,7 +1,7 @@
-//! The trace model: few tables, interned names and stacks, integer nanoseconds.
+//! The trace model: a few tables, interned names and stacks, integer nanoseconds.
 //!
-//! Times are nanoseconds on the run's one clock (CLOCK_MONOTONIC of the host),
-//! absolute; [`crate::run::RunInfo::start_ns`] is the run's zero for display.
+//! Times are absolute nanoseconds on the run's one clock (CLOCK_MONOTONIC of the host). For
+//! display, times count from [`crate::run::RunInfo::start_ns`].
 
 mod caching_allocator;
 mod code;

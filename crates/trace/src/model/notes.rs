@@ -1,16 +1,16 @@
-//! Notes beside events: marks, properties of the file, losses.
+//! Rows that aren't events: marks, properties of the file, losses.
 
 use super::ids::{NameId, ProcessIndex};
 
-/// Names of losses that analyses must recognise.
+/// Names of losses that analyses must recognize.
 pub mod loss {
-    /// Heap events that are in no counter and no record, whatever is recorded.
+    /// Heap events that are missing from every counter and every record, whatever was recorded.
     pub const EVENTS: &str = "events";
-    /// The kernel's records of threads that leave and enter their processor, and of samples.
+    /// The kernel's records of samples, and of threads that leave and enter a processor.
     pub const PERF_RECORDS: &str = "records of perf events";
     /// Samples of running threads.
     pub const CPU_SAMPLES: &str = "CPU samples";
-    /// CPU samples at a time that is not known.
+    /// CPU samples that were lost at an unknown time.
     pub const THROTTLED: &str = "CPU samples for a moment";
 }
 
@@ -27,13 +27,13 @@ pub struct Mark {
     pub kind: MarkKind,
 }
 
-/// Separates the name of a histogram from its counts, in the name of its mark.
+/// In the name of a histogram's mark, separates the histogram's name from its counts.
 pub const HISTOGRAM_SEPARATOR: char = '\u{1f}';
 
 /// Kinds of marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MarkKind {
-    /// Set by a person or a program.
+    /// A mark that a person or a program set.
     Mark,
     /// A training step begins.
     Step,
@@ -41,76 +41,77 @@ pub enum MarkKind {
     RecordingOn,
     /// Recording was switched off.
     RecordingOff,
-    /// A histogram of values of the program; the name holds it, after the histogram's own name.
+    /// A histogram of values that the program recorded. The mark's name contains the histogram's
+    /// name and then its counts.
     Histogram,
 }
 
-/// A fact about the whole file that no table holds: of an import, a key of its
-/// source's top level.
+/// A fact about the whole file that no table contains. In an import, it is a top-level key of the
+/// source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Property {
     /// Key of the property.
     pub key: NameId,
-    /// Value, as JSON.
+    /// Value of the property, as JSON.
     pub value: NameId,
 }
 
-/// Keys of properties that tprof itself writes.
+/// Keys of the properties that tprof itself writes.
 pub mod property {
-    /// Events that were counted: an object of names, each with why it was not, or
-    /// `null` if it was.
+    /// The events that were requested, as an object with a key for each: the reason why it wasn't
+    /// counted, or `null` if it was.
     pub const EVENTS: &str = "tprof.events";
-    /// The share of the time for which each event was counted, once that is known: an object of
-    /// names. It is below 1 where the processor has too few counters.
+    /// The share of the time for which each event was counted, once that is known: an object with a
+    /// key for each event. The share is below 1 if the processor has too few counters.
     pub const EVENT_SHARES: &str = "tprof.event_shares";
-    /// Counters of an event that each thread had, one for each processor: after the last sample of
-    /// each, events are not counted any more. A number.
+    /// The number of counters that each thread had for an event, one for each processor. After the
+    /// last sample of each, events aren't counted any more.
     pub const COUNTERS_PER_THREAD: &str = "tprof.counters_per_thread";
-    /// Why there are no proportional set sizes, or none from some moment on: a text.
+    /// The reason why there are no proportional set sizes, or none from some time on: a text.
     pub const NO_PSS: &str = "tprof.no_pss";
-    /// Why the kernel's functions have no names, where they were sampled: a text.
+    /// The reason why the kernel's functions have no names in samples: a text.
     pub const KERNEL_NAMES_HIDDEN: &str = "tprof.kernel_names_hidden";
-    /// The beginning of a source file's key; its path follows. The value is a
+    /// The beginning of the key for a source file; the file's path follows. The value is a
     /// [`SourceStamp`](super::SourceStamp).
     pub const SOURCE: &str = "tprof.source:";
 }
 
-/// Something that was not recorded.
+/// Records that were lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// Time when it was noticed.
+    /// Time when the loss was noticed.
     pub time_ns: u64,
-    /// Index of the process; `None` for the run.
+    /// Index of the process; `None` for the whole run.
     pub process: Option<ProcessIndex>,
-    /// Kind of record that was lost, e.g. `heap events`.
+    /// Kind of the records that were lost, such as `heap events`.
     pub what: NameId,
-    /// Number of records; 0 if that is not known.
+    /// Number of records; 0 if it isn't known.
     pub count: u64,
     /// Reason of the loss.
     pub why: NameId,
 }
 
-/// A source file as it was when a stack first named it.
+/// The state of a source file when a stack first named it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceStamp {
     /// Size of the file, bytes.
     pub bytes: u64,
-    /// Time of the last change, nanoseconds since 1970.
+    /// Time of the file's last change, nanoseconds since 1970.
     pub changed_unix_ns: i64,
-    /// Whether the file changed after the code that ran was made: for a program after its file was
-    /// written, for a script after its process began.
+    /// Whether the file changed after the code that ran was made. For a program, this means after
+    /// the program's file was written; for a script, after its process began.
     pub is_newer: bool,
 }
 
 impl SourceStamp {
-    /// Encodes it as the value of a property.
+    /// Encodes the stamp as the value of a property.
     pub fn to_json(self) -> String {
         let SourceStamp { bytes, changed_unix_ns, is_newer } = self;
         let newer = if is_newer { ",\"newer\":true" } else { "" };
         format!("{{\"bytes\":{bytes},\"changed_unix_ns\":{changed_unix_ns}{newer}}}")
     }
 
-    /// Decodes the value of a property; `None` if it is none.
+    /// Decodes the value of a property; `None` if it isn't a stamp.
     pub fn from_json(text: &str) -> Option<SourceStamp> {
         let value: serde_json::Value = serde_json::from_str(text).ok()?;
         Some(SourceStamp {

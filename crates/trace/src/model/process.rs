@@ -2,22 +2,22 @@
 
 use super::ids::{NameId, ProcessIndex, ThreadIndex};
 
-/// One image of a process; an `exec` begins another one.
+/// One image of a process. An `exec` begins another image.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Process {
     /// Index of this row.
     pub process: ProcessIndex,
-    /// Process id on the host.
+    /// Pid on the host.
     pub pid: u32,
-    /// Parent's process id.
+    /// Pid of the parent process.
     pub parent: u32,
-    /// Rank that the environment named, or that was inherited.
+    /// Rank that the environment named, or that the process inherited.
     pub rank: Option<u32>,
     /// Command line, joined by spaces; only the program's base name under `--redact`.
     pub command: NameId,
-    /// Executable's path; empty under `--redact`.
+    /// Path of the executable; empty under `--redact`.
     pub exe: NameId,
-    /// Time when it attached.
+    /// Time when the image attached.
     pub start_ns: u64,
     /// How allocations were recorded.
     pub memory: MemoryRecording,
@@ -29,9 +29,9 @@ pub enum MemoryRecording {
     /// Allocations were not recorded (`--mem off`, or the process could not be recorded).
     #[default]
     Off,
-    /// Exact counters, stacks sampled by bytes with this mean interval.
+    /// Counters are exact. Stacks are sampled by allocated bytes, with this mean interval.
     Sampled {
-        /// Mean bytes between samples.
+        /// Mean number of bytes between samples.
         interval: u64,
     },
     /// Every allocation was recorded.
@@ -43,11 +43,11 @@ pub enum MemoryRecording {
 pub enum ProcessEnd {
     /// The process exited with this status.
     Exited(i32),
-    /// Killed by this signal.
+    /// This signal killed the process.
     Signal(i32),
-    /// Replaced by another image.
+    /// An `exec` replaced the image.
     Exec,
-    /// Gone; how is unknown.
+    /// The process is gone, and it isn't known how it ended.
     Unknown,
 }
 
@@ -58,8 +58,8 @@ pub struct Thread {
     pub thread: ThreadIndex,
     /// Index of the process.
     pub process: ProcessIndex,
-    /// Thread id inside the target.
+    /// Thread id as the target process sees it.
     pub tid: u32,
-    /// Time when its first event was recorded.
+    /// Time of the thread's first recorded event.
     pub start_ns: u64,
 }

@@ -1,13 +1,13 @@
-//! The work of host threads: spans, flows between them, samples of their stacks.
+//! The activity of host threads: spans, arrows between them, and samples of stacks.
 
 use super::ids::{NameId, ProcessIndex, StackId, ThreadIndex};
 
-/// An interval of a host thread: a call, an operator, a named range.
+/// An interval of a host thread: a call, an operator or a named range.
 ///
-/// Spans of one thread and kind nest; kinds may overlap each other.
+/// Spans of one thread and kind are nested. Spans of different kinds may overlap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
-    /// Time when it began.
+    /// Time when the span began.
     pub start_ns: u64,
     /// Duration of the span.
     pub duration_ns: u64,
@@ -17,44 +17,44 @@ pub struct Span {
     pub thread: ThreadIndex,
     /// Kind of the span.
     pub kind: SpanKind,
-    /// Function, operator or range.
+    /// Name of the function, operator or range.
     pub name: NameId,
-    /// NVTX domain; of an import, the category where `kind` does not imply it.
+    /// NVTX domain. In an import, the category, if `kind` doesn't imply it.
     pub category: NameId,
-    /// Number that the call shares with the work it started on a device.
+    /// Number that a call shares with the work that it started on a device.
     pub correlation: Option<u64>,
     /// Number that joins a call to the operator around it (Kineto's `External id`).
     pub external: Option<u64>,
-    /// Number of this span, where others refer to it (Kineto's `Python id`).
+    /// Number of this span, if other spans refer to it (Kineto's `Python id`).
     pub id: Option<u64>,
-    /// Number of the span that called it (Kineto's `Python parent id`).
+    /// Number of the calling span (Kineto's `Python parent id`).
     pub parent: Option<u64>,
-    /// Autograd's sequence number: the same in a forward operator and its backward one.
+    /// Autograd's sequence number, which a forward operator shares with its backward operator.
     pub sequence: Option<u64>,
-    /// Thread on which the forward operator of this backward one ran.
+    /// For a backward operator, the thread on which its forward operator ran.
     pub forward_thread: Option<u64>,
-    /// Result of the call; 0 is success. `None` where it was not recorded.
+    /// Result of the call; 0 means success. `None` if it wasn't recorded.
     pub status: Option<u32>,
-    /// Stack of the call; 0 if no stack was taken.
+    /// Stack of the call; 0 if no stack was recorded.
     pub stack: StackId,
-    /// Everything else that was known of it, as a JSON object; 0 if nothing.
+    /// Everything else that is known about the span, as a JSON object; 0 if nothing.
     pub args: NameId,
-    /// Allocations of its thread within it: as the thread counted them
-    /// ([`super::MemoryRecording::Sampled`]), or counted from the recorded ones
-    /// ([`super::MemoryRecording::Exact`]) in the order of its records, since their times may be
-    /// the same as the span's.
+    /// Number of allocations by the span's thread within the span. With
+    /// [`super::MemoryRecording::Sampled`], the thread counted them. With
+    /// [`super::MemoryRecording::Exact`], the recorded allocations are counted by the order of the
+    /// thread's records, because their times may equal the span's.
     pub allocations: Option<u64>,
-    /// Bytes asked for by those.
+    /// Bytes that these allocations requested.
     pub allocated_bytes: Option<u64>,
 }
 
-/// Category of spans that a program names itself, by the table `tprof_abi`.
+/// Category of the spans that a program names itself through the table `tprof_abi`.
 pub const OWN_SPANS: &str = "tprof";
 
-/// The columns of a [`Span`] that the program named.
+/// The columns of a [`Span`] that are read for spans that the program named.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NamedSpan {
-    /// Time when it began.
+    /// Time when the span began.
     pub start_ns: u64,
     /// Duration of the span.
     pub duration_ns: u64,
@@ -66,9 +66,9 @@ pub struct NamedSpan {
     pub kind: SpanKind,
     /// Name of the range.
     pub name: NameId,
-    /// [`OWN_SPANS`] of a program's own.
+    /// Category of the range; [`OWN_SPANS`] for a program's own spans.
     pub category: NameId,
-    /// Everything else that was known of it, as a JSON object; 0 if nothing.
+    /// Everything else that is known about the span, as a JSON object; 0 if nothing.
     pub args: NameId,
     /// Number of allocations; see [`Span`].
     pub allocations: Option<u64>,
@@ -76,10 +76,10 @@ pub struct NamedSpan {
     pub allocated_bytes: Option<u64>,
 }
 
-/// The part of a [`Span`] that shows where it was called.
+/// The columns of a [`Span`] that tell where in the code it was called.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallStack {
-    /// Time when it began.
+    /// Time when the span began.
     pub start_ns: u64,
     /// Duration of the call.
     pub duration_ns: u64,
@@ -89,14 +89,14 @@ pub struct CallStack {
     pub thread: ThreadIndex,
     /// Kind of the span.
     pub kind: SpanKind,
-    /// Stack of the call; 0 if no stack was taken.
+    /// Stack of the call; 0 if no stack was recorded.
     pub stack: StackId,
 }
 
-/// The columns of a [`Span`] that show how a call of a library ended.
+/// The columns of a [`Span`] that tell how a library call ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallStatus {
-    /// Time when it began.
+    /// Time when the span began.
     pub start_ns: u64,
     /// Duration of the call.
     pub duration_ns: u64,
@@ -108,20 +108,20 @@ pub struct CallStatus {
     pub kind: SpanKind,
     /// The function that was called.
     pub name: NameId,
-    /// Library where `kind` does not imply it.
+    /// Library, if `kind` doesn't imply it.
     pub category: NameId,
-    /// Result of the call; 0 is success. `None` where it was not recorded.
+    /// Result of the call; 0 means success. `None` if it wasn't recorded.
     pub status: Option<u32>,
-    /// Stack of the call; 0 if no stack was taken.
+    /// Stack of the call; 0 if no stack was recorded.
     pub stack: StackId,
-    /// Everything else that was known of it, as a JSON object; 0 if nothing.
+    /// Everything else that is known about the span, as a JSON object; 0 if nothing.
     pub args: NameId,
 }
 
-/// The columns of a [`Span`] that join forward operators to backward ones.
+/// The columns of a [`Span`] that join forward operators with backward operators.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SequencedSpan {
-    /// Time when it began.
+    /// Time when the span began.
     pub start_ns: u64,
     /// Index of the thread.
     pub thread: ThreadIndex,
@@ -133,10 +133,10 @@ pub struct SequencedSpan {
     pub sequence: Option<u64>,
 }
 
-/// The columns of a [`Span`] that most analyses need; the others are not even decoded.
+/// The columns of a [`Span`] that most analyses need. The other columns aren't decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpanOutline {
-    /// Time when it began.
+    /// Time when the span began.
     pub start_ns: u64,
     /// Duration of the span.
     pub duration_ns: u64,
@@ -146,13 +146,13 @@ pub struct SpanOutline {
     pub thread: ThreadIndex,
     /// Kind of the span.
     pub kind: SpanKind,
-    /// Function, operator or range.
+    /// Name of the function, operator or range.
     pub name: NameId,
-    /// NVTX domain; of an import, the category where `kind` does not imply it.
+    /// NVTX domain. In an import, the category, if `kind` doesn't imply it.
     pub category: NameId,
-    /// Number that the call shares with the work it started on a device.
+    /// Number that a call shares with the work that it started on a device.
     pub correlation: Option<u64>,
-    /// Everything else that was known of it, as a JSON object; 0 if nothing.
+    /// Everything else that is known about the span, as a JSON object; 0 if nothing.
     pub args: NameId,
 }
 
@@ -172,33 +172,33 @@ pub enum SpanKind {
     Nvtx = 4,
     /// A Python function.
     Python = 5,
-    /// Time that a profiler itself took.
+    /// Time that a profiler itself used.
     Overhead = 6,
     /// Any other span.
     #[default]
     Other = 7,
 }
 
-/// One end of an arrow between spans, or from a span to what it caused elsewhere.
+/// One end of an arrow between spans, or from a span to something that it caused elsewhere.
 ///
-/// Arrows from a launch to its kernel are not listed, since their correlation says the same.
+/// Arrows from a launch to its kernel aren't listed, because the correlation already joins them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowPoint {
-    /// Time of this end, within the span that it belongs to.
+    /// Time of this end, which lies within its span.
     pub time_ns: u64,
     /// Index of the process.
     pub process: ProcessIndex,
-    /// Thread of the span; `None` if it is on a device.
+    /// Thread of the span; `None` if this end is on a device.
     pub thread: Option<ThreadIndex>,
-    /// Device of what it points at, if that is on a device.
+    /// Number of the device, if this end is on one.
     pub device: Option<u32>,
-    /// Stream, see `device`.
+    /// Number of the stream, if this end is on a device.
     pub stream: Option<u64>,
-    /// Which end of the arrow.
+    /// Which end of the arrow this is.
     pub end: FlowEnd,
-    /// Number of the arrow, unique within its category.
+    /// Number of the arrow, which is unique within its category.
     pub id: u64,
-    /// Category (Kineto: `fwdbwd`, `ac2g`).
+    /// Category of the arrow (Kineto: `fwdbwd`, `ac2g`).
     pub category: NameId,
     /// Name of the arrow.
     pub name: NameId,
@@ -217,8 +217,8 @@ pub enum FlowEnd {
     End = 2,
 }
 
-/// The kernel's counts for a thread, at its end or at the end of the recording. Absent numbers are
-/// unknown.
+/// The operating system's counts for a thread, at its end or at the end of the recording. `None`
+/// means unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadCounts {
     /// Time of the reading.
@@ -227,15 +227,15 @@ pub struct ThreadCounts {
     pub process: ProcessIndex,
     /// Index of the thread.
     pub thread: ThreadIndex,
-    /// Times that it left its core to wait.
+    /// How often the thread left its core to wait.
     pub voluntary: Option<u64>,
-    /// Times that it left its core although it could have gone on.
+    /// How often the thread left its core although it could have continued.
     pub involuntary: Option<u64>,
-    /// Times that it came back on another core.
+    /// How often the thread came back on another core.
     pub migrations: Option<u64>,
-    /// Pages that it touched first, and that were in memory.
+    /// Number of page faults on pages that were already in memory.
     pub minor_faults: Option<u64>,
-    /// Pages that it touched and that had to be read.
+    /// Number of page faults on pages that had to be read.
     pub major_faults: Option<u64>,
 }
 
@@ -252,21 +252,21 @@ pub struct Sample {
     pub stack: StackId,
     /// Time that the sample covers: the sampling period, or the length of the wait.
     pub weight_ns: u64,
-    /// Whether it was on a core, or why not.
+    /// Whether the thread was on a core, or why not.
     pub state: ThreadState,
-    /// Processor, where that is known.
+    /// Number of the processor, if known.
     pub cpu: Option<u32>,
-    /// Whether the thread held Python's global lock, where that is known.
+    /// Whether the thread held Python's global lock, if known.
     pub gil: Option<bool>,
-    /// For several intervals that were added up, the time from the beginning of the first to the
-    /// end of the last. `None` if it is one interval, from `time_ns` on.
+    /// If the row sums up several intervals, the time from the beginning of the first to the end of
+    /// the last. `None` for a single interval, which begins at `time_ns`.
     pub spread_ns: Option<u64>,
 }
 
-/// The part of a [`Sample`] that shows what its thread did at a moment.
+/// The columns of a [`Sample`] that tell what its thread did at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleMoment {
-    /// Time when it began.
+    /// Time of the sample, or the beginning of the wait.
     pub time_ns: u64,
     /// Index of the process.
     pub process: ProcessIndex,
@@ -276,32 +276,32 @@ pub struct SampleMoment {
     pub stack: StackId,
     /// Time that the sample covers.
     pub weight_ns: u64,
-    /// Whether it was on a core, or why not.
+    /// Whether the thread was on a core, or why not.
     pub state: ThreadState,
 }
 
-/// The part of a [`Sample`] that shows whether its thread was on a core.
+/// The columns of a [`Sample`] that tell whether its thread was on a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleOutline {
     /// Stack of the thread; 0 if no stack could be taken.
     pub stack: StackId,
-    /// Whether it was on a core, or why not.
+    /// Whether the thread was on a core, or why not.
     pub state: ThreadState,
 }
 
-/// A number of events of one kind (cycles, cache misses, page faults) since the last row of that
-/// kind and thread.
+/// The number of events of one kind (cycles, cache misses, page faults) since the last row of the
+/// same kind and thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventSample {
-    /// Time when the last of them was counted.
+    /// Time when the last of these events was counted.
     pub time_ns: u64,
     /// Index of the process.
     pub process: ProcessIndex,
     /// Index of the thread.
     pub thread: ThreadIndex,
-    /// Place of the last one, only the innermost frame; 0 if not known.
+    /// Place of the last event: a stack with only the innermost frame; 0 if it isn't known.
     pub stack: StackId,
-    /// Kind, as `perf list` calls it.
+    /// Kind of the events, by the name that `perf list` uses.
     pub event: NameId,
     /// Number of events.
     pub count: u64,
@@ -322,7 +322,7 @@ pub enum ThreadState {
     Lock = 3,
     /// Waiting for a file, a pipe or the network.
     Io = 4,
-    /// Sleeping for a time that it asked for.
+    /// Sleeping for a time that the thread asked for.
     Sleep = 5,
     /// Waiting for one of several events.
     Poll = 6,
@@ -333,8 +333,8 @@ pub enum ThreadState {
 }
 
 impl ThreadState {
-    /// Whether a row of the samples table in this state is a CPU sample: others are waits, or time
-    /// on a core that no sample covers.
+    /// Whether a row of the samples table in this state is a CPU sample. Other rows are waits, or
+    /// time on a core that no sample covers.
     pub(crate) fn is_cpu_sample(self, stack: StackId) -> bool {
         self == ThreadState::Running && stack != 0
     }

@@ -1,17 +1,18 @@
-//! Fields of the large tables, and how each becomes a column.
+//! The fields of the large tables, and how each is stored as a column.
 //!
-//! [`columns_of!`] makes a [`Row`](super::Row) of a list of fields with the ids
-//! of their columns: `plain` numbers that repeat, or `steady` ones that go up
-//! slowly from row to row and are stored as differences.
+//! [`columns_of!`] implements [`Row`](super::Row) from a list of fields with the ids of their
+//! columns. `plain` fields are numbers that repeat. `steady` fields are numbers that rise slowly
+//! from row to row, so they are stored as differences.
 
 use crate::columns::BlockWriter;
 use crate::columns_read::Columns;
 use crate::error::Damage;
 use crate::model::NameId;
 
-/// A field's type: how a column of it is written and read.
+/// The type of a field, which determines how its column is written and read.
 pub(super) trait Field: Copy {
-    /// Writes it of every row. `steady` ones as differences, where that can be.
+    /// Writes the field of every row as a column. A `steady` field is stored as differences if its
+    /// type allows that.
     fn write<R>(
         block: &mut BlockWriter<'_>,
         id: u16,
@@ -19,11 +20,11 @@ pub(super) trait Field: Copy {
         rows: &[R],
         of: impl Fn(&R) -> Self,
     );
-    /// Reads one value a row.
+    /// Reads a column with one value per row.
     fn read(columns: &mut Columns<'_>, id: u16) -> Result<Vec<Self>, Damage>;
 }
 
-/// Writes `u64`s of any meaning.
+/// Writes a column of `u64`s.
 fn integers<R>(
     block: &mut BlockWriter<'_>,
     id: u16,
@@ -170,7 +171,7 @@ impl Field for Option<bool> {
     }
 }
 
-/// Three columns of consecutive ids.
+/// Stored as three columns with consecutive ids.
 impl Field for [u32; 3] {
     fn write<R>(
         block: &mut BlockWriter<'_>,
@@ -190,8 +191,8 @@ impl Field for [u32; 3] {
     }
 }
 
-/// Implements [`Field`] for an enum without data, by its numbers in their order. Numbers that a
-/// later format adds are read as `$unknown`.
+/// Implements [`Field`] for an enum without data, which is stored as the number of its variant. A
+/// number that a later format adds is read as `$unknown`.
 macro_rules! numbered {
     ($type:ident, else $unknown:ident: $($variant:ident),* $(,)?) => {
         impl $crate::tables::field::Field for $type {
@@ -217,7 +218,7 @@ macro_rules! numbered {
 }
 pub(super) use numbered;
 
-/// Implements [`Row`](super::Row) by a list of columns.
+/// Implements [`Row`](super::Row) from a list of columns.
 macro_rules! columns_of {
     ($row:ident in $table:ident $(, from $start:ident $(for $duration:ident)?)?;
      $($id:literal $how:ident $field:ident),* $(,)?) => {
@@ -253,7 +254,7 @@ macro_rules! columns_of {
 }
 pub(super) use columns_of;
 
-/// Implements [`Part`](super::Part) for some of a row's columns.
+/// Implements [`Part`](super::Part) for a selection of a row's columns.
 macro_rules! part_of {
     ($part:ident of $table:ident $(, from $time:ident)?; $($id:literal $field:ident),* $(,)?) => {
         impl $crate::tables::Part for $part {

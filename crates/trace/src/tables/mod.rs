@@ -1,8 +1,8 @@
-//! The small tables: which columns hold which field of the model.
+//! The small tables: the column that stores each field of the model.
 //!
-//! Ids of tables and columns are for ever: a field that is no longer written
-//! leaves a gap. A reader that finds an id it does not know skips it. Ids that
-//! later tables will take are listed in `docs/format.md`.
+//! Ids of tables and columns are permanent: a field that is no longer written leaves a gap. A
+//! reader skips ids that it doesn't know. `docs/format.md` lists the ids that are reserved for
+//! later tables.
 
 mod caching_allocator;
 mod device;
@@ -60,7 +60,7 @@ pub(crate) mod table {
     pub const INDEX: u16 = 254;
     pub const END: u16 = 255;
 
-    /// Whether rows of a table are read on demand, not when the file is opened.
+    /// Whether rows of a table are read on demand, and not when the file is opened.
     pub fn is_large(table: u16) -> bool {
         matches!(
             table,
@@ -83,8 +83,8 @@ pub(crate) mod table {
     }
 }
 
-/// A row of a large table, which is written and read block by block. Sealed:
-/// only the model's rows are.
+/// A row of a large table, which is written and read block by block. The trait is sealed: only rows
+/// of the model implement it.
 #[expect(private_bounds)]
 pub trait TraceRow: Row {
     /// Returns how many of these rows are CPU samples, as [`crate::Recorded`] defines them.
@@ -114,7 +114,8 @@ impl TraceRow for AllocatorSegment {}
 impl TraceRow for AllocatorBlock {}
 impl TraceRow for AllocatorEvent {}
 
-/// A row of a large table, or the part of a row that is read on its own. Sealed, like [`TraceRow`].
+/// A row of a large table, or a part of such a row that can be read alone. Sealed, like
+/// [`TraceRow`].
 #[expect(private_bounds)]
 pub trait TracePart: Part {}
 
@@ -129,13 +130,13 @@ impl TracePart for SampleMoment {}
 impl TracePart for KernelOutline {}
 impl TracePart for KernelShape {}
 
-/// Columns of a table that are read together.
+/// Some columns of a table that are read together.
 pub(crate) trait Part: Sized {
     /// Number of the table.
     const TABLE: u16;
-    /// Time when the row began, if it has one and that column is read.
+    /// Returns the time when the row began, if it has one and the column is read.
     fn began_ns(&self) -> Option<u64>;
-    /// Reads a block's.
+    /// Reads the columns of a block.
     fn read(columns: &mut Columns<'_>) -> Result<Vec<Self>, Damage>;
 }
 
@@ -155,32 +156,33 @@ impl<R: Row> Part for R {
 pub(crate) trait Row: Sized {
     /// Number of the table.
     const TABLE: u16;
-    /// The row's time, if it has one.
+    /// Returns the row's time; 0 if it has none.
     fn time_ns(&self) -> u64 {
         0
     }
-    /// Time when the row was over; the same as its time if it is an instant.
+    /// Returns the time when the row ended. For an instant, this is the row's time.
     fn end_ns(&self) -> u64 {
         self.time_ns()
     }
-    /// Values in its longest column; blocks are cut by it.
+    /// Returns the number of values that the row adds to its longest column. Blocks are cut by this
+    /// number.
     fn weight(&self) -> usize {
         1
     }
     /// Writes rows as columns.
     fn write(rows: &[Self], block: &mut BlockWriter<'_>);
-    /// Reads them back.
+    /// Reads the rows of a block.
     fn read(columns: &mut Columns<'_>) -> Result<Vec<Self>, Damage>;
 }
 
-/// An interned string.
+/// An interned string with its id.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NameRow {
     pub id: u32,
     pub text: String,
 }
 
-/// End of a process image.
+/// The end of a process image.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ProcessEndRow {
     pub process: ProcessIndex,
@@ -188,7 +190,7 @@ pub(crate) struct ProcessEndRow {
     pub end: ProcessEnd,
 }
 
-/// A thread's name from some time on.
+/// A thread's name from a time on.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ThreadNameRow {
     pub thread: ThreadIndex,
@@ -196,7 +198,7 @@ pub(crate) struct ThreadNameRow {
     pub name: NameId,
 }
 
-/// End of a thread.
+/// The end of a thread.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ThreadEndRow {
     pub thread: ThreadIndex,

@@ -86,7 +86,7 @@ part_of! {
     12 sequence,
 }
 
-/// The columns of a [`Span`] that decide whether more of it is read.
+/// The columns of a [`Span`] that decide whether more columns are read.
 pub(crate) struct SpanTitle {
     pub kind: SpanKind,
     pub name: NameId,

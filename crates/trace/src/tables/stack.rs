@@ -1,8 +1,8 @@
 //! The table of stacks.
 //!
-//! A program's stacks have most of their outer frames in common, and few frames
-//! at all: a row has how many outer frames it takes from the row before, and
-//! the rest as places in a list of the block's frames.
+//! The stacks of a program share most of their outer frames, and have few different frames. So a
+//! row stores how many outer frames it shares with the row before, and its other frames as
+//! positions in a list of the block's frames.
 
 use super::{Row, table};
 use crate::columns::BlockWriter;
@@ -10,13 +10,13 @@ use crate::columns_read::Columns;
 use crate::error::Damage;
 use crate::model::Stack;
 
-/// Frames as format 1 kept them: a list for each row. Read, never written.
+/// The frames as format 1 stored them: a list for each row. This column is read but never written.
 const WHOLE: u16 = 4;
-/// Number of outer frames that are the same as in the row before.
+/// The number of outer frames that a row shares with the row before.
 const SHARED: u16 = 5;
-/// The other frames, innermost first: places in [`FRAMES`].
+/// The row's other frames, innermost first, as positions in [`FRAMES`].
 const OWN: u16 = 6;
-/// All frames that rows do not take from the row before, once each, ascending.
+/// All frames that rows don't share with the row before: each once, in ascending order.
 const FRAMES: u16 = 7;
 
 impl Row for Stack {
@@ -74,12 +74,12 @@ impl Row for Stack {
     }
 }
 
-/// Length of the longest common end of two lists.
+/// Returns the length of the longest common suffix of two lists.
 fn common_end(a: &[u64], b: &[u64]) -> usize {
     a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count()
 }
 
-/// The frames of every row.
+/// Restores the frames of every row.
 fn joined(columns: &mut Columns<'_>) -> Result<Vec<Vec<u64>>, Damage> {
     let shared = columns.uint(SHARED)?;
     let own = columns.list(OWN)?;
@@ -91,7 +91,7 @@ fn joined(columns: &mut Columns<'_>) -> Result<Vec<Vec<u64>>, Damage> {
         let from = usize::try_from(shared).ok().and_then(|shared| before.len().checked_sub(shared));
         let outer = from.and_then(|from| before.get(from..));
         let outer = outer.ok_or_else(|| Damage::new("a stack shares frames that are not there"))?;
-        // The block's header has the size of all this.
+        // The size in the block's header includes these frames.
         columns.fill(8 * outer.len())?;
         let mut frames = Vec::with_capacity(places.len() + outer.len());
         for place in places {

@@ -1,14 +1,14 @@
-//! One method for each small table; the row waits for the next flush.
+//! One method for each small table. The row waits for the next flush.
 
 use super::TraceWriter;
 use crate::model::*;
 use crate::tables::{ProcessEndRow, ThreadEndRow, ThreadNameRow};
 
-/// Frames beyond this are cut.
+/// Maximum number of frames in a stack; further frames are cut off.
 const MAX_STACK_FRAMES: usize = 1 << 16;
 
 impl TraceWriter {
-    /// Adds a process image; one with the index of an earlier one replaces it.
+    /// Adds a process image. It replaces an earlier one with the same index.
     pub fn process(&mut self, row: &Process) {
         self.pending.bytes += size_of::<Process>();
         self.pending.processes.push(row.clone());
@@ -20,13 +20,13 @@ impl TraceWriter {
         self.pending.process_ends.push(ProcessEndRow { process, end_ns, end });
     }
 
-    /// Adds a thread; one with the index of an earlier one replaces it.
+    /// Adds a thread. It replaces an earlier one with the same index.
     pub fn thread(&mut self, row: &Thread) {
         self.pending.bytes += size_of::<Thread>();
         self.pending.threads.push(row.clone());
     }
 
-    /// Names a thread from some time on.
+    /// Sets a thread's name from `time_ns` on.
     pub fn thread_name(&mut self, thread: ThreadIndex, time_ns: u64, name: NameId) {
         self.pending.bytes += size_of::<ThreadNameRow>();
         self.pending.thread_names.push(ThreadNameRow { thread, time_ns, name });
@@ -38,7 +38,7 @@ impl TraceWriter {
         self.pending.thread_ends.push(ThreadEndRow { thread, end_ns });
     }
 
-    /// Adds the counts of a thread; a later row replaces it.
+    /// Adds the counts of a thread. A later row for the same thread replaces them.
     pub fn thread_counts(&mut self, row: ThreadCounts) {
         self.pending.bytes += size_of::<ThreadCounts>();
         self.pending.thread_counts.push(row);
@@ -50,7 +50,7 @@ impl TraceWriter {
         self.pending.modules.push(row.clone());
     }
 
-    /// Defines a stack, cut at 65,536 frames. The definition may come after its first use.
+    /// Adds a stack, cut at 65,536 frames. The definition may follow the stack's first use.
     pub fn stack(&mut self, row: &Stack) {
         let frames = row.frames[..row.frames.len().min(MAX_STACK_FRAMES)].to_vec();
         self.pending.bytes += size_of::<Stack>() + 8 * frames.len();
@@ -68,19 +68,19 @@ impl TraceWriter {
         self.pending.symbols.push(row.clone());
     }
 
-    /// Adds a mapping made or undone.
+    /// Adds a change of a mapping.
     pub fn map(&mut self, row: MapEvent) {
         self.pending.bytes += size_of::<MapEvent>();
         self.pending.maps.push(row);
     }
 
-    /// Adds totals of a process.
+    /// Adds the heap totals of a process.
     pub fn totals(&mut self, row: HeapTotals) {
         self.pending.bytes += size_of::<HeapTotals>();
         self.pending.totals.push(row);
     }
 
-    /// Adds what recording has done in a process.
+    /// Adds the totals of the work of recording in a process.
     pub fn recording(&mut self, row: RecordingTotals) {
         self.pending.bytes += size_of::<RecordingTotals>();
         self.pending.recording.push(row);
@@ -92,7 +92,7 @@ impl TraceWriter {
         self.pending.counters.push(row);
     }
 
-    /// Adds an instant with a name.
+    /// Adds a mark.
     pub fn mark(&mut self, row: Mark) {
         self.pending.bytes += size_of::<Mark>();
         self.pending.marks.push(row);
@@ -110,19 +110,19 @@ impl TraceWriter {
         self.pending.streams.push(row.clone());
     }
 
-    /// Adds a communicator; one of the same process and number replaces it.
+    /// Adds a communicator. It replaces an earlier one with the same process and number.
     pub fn communicator(&mut self, row: &Communicator) {
         self.pending.bytes += size_of::<Communicator>() + 8 * row.ranks.len();
         self.pending.communicators.push(row.clone());
     }
 
-    /// Adds a moment read on two clocks.
+    /// Adds a moment that was read on two clocks.
     pub fn clock_join(&mut self, row: ClockJoin) {
         self.pending.bytes += size_of::<ClockJoin>();
         self.pending.clock_joins.push(row);
     }
 
-    /// Adds a fact about the file; a later one of the same key replaces it.
+    /// Adds a property of the file. A later one with the same key replaces it.
     pub fn property(&mut self, row: Property) {
         self.pending.bytes += size_of::<Property>();
         self.pending.properties.push(row);

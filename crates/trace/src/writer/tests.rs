@@ -1,4 +1,4 @@
-//! Failures of the disk, and the state of the file afterwards.
+//! Tests failures of the disk, and the state of the file after them.
 
 use super::*;
 use crate::reader::TraceFile;
@@ -21,7 +21,8 @@ fn a_failed_write_is_cut_off_and_made_up_for() {
     let mut writer = TraceWriter::create(&path, &TraceHeader::default()).unwrap();
     mark(&mut writer, "first");
     writer.flush().unwrap();
-    // A file open for reading refuses writes, as a full disk does, and truncation.
+    // A file that is open only for reading refuses writes, as a full disk does, and also
+    // truncation.
     let good = std::mem::replace(&mut writer.file, File::open(&path).unwrap());
     mark(&mut writer, "second");
     for _ in 0..2 {
@@ -31,7 +32,7 @@ fn a_failed_write_is_cut_off_and_made_up_for() {
     block.alloc(1, 0, 1, 0, false);
     assert!(writer.heap(&mut block).is_err());
     assert_eq!((block.len(), block.next_ordinal()), (0, 1));
-    // The remains of a write that ran out of space on its way.
+    // Bytes that remain from a write that ran out of space.
     writer.file = good;
     writer.file.write_all(&writer.out[..writer.out.len() / 2]).unwrap();
     assert!(writer.torn);
@@ -41,7 +42,7 @@ fn a_failed_write_is_cut_off_and_made_up_for() {
     assert_eq!(marks(&path), ["first", "second"]);
     let file = TraceFile::open(&path).unwrap();
     let freed: Vec<_> = file.heap_events().map(|event| event.what).collect();
-    // The allocation was in the block that could not be written.
+    // The allocation was in the block that couldn't be written.
     assert_eq!(freed, [HeapChange::Free { ordinal: None, realloc: false }]);
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use tprof_trace::model::*;
 use tprof_trace::{HeapBlock, TraceFile, TraceHeader, TraceWriter};
 
-/// The run's beginning.
+/// The time when the run began.
 pub const START: u64 = 1_000_000_000_000;
 
 pub fn header() -> TraceHeader {
@@ -38,7 +38,7 @@ pub fn process(process: u32, name: NameId) -> Process {
     }
 }
 
-/// Everything that the small file holds, as text.
+/// Describes everything in the small file as text.
 pub fn describe(file: &TraceFile) -> String {
     use std::fmt::Write;
     let mut text = format!("{:?}\n", file.header());

@@ -1,30 +1,31 @@
-//! The table of devices: figures of makers' data sheets and white papers, for dense matrices.
+//! The table of devices, with figures from makers' data sheets and white papers for dense matrices.
 //!
-//! Each row was compared with public copies of its source (`docs/metrics.md` names these); figures
+//! Each row was compared with a public copy of its source, which `docs/metrics.md` names. Figures
 //! "with sparsity" are halved.
 
 use super::Peaks;
 
-/// Words that distinguish a device from the table's device of the same name. The A100 of 64 GB
-/// belongs to one customer, and has more units and slower memory.
+/// Words that distinguish a device from the device of the same name in the table. For example, the
+/// A100 with 64 GB was made for one customer, and has more units and slower memory.
 const OTHERS: [&str; 8] = ["MIG", "Laptop", "Mobile", "Ti", "SUPER", "Max", "D", "64GB"];
 
-/// Figures in 10^12 operations a second, and 10^9 bytes a second; 0 where the data sheet has none.
+/// A row of the table. Figures are in 10^12 operations per second and 10^9 bytes per second; 0 if
+/// the data sheet has none.
 pub(super) struct Row {
     pub(super) device: &'static str,
-    /// Words of its name, in any distance from each other.
+    /// Words that the device's name must contain, anywhere.
     words: &'static str,
     /// The least memory of the device, bytes; 0 if any amount matches.
     least_bytes: u64,
     pub(super) memory: f64,
-    /// Bandwidth in one direction over all links to other devices, if each device of this name has
-    /// links.
+    /// Bandwidth in one direction over all links to other devices; 0 unless every device with this
+    /// name has links.
     pub(super) link: f64,
     /// Peaks of the vector units: `fp64`, `fp32`.
     pub(super) vector: [f64; 2],
     /// Peaks of the matrix units: `fp64`, `fp32`, `tf32`.
     pub(super) matrix: [f64; 3],
-    /// `fp16`, `bf16`, `fp8`, `int8`, `fp4`.
+    /// Peaks of the matrix units: `fp16`, `bf16`, `fp8`, `int8`, `fp4`.
     pub(super) short: [f64; 5],
     pub(super) source: &'static str,
 }
@@ -57,7 +58,8 @@ impl Row {
     }
 }
 
-/// The row of a device with this name in the driver, and this much memory.
+/// Returns the peaks of a device with this name from the driver and this much memory; `None` if the
+/// table has no such device.
 pub(super) fn find(name: &str, memory_bytes: Option<u64>) -> Option<Peaks> {
     let words: Vec<&str> = name
         .split(|letter: char| !letter.is_ascii_alphanumeric())
@@ -89,9 +91,9 @@ const CDNA2: &str = "AMD Instinct MI200 data sheets (2022)";
 const CDNA3: &str = "AMD Instinct MI300 data sheets (2024)";
 const CDNA4: &str = "AMD Instinct MI350 data sheets (2025)";
 
-/// The least memory of the variant with 80 GB, if there is one with 40 GB.
+/// Least memory of the variant with 80 GB of a device that also exists with 40 GB.
 const LARGE: u64 = 60_000_000_000;
-/// The least memory of the variant with 144 GB, if there is one with 96 GB.
+/// Least memory of the variant with 144 GB of a device that also exists with 96 GB.
 const LARGEST: u64 = 120_000_000_000;
 
 #[rustfmt::skip]
@@ -106,7 +108,7 @@ const fn large(row: Row) -> Row {
     Row { least_bytes: LARGE, ..row }
 }
 
-/// Devices by the words of their names: a longer match takes precedence over a shorter one.
+/// Devices by the words in their names. If several rows match, the one with the most words counts.
 #[rustfmt::skip]
 pub(super) const DEVICES: &[Row] = &[
     row("V100 SXM2", "V100 SXM2", [900.0, 150.0], [7.8, 15.7], [0.0, 0.0, 0.0], [125.0, 0.0, 0.0, 0.0, 0.0], V100),

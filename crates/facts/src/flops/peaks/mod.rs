@@ -1,8 +1,9 @@
 //! The peaks of devices: operations per second by type, and bytes per second.
 //!
-//! The figures are from makers' data sheets, for dense matrices (those with "sparsity" are twice as
-//! high), at the highest clock. They are those of the device that programs see: for MI250, half a
-//! card. A device that is not in the table has no peaks, and neither has a part of one (MIG).
+//! The figures are from makers' data sheets, for dense matrices (figures with "sparsity" are twice
+//! as high), at the highest clock. They are those of the device that programs see, which is half a
+//! card for MI250. Devices that are not in the table have no peaks, and neither have parts of a
+//! device (MIG).
 
 mod devices;
 #[cfg(test)]
@@ -14,16 +15,16 @@ use super::work::Work;
 /// The peaks of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Peaks {
-    /// The device, as its maker names it; empty for figures that a user gave.
+    /// The maker's name of the device; empty for figures that a user gave.
     pub device: &'static str,
     /// The source of the figures.
     pub source: &'static str,
-    /// Bytes a second from and to its memory.
+    /// Bandwidth to and from its memory, bytes per second.
     pub memory: Option<f64>,
-    /// Bytes per second in one direction over all of its links to other devices of its host; `None`
-    /// if a card may or may not have links.
+    /// Bandwidth in one direction over all of its links to other devices of its host, bytes per
+    /// second; `None` if not every card of this name has links.
     pub link: Option<f64>,
-    /// Operations a second of vector units, of 8 bytes.
+    /// Vector units with 8 bytes, operations per second.
     pub vector64: Option<f64>,
     /// Vector units with 4 bytes, operations per second.
     pub vector32: Option<f64>,
@@ -48,7 +49,7 @@ pub struct Peaks {
 /// Selects one of the figures.
 type Figure = fn(&mut Peaks) -> &mut Option<f64>;
 
-/// The keys of `--peaks` with the figures that they set.
+/// The keys of `--peaks`, with the figure that each sets.
 const KEYS: [(&str, Figure); 12] = [
     ("memory", |peaks| &mut peaks.memory),
     ("link", |peaks| &mut peaks.link),
@@ -65,13 +66,13 @@ const KEYS: [(&str, Figure); 12] = [
 ];
 
 impl Peaks {
-    /// Finds a device by its name in the driver and the size of its memory; `None` if it is not in
-    /// the table.
+    /// Finds a device by its name from the driver and the size of its memory; `None` if it is not
+    /// in the table.
     pub fn of(name: &str, memory_bytes: Option<u64>) -> Option<Peaks> {
         devices::find(name, memory_bytes)
     }
 
-    /// Replaces the figures that the text of a `--peaks` sets.
+    /// Replaces the figures that a `--peaks` option gave.
     pub fn with(self, given: &Peaks) -> Peaks {
         let (mut all, mut given) = (self, *given);
         for (_, of) in KEYS {
@@ -82,8 +83,8 @@ impl Peaks {
         all
     }
 
-    /// Parses `bf16=989T,memory=3.35T`: operations and bytes per second. The error names the wrong
-    /// part.
+    /// Parses `bf16=989T,memory=3.35T`: operations and bytes per second. An error names the part
+    /// that is wrong.
     pub fn parse(text: &str) -> Result<Peaks, String> {
         let mut peaks = Peaks { source: "--peaks", ..Peaks::default() };
         for part in text.split(',') {
@@ -102,21 +103,21 @@ impl Peaks {
         Ok(peaks)
     }
 
-    /// Operations a second that some work can reach, and the name of that peak; `tf32` where its
-    /// kernel rounds to 19 bits.
+    /// Returns the operations per second that some work can reach, and the name of that peak.
+    /// `tf32` tells whether its kernel rounds to 19 bits.
     pub fn compute(&self, work: &Work, tf32: bool) -> Option<(f64, &'static str)> {
         use ElementType::*;
         let of = work.of?;
         match of {
             _ if work.is_product() => self.of_product(of, tf32),
             Float64 | Complex128 => Some((self.vector64?, "fp64")),
-            // Vector units compute shorter types in this one.
+            // Vector units compute shorter types in this type.
             Float32 | Float16 | BFloat16 | Float8 | Complex64 => Some((self.vector32?, "fp32")),
             _ => None,
         }
     }
 
-    /// The peak for products of matrices of this type, with its name.
+    /// Returns the peak for products of matrices of this type, with its name.
     pub fn of_product(&self, of: ElementType, tf32: bool) -> Option<(f64, &'static str)> {
         use ElementType::*;
         let (value, name) = match of {
@@ -134,7 +135,7 @@ impl Peaks {
     }
 }
 
-/// Whether a kernel multiplies `float32` rounded to 19 bits, by its name.
+/// Whether a kernel with this name multiplies `float32` rounded to 19 bits.
 pub fn is_tf32(kernel: &str) -> bool {
     ["tf32", "s1688", "tensorop_s"].iter().any(|part| kernel.contains(part))
 }
